@@ -1,4 +1,4 @@
-//! What is written about whole deployments: phase scripts, manifests, result rows.
+//! Files about whole deployments: phase scripts, manifests, result rows.
 
 use crate::words::{split, with_head};
 use crate::{Pace, Target};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use traffic::{Arrivals, Rate};
 use workload::WorkloadSpec;
 
-/// Phase scripts, and what they make of a workload.
+/// Phase scripts, and the changes of a workload that they describe.
 pub const PHASES: Target = Target { name: "phases", seeds: scripts, run: script, pace: Pace::Brisk };
 /// The description in a data directory.
 pub const MANIFEST: Target = Target { name: "manifest", seeds: manifests, run: manifest, pace: Pace::Brisk };
@@ -41,7 +41,7 @@ fn script(bytes: &[u8]) {
 }
 
 thread_local! {
-    /// Where readers of directories find what is to be read.
+    /// The folder in which readers of directories find their input.
     static FOLDER: RefCell<Option<TempDir>> = const { RefCell::new(None) };
 }
 
@@ -91,7 +91,7 @@ fn manifest(bytes: &[u8]) {
     });
 }
 
-/// The files of a backup, and what describes them.
+/// The files of a backup, and the description of them.
 fn backed_up() -> Vec<(&'static str, Vec<u8>)> {
     let files = vec![
         ("deployment.json", manifests().remove(0)),
@@ -112,7 +112,7 @@ fn backed_up() -> Vec<(&'static str, Vec<u8>)> {
     inside.chain([("backup.json", description.to_string().into_bytes())]).collect()
 }
 
-/// A file of a tar archive, as POSIX has it.
+/// A file of a tar archive, in POSIX format.
 fn archived(path: &str, bytes: &[u8]) -> Vec<u8> {
     let mut head = [0; 512];
     head[..path.len()].copy_from_slice(path.as_bytes());
@@ -127,7 +127,7 @@ fn archived(path: &str, bytes: &[u8]) -> Vec<u8> {
     [&head, bytes, &vec![0; padding]].concat()
 }
 
-/// Behind the first byte: 0, the description; 1, a whole backup in one file.
+/// First byte 0: the description follows; 1: a whole backup in one file.
 fn backups() -> Vec<Vec<u8>> {
     let files = backed_up();
     let description = files.last().map(|(_, bytes)| bytes.clone()).unwrap_or_default();

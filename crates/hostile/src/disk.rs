@@ -1,12 +1,15 @@
-//! The files of a database, spoiled: it is opened, read by every way there is, checked and written to. A database that
-//! something is wrong with is refused or met with an error that says what; it never takes the program down.
+//! The files of a database, corrupted. The target opens the database, reads it in every way, checks
+//! it and writes to it. The store must refuse to open it, or answer with errors that name the
+//! defect. It must never crash the program.
 //!
-//! The databases are small ones on the simulated disk, made once. An input spoils one of them:
+//! The databases are small ones on the simulated disk, made once. An input corrupts one of them:
 //!
 //! ```text
-//! [which database][which file][where u16][length u16][bytes]...      the bytes take the place of others, whose checksum is set
-//!                                                                    right then (but in the log's records, which nobody can)
-//! [which database][kind][flags][txn][previous][undo next][length u16][body]...      records behind the end of the log
+//!  [database][file][position u16][length u16][bytes]...
+//!        the bytes replace those at the position; the checksum is corrected afterwards
+//!        (except in the log's records, where that is impossible)
+//!  [database][kind][flags][txn][previous][undo next][length u16][body]...
+//!        records behind the end of the log
 //! ```
 
 use crate::input::{Input, put_piece};
@@ -28,13 +31,13 @@ use wal::{CLR, Durability, Log, Order, RecordHeader};
 use world::Open;
 use world::sim::Disk;
 
-/// Where restart begins.
+/// The file at which a restart begins.
 pub const CONTROL: Target = Target { name: "control", seeds: controls, run: control, pace: Pace::Slow };
-/// Segments of the log, and the ring of an asynchronous one.
+/// Segments of the log, and the ring of an asynchronous log.
 pub const LOG: Target = Target { name: "log", seeds: logs, run: log, pace: Pace::Slow };
-/// Whole records that say anything: restart's three passes over them.
+/// Whole records with arbitrary content: the three passes of a restart over them.
 pub const RECORDS: Target = Target { name: "records", seeds: tails, run: tail, pace: Pace::Slow };
-/// Pages of every sort, catalog included: reads and `check`.
+/// Pages of every kind, with the catalog: reads and `check`.
 pub const PAGES: Target = Target { name: "pages", seeds: page_edits, run: read_pages, pace: Pace::Slow };
 /// The same, and changes of rows.
 pub const CHANGES: Target =
@@ -42,12 +45,12 @@ pub const CHANGES: Target =
 
 const DIR: &str = "/db";
 const DATA: &str = "/db/data";
-/// Rows long enough to lie in pages of their own.
+/// A table with rows so long that they have pages of their own.
 const LETTERS: TableId = TableId(20);
-/// Rows met by one scan beyond which it must be going round in circles.
+/// A scan that has met more rows than this must be going round in circles.
 const MOST_ROWS: usize = 20_000;
 
-/// A database and how it is opened.
+/// A database and the way it is opened.
 struct Victim {
     disk: Disk,
     kind: TableKind,
@@ -69,7 +72,7 @@ static VICTIMS: LazyLock<Vec<Victim>> = LazyLock::new(|| {
         .collect()
 });
 
-/// All files' content, by path.
+/// The contents of all files, by path.
 type Contents = Vec<(PathBuf, Vec<u8>)>;
 
 static CONTENTS: LazyLock<Vec<Contents>> = LazyLock::new(|| {
@@ -163,7 +166,7 @@ pub struct Logged {
     pub body: Vec<u8>,
 }
 
-/// The records of the first victim that was not closed.
+/// The records of the two victims that were not closed.
 pub fn records() -> Vec<Logged> {
     logged(&VICTIMS[2]).into_iter().chain(logged(&VICTIMS[3])).collect()
 }
@@ -177,7 +180,7 @@ fn logged(victim: &Victim) -> Vec<Logged> {
         .collect()
 }
 
-/// The pages of all victims' data files, with their numbers; an empty one first.
+/// The pages of all victims' data files, with their numbers; an empty page first.
 pub fn images() -> &'static [(PageId, Vec<u8>)] {
     static IMAGES: LazyLock<Vec<(PageId, Vec<u8>)>> = LazyLock::new(|| {
         let data = CONTENTS.iter().flatten().filter(|(path, _)| path == Path::new(DATA));
@@ -188,7 +191,7 @@ pub fn images() -> &'static [(PageId, Vec<u8>)] {
     &IMAGES
 }
 
-/// Files whose name fits, of one victim.
+/// The files of one victim with names that `which` accepts.
 fn files_of(victim: usize, which: fn(&str) -> bool) -> Vec<&'static (PathBuf, Vec<u8>)> {
     let name = |path: &Path| path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     CONTENTS[victim].iter().filter(|(path, bytes)| which(&name(path)) && !bytes.is_empty()).collect()
@@ -202,7 +205,7 @@ fn is_log(name: &str) -> bool {
     name.starts_with("log-") || name == "ring"
 }
 
-/// Puts the bytes at their place in the file, which grows if need be.
+/// Replaces the content of the file.
 fn write(disk: &Disk, path: &Path, bytes: &[u8]) {
     let file = disk.files().open(path, Open::ReadWrite).expect("a file of the simulated disk");
     file.set_len(bytes.len() as u64)
@@ -211,7 +214,7 @@ fn write(disk: &Disk, path: &Path, bytes: &[u8]) {
     file.sync().expect("a sync of the simulated disk");
 }
 
-/// One edit: the bytes take the place of those at `at`.
+/// One edit: the bytes replace those at `at`. The content grows if necessary.
 fn splice(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     if content.len() < at + bytes.len() {
         content.resize(at + bytes.len(), 0);
@@ -219,7 +222,8 @@ fn splice(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Inputs that change nothing, a piece of `step` bytes of each file at a time, the first `most` of them.
+/// Inputs that change nothing: each puts a piece of `step` bytes of a file in its own place. The
+/// first `most` pieces of each file.
 fn edits(which: fn(&str) -> bool, step: usize, most: usize) -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for victim in 0..VICTIMS.len() {
@@ -250,7 +254,7 @@ fn control(bytes: &[u8]) {
     }
     for ((path, before), content) in files.iter().zip(&mut contents) {
         if content != before && content.len() >= 36 {
-            // The length as well, since what is behind it is not summed.
+            // The length is corrected as well: the bytes behind it are not covered by the checksum.
             let body = (content.len() - 36) as u32;
             content[28..32].copy_from_slice(&body.to_le_bytes());
             content[32..36].fill(0);
@@ -262,7 +266,7 @@ fn control(bytes: &[u8]) {
     live(n, &disk, Deeds::Reads);
 }
 
-/// The victim that the input names, and a disk of its own.
+/// The victim that the input names, and a copy of its disk.
 fn spoiled(input: &mut Input<'_>) -> (usize, Disk) {
     let n = usize::from(input.byte()) % VICTIMS.len();
     (n, VICTIMS[n].disk.killed())
@@ -293,7 +297,7 @@ fn log(bytes: &[u8]) {
     live(n, &disk, Deeds::Reads);
 }
 
-/// The last records of each log that is there, some at a time.
+/// The last records of each log, some at a time.
 fn tails() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (n, victim) in VICTIMS.iter().enumerate() {
@@ -337,7 +341,7 @@ fn tail(bytes: &[u8]) {
     live(n, &disk, Deeds::Reads);
 }
 
-/// For each page: its header, the beginning behind it and its end, as they are.
+/// For each page: its header, the bytes behind it and its end, unchanged.
 fn page_edits() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for victim in 0..VICTIMS.len() {
@@ -393,14 +397,14 @@ fn pages(bytes: &[u8], deeds: Deeds) {
     live(n, &disk, deeds);
 }
 
-/// What is done to a database once it is open.
+/// The operations on a database that was opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deeds {
     Reads,
     Changes,
 }
 
-/// Opens what became of victim `n`, and lives with it.
+/// Opens the corrupted victim `n`, and runs the operations on it.
 fn live(n: usize, disk: &Disk, deeds: Deeds) {
     let (kind, durability) = (VICTIMS[n].kind, VICTIMS[n].durability);
     let scanned = store::scan_files(&*disk.files(), Path::new(DIR), &mut |_, _, _| {});
@@ -436,7 +440,7 @@ fn end_doubts(store: &Store, recovered: Recovered) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// Every table by every tree, both ways, and every key looked up.
+/// Scans every table by every tree, both ways, and looks up keys.
 fn read_all(store: &Store) -> Result<(), StoreFault> {
     for def in store.schema().unwrap_or_default().tables {
         let Some(table) = store.table(def.id) else { continue };
@@ -501,7 +505,7 @@ fn some_keys(store: &Store, table: &Table) -> Result<Vec<Key>, StoreFault> {
     Ok(keys)
 }
 
-/// One transaction for each table that commits, one that is taken back, and a checkpoint.
+/// For each table one transaction that commits and one that is rolled back; then a checkpoint.
 fn change_all(store: &Store) -> Result<(), StoreFault> {
     for def in store.schema().unwrap_or_default().tables {
         let Some(table) = store.table(def.id) else { continue };
@@ -545,7 +549,7 @@ fn change_table(store: &Store, txn: &mut Txn, table: &Table) -> Result<(), Store
     }
     let key = table.def.key_of(row.row());
     let put = table::insist(store, || store.insert::<Coupled>(txn, table, &key, row.bytes(), Expect::Any));
-    // A row that does not fit an index is refused by itself.
+    // A row that does not fit an index is rejected by itself.
     match put {
         Err(StoreFault::Page(fault)) if matches!(*fault, pages::PageFault::TooLong { .. }) => Ok(()),
         put => put.map(drop),

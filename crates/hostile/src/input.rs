@@ -1,6 +1,6 @@
-//! Taking an input apart into numbers and pieces. What is missing at its end reads as zeros.
+//! Takes an input apart into numbers and pieces. Bytes that are missing at its end read as zeros.
 
-/// What is left of an input.
+/// The rest of an input.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Appends what [`Input::piece`] gives back; at most 65,535 bytes of it.
+/// Appends a piece in the form that [`Input::piece`] reads; at most 65,535 bytes of it.
 pub fn put_piece(out: &mut Vec<u8>, piece: &[u8]) {
     let piece = &piece[..piece.len().min(usize::from(u16::MAX))];
     out.extend((piece.len() as u16).to_le_bytes());

@@ -1,20 +1,22 @@
-//! Bytes that nobody wrote, for everyone who reads bytes: from wires, from files, from the command line.
+//! Malformed input for all code that reads bytes: from wires, from files, from the command line.
 //!
-//! A [`Target`] takes any bytes and gives them to one sort of reader, which must refuse them or make something of them: no panic, no
-//! hang, no memory out of proportion. Where a checksum would turn nearly everything away, the target sets it right again, so
-//! that what lies behind it is met too.
+//! A [`Target`] takes arbitrary bytes and gives them to one kind of reader. The reader must reject
+//! them or interpret them: no panic, no hang, no memory out of proportion. Where a checksum would
+//! reject nearly all inputs, the target corrects the checksum, so that the code behind it is tested
+//! too.
 //!
-//! - `words`: what people type and write: options, machines, claims.
-//! - `deployments`: phase scripts, manifests, result rows; with the feature of that name, without which all else builds in a
-//!   fraction of the time.
+//! - `words`: text that users type and write: options, machines, claims.
+//! - `deployments`: phase scripts, manifests, result rows. Only with the feature of that name:
+//!   without it the rest builds in a fraction of the time.
 //! - `plain`: wire frames, keys, rows, single log records.
-//! - `disk`: the files of a database, spoiled, then opened, read, checked and written to.
+//! - `disk`: the files of a database, corrupted, then opened, read, checked and written to.
 //!
-//! `cargo xtask fuzz` runs them under libFuzzer with the address sanitizer (the folder `fuzz`, nightly compiler); the tests here run
-//! each on its seeds and on some thousand drawn changes of them.
+//! `cargo xtask fuzz` runs the targets under libFuzzer with the address sanitizer (the folder
+//! `fuzz`, nightly compiler). The tests here run each target on its seeds and on some thousand
+//! random changes of them.
 //!
-//! It uses the rooms it feeds through their public doors only, and knows nothing of what the bytes mean beyond where the
-//! checksums are.
+//! This crate uses the crates that it tests only through their public interfaces, and knows nothing
+//! of the meaning of the bytes except the position of checksums.
 
 #![forbid(unsafe_code)]
 
@@ -28,21 +30,22 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-/// One sort of reader.
+/// One kind of reader.
 pub struct Target {
     pub name: &'static str,
-    /// Inputs to start from, made by the code that writes what is read here.
+    /// Inputs to start from, made by the code that writes the format.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Takes any bytes.
+    /// Takes arbitrary bytes.
     ///
     /// # Panics
     /// A bug was found.
     pub run: fn(&[u8]),
-    /// About how many inputs a second an unoptimised build does: the tests take fewer of the slow ones.
+    /// The time that one input takes in an unoptimised build: the tests run fewer inputs on the
+    /// slow targets.
     pub pace: Pace,
 }
 
-/// How long one input takes.
+/// The time that one input takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pace {
     /// Microseconds.
@@ -51,7 +54,7 @@ pub enum Pace {
     Slow,
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     plain::FRAME,
     plain::KEY,

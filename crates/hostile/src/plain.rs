@@ -9,13 +9,13 @@ use txn::row::Layout;
 use txn::{Abort, Column, Row, RowBuf, RowMut, TableDef, TableKind, Type};
 use wire::{Batch, BatchReader, Caller, Frame, Hello, Ride};
 
-/// What instances and clients send each other.
+/// The messages between instances and clients.
 pub const FRAME: Target = Target { name: "frame", seeds: frames, run: frame, pace: Pace::Brisk };
 /// Order-preserving keys.
 pub const KEY: Target = Target { name: "key", seeds: keys, run: key, pace: Pace::Brisk };
 /// Rows of any table.
 pub const ROW: Target = Target { name: "row", seeds: rows, run: row, pace: Pace::Brisk };
-/// Log records repeated on pages, whatever is in them.
+/// Log records with arbitrary content, repeated on pages.
 pub const REDO: Target = Target { name: "redo", seeds: redos, run: redo, pace: Pace::Brisk };
 
 fn frames() -> Vec<Vec<u8>> {
@@ -83,7 +83,7 @@ fn keys() -> Vec<Vec<u8>> {
         Key::new().bytes(&[0, 0xff, 0, 0]).u64(u64::MAX),
         Key::new().str("").str(""),
     ];
-    // The first byte says in which order it is read.
+    // The first byte gives the order in which the parts are read.
     keys.iter().enumerate().map(|(n, key)| [&[n as u8][..], key].concat()).collect()
 }
 
@@ -114,7 +114,7 @@ fn key(bytes: &[u8]) {
     assert_eq!(a.cmp(b), Key::new().bytes(a).cmp(&Key::new().bytes(b)));
 }
 
-/// A table as the input has it.
+/// A table as the input describes it.
 fn table(input: &mut Input<'_>) -> TableDef {
     let count = usize::from(input.byte() % 9) + 1;
     let mut columns = Vec::new();
@@ -134,7 +134,7 @@ fn table(input: &mut Input<'_>) -> TableDef {
     TableDef { id: TableId(1), name: "t".into(), columns, key, indexes, domain: 1, kind: TableKind::Heap }
 }
 
-/// A table's description as [`table`] reads it, and the table.
+/// The description of a table in the form that [`table`] reads, and the table.
 fn described(columns: &[(u8, u16)]) -> (Vec<u8>, TableDef) {
     let mut bytes = vec![columns.len() as u8 - 1];
     for (sort, length) in columns {
@@ -163,7 +163,7 @@ fn rows() -> Vec<Vec<u8>> {
     tables.iter().map(seed).collect()
 }
 
-/// Sets every column to something of about `length`.
+/// Sets every column to a value of about `length`.
 fn fill(row: &mut RowMut<'_>, table: &TableDef, length: usize) {
     for (n, column) in table.columns.iter().enumerate() {
         match column.ty {
@@ -196,7 +196,8 @@ fn row(bytes: &[u8]) {
         }
         look(&table, row.row());
     }
-    // A text that is longer than its column allows is a row of nobody's, and may take the others past what an end can say.
+    // A text longer than its column allows is not a valid row, and may push the other columns
+    // beyond the offsets that a row can store.
     let within = |(n, column): (usize, &Column)| match column.ty {
         Type::Text(most) => row.row().bytes(n as u16).len() <= most as usize,
         _ => true,
@@ -224,7 +225,7 @@ fn redos() -> Vec<Vec<u8>> {
     for record in disk::records().iter().filter(|record| record.kind <= access::Kind::LAST) {
         let mut pages = Vec::new();
         access::each_page(record.kind, &record.body, |page, _| pages.push(page.0 as u8));
-        // Once on the page as it became, once on an empty one.
+        // Once on the page in its final state, once on an empty one.
         for page in [pages.first().copied().unwrap_or(0), 0] {
             let mut seed = vec![page, record.kind];
             put_piece(&mut seed, &record.body);
@@ -234,7 +235,7 @@ fn redos() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `[which page][kind][body with its length]...`, all on the same page.
+/// `[page number][kind][body with its length]...`, all on the same page.
 fn redo(bytes: &[u8]) {
     let mut input = Input(bytes);
     let all = disk::images();

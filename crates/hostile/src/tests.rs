@@ -1,9 +1,9 @@
-//! Every target on its seeds, and on drawn changes of them.
+//! Every target on its seeds, and on random changes of them.
 
 use crate::{Pace, TARGETS, Target};
 use fastrand::Rng;
 
-/// Draws a change of `bytes`: what a fuzzer does, without looking where it leads.
+/// Makes a random change of `bytes`, as a fuzzer does, without coverage to guide it.
 fn changed(random: &mut Rng, bytes: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.usize(1..4) {
@@ -21,7 +21,7 @@ fn changed(random: &mut Rng, bytes: &[u8], other: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A number of the environment, for longer runs by hand: `HOSTILE_SEED`, `HOSTILE_CHANGES`.
+/// A number from the environment, for longer runs by hand: `HOSTILE_SEED`, `HOSTILE_CHANGES`.
 fn told(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }
@@ -44,7 +44,7 @@ fn drawn(pace: Pace) {
     }
 }
 
-/// Says which input it was when it ends in a panic.
+/// Names the input if it ends in a panic.
 fn tried(target: &Target, input: &[u8]) {
     let run = std::panic::AssertUnwindSafe(|| (target.run)(input));
     if std::panic::catch_unwind(run).is_err() {

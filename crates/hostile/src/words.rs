@@ -1,7 +1,7 @@
-//! What people type and write: options, machines, the papers' claims.
+//! Text that users type and write: options, machines, the papers' claims.
 //!
-//! An input is text; bytes that are none are read as far as they can be. Where one target has several readers, the first
-//! byte says which.
+//! An input is text. Bytes that are not valid text are replaced. Where one target has several
+//! readers, the first byte selects one.
 
 use crate::{Pace, Target};
 use claims::Experiment;
@@ -29,7 +29,8 @@ pub fn split(bytes: &[u8]) -> (u8, String) {
     (*head, String::from_utf8_lossy(rest).into_owned())
 }
 
-/// What was read is shown, and what is shown is read, as what is shown alike.
+/// Checks that a value that was read can be printed, and that the printed form is read as a value
+/// that prints alike.
 fn shown<T: FromStr + Display>(text: &str) -> Option<T> {
     let value = text.parse::<T>().ok()?;
     let again = value.to_string();
@@ -84,7 +85,7 @@ fn option(bytes: &[u8]) {
     }
 }
 
-/// A rate that was taken is one that requests can come at.
+/// A rate that was accepted is one at which requests can arrive.
 fn rate(rate: Rate) {
     for seconds in [0.0, 0.5, 3600.0, 1e9] {
         let at = rate.at(seconds);
@@ -112,7 +113,7 @@ fn hot(hot: workload::Hot) {
     }
 }
 
-/// Of a few CPUs in two packages.
+/// A few CPUs in two packages.
 const XML: &str = r#"<?xml version="1.0"?><!DOCTYPE topology SYSTEM "hwloc2.dtd"><topology version="2.0">
 <object type="Machine" os_index="0"><info name="CPUModel" value="x"/>
 <object type="Package" os_index="0"><object type="NUMANode" os_index="0" local_memory="1024"/>
@@ -137,7 +138,7 @@ fn machines() -> Vec<Vec<u8>> {
 fn machine(bytes: &[u8]) {
     let (head, text) = split(bytes);
     let read = match head % 2 {
-        // As typed, unless it would be looked for among the files.
+        // As typed, unless the text would be taken for the name of a file.
         0 if text.contains(':') && !text.contains(['/', '.']) => Machine::parse(&text),
         0 => return,
         _ => Machine::from_text("machine.xml", &text),
@@ -148,7 +149,7 @@ fn machine(bytes: &[u8]) {
     }
 }
 
-/// Everything that asks a machine something; larger ones are only counted.
+/// Calls every query of a machine; larger machines are only counted.
 fn use_machine(machine: &Machine) {
     let cpus = machine.allowed_cpus();
     let _ = (machine.cores(), machine.l3_groups(), machine.packages(), machine.default_workers());

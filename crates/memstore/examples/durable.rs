@@ -1,15 +1,18 @@
-//! What keeping the data costs, and how fast it comes back.
+//! The cost of keeping the data, and the speed of opening.
 //!
-//! `cargo run -p memstore --release --example durable -- [commit|replay|rows] [rows [threads [transactions in flight]]]`
+//! `cargo run -p memstore --release --example durable -- [commit|replay|rows] [rows [threads
+//! [transactions in flight]]]`
 //!
-//! - `commit`: ten random rows of 250 bytes read and written per transaction, by one worker with 512 transactions in flight (the last
-//!   argument), whose clients wait for durability; without a log, `async` and `sync`, in turn, by rounds. The worker never
-//!   waits for the device while it has something to run. Beside it what the device takes for a write of 4 KiB with a sync,
-//!   as the bar for commit latency, and how many bytes a second in blocks of 1 MiB: `sync` cannot be faster than that.
-//! - `replay`: a log of those transactions, no checkpoint: MB of log per second and core.
+//! - `commit`: ten random rows of 250 bytes are read and written per transaction, by one worker
+//!   with 512 transactions in flight (the last argument). Their clients wait for durability.
+//!   Without a log, in `async` and in `sync`, in turn, by rounds. The worker never waits for the
+//!   device while it has something to run. Two bars for comparison: the time that the device takes
+//!   for a write of 4 KiB with a sync, and the bytes per second that it takes in blocks of 1 MiB.
+//!   `sync` cannot be faster.
+//! - `replay`: a log of those transactions, without a checkpoint: MB of log per second and core.
 //! - `rows`: that many rows of 250 bytes from a checkpoint: seconds.
 //!
-//! Files go to the folder that the system has for temporary files, and are removed at the end.
+//! Files go to the system's folder for temporary files, and are removed at the end.
 
 use base::TableId;
 use fastrand::Rng;
@@ -61,7 +64,7 @@ fn quantile(sorted: &[u64], q: f64) -> f64 {
         .map_or(0.0, |ns| *ns as f64 / 1e3)
 }
 
-/// Transactions per second of time and of the process' CPU time, and latencies in ns.
+/// Transactions per second of time and of the process's CPU time, and latencies in ns.
 fn commit(
     store: &Memstore,
     worker: &mut Worker,

@@ -1,8 +1,8 @@
-//! What looking rows up side by side gains ([`Worker::ahead`]), in one run, alternating, one thread, per second of CPU time of
-//! the process: random rows of 250 bytes, 8-byte keys.
+//! The gain of looking rows up side by side ([`Worker::ahead`]), in one run, alternating, one
+//! thread, per second of CPU time of the process: random rows of 250 bytes, 8-byte keys.
 //!
-//! `cargo run -p memstore --release --example hiding [rows [seconds per turn [rounds]]]`, e.g. `10000000 2 3`; 16000000 rows
-//! are 5 GB.
+//! `cargo run -p memstore --release --example hiding [rows [seconds per turn [rounds]]]`, e.g.
+//! `10000000 2 3`; 16000000 rows are 5 GB.
 
 use base::TableId;
 use fastrand::Rng;
@@ -59,7 +59,7 @@ fn update(w: &mut Worker, keys: &[[u8; 8]; 10], way: Way) {
     w.commit(t).map_err(|(why, _)| why).expect("alone");
 }
 
-/// Times per second of CPU time.
+/// Calls per second of CPU time.
 fn rate(turn: Duration, mut work: impl FnMut()) -> f64 {
     let (cpu, begin, mut done) = (world::usage().cpu_ns, Instant::now(), 0u64);
     while begin.elapsed() < turn {

@@ -1,11 +1,14 @@
-//! One hot warehouse: workers that all pay to and order from it, TPC-C's NewOrder and Payment by the rows they touch, run again
-//! until they commit. What plain optimistic concurrency control (Silo's) and queues for hot rows make of it, in one run,
-//! alternating: rate, latency from the first attempt on, attempts.
+//! One hot warehouse: workers that all pay to it and order from it. The transactions touch the rows
+//! of TPC-C's NewOrder and Payment, and run again until they commit. Compares plain optimistic
+//! concurrency control (Silo's) with queues for hot rows, in one run, alternating: rate, latency
+//! from the first attempt on, attempts.
 //!
-//! `cargo run -p memstore --release --example hot [workers [seconds per turn [rounds]]]`, e.g. `2 2 5`, with threads.
-//! `... --example hot steps [workers [thousand steps [rounds]]]`, e.g. `steps 2 2000 3`: on one thread, a random worker's next
-//! operation at a time, with a step as the unit of time: what the ways do to transactions that are under way at once, on
-//! whatever machine and however busy it is.
+//! - `cargo run -p memstore --release --example hot [workers [seconds per turn [rounds]]]`, e.g. `2
+//!   2 5`: with threads.
+//! - `... --example hot steps [workers [thousand steps [rounds]]]`, e.g. `steps 2 2000 3`: on one
+//!   thread, a random worker's next operation at a time, with a step as the unit of time. The
+//!   result shows the effect on transactions that are under way at the same time, and does not
+//!   depend on the machine and its load.
 
 use base::TableId;
 use fastrand::Rng;
@@ -43,7 +46,7 @@ fn open(conflict: Conflict, contention: Contention, workers: usize) -> Arc<Memst
     store
 }
 
-/// One request; an attempt is all there is of it before it commits.
+/// One request. An attempt carries out all its operations, and then commits.
 struct Request {
     is_payment: bool,
     district: [u8; 8],
@@ -122,7 +125,7 @@ fn wait(w: &Worker, row: memstore::RowId) {
     }
 }
 
-/// How many attempts it took.
+/// Runs a request until it commits; returns the number of attempts.
 fn run(w: &mut Worker, request: &mut Request) -> u32 {
     let mut attempts = 1;
     loop {
@@ -186,7 +189,7 @@ fn turn(store: &Arc<Memstore>, workers: usize, turn: Duration, seed: u64) -> (f6
     (rate, all)
 }
 
-/// A worker of which one step is taken at a time.
+/// A worker that takes one step at a time.
 struct Stepped {
     w: Worker,
     request: Request,
@@ -197,7 +200,7 @@ struct Stepped {
 }
 
 impl Stepped {
-    /// Latency and attempts of what this step has ended.
+    /// Latency and attempts of the request that this step has ended.
     fn step(&mut self, now: u64, random: &mut Rng) -> Option<(u64, u32)> {
         let Some(mut t) = self.txn.take() else {
             self.txn = Some(self.w.begin());

@@ -1,12 +1,14 @@
-//! The index and the store beside a bare concurrent radix tree (`congee`) and a `BTreeMap` behind a mutex, in one run,
-//! alternating, one thread, per second of CPU time of the process.
+//! The index and the store beside a bare concurrent radix tree (`congee`) and a `BTreeMap` behind a
+//! mutex, in one run, alternating, one thread, per second of CPU time of the process.
 //!
-//! `cargo run -p memstore --release --example micro [dense] [rows [seconds per turn [rounds]]]`, e.g. `240000 1 3`, `10000000 2 3`.
+//! `cargo run -p memstore --release --example micro [dense] [rows [seconds per turn [rounds]]]`,
+//! e.g. `240000 1 3`, `10000000 2 3`.
 //!
-//! - `lookup`: the row of a random key. congee: its value, a pointer. index: an absent-free read without validation would not
-//!   be a transaction, so it is a read of one row, committed, and beside it a read of the past.
-//! - `read10`, `update10`: ten random rows of 250 bytes each per transaction; congee reads or writes the same 250 bytes under
-//!   a sequence lock per row, without transactions.
+//! - `lookup`: the row of a random key. congee: its value, a pointer. index: a look-up without
+//!   validation would not be a transaction, so it is a read of one row, committed, and beside it a
+//!   read of the past.
+//! - `read10`, `update10`: ten random rows of 250 bytes each per transaction; congee reads or
+//!   writes the same 250 bytes under a sequence lock per row, without transactions.
 
 use base::TableId;
 use fastrand::Rng;
@@ -21,7 +23,8 @@ const ROW: usize = 250;
 const WORDS: usize = ROW.div_ceil(8);
 const T: TableId = TableId(0);
 
-/// Loaded in no order and all over the space of keys, unless they are to be `dense`: 0, 1, 2, ...
+/// Loaded in random order and all over the space of keys, unless they are to be `dense`: 0, 1, 2,
+/// ...
 static FACTOR: AtomicU64 = AtomicU64::new(0x9e37_79b9_7f4a_7c15);
 
 fn key(n: u64) -> u64 {
@@ -109,7 +112,7 @@ fn update(w: &mut Worker, random: &mut Rng, count: u64) {
     w.commit(t).map_err(|(why, _)| why).expect("alone");
 }
 
-/// Times per second of CPU time.
+/// Calls per second of CPU time.
 fn rate(turn: Duration, mut work: impl FnMut()) -> f64 {
     let (cpu, begin, mut done) = (world::usage().cpu_ns, Instant::now(), 0u64);
     while begin.elapsed() < turn {

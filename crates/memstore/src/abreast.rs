@@ -1,10 +1,12 @@
-//! Looking for several keys side by side: each key goes down one level, in turn, having asked for the node it will need at
-//! its next turn. Memory then works for all of them at once, where one look-up after the other waits a whole memory latency
-//! for each level that is not in the caches (coroutines by hand: Jonathan et al., "Exploiting Coroutines to Attack the
-//! Killer Nanoseconds", VLDB 2018; group prefetching: Chen et al., ICDE 2004).
+//! Batched look-up: several keys go down the index side by side. Each key takes one level per turn,
+//! after it has prefetched the node that it needs in its next turn. So memory works for all keys at
+//! once, while single look-ups in a row each wait a whole memory latency per level that is not in
+//! the caches. (Coroutines by hand: Jonathan et al., "Exploiting Coroutines to Attack the Killer
+//! Nanoseconds", VLDB 2018; group prefetching: Chen et al., ICDE 2004.)
 //!
-//! Who may do what: as in a single look-up (`index`). Every turn reads a node under its version, and then makes sure that the
-//! node it came from still is what it was; a lane that finds something changed starts over, alone.
+//! Access rules: as for a single look-up (`index`). Every turn reads a node under its version, and
+//! then checks that the node above is unchanged. A lane that finds a change starts over; the others
+//! go on.
 
 use crate::arena::Arena;
 use crate::index::{Found, Index, Seen};
@@ -12,13 +14,14 @@ use crate::node::{Node, Sought, Torn};
 use crate::version;
 use std::sync::atomic::AtomicU64;
 
-/// As many look-ups at once as keep a core's line fill buffers busy; more only crowd each other out.
+/// The number of look-ups that keep a core's line fill buffers busy. More would only displace each
+/// other's lines.
 pub(crate) const LANES: usize = 16;
 
 #[derive(Clone, Copy)]
 struct Lane<'a> {
     node: Node<'a>,
-    /// Where the way here was found: the version word of the node above and what it was.
+    /// The version word of the node above, and its value when the way to `node` was read.
     above: (&'a AtomicU64, u64),
 }
 
@@ -28,7 +31,8 @@ enum Turn<'a> {
 }
 
 impl Index {
-    /// Looks for each of at most [`LANES`] keys and hands over what was found of it, with its place among the keys.
+    /// Looks up each of at most [`LANES`] keys. Passes each result to `found`, with the key's
+    /// position.
     pub(crate) fn find_abreast(
         &self,
         arena: &Arena,
@@ -59,7 +63,7 @@ impl Index {
         }
     }
 
-    /// At the root.
+    /// A lane at the root.
     fn start<'a>(&self, arena: &'a Arena) -> Lane<'a> {
         let top = Node::at(arena, self.top());
         loop {
@@ -88,7 +92,7 @@ impl<'a> Lane<'a> {
             return if seen.holds(arena) { Ok(Turn::Arrived(Found { row, seen })) } else { Err(Torn) };
         }
         let below = node.child(&sight, i + usize::from(same));
-        // Before anything is asked of what was read.
+        // Checked before the address that was read is used.
         if !seen.holds(arena) {
             return Err(Torn);
         }

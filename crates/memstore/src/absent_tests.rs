@@ -1,4 +1,4 @@
-//! What may come and go beside what a transaction has looked for, and in its midst.
+//! Rows that come and go beside a range that a transaction has read, and within it.
 
 use crate::{Cause, Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
@@ -7,7 +7,8 @@ use txn::{Direction, Flow, Inserted, Range};
 const T: TableId = TableId(1);
 const CHANGED: Result<(), Refused> = Err(Refused::Conflict(Cause::Changed));
 
-/// Two workers of a store with rows `a` and `e`, and `c`, which the first has deleted but not taken away.
+/// Two workers of a store with rows `a`, `c` and `e`. The first worker has deleted `c` and not
+/// removed it from the index.
 fn with_one_deleted() -> (Worker, Worker) {
     with_one_deleted_of(Contention::Queues)
 }
@@ -26,7 +27,7 @@ fn with_one_deleted_of(contention: Contention) -> (Worker, Worker) {
     let mut t = w.begin();
     assert_eq!(w.delete(&mut t, T, b"c"), Ok(true));
     commit(&mut w, t).unwrap();
-    // Whoever begins from here on began after it.
+    // Transactions that begin from here on began after the deletion.
     _ = store.tick();
     let other = store.worker(1).unwrap();
     (w, other)
@@ -40,7 +41,7 @@ fn put(w: &mut Worker, t: &mut Txn, key: &[u8], value: u8) {
     assert_eq!(w.update(t, T, key, |row| row[0] = value), Ok(Some(())));
 }
 
-/// All keys; absent rows are passed.
+/// All keys; absent rows are passed over.
 fn all_keys(w: &mut Worker, t: &mut Txn) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     let key_of = |key: &[u8], _: &[u8]| {
@@ -68,7 +69,7 @@ fn an_absent_row_that_was_passed_may_be_taken_away_but_its_key_may_not_come_back
             let mut t = other.begin();
             assert_eq!(all_keys(&mut other, &mut t), [b"a", b"e"]);
             put(&mut other, &mut t, b"a", 7);
-            // Nobody reads the row any more but this one, who has passed it.
+            // No transaction reads the row any more except this one, which has passed over it.
             w.collect(100);
             assert_eq!(w.find(T, b"c"), Ok(false));
             let mut u = w.begin();
@@ -87,7 +88,8 @@ fn an_absent_row_that_was_passed_may_be_taken_away_but_its_key_may_not_come_back
             }
             let certified = other.pre_commit(&mut t, scope).map(drop);
             let expected = match (scope, then) {
-                // What a part of a distributed transaction has passed has to stay, and did not.
+                // A row that a part of a distributed transaction has passed over must stay, and did
+                // not.
                 (Scope::Distributed, _) => Err(Refused::Conflict(Cause::Changed)),
                 (Scope::Local, Nothing | OwnComes) => Ok(()),
                 (Scope::Local, _) => Err(Refused::Conflict(Cause::Phantom)),
@@ -119,7 +121,7 @@ fn a_scan_goes_past_a_row_that_leaves_as_it_comes_by() {
     let (mut w, mut other) = with_one_deleted();
     let (mut t, mut keys) = (other.begin(), Vec::new());
     let key_of = |key: &[u8], _: &[u8]| {
-        // Its leaf was read before, the row after it was not.
+        // The scan has read the leaf, and not yet the row behind this one.
         w.collect(100);
         keys.push(key.to_vec());
         Flow::More
@@ -131,7 +133,8 @@ fn a_scan_goes_past_a_row_that_leaves_as_it_comes_by() {
     commit(&mut other, t).unwrap();
 }
 
-/// Has another worker enter and delete rows while a transaction is open; tells whether that commits.
+/// Has another worker insert rows, and if `goes` delete them, while a transaction is open. Returns
+/// the result of its commit.
 fn with_others(look: impl Fn(&mut Worker, &mut Txn), comes: &[&[u8]], goes: bool) -> Result<(), Refused> {
     let (mut w, mut other) = with_one_deleted();
     let mut t = other.begin();
@@ -161,7 +164,7 @@ fn what_comes_beside_a_range_is_no_phantom() {
     };
     let (up, down) = (Direction::Forward, Direction::Backward);
     let phantom = Err(Refused::Conflict(Cause::Phantom));
-    // Where the range ends, or the scan.
+    // Three ends: the end of the range, and a scan that stops, upwards or downwards.
     let all = first_of(b"a", b"m", up, Flow::More);
     let upwards = first_of(b"b", b"m", up, Flow::Enough);
     let downwards = first_of(b"b", b"m", down, Flow::Enough);
@@ -196,7 +199,8 @@ fn as_in_silo_whatever_comes_to_a_leaf_is_a_phantom() {
     assert_eq!(commit(&mut other, t), Err(Refused::Conflict(Cause::Phantom)));
 }
 
-/// However many come beside it, so that the leaf is another by then; and however many it enters itself.
+/// Many rows come beside the range, so that the leaf is split by then. In the last case the
+/// transaction enters them itself.
 #[test]
 fn a_leaf_that_was_split_is_looked_at_in_both_halves() {
     let many: Vec<[u8; 2]> = (0..200).map(|n| [b'x', n]).collect();
@@ -241,7 +245,7 @@ fn a_prepared_transaction_keeps_nothing_in_the_index_but_what_it_guards() {
         put(&mut other, &mut t, b"a", 7);
         assert_eq!(other.read(&mut t, T, b"e", |row| row[0]), Ok(Some(5)));
         other.pre_commit(&mut t, scope).unwrap();
-        // However long it takes until it is decided.
+        // Independent of the time until the decision.
         for n in 0..50 {
             let mut u = w.begin();
             assert_eq!(w.insert(&mut u, T, &[b'q', n], &[9]), Ok(Inserted::Done));

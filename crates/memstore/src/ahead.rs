@@ -1,10 +1,12 @@
-//! Rows that a transaction is about to ask for, looked up side by side before it does ([`Worker::ahead`]). What was found is kept
-//! with the transaction and taken by the operations that follow, in the same order. It is a hint (`hints`): no part of what the
-//! transaction has read before it is taken, and asked then whether it is the row.
+//! Look-ups in advance: rows that a transaction is about to read, looked up side by side before it
+//! reads them ([`Worker::ahead`]). The results stay with the transaction, and the operations that
+//! follow take them in the same order. They are hints (`hints`), not part of the read set: an
+//! operation that takes one first checks that it is the row.
 //!
-//! And rows that a transaction to come will ask for ([`Wanted`]), in two turns with other transactions between them, so that nobody
-//! waits for what the first one asks memory for: where the rows are; then the rows themselves. Nothing is kept of it but what has come
-//! into the caches.
+//! And prefetch for a transaction that has not begun ([`Wanted`]), in two steps with other
+//! transactions in between. The first step prefetches the hints, the second the rows that they
+//! name. So the second does not wait for the memory that the first asked for. The only result is
+//! that the lines are in the caches.
 
 use crate::abreast::LANES;
 use crate::arena::Ref;
@@ -16,11 +18,11 @@ use crate::transaction::Txn;
 use crate::worker::Worker;
 use base::TableId;
 
-/// What was found for one transaction.
+/// Look-ups in advance for one transaction.
 #[derive(Default)]
 pub(crate) struct Ahead {
     seen: Vec<Asked>,
-    /// The first that was not asked for yet.
+    /// The first result that no operation has taken yet.
     next: usize,
 }
 
@@ -36,7 +38,7 @@ impl Ahead {
         self.next = 0;
     }
 
-    /// What was found of this key, if it is the next one and anything was.
+    /// The row that was found for this key, if this is the next key and there was one.
     #[inline]
     pub(crate) fn take(&mut self, hash: Hash) -> Option<Ref> {
         let asked = self.seen.get(self.next).filter(|asked| asked.hash == hash)?;
@@ -45,14 +47,15 @@ impl Ahead {
     }
 }
 
-/// The rows that a transaction to come will ask for, by what their hints are found under.
+/// The rows that a future transaction will read, by the hash of their hints.
 #[derive(Default)]
 pub struct Wanted(Vec<Hash>);
 
-/// Keys of which the last is at most this much behind the first lie in one leaf, or in two, if there is a row for most numbers.
+/// The largest distance of the last key from the first at which keys are taken to lie in one leaf,
+/// or in two. That holds if most numbers have a row.
 const TOGETHER: u64 = 32;
 
-/// Whether two keys end with numbers that are close to each other, and begin alike.
+/// Whether two keys begin alike and end with numbers that are close to each other.
 fn lie_together(first: &[u8], last: &[u8]) -> bool {
     let Some(((one, a), (other, b))) = first.split_last_chunk::<8>().zip(last.split_last_chunk::<8>()) else {
         return false;
@@ -61,7 +64,7 @@ fn lie_together(first: &[u8], last: &[u8]) -> bool {
 }
 
 impl Worker {
-    /// Asks memory for the hint of a row that a transaction to come will ask for.
+    /// Prefetches the hint of a row that a future transaction will read.
     #[inline]
     pub fn want(&self, wanted: &mut Wanted, table: TableId, key: &[u8]) {
         if self.store.look_ahead == LookAhead::Abreast {
@@ -71,7 +74,7 @@ impl Worker {
         }
     }
 
-    /// Asks memory for the rows that the hints of all that is wanted name, and forgets what was wanted.
+    /// Prefetches the rows that the hints of `wanted` name, and empties `wanted`.
     #[inline]
     pub fn fetch(&self, wanted: &mut Wanted) {
         let (arena, hints) = (&self.store.arena, &self.store.hints);
@@ -80,15 +83,16 @@ impl Worker {
         }
     }
 
-    /// Says which rows of a table the transaction will ask for next, in this order: they are looked up side by side, and
-    /// fetched. A hint: it reads nothing as far as the transaction is concerned, and other operations may come between.
+    /// Announces the rows of a table that the transaction will read next, in this order. They are
+    /// looked up side by side, and prefetched. This is a hint: the transaction has not read them
+    /// yet, and other operations may come in between.
     ///
     /// # Errors
     /// [`Refused::NoTable`].
     #[inline]
     pub fn ahead(&mut self, txn: &mut Txn, table: TableId, keys: &[impl AsRef<[u8]>]) -> Result<(), Refused> {
         let index = self.store.index(table)?;
-        // A row alone has none to be looked up beside.
+        // A single row has no other look-up to overlap with.
         if self.store.look_ahead == LookAhead::Never || keys.len() < 2 {
             return Ok(());
         }
@@ -111,8 +115,8 @@ impl Worker {
                 }
             }
             if count > 1 && lie_together(keys[missing[0]].as_ref(), keys[missing[count - 1]].as_ref()) {
-                // Most of them are in the leaf of the first, like the lines of an order. They are soon found again from one
-                // another, so the hints are left to others.
+                // Most of them are in the leaf of the first, like the lines of an order. They are
+                // quickly found there again, so they take no hints from other rows.
                 let leaf = index.find(arena, keys[missing[0]].as_ref()).seen.leaf;
                 txn.near = (table, Some(leaf));
                 let all = missing;
@@ -146,7 +150,7 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`Worker::find`] for many keys side by side: how many the index has.
+    /// As [`Worker::find`] for many keys side by side: the number of keys that the index has.
     ///
     /// # Errors
     /// [`Refused::NoTable`].

@@ -1,14 +1,23 @@
-//! Memory of a store: one reserved range of addresses, handed out to workers in slabs, by workers in blocks.
+//! Memory of a store: one reserved range of addresses, given to workers in slabs, and by workers in
+//! blocks.
 //!
-//! A block is named by its [`Ref`], the number of its first word within the range. All words are atomics and none is ever
-//! unmapped before the store goes, so a reader that follows a stale name reads a wrong word, never foreign memory; what it
-//! read it believes only after a version said so.
+//! A block is named by its [`Ref`], the number of its first word in the range. All words are
+//! atomics, and none is unmapped before the store is dropped. So a reader that follows a stale name
+//! reads wrong words, never foreign memory, and it believes them only after a version has confirmed
+//! them.
 //!
-//! Who may do what: anybody reads and writes words through [`Arena::block`]; slabs are taken by an addition; a [`Local`]
-//! belongs to one worker and holds its free blocks, by size class, and what it has retired but others may still read. What a
-//! worker has too many of it puts into a pool, a slab's worth at a time, from which others take before they take slabs: so
-//! what one worker deletes another can use. A block stays in its class for ever, and rows have classes of their own: where a row was
-//! there will be rows ([`hints`](crate::hints)).
+//! Access rules:
+//!
+//! - Any thread reads and writes words through [`Arena::block`].
+//! - A slab is taken by an atomic addition.
+//! - A [`Local`] belongs to one worker. It holds the worker's free blocks by size class, and the
+//!   blocks that it has retired while others may still read them.
+//! - A worker with too many free blocks of a class moves a slab's worth of them to the pool.
+//!   Workers take from the pool before they take a new slab, so one worker can reuse the memory
+//!   that another has freed.
+//!
+//! A block stays in its class for ever, and rows have classes of their own: a block that has once
+//! held a row never holds anything but rows ([`hints`](crate::hints)).
 
 use crate::epoch::Epochs;
 use latch::{SpinMutex, prefetch};
@@ -16,7 +25,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::Span;
 
-/// A block: the number of its first word. 0 names none.
+/// A block, by the number of its first word. 0 names no block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub(crate) struct Ref(pub u64);
 
@@ -28,26 +37,26 @@ impl Ref {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full;
 
-/// A slab is what a worker takes at a time for one size class: large enough that taking one is rare, small enough that
-/// a class with one block in use costs little. 64 KiB.
+/// The amount that a worker takes at a time for one size class: 64 KiB. Large enough that a worker
+/// rarely takes one, small enough that a class with a single block in use costs little.
 const SLAB_WORDS: u64 = if cfg!(test) { 1 << 9 } else { 1 << 13 };
-/// Blocks up to this size come from slabs, larger ones one by one.
+/// Blocks up to this size come from slabs, larger ones are taken one by one.
 const SLABBED_WORDS: usize = 512;
 /// The largest block, 512 KiB.
 pub(crate) const MAX_WORDS: usize = 1 << 16;
-/// The least and the most that is backed ahead of its use: 8 and 64 MiB.
+/// The least and the most memory that is backed ahead of its use: 8 and 64 MiB.
 const AHEAD: (u64, u64) = (1 << 20, 8 << 20);
-/// And in steps of 2 MiB, huge pages.
+/// Backing proceeds in steps of 2 MiB, one huge page.
 const BACKED_AT_ONCE: u64 = 1 << 18;
-/// Of a row that is likely to be taken next, words that are asked for.
+/// Words to prefetch of a row that is likely to be taken next.
 const FETCHED: usize = 64;
-/// Classes of 16-byte steps up to 512 bytes; from there four per doubling.
+/// Number of classes in steps of 16 bytes, up to 512 bytes. Above that, four classes per doubling.
 const FINE: usize = 32;
 const SIZES: usize = FINE + 4 * 10;
-/// For rows, then for everything else.
+/// Classes for rows, then for everything else.
 const CLASSES: usize = 2 * SIZES;
 
-/// The class whose blocks have room for `words` words, in a row.
+/// The class of a row with `words` words.
 #[inline]
 fn class_of_row(words: usize) -> usize {
     if words <= 2 * FINE {
@@ -58,7 +67,7 @@ fn class_of_row(words: usize) -> usize {
     FINE + 4 * (doubling as usize - 6) + quarter
 }
 
-/// The same for anything but a row.
+/// The class of any other block with `words` words.
 #[inline]
 fn class_of(words: usize) -> usize {
     SIZES + class_of_row(words)
@@ -73,7 +82,7 @@ fn words_of(class: usize) -> usize {
     (1 << doubling) + ((quarter + 1) << (doubling - 2))
 }
 
-/// How many words a block asked for with `words` really has.
+/// The real size of a block that was asked for with `words` words.
 #[inline]
 pub(crate) fn rounded(words: usize) -> usize {
     words_of(class_of_row(words))
@@ -83,29 +92,30 @@ pub(crate) struct Arena {
     span: Span,
     words: u64,
     used: AtomicU64,
-    /// Words that the system was asked to back ahead of their use.
+    /// Words that the system has been asked to back ahead of their use.
     backed: AtomicU64,
-    /// Free blocks that are no worker's, by class.
+    /// Free blocks that belong to no worker, by class.
     pool: Box<[SpinMutex<Vec<Vec<Ref>>>]>,
 }
 
 impl Arena {
-    /// Reserves `bytes`; memory is used as blocks are.
+    /// Reserves `bytes` of addresses. Memory is used only as blocks are.
     pub(crate) fn new(bytes: u64, pages: world::PageSize) -> std::io::Result<Arena> {
         let span = Span::reserve(bytes.max(1 << 16) as usize, pages)?;
         let words = span.words().len() as u64;
-        // The first line is nobody's, so that no block has the number 0.
+        // The first cache line is never given out, so that no block has the number 0.
         let pool = (0..CLASSES).map(|_| SpinMutex::default()).collect();
         Ok(Arena { span, words, used: AtomicU64::new(8), backed: AtomicU64::new(0), pool })
     }
 
-    /// Bytes handed out to workers.
+    /// Bytes given to workers.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed).min(self.words) * 8
     }
 
-    /// Has the system back what will be handed out next, a sixteenth of what is in use: the first touch of a huge page
-    /// costs a worker up to milliseconds. Two threads at it do it twice, which is harmless.
+    /// Has the system back the memory that comes next, a sixteenth of the amount in use: the first
+    /// touch of a huge page costs a worker up to milliseconds. Two threads in here back the same
+    /// memory twice, which is harmless.
     pub(crate) fn back_ahead(&self) {
         let used = self.used.load(Ordering::Relaxed);
         let until = (used + (used / 16).clamp(AHEAD.0, AHEAD.1)).min(self.words);
@@ -116,7 +126,7 @@ impl Arena {
         }
     }
 
-    /// Has the system back all there is.
+    /// Has the system back all memory.
     pub(crate) fn back_all(&self) {
         self.span.back(0, self.words as usize);
         self.backed.store(self.words, Ordering::Relaxed);
@@ -134,7 +144,7 @@ impl Arena {
         self.span.words()[at.0 as usize..].first_chunk().expect("a block ends within the arena")
     }
 
-    /// Takes `words` words, the first on a cache line.
+    /// Takes `words` words; the first is at the start of a cache line.
     fn take(&self, words: u64) -> Result<u64, Full> {
         let words = words.next_multiple_of(8);
         let fits = |used: u64| (used + words <= self.words).then_some(used + words);
@@ -142,10 +152,10 @@ impl Arena {
     }
 }
 
-/// One worker's blocks.
+/// The blocks of one worker.
 pub(crate) struct Local {
     free: [Vec<Ref>; CLASSES],
-    /// Taken out of shared structures, oldest first: tag, block, class.
+    /// Blocks taken out of shared structures, oldest first: tag, block, class.
     retired: VecDeque<(u64, Ref, u8)>,
 }
 
@@ -154,7 +164,7 @@ impl Local {
         Local { free: std::array::from_fn(|_| Vec::new()), retired: VecDeque::new() }
     }
 
-    /// A block of at least `words` words, whose contents are anything.
+    /// A block of at least `words` words with arbitrary contents.
     ///
     /// # Errors
     /// [`Full`] when the budget does not allow it.
@@ -171,7 +181,8 @@ impl Local {
     pub(crate) fn alloc_row(&mut self, arena: &Arena, words: usize) -> Result<Ref, Full> {
         let class = class_of_row(words);
         let row = self.alloc_of(arena, class)?;
-        // The next one's memory, which nobody may have touched for long, comes while this one is filled.
+        // The memory of the next free block may have been untouched for long. It is prefetched
+        // while the caller fills this one.
         if let Some(next) = self.free[class].last() {
             let next = arena.block(*next, words);
             (0..words.min(FETCHED)).step_by(8).for_each(|line| prefetch(&raw const next[line]));
@@ -200,12 +211,13 @@ impl Local {
         }
         let first = arena.take(SLAB_WORDS)?;
         let blocks = SLAB_WORDS / size as u64;
-        // In the order of their addresses when popped: rows loaded one after the other lie side by side.
+        // The order of the addresses when popped: rows that are loaded one after the other lie side
+        // by side.
         self.free[class].extend((1..blocks).rev().map(|i| Ref(first + i * size as u64)));
         Ok(Ref(first))
     }
 
-    /// Gives back a block that nobody else has ever seen.
+    /// Gives back a block that no other thread has ever seen.
     pub(crate) fn free(&mut self, block: Ref, words: usize) {
         self.free[class_of(words)].push(block);
     }
@@ -214,7 +226,7 @@ impl Local {
         self.free[class_of_row(words)].push(row);
     }
 
-    /// Gives back a block that has left the shared structures, once nobody reads it any more.
+    /// Gives back a block that has left the shared structures, once no thread reads it any more.
     pub(crate) fn retire(&mut self, epochs: &Epochs, block: Ref, words: usize) {
         self.retired.push_back((epochs.tag(), block, class_of(words) as u8));
     }
@@ -223,20 +235,21 @@ impl Local {
         self.retired.push_back((epochs.tag(), row, class_of_row(words) as u8));
     }
 
-    /// Gives all free blocks to others: of one that takes none for long.
+    /// Gives all free blocks to the pool: for a worker that will not need blocks for long.
     pub(crate) fn give_away(&mut self, arena: &Arena) {
         for (class, free) in self.free.iter_mut().enumerate().filter(|(_, free)| !free.is_empty()) {
             arena.pool[class].lock().push(std::mem::take(free));
         }
     }
 
-    /// How many blocks wait for readers.
+    /// The number of retired blocks that may still have readers.
     pub(crate) fn waiting(&self) -> usize {
         self.retired.len()
     }
 
-    /// Makes blocks nobody reads any more available, to others too if they are many; not in the epoch in which they were given up
-    /// ([`tid`](crate::tid)).
+    /// Frees the retired blocks that no thread reads any more; if they are many, some go to the
+    /// pool. A block is not freed in the epoch in which it was retired, so that the words of rows
+    /// at one address grow ([`tid`](crate::tid)).
     pub(crate) fn reclaim(&mut self, arena: &Arena, epochs: &Epochs) {
         let horizon = epochs.horizon().min(epochs.now());
         while let Some(&(tag, block, class)) = self.retired.front()

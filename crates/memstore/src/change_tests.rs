@@ -1,5 +1,6 @@
-//! What is logged is what changed of a row: that comes back whatever lies between two changes, a change without what it was made
-//! from is told, and log files that are used again hold nothing of what they held before.
+//! The log has only the bytes of a row that changed. They come back with any events between two
+//! changes. A change without the version that it was made from is reported. Log files that are used
+//! again show nothing of their former contents.
 
 use crate::durable_tests::{
     Rows, T, delete, fault, log_files, log_options, of, open, open_with, put, rows, rows_of,
@@ -7,7 +8,7 @@ use crate::durable_tests::{
 use crate::{Durability, LogOptions, Worker};
 use world::sim::Disk;
 
-/// Adds one to the counter at the front of a row of 100 bytes, one byte of which changes.
+/// Adds one to the counter at the front of a row of 100 bytes. One byte changes.
 fn count(w: &mut Worker, t: &mut crate::Txn, key: &[u8]) -> u64 {
     let add = |row: &mut Vec<u8>| {
         let next = u64::from_le_bytes(row[8..16].try_into().unwrap()) + 1;
@@ -17,8 +18,8 @@ fn count(w: &mut Worker, t: &mut crate::Txn, key: &[u8]) -> u64 {
     w.update_within(t, T, key, add).unwrap().expect("a row that was put there")
 }
 
-/// Rows are changed in part by two workers in turn, so that changes of one row lie in two buffers; some of the versions in
-/// between are whole, prepared, deleted or in a checkpoint.
+/// Two workers in turn change rows in part, so that the changes of one row lie in two buffers. Some
+/// versions in between are whole, prepared, deleted or in a checkpoint.
 #[test]
 fn changes_of_a_row_come_back_in_their_order_whatever_lies_between_them() {
     let disk = Disk::new();
@@ -71,7 +72,8 @@ fn changes_of_a_row_come_back_in_their_order_whatever_lies_between_them() {
     }
 }
 
-/// It gets another id when it is taken up again, and what comes after it is a change of the version with that id.
+/// The in-doubt transaction gets another id when it is adopted, and the next write is a change of
+/// the version with that id.
 #[test]
 fn what_changes_a_row_that_was_in_doubt_is_repeated_after_it() {
     let disk = Disk::new();
@@ -108,7 +110,8 @@ fn a_change_takes_less_log_than_the_row() {
     count(&mut w, &mut t, b"a");
     let done = w.commit(t).map_err(|(refused, _)| refused).unwrap();
     store.wait_durable(done.epoch).unwrap();
-    // Two heads, a key, the version it changes, the head of one run, and the byte that is another.
+    // Two heads, a key, the version that it changes, the head of one run, and the byte that
+    // changes.
     assert_eq!(store.log_stats().bytes - before, 13 + 8 + 1 + 8 + 4 + 1);
 }
 
@@ -137,7 +140,8 @@ fn spares(disk: &Disk) -> usize {
     disk.paths().iter().filter(|(path, _)| path.to_string_lossy().contains("spare-")).count()
 }
 
-/// What a used file held before ends neither the log nor goes on with it, wherever the log is cut.
+/// The former contents of a reused file neither end the log nor continue it, wherever the log is
+/// cut.
 #[test]
 fn log_files_are_used_again_and_what_they_held_before_is_not_taken_for_log() {
     let disk = Disk::new();

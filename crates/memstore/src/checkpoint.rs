@@ -1,14 +1,20 @@
-//! A copy of all rows in files, taken while transactions go on, so that the log before it can go.
+//! Checkpoint: a copy of all rows in files, taken while transactions run, so that the log before it
+//! can be removed.
 //!
-//! Every row is copied as it is when the copy comes by, with the id of who wrote it. That is no state the store ever was in
-//! (it is fuzzy, as in SiloR: Zheng et al., OSDI 2014), and it needs no old versions: together with the log from epoch
-//! `from` on, of which the latest id of each row wins, it is one. `from` is chosen before the first row is looked at, so
-//! that every transaction of an earlier epoch has written everything by then. It counts once the log of all that it may have
-//! copied is on the device, in every mode.
+//! Every row is copied as the checkpoint finds it, with the id of the transaction that wrote it.
+//! The copy is fuzzy, as in SiloR (Zheng et al., OSDI 2014): the store was never in that state, but
+//! no old versions are needed. Together with the log from epoch `from` on, if the latest id of each
+//! row wins, it gives a consistent state. `from` is chosen before the first row is copied, so that
+//! every transaction of an earlier epoch has written everything by then. The checkpoint becomes
+//! valid once the device has the log of every transaction that it may have copied, in every
+//! durability mode.
 //!
 //! ```text
-//!   from = the oldest epoch that anybody commits in; then notes and undecided transactions; then the rows, in parallel, by
-//!   ranges of keys; sync; wait until the device has the log of the epoch that runs then; control file; older files go
+//!   1. from = the oldest epoch in which a worker commits
+//!   2. copy the notes and the undecided transactions
+//!   3. copy the rows, in parallel, by ranges of keys; sync
+//!   4. wait until the device has the log of the epoch that runs now
+//!   5. replace the control file; remove older files
 //!
 //!   part: blocks of rows: table u16, key bytes u16, value bytes u32, id u64, key, value
 //! ```
@@ -28,11 +34,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use txn::{Direction, Flow, Range};
 use world::{File, Open};
 
-/// Into how many ranges a large table is cut at least.
+/// The least number of ranges that a large table is cut into.
 const CUTS: usize = 64;
 /// A block is written when it has this many bytes.
 const BLOCK_BYTES: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
-/// A part is synced each time that it has grown by this.
+/// A part is synced each time that it has grown by this many bytes.
 const SYNC_BYTES: u64 = 4 << 20;
 
 /// A range of one table's keys.
@@ -43,17 +49,18 @@ struct Slice {
 }
 
 impl Memstore {
-    /// Whether enough was logged since the last checkpoint.
+    /// Whether enough has been logged since the last checkpoint.
     pub fn checkpoint_due(&self) -> bool {
         self.log.as_ref().is_some_and(|log| !log.is_broken() && log.checkpoint_due())
     }
 
-    /// Writes all rows to files and removes the log that is then not needed any more. Blocks, on threads of its own, while
-    /// transactions go on. Nothing in a store without files.
+    /// Writes all rows to files, and removes the log that is then not needed any more. Blocks, on
+    /// threads of its own, while transactions run. Does nothing in a store without files.
     ///
     /// # Errors
-    /// The file system's, or why the log is broken, as it is from then on if the control file could not be put in place
-    /// for certain. If it is not ([`Memstore::log_fault`]), the store is as before, and a checkpoint can be tried again.
+    /// An error of the file system, or the fault that has broken the log. The log also breaks here
+    /// if it is uncertain whether the new control file is in place. If [`Memstore::log_fault`]
+    /// shows no fault, the store is as before, and a checkpoint can be tried again.
     pub fn checkpoint(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
         let _one = held(&log.checkpoint);
@@ -78,15 +85,16 @@ impl Memstore {
         let written = run.write().and_then(|parts| {
             log.shared.sync_names()?;
             let until = self.epochs.now();
-            // The parts are on the device, and `async` alone would not have the log there: a power cut would then leave of a
-            // transaction what was copied after it.
+            // The parts are on the device; in mode `async` the log may not be. Then a power cut
+            // would leave a copied row of a transaction and lose the rest of that transaction.
             log.wait_stable(until)?;
             Ok(Checkpoint { number, life, from, until, parts, notes, undecided })
         });
-        // From `install` on a control file may name the parts, also when it fails.
+        // From `install` on a control file may name the parts, even if it fails: they are not
+        // removed then.
         let checkpoint = written.inspect_err(|_| {
             run.remove();
-            // Perhaps for want of room.
+            // The failure may be due to a lack of space.
             log.discard_spares();
         })?;
         self.install(log, checkpoint)
@@ -105,7 +113,7 @@ impl Memstore {
         let kept = held(&log.shared.control).names();
         let is_log = |name: &String| outlived.iter().any(|segment| segment.name() == *name);
         for name in old.iter().filter(|name| !kept.contains(name) && !is_log(name)) {
-            // One that stays behind is removed at the next opening.
+            // A file that cannot be removed here is removed at the next opening.
             let _ = log.shared.files.remove(&log.shared.dir.join(name));
         }
         Ok(())
@@ -132,7 +140,7 @@ struct Run<'a> {
     store: &'a Arc<Memstore>,
     log: &'a Log,
     head: FileHead,
-    /// By number of the part.
+    /// By the number of the part.
     files: Mutex<Vec<Part>>,
     fault: OnceLock<LogFault>,
 }
@@ -162,7 +170,8 @@ impl Run<'_> {
         }
     }
 
-    /// One thread's share: slices, until there are none left, into parts of about the size of a log file.
+    /// One thread's share: takes slices until none are left, and writes them into parts of about
+    /// the size of a log file.
     fn take(&self, mut worker: Worker, slices: &[Slice], next: &AtomicUsize) -> Result<(), LogFault> {
         let mut out = Out { run: self, open: None, rows: 0, block: vec![0; BLOCK_HEAD] };
         while let Some(slice) = slices.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -174,12 +183,12 @@ impl Run<'_> {
                 out.close()?;
             }
         }
-        // What a restart has left with a helper.
+        // Garbage that opening the store has left with a helper.
         worker.collect(usize::MAX);
         out.close()
     }
 
-    /// Takes away what was written for nothing.
+    /// Removes the parts that were written, after a failure.
     fn remove(&self) {
         let parts = held(&self.files).len();
         for part in 0..parts {
@@ -199,7 +208,7 @@ struct OpenPart {
 struct Out<'a> {
     run: &'a Run<'a>,
     open: Option<OpenPart>,
-    /// Of the open part, those in the block included.
+    /// Rows in the open part and in the current block.
     rows: u64,
     block: Vec<u8>,
 }
@@ -270,7 +279,7 @@ impl Out<'_> {
         Ok(OpenPart { part, file, at: ALIGN as u64, blocks: 0 })
     }
 
-    /// Writes the block, to a new part if there is none yet.
+    /// Writes the block. Begins a new part if none is open.
     fn flush(&mut self) -> Result<(), LogFault> {
         if self.block.len() == BLOCK_HEAD {
             return Ok(());
@@ -282,7 +291,7 @@ impl Out<'_> {
         open.file.write_all_at(&self.block, open.at)?;
         open.at += self.block.len() as u64;
         open.blocks += 1;
-        // Not all at the end, which would keep the log's own writes waiting.
+        // Syncs a piece at a time: one sync at the end would keep the log's own writes waiting.
         if open.at / SYNC_BYTES != (open.at - self.block.len() as u64) / SYNC_BYTES {
             open.file.sync()?;
         }
@@ -292,7 +301,7 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// Ends the part; it is on the device then, but for its name.
+    /// Ends the part. It is then on the device, except for its name.
     fn close(&mut self) -> Result<(), LogFault> {
         self.flush()?;
         if let Some(open) = self.open.take() {

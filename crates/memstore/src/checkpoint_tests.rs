@@ -1,4 +1,4 @@
-//! Checkpoints beside what else happens: commits, power cuts, a device that fails.
+//! Checkpoints during commits, power cuts and device failures.
 
 use crate::durable_tests::{Rows, T, fault, log_files, log_options, open_with, put, rows};
 use crate::{Durability, LogFault, LogOptions, Worker};
@@ -25,7 +25,7 @@ fn change_both(w: &mut Worker) {
     w.commit(t).map_err(|(refused, _)| refused).unwrap();
 }
 
-/// The transaction commits when the first row was copied and the last was not.
+/// The transaction commits when the first row has been copied and the last has not.
 #[test]
 fn a_power_cut_after_a_checkpoint_in_async_leaves_no_half_of_a_transaction() {
     let disk = Disk::new();
@@ -68,7 +68,7 @@ fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
     fill(&mut w);
     store.checkpoint().unwrap();
     let image = disk.crash_image(1);
-    // The file after the last one with blocks may be there already.
+    // The file after the last one with blocks may exist already.
     let last_block = |path: PathBuf| {
         let bytes = image.bytes(&path).unwrap();
         let last = (4096..bytes.len()).step_by(4096).rfind(|at| bytes[*at..].starts_with(b"BLCK"))?;
@@ -81,7 +81,8 @@ fn a_damaged_block_that_a_checkpoint_rests_on_is_told() {
     assert!(is_it, "{found}");
 }
 
-/// The parts were removed when the control file that names them was in place, but not certain to be.
+/// When the control file that names the parts is in place, but this is not certain, the parts must
+/// stay.
 #[test]
 fn a_checkpoint_that_fails_at_any_operation_leaves_a_store_that_opens() {
     let only = [None, Some(Operation::SyncFolder), Some(Operation::Sync), Some(Operation::Rename)];
@@ -120,7 +121,7 @@ fn a_checkpoint_that_fails_at_any_operation_leaves_a_store_that_opens() {
     }
 }
 
-/// The replies came behind the sync that was due.
+/// A reply does not wait for a sync that is due.
 #[test]
 fn in_async_nobody_waits_for_the_device() {
     let disk = Disk::new();

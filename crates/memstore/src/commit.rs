@@ -1,17 +1,27 @@
-//! Commit in three phases (Silo, section 4.4), of which the first two can be had on their own, for two-phase commit:
+//! Commit in three phases (Silo, section 4.4). Two-phase commit calls the first two on their own:
 //!
 //! ```text
-//!   pre-commit   1. lock the rows to be written, as they were when they were read; who has to wait lets go of all of them
-//!                   and takes them in the order of their addresses
-//!                   -- the serialisation point: the epoch is read here, after the last lock and before the first check --
-//!                2. check that every row read is as it was read and not locked by another, and that every leaf seen is unchanged,
-//!                   or else has no other rows in the range that was looked at
-//!   post-commit  3. write, each row unlocked with the new id
+//!   pre-commit   1. lock the rows to be written, each as it was when it was read; a transaction
+//!                   that meets a lock releases all of its own, sorts the rows by address, and
+//!                   locks them in that order, waiting for each
+//!                -- the serialisation point: the epoch is read here, after the last lock and
+//!                   before the first check --
+//!                2. check that every row read has the word it was read under and is not locked by
+//!                   another transaction, and that every leaf seen is unchanged, or else has no
+//!                   other rows in the range that was looked at
+//!   post-commit  3. write, and unlock each row with the new id
 //! ```
-//! The epoch has to be read after the locks: an id with an epoch from before them could be older than that of a
-//! transaction whose writes this one read or replaced, and a log cut between the two would keep the wrong one.
+//! The epoch is read after the locks, since the order of epochs has to agree with the serial order:
 //!
-//! Nothing is shared but the rows written: a transaction that only read stores nothing.
+//! - An epoch from before T2's operations could be earlier than that of a transaction T1 that wrote
+//!   a version which T2 read or replaced. A log cut between the two would keep T2 without T1.
+//! - An epoch from between T2's operations and its locks could be wrong for snapshots. T2 reads
+//!   epoch e, which ends. T1, in epoch e+1, reads row r, finds it unlocked when it validates, and
+//!   commits. Then T2 locks r and overwrites it. T1 comes before T2, but a snapshot at the end of e
+//!   shows T2's writes and not T1's.
+//!
+//! Only the rows written are shared memory that a commit writes: a read-only transaction stores
+//! nothing.
 
 use crate::arena::Ref;
 use crate::guard;
@@ -30,22 +40,23 @@ use latch::Backoff;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// A committed transaction's place in the order: ids of an epoch come before those of later ones, and a row's grow.
+/// A committed transaction's place in the serial order. Ids of one epoch come before those of later
+/// epochs, and the ids that one row is written with grow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u64);
 
-/// Why a transaction has not committed, and the transaction if it can be tried again.
+/// Why a transaction has not committed, and the transaction itself if the call can be repeated.
 pub type Refusal = (Refused, Option<Box<Txn>>);
 
-/// The row at which validation has failed, and how.
+/// The row at which validation failed, and the reason.
 type FailedAt = ((TableId, Ref), Refused);
 
 /// A transaction that has committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Committed {
     pub tid: Tid,
-    /// Nobody may be told before this epoch is durable ([`crate::Memstore::poll_durable`]): it then survives, and so
-    /// does everything it has read.
+    /// No result may be reported before this epoch is durable ([`crate::Memstore::poll_durable`]).
+    /// Then the transaction survives a crash, and so does everything that it has read.
     pub epoch: u64,
 }
 
@@ -55,18 +66,20 @@ impl Tid {
     }
 }
 
-/// Where else a transaction reads or writes.
+/// Whether a transaction also reads or writes in other stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// Nowhere, or it reads only, and had read everything in all stores before the first of them was asked.
+    /// It does not. Or it only reads, and had read everything in all stores before the first
+    /// pre-commit.
     Local,
-    /// In other stores, each asked when it comes to it: what it has read here stays as it is until it ends, also when it
-    /// writes nothing here.
+    /// It does, and each store is asked at another moment. Everything that it has read here stays
+    /// as it is until it ends, also when it writes nothing here.
     Distributed,
 }
 
 impl Worker {
-    /// Commits. The transaction is over, unless the answer is [`Refused::Busy`]: then it comes back to be tried again.
+    /// Commits. The transaction is over, unless the answer is [`Refused::Busy`]: then it comes back
+    /// to be tried again.
     ///
     /// # Errors
     /// See [`Refused`]; nothing was written.
@@ -78,7 +91,8 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::commit`], with a note that each opening hands out again until it is forgotten ([`Worker::forget`]).
+    /// As [`Worker::commit`], with a note. Every opening of the store returns the note until
+    /// [`Worker::forget`] is called for it.
     ///
     /// # Errors
     /// As [`Worker::commit`].
@@ -101,12 +115,13 @@ impl Worker {
         (refused, None)
     }
 
-    /// Locks and validates: from here on the transaction can go either way, by [`Worker::post_commit`] or
-    /// [`Worker::abort`], and until then others that meet its writes abort or wait, as the store's options say; so do
-    /// those that would write what a [`Scope::Distributed`] one has read. Nothing is logged: see [`Worker::prepare`].
+    /// Locks and validates. From here on the transaction can go either way, by
+    /// [`Worker::post_commit`] or [`Worker::abort`]. Until then, transactions that meet its writes
+    /// abort or wait, as the store's options say. So do transactions that would write a row that a
+    /// [`Scope::Distributed`] one has read. Nothing is logged: see [`Worker::prepare`].
     ///
     /// # Errors
-    /// See [`Refused`]; nothing is locked or guarded then.
+    /// See [`Refused`]; nothing is locked or reserved then.
     pub fn pre_commit(&mut self, txn: &mut Txn, scope: Scope) -> Result<Tid, Refused> {
         if txn.certified.is_none() {
             self.certify(txn, scope)?;
@@ -114,16 +129,18 @@ impl Worker {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
             self.hold(txn);
-            // From here on its locks say so themselves, over however long the decision takes; nobody waits for it with memory, either,
-            // or with what is to leave the index: what it has locked and guarded stays where it is.
+            // The prepared locks tell other transactions to wait, however long the decision takes.
+            // So the turns in queues of hot rows end here. The read pin ends too: the rows and
+            // leaves that are locked or reserved stay where they are. So this transaction does not
+            // hold back the reuse of memory, nor the removal of absent rows from the index.
             self.end_turns(txn);
             self.unpin(txn);
         }
         Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
     }
 
-    /// From here on what the transaction logs has a later epoch than its own, so that no epoch waits for a decision that is
-    /// made elsewhere. Snapshots do wait.
+    /// From here on the transaction logs in a later epoch than its own, so that no epoch waits for
+    /// a decision that is made elsewhere. Snapshots do wait for it.
     pub(crate) fn hold(&mut self, txn: &mut Txn) {
         if let Some(Certified { pin, .. }) = &mut txn.certified
             && let Pin::Committing(since) = *pin
@@ -133,7 +150,8 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::pre_commit`], for a transaction that ends at once: those who meet its writes wait a moment for them.
+    /// As [`Worker::pre_commit`], for a transaction that ends at once: other transactions that meet
+    /// its writes wait for them on the spot.
     ///
     /// # Errors
     /// As [`Worker::pre_commit`].
@@ -144,7 +162,8 @@ impl Worker {
         }
         if txn.writes.is_empty() {
             self.validate(txn, scope)?;
-            // It comes after all it has read, and nothing comes after it.
+            // A read-only transaction comes after everything that it has read, and none depends on
+            // it.
             let last = txn.words_read().map(tid::of).max();
             txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
@@ -171,7 +190,9 @@ impl Worker {
         }
     }
 
-    /// Mostly nobody is in the way, and any order will do for whoever waits for nothing.
+    /// Locks all rows to be written. Mostly no lock is taken, and as long as the transaction does
+    /// not wait, it may lock in any order. Once it meets a lock, it starts again in the order of
+    /// addresses.
     fn lock_all(&self, txn: &mut Txn) -> Result<(), Refused> {
         if self.lock_in_turn(txn, |row| Ok(tid::try_lock(row::tid(&self.store.arena, row))))? {
             return Ok(());
@@ -180,7 +201,8 @@ impl Worker {
         self.lock_in_turn(txn, |row| self.lock(row)).map(drop)
     }
 
-    /// Locks one row after the other, each as it was when it was read; all or none. `false` if somebody is in the way.
+    /// Locks one row after the other, each as it was when it was read; all or none. `false` if
+    /// another transaction holds a lock.
     #[inline]
     fn lock_in_turn(
         &self,
@@ -211,7 +233,8 @@ impl Worker {
         Ok(true)
     }
 
-    /// Waits for a lock that is held over one commit; the order of addresses keeps such waits from closing a cycle.
+    /// Waits for a lock that is held for the duration of one commit. All waiting transactions lock
+    /// in the order of addresses, so such waits close no cycle.
     fn lock(&self, row: Ref) -> Result<Lock, Refused> {
         let word = row::tid(&self.store.arena, row);
         let mut wait = Backoff::new();
@@ -240,8 +263,8 @@ impl Worker {
         self.next_id(txn, tid::LAST_OF_ALL)
     }
 
-    /// An id of the running epoch, later than what this worker has committed and than all that the transaction has read and
-    /// replaces.
+    /// An id of the running epoch, later than the ids that this worker has committed and than those
+    /// of all versions that the transaction has read or replaces.
     ///
     /// # Errors
     /// [`Refused::EpochsUsedUp`], if the epoch is later than `last`.
@@ -258,13 +281,13 @@ impl Worker {
             if let Some(tid) = tid::next(now, above) {
                 return Ok(tid);
             }
-            // Nobody ticked for as many commits as an epoch has numbers.
+            // The epoch has no numbers left and has not been ended: end it here.
             self.store.epochs.end(now);
         }
     }
 
-    /// Whether everything that was read is as it was read and nobody else is about to change it; of a distributed transaction,
-    /// it then stays so. The writes are locked.
+    /// Checks that everything that was read is as it was read and that no other transaction is
+    /// about to change it. For a distributed transaction it then stays so. The writes are locked.
     fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
             self.guard(txn);
@@ -280,7 +303,8 @@ impl Worker {
         if self.store.planted.is(Bug::LeavesUnchecked) {
             return Ok(());
         }
-        // Silo takes any change of a leaf for a phantom; and of what is guarded none is allowed.
+        // Silo takes any change of a leaf for a phantom. So does a distributed transaction: a
+        // reserved leaf must not change at all.
         let looks_again = self.store.contention == Contention::Queues && scope == Scope::Local;
         let is_as_seen = |looked: &Looked| {
             looked.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, looked)
@@ -291,10 +315,12 @@ impl Worker {
         }
     }
 
-    /// Whether no row lies in a range that the transaction did not find there: its leaf has changed, perhaps beside the range. As
-    /// every look at a row, this is one from behind the serialisation point, at what was seen before; what has come and gone
-    /// in between would still be there, as rows stay in the index while anybody runs who began before their deletion
-    /// ([`Worker::collect`]).
+    /// Whether a range holds only rows that the transaction knows, although the leaf that it was in
+    /// has changed. The change may lie beside the range.
+    ///
+    /// Like every look at a row, this one comes after the serialisation point. A row that came and
+    /// went since the transaction looked is still found here: rows stay in the index as long as a
+    /// transaction runs that began before their deletion ([`Worker::collect`]).
     #[cold]
     fn finds_no_other(&self, txn: &Txn, looked: &Looked) -> bool {
         let Ok(index) = self.store.index(looked.table) else { return false };
@@ -312,7 +338,7 @@ impl Worker {
         }
     }
 
-    /// Counts the transaction in wherever it has read without writing.
+    /// Adds a read reservation on every row and leaf that the transaction has read without writing.
     #[cold]
     fn guard(&self, txn: &mut Txn) {
         if self.store.planted.is(Bug::Unguarded) {
@@ -333,7 +359,7 @@ impl Worker {
         txn.guarded = (rows, leaves);
     }
 
-    /// Ends what [`Worker::guard`] began, if it did.
+    /// Ends the reservations of [`Worker::guard`], if there are any.
     #[inline]
     pub(crate) fn unguard(&self, txn: &mut Txn) {
         let (rows, leaves) = &mut txn.guarded;
@@ -352,7 +378,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Absent rows may have left the leaves in which they were seen; not those that are guarded, which stay.
+    /// Absent rows may have left the leaves in which they were seen, but not reserved ones.
     fn validate_absent(&self, txn: &Txn, scope: Scope) -> Result<(), FailedAt> {
         for &(table, row, word) in &txn.absent {
             let now = row::tid(&self.store.arena, row).load(Ordering::Acquire);
@@ -364,7 +390,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a row whose word is another than when it was read is only locked, by the transaction itself.
+    /// Checks a row that has another word than when it was read: that is fine if the transaction
+    /// itself has locked it and nothing else has changed.
     fn validate_another(&self, txn: &Txn, at: (TableId, Ref), word: u64, now: u64) -> Result<(), FailedAt> {
         if now & !(LOCKED | PREPARED) != word {
             return Err((at, CHANGED));
@@ -375,7 +402,8 @@ impl Worker {
         }
     }
 
-    /// Waiting on the spot with locks held could close a cycle: only a prepared row is waited for, without them.
+    /// Waiting on the spot with locks held could close a cycle. So only a prepared row is waited
+    /// for, by the caller, after the locks are released.
     fn locked_by_another(&self, row: Ref, word: u64) -> Refused {
         match self.store.conflict {
             Conflict::Wait if word & PREPARED != 0 => Refused::Busy(RowId(row, Held::Writer)),
@@ -383,14 +411,15 @@ impl Worker {
         }
     }
 
-    /// Takes the memory that the writes need, so that nothing can fail after validation.
+    /// Allocates the memory that the writes need, so that no step after validation can fail.
     pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);
         for i in 0..txn.writes.len() {
             let write = &txn.writes[i];
             let old = epoch(write.before);
-            // A row that never was there is found absent without a version that says so.
+            // A row that was never committed needs no version: a snapshot without one finds it
+            // absent.
             let is_wanted = !tid::was_only_entered(write.before) && old < epoch(tid) && old <= snapshot;
             let keep = if is_wanted { Keep::Older } else { Keep::Nothing };
             let len = match write.value {
@@ -420,7 +449,7 @@ impl Worker {
         }
     }
 
-    /// Writes what a transaction that has passed [`Worker::pre_commit`] is to write. It is over.
+    /// Carries out the writes of a transaction that has passed [`Worker::pre_commit`]. It is over.
     ///
     /// # Panics
     /// If it has not been prepared.
@@ -429,7 +458,7 @@ impl Worker {
         self.finish(txn, |_, _| ())
     }
 
-    /// As [`Worker::post_commit`], with a note that each opening hands out again until it is forgotten.
+    /// As [`Worker::post_commit`], with a note that every opening returns until it is forgotten.
     ///
     /// # Panics
     /// If it has not been prepared.
@@ -439,14 +468,15 @@ impl Worker {
         match id {
             Some(id) => (committed, id),
             None => {
-                // It only read: the note is all there is to log.
+                // The transaction only read: the note is the only record.
                 let (epoch, id) = self.note(note);
                 (Committed { epoch, ..committed }, id)
             }
         }
     }
 
-    /// Logs and writes; `more` logs what belongs to it, in an epoch that it is told.
+    /// Logs and writes. `more` logs further records of the transaction, in the epoch that it is
+    /// given.
     #[inline]
     fn finish(&mut self, mut txn: Box<Txn>, more: impl FnOnce(&mut Worker, u64)) -> Committed {
         let certified = txn.certified.take().expect("only what is prepared can be committed");
@@ -528,7 +558,8 @@ impl Worker {
                 }
             }
         }
-        // Absent rows that it entered; another transaction may meanwhile have made them be there, or be about to.
+        // Absent rows that it entered. Another transaction may have made one present meanwhile, or
+        // be about to: `unlink` checks the word.
         let entered = txn.entered.drain(..);
         self.own.garbage.extend(entered.map(|(table, row, word)| (0, Garbage::Row(table, row, word))));
         self.end(txn);

@@ -1,8 +1,9 @@
-//! Crash by construction: one recorded life gives the disk at every moment at which it can be cut; each such disk is opened
-//! and held against a model.
+//! Crash by construction. One recorded life gives the disk at every moment at which it can be cut.
+//! Each such disk is opened and compared with a model.
 //!
-//! One thread runs two workers, so what happens has an order, and epochs grow along it: what is found after a crash must be
-//! exactly what there was after one of the things that happened, and after all of those that were acknowledged.
+//! One thread runs two workers, so the events have an order, and epochs grow along it. The state
+//! after a crash must be exactly the state after one of the events, and contain all events that
+//! were acknowledged.
 
 use crate::durable_tests::{Rows, T, log_options, open_with, rows};
 use crate::{Durability, InDoubt, LogOptions, Memstore, NoteId, Recovered, Scope, Txn, Worker};
@@ -33,7 +34,8 @@ impl State {
     }
 }
 
-/// What happened in a life, and up to where it was acknowledged at which moment of the disk.
+/// The states of a life, one after each event. `acknowledged` says up to which event the store had
+/// acknowledged at which moment of the disk.
 struct History {
     states: Vec<State>,
     acknowledged: Vec<(usize, usize)>,
@@ -46,7 +48,7 @@ impl History {
     }
 }
 
-/// Of what nobody has to wait for.
+/// The epoch of an event that needs no acknowledgement.
 const UNTOLD: u64 = 0;
 
 struct Life<'a> {
@@ -59,14 +61,14 @@ struct Life<'a> {
     open: Vec<(Vec<u8>, usize, Box<Txn>)>,
     notes: BTreeMap<Vec<u8>, NoteId>,
     next: u64,
-    /// What the last thing that happened waits for.
+    /// The epoch on which the last event depends.
     epoch: u64,
 }
 
 fn options(seed: u64) -> LogOptions {
     let durability = if seed % 3 == 2 { Durability::Async } else { Durability::Sync };
     let streams = if seed.is_multiple_of(4) { 2 } else { 1 };
-    // Written soon, so that what nobody has waited for is often there.
+    // A short time, so that the disk often has records that no test thread has waited for.
     let leisure = std::time::Duration::from_micros(200);
     LogOptions { segment_bytes: 1 << 14, streams, leisure, ..log_options(durability) }
 }
@@ -98,7 +100,7 @@ impl<'a> Life<'a> {
         self.next.to_be_bytes().to_vec()
     }
 
-    /// Something happened in this epoch, or [`UNTOLD`].
+    /// An event happened in this epoch, or without one ([`UNTOLD`]).
     fn happened(&mut self, epoch: u64) {
         self.epoch = self.epoch.max(epoch);
         self.history.states.push(self.state.clone());
@@ -115,7 +117,7 @@ impl<'a> Life<'a> {
         self.history.acknowledged.push((self.disk.changes(), self.history.states.len() - 1));
     }
 
-    /// A transaction on keys that nothing undecided has; what it changes.
+    /// A transaction on keys that no undecided transaction has; returns its changes.
     fn transaction(&mut self, worker: usize) -> (Box<Txn>, Changes) {
         let w = &mut self.workers[worker];
         let (mut txn, mut changes) = (w.begin(), Changes::new());
@@ -126,7 +128,7 @@ impl<'a> Life<'a> {
                 continue;
             }
             let mut value = vec![self.random.u8(..); self.random.usize(0..400)];
-            // Of many only a part is changed, and logged.
+            // Many are changed, and logged, only in part.
             let row = self.state.rows.get(&key).filter(|row| !row.is_empty());
             if let (Some(row), true) = (row, self.random.bool()) {
                 value.clone_from(row);
@@ -208,7 +210,7 @@ impl<'a> Life<'a> {
         let changes = self.state.undecided.remove(&note).unwrap();
         if self.random.bool() {
             self.workers[worker].abort(txn);
-            // Nobody waits for that.
+            // No caller waits for an abort.
             return self.happened(UNTOLD);
         }
         let done = self.workers[worker].post_commit(txn);
@@ -227,10 +229,10 @@ impl<'a> Life<'a> {
     }
 }
 
-/// What a store that was just opened has; what is in doubt by its note alone.
+/// The contents of a store that was just opened. In-doubt transactions are given by their notes.
 fn found(store: &Arc<Memstore>, recovered: &Recovered) -> (Rows, BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) {
     let mut w = store.worker(0).unwrap();
-    // Rows in doubt are locked: a snapshot reads through that.
+    // Rows in doubt are locked: a snapshot reads through the lock.
     let snapshot = w.open_snapshot();
     let mut rows = Rows::new();
     let all = w.scan_past(&snapshot, T, txn::Range::ALL, txn::Direction::Forward, |key, row| {
@@ -243,7 +245,8 @@ fn found(store: &Arc<Memstore>, recovered: &Recovered) -> (Rows, BTreeSet<Vec<u8
     (rows, in_doubt, recovered.notes.iter().map(|(_, note)| note.clone()).collect())
 }
 
-/// Opens a disk; which state it is in. Then something is committed there, and the disk cut and opened again.
+/// Opens a disk and returns the number of the state that it is in. Then something is committed
+/// there, and the disk is cut and opened again.
 fn open_and_compare(image: &Disk, history: &History, least: usize, seed: u64, moment: &str) -> usize {
     let (store, recovered) =
         open_with(image.files(), options(seed)).unwrap_or_else(|e| panic!("{moment}: {e}"));
@@ -256,7 +259,7 @@ fn open_and_compare(image: &Disk, history: &History, least: usize, seed: u64, mo
     if which % 3 == 0 {
         let mut w = store.worker(1).unwrap();
         let mut expected = rows_found;
-        // More epochs than what was cut off had.
+        // More epochs than the part that was cut off had.
         for n in 0..5 {
             expected.insert(vec![200], vec![n]);
             let done = crate::durable_tests::put(&mut w, &[200], &[n]);
@@ -278,12 +281,12 @@ fn open_and_compare(image: &Disk, history: &History, least: usize, seed: u64, mo
     which
 }
 
-/// A few lives, each on a disk cut in the life before; how many disks were opened.
+/// A few lives, each on a disk that was cut in the life before. Returns the number of disks opened.
 fn chain(seed: u64, lives: usize, images: usize) -> usize {
     let (mut disk, mut state, mut opened) = (Disk::new(), State::default(), 0);
     for life in 0..lives {
         let own = seed * 16 + life as u64;
-        // The durability of one store does not change, nor do its streams.
+        // The durability and the number of streams of a store do not change.
         let seed = seed + 12 * life as u64;
         let recording = disk.clone().recording();
         let history = Life::begin(&recording, seed, state.clone()).run(60);
@@ -302,7 +305,7 @@ fn chain(seed: u64, lives: usize, images: usize) -> usize {
             let is_killed = random.u8(0..4) == 0;
             let image = if is_killed { player.killed() } else { player.crash_image(random.u64(..)) };
             let is_sync = options(seed).durability == Durability::Sync;
-            // A power cut takes from `async` what it likes of the end.
+            // In mode `async` a power cut may take any part of the end.
             let least = if is_sync || is_killed { history.acknowledged_at(position) } else { 0 };
             let moment = format!("seed {seed}, life {life}, change {position}, killed: {is_killed}");
             let kept = image.killed();
@@ -324,7 +327,7 @@ fn acknowledged_commits_survive_every_cut_and_nothing_survives_by_half() {
     assert!(opened >= 200, "{opened} disks are too few");
 }
 
-/// The test has teeth: a device that only pretends to sync is found out.
+/// The test can fail: a device that only pretends to sync is found out.
 #[test]
 fn a_device_that_lies_about_syncs_is_noticed() {
     use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,6 @@
-//! Two transactions over two stores, each reading in one what the other writes there: every interleaving of their
-//! operations, votes and decisions. Of two that commit, exactly one has seen what the other did.
+//! Two transactions over two stores. Each reads in one store the data that the other writes there.
+//! Every interleaving of their operations, votes and decisions is run. If both commit, exactly one
+//! has seen the other's writes.
 
 use crate::planted::Bug;
 use crate::{Memstore, Options, Refused, Scope, Txn, Worker};
@@ -9,20 +10,20 @@ use txn::{Direction, Flow, Range};
 const T: TableId = TableId(0);
 const KEY: &[u8] = b"m";
 
-/// What is read and what is written in its way.
+/// The read, and the write that conflicts with it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Clash {
-    /// A row, overwritten.
+    /// Reads a row; writes: overwrites it.
     Update,
-    /// A row, deleted.
+    /// Reads a row; writes: deletes it.
     Delete,
-    /// That there is no row, and one that comes.
+    /// Reads that a row is absent; writes: inserts it.
     Absence,
-    /// The same where one was deleted before.
+    /// As `Absence`, after the row was deleted once.
     DeletedBefore,
-    /// How many rows there are, and one that comes.
+    /// Reads the number of rows; writes: inserts one.
     Phantom,
-    /// The same where there are none, so that a leaf is empty.
+    /// As `Phantom`, when there are no rows, so that a leaf is empty.
     PhantomAmongNone,
 }
 
@@ -50,7 +51,7 @@ fn programs(p: usize) -> [[Op; 5]; 3] {
     [
         [Read, Write, Prepare(p), Prepare(q), Decide],
         [Read, Write, Prepare(q), Prepare(p), Decide],
-        // The vote of the first is asked for with its last operation.
+        // The first store votes with its last operation.
         [Read, Prepare(p), Write, Prepare(q), Decide],
     ]
 }
@@ -125,7 +126,7 @@ impl Party {
     }
 }
 
-/// Whether what the other writes is there.
+/// Whether it sees the other party's write.
 fn saw(w: &mut Worker, t: &mut Txn, clash: Clash) -> Result<bool, Refused> {
     match clash {
         Clash::Update => Ok(w.read(t, T, KEY, |row| row[0])? == Some(1)),
@@ -150,7 +151,7 @@ fn write(w: &mut Worker, t: &mut Txn, clash: Clash) -> Result<(), Refused> {
     }
 }
 
-/// Which of the two committed and whether they saw each other.
+/// For each of the two: whether it committed and whether it saw the other.
 fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(bool, bool); 2] {
     let mut stores = [0, 1].map(|_| store(clash, bug));
     let mut parties = [0, 1].map(|n| Party::new(n, &mut stores));
@@ -160,12 +161,12 @@ fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(
         parties[who].step(programs[who][next[who]], clash, &mut stores);
         next[who] += 1;
         if step == order % 10 {
-            // Absent rows and empty leaves go, if they may.
+            // Absent rows and empty leaves are removed, if that is allowed.
             stores.iter_mut().for_each(|w| _ = w.collect(8));
         }
     }
     for (n, w) in stores.iter_mut().enumerate() {
-        // Whatever was guarded is free again.
+        // All reservations are released.
         let mut t = w.begin();
         for key in [b"a", b"m", b"z"] {
             w.update(&mut t, T, key, |row| row[0] = 2)
@@ -177,7 +178,8 @@ fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(
     parties.map(|party| (party.committed, party.saw_other))
 }
 
-/// How many interleavings both committed in, and in how many of these neither or each saw the other, up to the first.
+/// The number of interleavings in which both committed. Of these, the number in which neither or
+/// both saw the other; the search ends at the first.
 fn explore(clash: Clash, bug: Option<Bug>) -> (usize, usize) {
     let (mut both, mut skewed) = (0, 0);
     for (first, second) in programs(0).iter().flat_map(|a| programs(1).map(|b| (*a, b))) {

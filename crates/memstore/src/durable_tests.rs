@@ -1,4 +1,4 @@
-//! What is kept, and what is said about files that are not what they were.
+//! The data that a store keeps, and the reports about files that are damaged.
 
 use crate::Scope;
 use crate::{
@@ -150,7 +150,8 @@ fn lives_follow_one_another_and_checkpoints_shorten_the_log() {
     assert_eq!(rows_of(&disk), expected);
 }
 
-/// A record that came while a block was being made is in that block, but of an epoch that only the next one completes.
+/// A record that comes while a block is being made is in that block, but belongs to an epoch that
+/// only the next block completes.
 #[test]
 fn a_store_that_is_closed_keeps_everything() {
     let disk = Disk::new();
@@ -232,12 +233,12 @@ fn a_worker_that_is_alone_flushes_by_itself() {
             store.flush_here();
             is_ready = poll(&store, done.epoch, Urge::Caller).is_ready();
         }
-        // A flusher that only starts now looks around once, and may be the one who flushes.
+        // A flusher that only starts now looks once, and may do the flush.
         if !is_ready || store.log_stats().fsyncs != syncs + 1 {
             by_others += 1;
             store.wait_durable(done.epoch).unwrap();
         }
-        // Whoever reads it now has nothing to wait for.
+        // A transaction that reads the row now has nothing to wait for.
         let mut t = w.begin();
         assert_eq!(w.read(&mut t, T, b"a", |row| row[0]), Ok(Some(n)));
         let read = w.commit(t).map_err(|(refused, _)| refused).unwrap();
@@ -257,7 +258,7 @@ fn who_read_what_is_not_durable_waits_for_it() {
     w.update(&mut prepared, T, b"a", |row| row[0] = b'2').unwrap();
     w.pre_commit(&mut prepared, Scope::Distributed).unwrap();
     store.wait_durable(store.tick() - 1).unwrap();
-    // It has an id of an epoch that is durable, and is not.
+    // Its id is of a durable epoch, but it is not durable itself.
     let done = w.post_commit(prepared);
     assert!(done.tid.epoch() <= store.durable_epoch() && done.epoch > done.tid.epoch());
     let mut t = other.begin();
@@ -411,7 +412,7 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
         let mut w = store.worker(0).unwrap();
         let safe = put(&mut w, b"a", b"1");
         store.wait_durable(safe.epoch).unwrap();
-        // Before the commit, as a flusher may take that at any moment after it.
+        // Before the commit: a flusher may take the records at any moment after it.
         let at = disk.operations() + 1;
         disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Forever, at, only: Some(operation) });
         let lost = put(&mut w, b"b", b"2");
@@ -433,13 +434,16 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
     }
 }
 
-/// After a failed sync the system may take for written what it has dropped. The next process on the same system finds it, and counts it; it only
-/// synced it once more, which brought nothing to the device.
+/// After a failed sync the system may take pages for written that it has dropped. The next process
+/// on the same system finds the data in the cache and counts them. Another sync would bring nothing
+/// to the device, so the data have to be written again.
 #[test]
 fn what_a_failed_sync_left_with_the_system_is_written_again() {
-    // Not so short a file that the next one is made, whose sync would be the one that fails.
+    // The file is long enough that the next one is not made here: its sync would be the one that
+    // fails.
     let log = LogOptions { segment_bytes: 1 << 20, ..log_options(Durability::Sync) };
-    // How much of it has reached the device is drawn, anew after each commit before.
+    // The part that has reached the device is drawn at random, with another result after each
+    // number of commits.
     for before in 1..12 {
         let disk = Disk::new();
         let (store, _) = open_with(disk.files(), log.clone()).unwrap();
@@ -448,7 +452,7 @@ fn what_a_failed_sync_left_with_the_system_is_written_again() {
             let safe = put(&mut w, b"a", &[n]);
             store.wait_durable(safe.epoch).unwrap();
         }
-        // Before the commit, as a flusher may take that at any moment after it.
+        // Before the commit: a flusher may take the records at any moment after it.
         let at = disk.operations() + 1;
         disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Once, at, only: Some(Operation::Sync) });
         let lost = put(&mut w, b"b", b"2");
@@ -593,7 +597,7 @@ fn a_store_in_use_and_options_that_cannot_work_are_refused() {
     assert_eq!(rows_of(&disk).len(), 200, "nothing was changed by openings that failed");
 }
 
-/// Rows of their own leaves' worth: a transaction that reads some, misses one, scans a range, and writes another.
+/// A transaction that reads a row, misses one, scans a range, and writes another row.
 fn prepared_reader(w: &mut Worker) -> Box<crate::Txn> {
     for key in [b"a", b"c", b"e", b"w"] {
         put(w, key, b"1");
@@ -613,7 +617,8 @@ fn prepared_reader(w: &mut Worker) -> Box<crate::Txn> {
     t
 }
 
-/// Whether each of four changes is refused: of a row read, of a row in a range read, of the absence of a key, of a range.
+/// Whether each of four changes is refused: of a row that was read, of a row in a range that was
+/// read, an insert of a key that was missed, an insert into the range.
 fn refused(w: &mut Worker) -> [bool; 4] {
     type Change = fn(&mut Worker, &mut crate::Txn) -> Result<(), Refused>;
     let changes: [Change; 4] = [
@@ -649,7 +654,7 @@ fn what_a_prepared_transaction_has_read_stays_over_a_restart() {
         let expected = [!released; 4];
         assert_eq!(refused(&mut store.worker(1).unwrap()), expected);
         let image = disk.crash_image(3);
-        // Twice: once more as it was found.
+        // Twice: the second opening finds the files as the first one left them.
         drop(open(&image));
         let (store, mut recovered) = open(&image);
         let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
@@ -677,8 +682,8 @@ fn what_is_asked_for_becomes_durable_and_what_is_written_out_is() {
     assert!(store.log_stats().records >= 2);
 }
 
-/// Under `async` the log that a checkpoint may have seen was with the operating system only when the checkpoint was put in
-/// place: a power cut left rows of half a transaction.
+/// In mode `async` the operating system alone may have the log that a checkpoint has seen. If the
+/// checkpoint counted then, a power cut would leave half a transaction.
 #[test]
 fn a_checkpoint_counts_only_once_the_device_has_the_log_that_it_may_have_seen() {
     use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! How transactions end: what they held is free, and what they leave behind goes.
+//! The end of a transaction: everything that it held is released, and its garbage goes.
 
 use crate::{Memstore, Options, Refused, Scope, Worker};
 use base::TableId;
@@ -26,7 +26,8 @@ fn overwrite(w: &mut Worker, key: u8) -> Result<(), Refused> {
     w.commit(t).map(drop).map_err(|(refused, _)| refused)
 }
 
-/// What it had read stayed guarded, and counted in again, for good, when it tried once more.
+/// A reservation must not outlive a pre-commit that fails, nor be counted twice when it is tried
+/// again.
 #[test]
 fn a_part_that_finds_no_memory_guards_nothing() {
     let store = small(2);
@@ -52,14 +53,14 @@ fn a_part_that_finds_no_memory_guards_nothing() {
     w.abort(t);
 }
 
-/// Each end of a transaction looked for it again, all through the epoch.
+/// While an epoch lasts, only the first search looks for garbage that waits for its end.
 #[test]
 fn garbage_that_waits_for_an_epoch_is_looked_for_once() {
     let store = small(2);
     let (mut w, mut other) = (store.worker(0).unwrap(), store.worker(1).unwrap());
     insert(&mut w, 0..1);
     let reader = other.begin();
-    // Too long to be overwritten where they are.
+    // Too long to be overwritten in place.
     let grow = |w: &mut Worker, n: usize| {
         let mut t = w.begin();
         w.update(&mut t, T, &[0], |row| row.resize(1 + n % 2 * 100, 0)).unwrap();
@@ -77,8 +78,9 @@ fn garbage_that_waits_for_an_epoch_is_looked_for_once() {
     assert!(w.own.local.waiting() < 64, "{} are left of {waiting}", w.own.local.waiting());
 }
 
-/// A row as good as taken out, that another transaction had made be there and deleted meanwhile, was looked for in memory that was
-/// a new row's by then: the new one was absent just the same, and its transaction lost it.
+/// T1 enters a row and aborts. T2 has made the row present and deleted it meanwhile, so both leave
+/// it as garbage. When T1's worker looks for it, its memory may be a new row's. That one is absent
+/// too, and must not be removed: its transaction would lose it.
 #[test]
 fn what_an_aborted_insert_left_is_not_mistaken_for_a_new_row_in_its_memory() {
     let store = small(2);
@@ -86,7 +88,7 @@ fn what_an_aborted_insert_left_is_not_mistaken_for_a_new_row_in_its_memory() {
     let (mut t, mut u) = (w.begin(), other.begin());
     assert_eq!(w.insert(&mut t, T, b"k", b"never"), Ok(Inserted::Done));
     let row = t.entered[0].1;
-    // The other one fills the row that this one has entered, and deletes it.
+    // The other transaction makes the row present that this one has entered, and deletes it.
     assert_eq!(other.insert(&mut u, T, b"k", b"once"), Ok(Inserted::Done));
     other.commit(u).map_err(|(refused, _)| refused).unwrap();
     w.abort(t);
@@ -99,7 +101,7 @@ fn what_an_aborted_insert_left_is_not_mistaken_for_a_new_row_in_its_memory() {
         let is_reused = u.entered.iter().any(|entered| entered.1 == row);
         (u, is_reused)
     };
-    // Which lasts as long as the memory takes to come back.
+    // Repeated until the memory is free again.
     let mut u = loop {
         store.tick();
         other.collect(10);
@@ -114,7 +116,7 @@ fn what_an_aborted_insert_left_is_not_mistaken_for_a_new_row_in_its_memory() {
     assert!(w.own.garbage.is_empty(), "what it was for is gone");
 }
 
-/// Within an epoch the words of two rows in the same memory would be the same.
+/// Within an epoch the words of two rows in the same memory would be equal.
 #[test]
 fn memory_is_another_rows_only_in_a_later_epoch() {
     let store = small(1);

@@ -1,30 +1,40 @@
-//! Epochs: when memory that has left a shared structure may be used again, what a commit comes after, and which past a
-//! snapshot sees.
+//! Epochs decide three things: when memory that has left a shared structure may be used again, the
+//! order of commits across a crash, and the past that a snapshot sees.
 //!
-//! One counter of the whole store, and per worker, on a cache line of its own, the epochs in which it began the oldest of
-//! what it is doing ([`What`]). Whoever takes something out of a structure tags it with the epoch after that; it is free
-//! once no worker reads in an epoch up to the tag.
+//! The store has one counter. Each worker has words of its own, on a cache line of its own: for
+//! each kind of activity ([`What`]), the epoch in which the oldest one that still runs began. A
+//! thread that takes something out of a structure tags it with the epoch it reads after that. The
+//! memory is free once no worker reads in an epoch up to the tag.
 //!
-//! Who may do what: anybody advances the counter ([`Epochs::tick`]), at any time, without a lock and without waiting for
-//! anybody (Silo's ticker takes every worker's lock). A worker alone writes its own words. Anybody reads all words.
+//! Access rules:
 //!
-//! Why it holds: a worker publishes its epoch, then fences, then looks; a reclaimer takes out, fences, then reads the
-//! counter, and later fences and reads the words. Either the worker's fence comes after the reclaimer's, then it no
-//! longer finds what was taken out; or before, then the reclaimer sees its word, which is at most the tag.
+//! - Any thread advances the counter ([`Epochs::tick`]), at any time, without a lock and without
+//!   waiting. (Silo's ticker takes every worker's lock.)
+//! - A worker's words are written by this worker alone, and read by any thread.
+//!
+//! Why no reader meets reused memory: a worker publishes its epoch, then fences, then looks. The
+//! reclaiming thread takes the memory out, fences, then reads the counter for the tag; later it
+//! fences again and reads the words. Two cases:
+//!
+//! - The worker's fence comes after the first fence of the reclaiming thread: the worker does not
+//!   find the memory any more.
+//! - It comes before: the reclaiming thread sees the worker's word, which is at most the tag, and
+//!   waits.
 
 use super::sync::{AtomicU64, CachePadded, Ordering, fence};
 
-/// The word of a worker that is doing nothing of the kind.
+/// The word of a worker that has no activity of this kind.
 pub(crate) const IDLE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum What {
     /// Holds references into shared structures.
     Reading,
-    /// Is between publishing this and the last of its writes: its transaction gets this epoch or a later one, and so does
-    /// whatever it logs.
+    /// Is between publishing this and the last of its writes. Its transaction, and all that it
+    /// logs, gets this epoch or a later one.
     Committing,
-    /// Has prepared a transaction of this epoch or a later one, which may still go either way and logs again when it does.
+    /// Has prepared a transaction of this epoch or a later one, which may still go either way and
+    /// logs again when it does.
     Prepared,
     /// Reads the past as it was at the end of this epoch.
     Snapshot,
@@ -55,35 +65,39 @@ impl Epochs {
         self.now.load(Ordering::Acquire)
     }
 
-    /// Says what this worker does from now on, and since which epoch: one that was [`Epochs::now`] before the call.
+    /// Publishes the oldest activity of this kind that this worker has, and its epoch: one that
+    /// [`Epochs::now`] returned before the call.
     #[inline]
     pub(crate) fn publish(&self, worker: usize, what: What, since: u64) {
         self.words[worker][what as usize].store(since, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that the oldest of what this worker did has ended: `since` which epoch it does what is left, or [`IDLE`].
+    /// Publishes that the oldest activity of this kind has ended. `since` is the epoch of the
+    /// oldest one that is left, or [`IDLE`].
     #[inline]
     pub(crate) fn withdraw(&self, worker: usize, what: What, since: u64) {
         self.words[worker][what as usize].store(since, Ordering::Release);
     }
 
-    /// The tag of what has been taken out before this call.
+    /// The tag for memory that was taken out before this call.
     #[inline]
     pub(crate) fn tag(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.now.load(Ordering::Relaxed)
     }
 
-    /// The oldest epoch in which any worker began what it does; [`IDLE`] when none does.
+    /// The oldest epoch in which a worker began an activity of this kind that still runs; [`IDLE`]
+    /// if there is none.
     pub(crate) fn oldest(&self, what: What) -> u64 {
         fence(Ordering::SeqCst);
         let words = self.words.iter().map(|words| words[what as usize].load(Ordering::Acquire));
         words.min().unwrap_or(IDLE)
     }
 
-    /// The oldest epoch that a transaction of which not everything is written may have. A worker says that it has prepared one
-    /// before it says that it no longer commits it, so it is found in one of the two, looked at in this order.
+    /// The oldest epoch of any transaction that has not written everything yet. A worker publishes
+    /// `Prepared` for a transaction before it withdraws `Committing`. So the transaction is found
+    /// under one of the two, which are read in this order.
     pub(crate) fn oldest_undone(&self) -> u64 {
         fence(Ordering::SeqCst);
         let undone = [What::Committing, What::Prepared];
@@ -92,7 +106,7 @@ impl Epochs {
         words.min().unwrap_or(IDLE)
     }
 
-    /// What has a tag below this is out of everybody's reach.
+    /// Memory with a tag below this is out of reach of all readers.
     pub(crate) fn horizon(&self) -> u64 {
         self.oldest(What::Reading)
     }

@@ -1,4 +1,5 @@
-//! Memory over time: what transactions leave behind goes away, however much each of them leaves, and when none follows.
+//! Memory over time: the garbage of transactions goes, however much each of them leaves, and also
+//! if no other transaction follows.
 
 use crate::{Memstore, Options, Worker};
 use base::TableId;
@@ -69,7 +70,7 @@ fn a_store_of_constant_size_stays_as_large_as_it_is_however_many_rows_a_transact
     }
 }
 
-/// The same of what is overwritten while snapshots are taken.
+/// The same for overwritten versions, while snapshots are taken.
 #[test]
 fn versions_go_however_many_a_transaction_leaves() {
     for n in [64, 512, 5000] {
@@ -95,7 +96,7 @@ fn versions_go_however_many_a_transaction_leaves() {
     }
 }
 
-/// One that has nothing to do takes its garbage away in steps, each no larger than it is told.
+/// An idle worker removes its garbage in steps, each no larger than the given limit.
 #[test]
 fn an_idle_worker_gives_back_what_its_last_transaction_left() {
     let store = store(32);
@@ -126,7 +127,7 @@ fn an_idle_worker_gives_back_what_its_last_transaction_left() {
     assert!(end <= full + full / 4, "{full} bytes became {end}");
 }
 
-/// A row that another transaction has prepared is garbage for later: the step ends all the same.
+/// A row that another transaction has prepared stays garbage for later: the step ends all the same.
 #[test]
 fn garbage_that_cannot_go_yet_is_looked_at_once_a_step() {
     let store = store(4);

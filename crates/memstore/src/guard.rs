@@ -1,18 +1,27 @@
-//! What a prepared part of a distributed transaction has read is guarded until the decision: counted in the row's or the
-//! leaf's own word, and nobody writes there, or enters a row, as long as anybody is counted.
+//! Read reservations: the rows and leaves that a prepared part of a distributed transaction has
+//! read stay unchanged until the decision. Each reader is counted in the row's or the leaf's own
+//! word. While the count is not zero, no thread writes the row or enters a row into the leaf.
 //!
-//! Validation at one moment is enough within a store. Over several it is not: each part is validated when its vote is asked
-//! for, and between two of those moments another transaction may overwrite here what was read, having read there what
-//! is going to be overwritten (write skew). So what was read has to stay as it is from its validation to the decision,
-//! as what is written does. Readers do not exclude each other.
+//! Within one store, validation at a single moment is enough. Over several stores it is not, since
+//! each part is validated at another moment, when its vote is asked for (write skew):
 //!
-//! Who may do what: a reader counts itself in, and only then looks whether the row is locked or the leaf has changed. A writer
-//! locks, and only then looks whether anybody is counted. Each puts a fence between, so at least one of the two sees the
-//! other and gives way; both may.
+//! ```text
+//!   T1 reads a in store A, writes b in store B      T2 reads b in store B, writes a in store A
 //!
-//! The count is in bits of words that have room for it: of a row the upper ones of the word that names its older version
-//! (whose lower ones the holder of the lock changes by additions, so that no count is lost), of a leaf the place of the
-//! leftmost child, which leaves do not have.
+//!   store A: T1 validates a -------------- T2 writes a      each read is valid when it is checked,
+//!   store B: T2 validates b -------------- T1 writes b      and both commit
+//! ```
+//! So a row that was read has to stay as it is from its validation to the decision, as a row to be
+//! written does. Readers do not exclude each other.
+//!
+//! Protocol: a reader adds itself to the count, and only then checks whether the row is locked or
+//! the leaf has changed. A writer locks, and only then checks the count. Each puts a fence between
+//! the two steps, so at least one of them sees the other and gives way. Both may.
+//!
+//! The count uses spare bits of existing words. In a row these are the upper bits of the word with
+//! the address of its older version; the holder of the lock changes the lower bits by additions, so
+//! that no count is lost. In a leaf it is the place of the leftmost child, which leaves do not
+//! have.
 
 use super::sync::{AtomicU64, Ordering, fence};
 
@@ -35,13 +44,13 @@ pub(crate) fn leave(word: &AtomicU64, one: u64) {
 /// The bit of a row's word that says the row is hot (`hot`).
 pub(crate) const HOT: u64 = 1 << 63;
 
-/// Whether somebody is counted. The caller has locked, and a fence of [`settle`] lies between.
+/// Whether the count is above zero. The caller has taken the lock and then called [`settle`].
 #[inline]
 pub(crate) fn is_held(word: &AtomicU64, one: u64) -> bool {
     word.load(Ordering::Acquire) & !HOT >= one
 }
 
-/// Between locking and [`is_held`].
+/// The fence between locking and [`is_held`].
 #[inline]
 pub(crate) fn settle() {
     fence(Ordering::SeqCst);

@@ -1,12 +1,13 @@
-//! Keys as numbers: the first ten bytes behind what all keys of a node share, so that a search compares words of the node
-//! and follows a pointer only for keys that agree in all of them.
+//! Keys as numbers: the first ten bytes behind the common prefix of a node's keys. A search
+//! compares words of the node, and follows a pointer only for keys that agree in all ten bytes.
 //!
-//! A head is eight bytes, big-endian, padded with zeros; a mark is the next two, and how many bytes there were: 0 to 10, or
-//! 11 for more. Comparing (head, mark) compares the keys, unless both are equal and the mark says that there is more.
+//! A head is the first eight bytes, big-endian, padded with zeros. A mark is the next two bytes,
+//! and the number of bytes: 0 to 10, or 11 for more. Comparing (head, mark) compares the keys,
+//! unless both pairs are equal and the mark says that there are more bytes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A mark of this many bits, or less.
+/// A mark has at most this many bits.
 pub(crate) const MARK_BITS: u32 = 20;
 const LONG: u64 = 11;
 
@@ -26,16 +27,18 @@ fn mark(bytes: u64, len: usize) -> u64 {
     bytes << 4 | (len as u64).min(LONG)
 }
 
-/// The first bytes of a key as words, padded with zeros: as many as a prefix and a head behind it can reach.
+/// The first bytes of a key as words, padded with zeros: as many as a prefix and the head behind it
+/// can cover.
 #[derive(Clone, Copy)]
 pub(crate) struct Beginning {
     words: [u64; REACH],
     len: usize,
 }
 
-/// A prefix of [`MAX_PREFIX`] bytes, ten of the head, and a word that need not be asked whether it is there.
+/// A prefix of [`MAX_PREFIX`] bytes, ten bytes of head and mark, and one more word, so that no
+/// access needs a bounds check.
 const REACH: usize = 6;
-/// What nodes leave out is no longer than this.
+/// The longest prefix that nodes leave out, bytes.
 pub(crate) const MAX_PREFIX: usize = 24;
 const _: () = assert!(MAX_PREFIX.is_multiple_of(8) && (MAX_PREFIX + 10).div_ceil(8) < REACH);
 
@@ -53,17 +56,17 @@ impl Beginning {
         Beginning { words, len: key.len() }
     }
 
-    /// As [`head`], of what a node of this prefix leaves.
+    /// As [`head`], for a node with a prefix of `skip` bytes.
     #[inline]
     pub(crate) fn head(&self, skip: usize) -> (u64, u64) {
         let (at, shift) = (skip.min(MAX_PREFIX) / 8, skip % 8 * 8);
         let [a, b, c] = [self.words[at], self.words[at + 1], self.words[at + 2]];
-        // In two steps, since a shift by all of a word's bits is none.
+        // In two steps, since a shift by all 64 bits is not allowed.
         let joined = |high: u64, low: u64| high << shift | low >> 1 >> (63 - shift);
         (joined(a, b), mark(joined(b, c) >> 48, self.len.saturating_sub(skip)))
     }
 
-    /// Whether the key begins with the first `len` bytes of these words, without a branch for each of them.
+    /// Whether the key begins with the first `len` bytes of these words, without a branch per byte.
     #[inline]
     pub(crate) fn begins_with(&self, prefix: [u64; MAX_PREFIX / 8], len: usize) -> bool {
         let mut differ = 0;
@@ -74,7 +77,8 @@ impl Beginning {
         differ == 0 && self.len >= len
     }
 
-    /// How the key compares with a prefix of `len` bytes, given as words: equal when it begins with it.
+    /// Compares the key with a prefix of `len` bytes, given as words: equal if the key begins with
+    /// it.
     pub(crate) fn compare(&self, prefix: impl Iterator<Item = u64>, len: usize) -> std::cmp::Ordering {
         let mut left = len;
         for (word, part) in self.words.iter().zip(prefix) {
@@ -84,18 +88,20 @@ impl Beginning {
             }
             left = left.saturating_sub(8);
         }
-        // A key that ends sooner sorts before what goes on, even with zeros.
+        // A key that is shorter sorts before a longer one, even if the longer one goes on with
+        // zeros.
         if self.len < len { std::cmp::Ordering::Less } else { std::cmp::Ordering::Equal }
     }
 }
 
-/// Whether equal heads and equal marks, one of which is this, leave the order of the keys open.
+/// Whether two keys with equal heads and with this mark in common may still differ.
 #[inline]
 pub(crate) fn is_open(mark: u64) -> bool {
     mark & 15 == LONG
 }
 
-/// Up to eight bytes as a number that sorts as they do. Without a loop, or a call that copies so many bytes.
+/// Up to eight bytes as a number that sorts as they do. Without a loop, and without a call to copy
+/// a few bytes.
 #[inline]
 pub(crate) fn padded(bytes: &[u8]) -> u64 {
     let n = bytes.len();
@@ -103,7 +109,7 @@ pub(crate) fn padded(bytes: &[u8]) -> u64 {
         return u64::from_be_bytes(*all);
     }
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
-        // They overlap, and agree where they do.
+        // The two halves overlap, and agree where they do.
         let [first, last] = [first, last].map(|half| u64::from(u32::from_be_bytes(*half)));
         return first << 32 | last << (8 * (8 - n));
     }
@@ -114,7 +120,7 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Writes a key as big-endian words; nobody else writes them.
+/// Writes a key as big-endian words. No other thread writes them.
 #[inline]
 pub(crate) fn store_key(words: &[AtomicU64], key: &[u8]) {
     let (whole, rest) = key.as_chunks::<8>();
@@ -126,7 +132,7 @@ pub(crate) fn store_key(words: &[AtomicU64], key: &[u8]) {
     }
 }
 
-/// Compares a stored key of `len` bytes with another.
+/// Compares a stored key of `len` bytes with another one.
 #[inline]
 pub(crate) fn compare_key(words: &[AtomicU64], len: usize, key: &[u8]) -> std::cmp::Ordering {
     let (whole, rest) = key.as_chunks::<8>();
@@ -201,7 +207,7 @@ mod tests {
             let words = prefix.chunks(8).map(padded);
             let expected = whole[..whole.len().min(prefix.len())].cmp(prefix);
             assert_eq!(beginning.compare(words.clone(), prefix.len()), expected, "{whole:?} {prefix:?}");
-            // What lies behind the prefix in its words says nothing.
+            // The bytes behind the prefix in its words have no meaning.
             let mut all = [random.u64(..); MAX_PREFIX / 8];
             for (i, (word, part)) in all.iter_mut().zip(words).enumerate() {
                 let rest = u64::MAX.checked_shr(8 * (prefix.len() - 8 * i) as u32).unwrap_or(0);

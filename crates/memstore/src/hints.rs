@@ -1,20 +1,30 @@
-//! Where rows were found lately, by the hash of table and key: a look-up that finds its row here is spared the way down the index.
+//! A table of the places where rows were found recently, by the hash of table and key. A look-up
+//! that finds its row here needs no descent of the index.
 //!
 //! ```text
 //!   bucket   one cache line
-//!   narrow   words 0..3: 10 tags of 16 bits, of the hash, 0 of none     words 3..8: 10 rows of 32 bits, in units of 16 bytes
-//!   wide     8 slots of a word: tag 20 | row 44, or 0                   where rows may lie further than 64 GiB apart
+//!   narrow   words 0..3: 10 tags of 16 bits from the hash, 0 for none
+//!            words 3..8: 10 rows of 32 bits, in units of 16 bytes
+//!   wide     8 slots of one word: tag 20 | row 44, or 0    for rows more than 64 GiB apart
 //! ```
-//! Nothing here is true, it is only likely: a slot names a place that was once the row of some key with this hash. So whoever follows
-//! it asks the place itself ([`row::is_of`]): rows lie in blocks of their own (`arena`), which are always a row that is dead, or
-//! one whose table and key stand in it; and who is not dead is in its index under that key. Rows that are not in the index any
-//! more, or not yet, are marked dead. That a place is dead is seen by whoever began after it was given up, by the fences that
-//! `epoch` argues with; whoever began before has it as it was.
+//! An entry is only a hint: it names a block that once held the row of some key with this hash. So
+//! the reader asks the block itself ([`row::is_of`]):
 //!
-//! Who may do what: anybody reads and overwrites words of slots at any time. A narrow bucket's tag may then stand with the row of
-//! another key, and of two that write a word at once one may undo what the other did: what is named is a row all the same, only
-//! not the one that is looked for. The number of buckets in use grows with the rows found; what then stands in another bucket than
-//! where it is looked for is found by the index, and entered again.
+//! - Rows lie in blocks of their own (`arena`). A block that has held a row always holds a row: a
+//!   dead one, or one with its table and key.
+//! - A row that has not entered the index yet, or has left it, is marked dead. A row that is not
+//!   dead is in its index under its key.
+//! - A reader that began after the block was given up sees that it is dead, by the fences of
+//!   `epoch`. A reader that began earlier finds the block as it was.
+//!
+//! Access rules: any thread reads and overwrites words of slots at any time. Two errors are
+//! possible, and both leave a slot that names some row, only not the one that is sought. A tag in a
+//! narrow bucket may stand beside the row of another key. Of two threads that write a word at the
+//! same time, one may undo the other's change.
+//!
+//! The number of buckets in use grows with the rows found. Then some entries lie in another bucket
+//! than the one where they are sought. A look-up misses them, the index finds the row, and it is
+//! entered again.
 
 use crate::arena::Ref;
 use crate::head::padded;
@@ -29,13 +39,13 @@ const REF_BITS: u32 = 44;
 /// Words of tags in a narrow bucket, and its slots.
 const TAG_WORDS: usize = 3;
 const NARROW_SLOTS: usize = 2 * (WORDS - TAG_WORDS);
-/// The budget up to which buckets are narrow.
+/// The largest budget for which buckets are narrow.
 const NARROW: u64 = 1 << (32 + 4);
-/// Buckets to begin with. Few in tests, so that rows get into each other's way.
+/// Buckets to begin with. Few in tests, so that rows displace each other.
 const FIRST: u64 = if cfg!(test) { 2 } else { 1 << 10 };
-/// One in so many entries is counted, as so many.
+/// One entry in this many is counted, and counts for all of them.
 const SAMPLE: u64 = if cfg!(test) { 1 } else { 16 };
-/// Slots take no more than this part of the memory of rows.
+/// Slots take at most this fraction of the memory of rows (one thirty-second).
 const SHARE: u64 = 32;
 
 pub(crate) struct Hints {
@@ -56,7 +66,7 @@ enum Shape {
 
 type Bucket = [AtomicU64; WORDS];
 
-/// Of a table and a key.
+/// Hash of a table and a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Hash(u64);
 
@@ -71,11 +81,12 @@ impl Hash {
         let (whole, rest) = key.as_chunks::<8>();
         let begun = (u64::from(table.0) + 1).wrapping_mul(ODD) ^ key.len() as u64;
         let hash = whole.iter().fold(begun, |hash, bytes| mix(hash, u64::from_be_bytes(*bytes)));
-        // Once more, for the sake of the upper bits, which are the tag.
+        // Once more, so that the upper bits, which are the tag, are well mixed.
         Hash(mix(hash, if rest.is_empty() { 0 } else { padded(rest) }))
     }
 
-    /// Which of `of` equal parts of all keys this one belongs to: told by other bits than the buckets are.
+    /// The part that this key belongs to, if all keys are divided into `of` equal parts. Uses other
+    /// bits than the buckets do.
     #[inline]
     pub(crate) fn part(self, of: usize) -> usize {
         (self.0 >> 32) as usize % of
@@ -111,13 +122,13 @@ impl Hints {
         self.span.words()[at..].first_chunk().expect("a bucket ends within the span")
     }
 
-    /// Asks for what [`Hints::candidate`] will look at.
+    /// Prefetches the bucket that [`Hints::candidate`] will read.
     #[inline]
     pub(crate) fn ask_for(&self, hash: Hash) {
         prefetch(self.bucket(hash).as_ptr());
     }
 
-    /// What may be the row.
+    /// The row that may be the one sought.
     #[inline]
     pub(crate) fn candidate(&self, hash: Hash) -> Option<Ref> {
         let bucket = self.bucket(hash);
@@ -133,7 +144,7 @@ impl Hints {
         (row != Ref::NONE).then_some(row)
     }
 
-    /// Notes where the row is. `rows` is the memory that rows take, in bytes.
+    /// Notes the place of a row. `rows` is the memory that rows take, in bytes.
     #[cold]
     pub(crate) fn enter(&self, hash: Hash, row: Ref, rows: u64) {
         let bucket = self.bucket(hash);
@@ -161,7 +172,8 @@ impl Hints {
         }
     }
 
-    /// Doubles the buckets when half of their slots are taken, as far as that is worth the memory.
+    /// Doubles the buckets when half of their slots are taken, as long as the memory of rows allows
+    /// it.
     fn count(&self, rows: u64) {
         let filled = self.filled.fetch_add(SAMPLE, Relaxed) + SAMPLE;
         let mask = self.mask.load(Relaxed);
@@ -169,19 +181,20 @@ impl Hints {
         let is_worth_it = buckets * 2 * WORDS as u64 * 8 * SHARE <= rows;
         let slots = if self.shape == Shape::Narrow { NARROW_SLOTS } else { WORDS };
         if filled * 2 > buckets * slots as u64 && buckets < self.most && is_worth_it {
-            // Whoever loses this has seen it done.
+            // A thread that loses this race finds that another one has doubled them.
             let _ = self.mask.compare_exchange(mask, 2 * buckets - 1, Relaxed, Relaxed);
         }
     }
 }
 
-/// Not 0, which is none.
+/// The tag of a hash. Never 0, which stands for none.
 #[inline]
 fn narrow_tag(hash: Hash) -> u64 {
     (hash.0 >> 48).max(1)
 }
 
-/// The first slot with this tag: four are compared at a time, and the lowest part of a word that is found equal is equal.
+/// The first slot with this tag. Four tags are compared at a time. The lowest part of a word that
+/// is found equal is really equal; a higher one may be a false match.
 #[inline]
 fn narrow_slot(bucket: &Bucket, tag: u64) -> Option<usize> {
     const ONES: u64 = 0x0001_0001_0001_0001;
@@ -200,7 +213,7 @@ fn narrow_row(bucket: &Bucket, slot: usize) -> Ref {
     Ref((pair >> (32 * (slot % 2)) & u64::from(u32::MAX)) * 2)
 }
 
-/// Overwrites part `n` of a word that has parts of `bits`.
+/// Overwrites part `n` of a word with parts of `bits` bits.
 fn set_part(word: &AtomicU64, bits: usize, n: usize, to: u64) {
     let mask = ((1 << bits) - 1) << (bits * n);
     word.store(word.load(Relaxed) & !mask | to << (bits * n), Relaxed);
@@ -260,7 +273,7 @@ mod tests {
                 hints.enter(hash(n), Ref(2 * n + 2), 1 << 20);
             }
             assert_eq!(hints.used_bytes(), prev_power_of_two((1 << 20) / SHARE / 64) * 64);
-            // The latest ones are mostly there, and each where it is looked for.
+            // The latest entries are mostly there, each in the bucket where it is sought.
             let found =
                 (99_000..100_000).filter(|n| hints.candidate(hash(*n)) == Some(Ref(2 * n + 2))).count();
             assert!(found > 800, "{found}");

@@ -1,7 +1,8 @@
-//! Random histories, judged by a checker that knows nothing of this store (`adya`, after Adya's and Elle's papers): strict
-//! serialisability or the cycle that breaks it. Rows hold lists of distinct elements, so a list read tells the order of
-//! the writes. Many transactions of two workers are carried out on one thread, a random one's next operation at a time, so
-//! that a seed is a schedule; and on several threads.
+//! Random histories, judged by a checker that knows nothing of this store (`adya`, after Adya's and
+//! Elle's papers): strict serialisability, or the cycle that breaks it. Rows hold lists of distinct
+//! elements, so a list that was read gives the order of the writes. Many transactions of two
+//! workers run on one thread, and each step takes a random transaction's next operation, so a seed
+//! is a schedule. Other tests use several threads.
 
 use crate::planted::Bug;
 use crate::{Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use txn::{Direction, Flow, Range};
 
 const T: TableId = TableId(0);
-/// Lists in use at a time; each takes about this many elements and is then left for a new one.
+/// Lists in use at a time. Each takes about `ELEMENTS` elements and is then replaced by a new one.
 const ACTIVE: i64 = 6;
 const ELEMENTS: i64 = 16;
 const RANGE: i64 = 3;
@@ -102,7 +103,7 @@ impl Client {
         Client { process: process as i64, worker: process % workers, txn: None, did: Vec::new(), left: 0 }
     }
 
-    /// One operation, or the beginning or end.
+    /// One operation, or the beginning or end of a transaction.
     fn step(&mut self, w: &mut Worker, record: &Record, random: &mut Rng) {
         let Some(mut txn) = self.txn.take() else {
             record.note(OpType::Invoke, self.process, vec![]);
@@ -127,7 +128,7 @@ impl Client {
         if random.usize(..8) == 0 && !txn.is_prepared() {
             return self.give_up(w, txn, record);
         }
-        // Some are prepared now and decided at a later turn.
+        // Some are prepared here and decided in a later step.
         if random.usize(..3) == 0 && !txn.is_prepared() {
             return match w.pre_commit(&mut txn, if random.bool() { Scope::Local } else { Scope::Distributed })
             {
@@ -155,7 +156,8 @@ impl Client {
 fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> Result<Vec<Did>, Refused> {
     let list = record.list(random);
     if random.usize(..4) == 0 {
-        // It and another, or another first: then what was looked up waits.
+        // This key and another one, or the other one first: then the look-up in advance is taken
+        // later.
         let (a, b) = (key(list), key(record.list(random)));
         w.ahead(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
     }
@@ -264,8 +266,8 @@ fn histories_of_threads_are_strictly_serialisable() {
     assert!(committed > 500, "only {committed} committed");
 }
 
-/// Transfers keep the sum, accounts come and go with their money, and every snapshot and scan finds all of it; also of one bank of
-/// two, whose accounts share a leaf.
+/// Transfers keep the sum, accounts come and go with their money, and every snapshot and scan finds
+/// all of it. The same holds for one bank of two that share leaves.
 #[test]
 fn snapshots_and_scans_beside_writers_find_every_sum_whole() {
     const ACCOUNTS: u64 = 6;
@@ -340,7 +342,8 @@ fn balance(row: &[u8]) -> i64 {
     i64::from_le_bytes(row[..8].try_into().unwrap())
 }
 
-/// Moves some or all of the money; an account without any is deleted, one that gets some is made.
+/// Moves some or all of the money. An account without money is deleted, a new one is made when it
+/// gets some.
 fn transfer(
     w: &mut Worker,
     t: &mut Txn,

@@ -1,17 +1,25 @@
-//! Queues for hot rows: a row at which validation keeps failing is from then on carried out by one transaction after the other,
-//! in the order they came, instead of by all at once and again. (After mostly-optimistic concurrency control: Wang and
-//! Kimura, VLDB 2017; here a queue per row in place of a lock, and nothing that correctness rests on.)
+//! Queues for hot rows. A row at which validation keeps failing is hot: from then on transactions
+//! take turns at it, in the order of their arrival, instead of all running at once and repeating.
+//! (After mostly-optimistic concurrency control: Wang and Kimura, VLDB 2017. The difference: a
+//! queue per row in place of a lock, and correctness does not depend on the queue.)
 //!
-//! So is the head of a range that transactions take rows from, the oldest of a district's new orders, say: which row they fail at is
-//! another one each time, and where they begin to look is the same.
+//! The head of a range can be hot as well. Some transactions take rows from a range, such as the
+//! oldest of a district's new orders. They fail at another row each time, but they all begin to
+//! look at the same key.
 //!
-//! A queue is advice. Whoever reads or writes a hot row by its key first waits for its turn, and keeps it until it has ended
-//! or is prepared. Commits lock and validate as ever, so whoever goes on without its turn risks an abort and nothing else: that
-//! is how cycles of waiting end. A turn is waited for long only upwards in the order of queues, and never longer than a few
-//! epochs.
+//! A queue is advice. A transaction that reads or writes a hot row by its key first waits for its
+//! turn, and keeps the turn until it has ended or is prepared. Commits lock and validate in any
+//! case, so a transaction that goes on without its turn risks an abort and nothing else. That is
+//! how cycles of waiting end: a transaction waits long for a turn only if the queue comes after all
+//! its other queues in their order, and never longer than a few epochs.
 //!
-//! Who may do what: a row's hot bit (a bit of the word that counts its readers, `guard`) is set and cleared by anybody and
-//! read with the row; a head's is its count of failures here. A queue's line changes under its mutex; `open` says how far it goes and is what those who wait look at.
+//! Access rules:
+//!
+//! - Any thread sets and clears the hot bit of a row. It is a bit of the word that counts the row's
+//!   readers (`guard`), and is read together with the row.
+//! - A head is hot when its count of failures says so (`heads`), which any thread changes.
+//! - A queue's line changes under its mutex. The waiting transactions look only at `open`, which
+//!   says up to which place the turn has come.
 
 use crate::arena::Ref;
 use base::TableId;
@@ -19,37 +27,38 @@ use latch::{CachePadded, SpinMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Rows of a table that share a queue wait for each other, which costs time and nothing else.
+/// Rows of one table that share a queue wait for each other. That costs time and nothing else.
 const QUEUES_OF_TABLE: usize = 64;
-/// Tables have queues of their own up to this number, in their order: procedures mostly go through tables the same way, from
-/// the warehouse to the stock, say, so that waiting for queues in their order is what they would do anyway.
+/// Tables up to this number have queues of their own, in the order of their numbers. Most
+/// procedures go through the tables in one order, from the warehouse to the stock for example, so
+/// waiting for queues upwards in this order is the usual case.
 const TABLES: usize = 16;
 const _: () = assert!(TABLES * QUEUES_OF_TABLE <= 1 << 16);
-/// Rows whose failures are counted together are as many as share a place here; and heads.
+/// Number of failure counters, for rows and for heads each. Rows with the same hash share one.
 const HEATS: usize = 1024;
-/// A row or head is hot after as many failures within [`MEMORY`] epochs: once may be bad luck.
+/// A row or head is hot after this many failures within [`MEMORY`] epochs: one may be bad luck.
 const FAILURES: u64 = 3;
 const MEMORY: u64 = 16;
-/// And no longer after as many turns in a row that nobody had to wait for.
+/// A row or head is cold again after this many turns in a row for which no transaction had to wait.
 const CALM: u32 = 512;
-/// For so many epochs a turn is waited for.
+/// The number of epochs that a transaction waits for its turn.
 const PATIENCE: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum For {
-    /// Readers that follow each other have their turns at once.
+    /// Consecutive readers in a queue have their turns at the same time.
     Reading,
     Writing,
 }
 
-/// Where turns are taken.
+/// The place where turns are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum At {
     Row(Ref),
     Head(Head),
 }
 
-/// Where transactions begin to look for rows that they will take: a hash of table and key.
+/// The key from which transactions look for rows that they will take: a hash of table and key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Head(pub(crate) u64);
 
@@ -58,26 +67,27 @@ pub(crate) struct Head(pub(crate) u64);
 pub(crate) struct Turn {
     pub(crate) queue: usize,
     pub(crate) at: At,
-    /// Growing in a queue, from 1 on.
+    /// Grows within a queue, from 1 on.
     pub(crate) place: u64,
     worker: usize,
     /// The epoch after which it goes on without its turn.
     pub(crate) until: u64,
-    /// The transaction goes on, with its turn or without.
+    /// The transaction has gone on, with its turn or without it.
     pub(crate) has_begun: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Mine,
-    /// Somebody else's; whether of the same worker, which then cannot wait on the spot.
+    /// The turn belongs to a transaction of another worker.
     Other,
+    /// It belongs to a transaction of the same worker, which then cannot wait on the spot.
     OwnWorker,
-    /// It has been waited for long enough.
+    /// It has waited long enough.
     Over,
 }
 
-/// What a failure at a row, or a turn that has ended, means for it.
+/// The effect of a failure, or of the end of a turn, on a row or head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Now {
     Hot,
@@ -87,9 +97,9 @@ pub(crate) enum Now {
 
 #[derive(Default)]
 struct Queue {
-    /// Whoever has a place up to this has the turn.
+    /// Transactions with a place up to this one have the turn.
     open: AtomicU64,
-    /// The worker of the first.
+    /// The worker of the first place.
     worker: AtomicUsize,
     line: SpinMutex<Line>,
 }
@@ -98,7 +108,7 @@ struct Queue {
 struct Line {
     places: VecDeque<Place>,
     last: u64,
-    /// Turns that ended since somebody had to wait.
+    /// Turns that have ended since a transaction last had to wait.
     calm: u32,
 }
 
@@ -109,7 +119,8 @@ struct Place {
 }
 
 impl Queue {
-    /// Says whose turn it is: the first's, and if that reads, of the readers right behind it.
+    /// Publishes the turn: it belongs to the first place and, if that one reads, to the readers
+    /// directly behind it.
     fn publish(&self, line: &Line) {
         let Some(first) = line.places.front() else { return };
         let with_it = line.places.iter().take_while(|place| place.access == For::Reading);
@@ -124,7 +135,7 @@ pub(crate) struct Hot {
     heads: Heats,
 }
 
-/// By what shares a place: the epoch of the latest failure, and how many.
+/// By hash: the epoch of the latest failure, and the number of failures.
 struct Heats(Box<[AtomicU64]>);
 
 const COUNT_BITS: u32 = 8;
@@ -159,7 +170,7 @@ impl Heats {
         &self.0[spread(number) % HEATS]
     }
 
-    /// A count that is lost between two workers is counted another time.
+    /// Two workers that count at once may lose one failure. The next failures are counted again.
     fn failed(&self, number: u64, now: u64) -> Now {
         let heat = self.of(number);
         let before = heat.load(Ordering::Relaxed);
@@ -183,12 +194,13 @@ impl Hot {
         usize::from(table.0) % TABLES * QUEUES_OF_TABLE + spread(at.number()) % QUEUES_OF_TABLE
     }
 
-    /// Validation failed at a row.
+    /// Notes that validation failed at a row.
     pub(crate) fn failed(&self, row: Ref, now: u64) -> Now {
         self.rows.failed(row.0, now)
     }
 
-    /// Validation failed at a row that was looked for from there on. A head stays hot until [`Hot::cool`], however long ago it failed.
+    /// Notes that validation failed at a row that a transaction found from this head on. A head
+    /// stays hot until [`Hot::cool`], however long ago its last failure was.
     pub(crate) fn failed_from(&self, head: Head, now: u64) {
         if !self.is_hot(head) {
             self.heads.failed(head.0, now);
@@ -230,7 +242,7 @@ impl Hot {
         }
     }
 
-    /// Whether the turn of a place is still to be waited for.
+    /// Whether the turn of a place has still to be waited for.
     pub(crate) fn waits(&self, queue: u16, place: u64, until: u64, now: u64) -> bool {
         place > self.queues[usize::from(queue)].open.load(Ordering::Acquire) && now <= until
     }
@@ -273,7 +285,7 @@ mod tests {
         // A reader that comes behind a waiting writer does not overtake it.
         hot.leave(&line[1]);
         assert_eq!(states()[2..], [mine, other, other]);
-        // Who gives up leaves no gap.
+        // A place that is given up leaves no gap.
         hot.leave(&line[3]);
         assert_eq!(states()[4], mine);
         hot.leave(&line[2]);
@@ -306,7 +318,7 @@ mod tests {
         assert_eq!(alone(CALM - 2), 1);
     }
 
-    /// Writers alone, readers without writers, nobody forgotten.
+    /// A writer runs alone, readers run without writers, and every thread gets its turn.
     #[test]
     fn threads_have_their_turns() {
         let (hot, inside) = (Hot::new(), AtomicI32::new(0));

@@ -1,18 +1,33 @@
-//! The index: an ordered map from byte strings to rows; a B+tree with optimistic lock coupling.
+//! The index: an ordered map from byte strings to rows, as a B+tree with optimistic lock coupling.
 //!
-//! Who may do what: anybody descends without locking: reads a node, finds the child, reads the child's version, and then
-//! checks that the parent is unchanged. An insert or removal locks the leaf it changes; a split locks parent, then node;
-//! sharing with a neighbour locks parent, full leaf and neighbour; taking out an empty node locks the lowest ancestor that
-//! keeps another child, then the nodes between, down to the leaf. Every lock is taken from the version read on the way down,
-//! or not at all: nobody waits holding one.
+//! Access rules:
 //!
-//! Full inner nodes are split on the way down, so a split never climbs. Nodes have no bounds and no sibling links: a scan
-//! goes on at the separator of the lowest ancestor that has one on that side, so each step has another bound and ends,
-//! in both directions. A leaf that becomes empty leaves the tree, and its neighbour has its range from then on. Until
-//! then it may well be found empty.
+//! - Any thread descends without a lock. It reads a node, finds the child, reads the child's
+//!   version, and then checks that the parent is unchanged.
+//! - An insert or removal locks the leaf that it changes.
+//! - A split locks the parent, then the node.
+//! - Sharing with a neighbour locks the parent, the full leaf and the neighbour.
+//! - Removing an empty leaf locks the lowest ancestor that keeps another child, then the nodes
+//!   between, down to the leaf.
+//! - Every lock is tried, from the version that was read on the way down. If that fails, all locks
+//!   are released: no thread waits while it holds one.
 //!
-//! Versions of leaves are also what protects transactions from phantoms: whatever comes into a range or leaves it moves
-//! the version of the leaf that has it. The caller is pinned ([`crate::epoch`]) as long as it holds rows or versions.
+//! Full inner nodes are split on the way down, so a split never climbs. Nodes have no bounds and no
+//! sibling links. A scan that is through with a leaf continues at the separator of the lowest
+//! ancestor that has one on that side. Each step has another bound, so the scan ends, in both
+//! directions:
+//!
+//! ```text
+//!         [ 20 | 40 ]
+//!        /     |     \      up:   leaf A ends at 20; next, the first key from 20 on is sought
+//!       A      B      C     down: leaf B begins at 20; next, the last key below 20 is sought
+//! ```
+//! A leaf that becomes empty leaves the tree, and a neighbour takes over its range. Until then a
+//! scan may find it empty.
+//!
+//! The versions of leaves also protect transactions from phantoms: a row that enters or leaves a
+//! range changes the version of the leaf with that range. The caller is pinned ([`crate::epoch`])
+//! as long as it holds rows or versions.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
@@ -24,7 +39,7 @@ use crate::split::{New, retire_separator, room_beside};
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A leaf and the version under which something was, or was not, in it.
+/// A leaf, and the version under which it did, or did not, contain a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) leaf: Ref,
@@ -32,7 +47,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether nothing has come or gone since.
+    /// Whether no row has come or gone since.
     #[inline]
     pub(crate) fn holds(&self, arena: &Arena) -> bool {
         version::check(Node::at(arena, self.leaf).version(), self.version)
@@ -45,12 +60,13 @@ pub(crate) struct Found {
     pub(crate) seen: Seen,
 }
 
-/// What an insert did to leaves, for the transaction that has seen them before.
+/// The effect of an insert on leaves, for the transaction that has seen them before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Inserted {
     pub(crate) before: Seen,
     pub(crate) after: Seen,
-    /// The leaf that has a part of `before` now, as it is and as it was, unless it is new.
+    /// The leaf that has a part of the entries of `before` now: as it is, and as it was (`None` if
+    /// it is new).
     pub(crate) passed_to: Option<(Seen, Option<Seen>)>,
 }
 
@@ -59,50 +75,51 @@ pub(crate) enum Insertion {
     Done(Inserted),
     /// Another row has the key.
     Exists(Ref, Seen),
-    /// A prepared transaction has seen the leaf.
+    /// A prepared transaction holds a reservation on the leaf.
     Guarded(Ref),
 }
 
-/// Where a row was entered last: keys that come one after the other mostly lie beside each other, and the next one needs no way down.
+/// The place where a row was entered last. Keys that come one after the other mostly lie side by
+/// side, and then the next one needs no descent.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Spot {
-    /// None if nothing is known.
+    /// [`Ref::NONE`] if there is no such place.
     leaf: Ref,
     version: u64,
     at: usize,
-    /// The separator that the leaf's keys lie below; none of the last leaf.
+    /// The separator that bounds the leaf's keys from above; [`Ref::NONE`] for the last leaf.
     bound: Ref,
 }
 
-/// How an entry left, or why not.
+/// The result of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Removal {
     Done,
-    /// Done, and the leaf was empty then.
+    /// Done, and the leaf has become empty.
     Last,
     Missing,
     Guarded,
 }
 
-/// Where a scan goes on, which way.
+/// The place where a scan continues, and its direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seek<'k> {
-    /// Upwards from the first key, or the first that is not below this.
+    /// Upwards from the first key of all, or from the first that is not below this bound.
     Up(Option<&'k [u8]>),
-    /// Downwards from the last key, or the last that is below this.
+    /// Downwards from the last key of all, or from the last that is below this bound.
     Down(Option<&'k [u8]>),
 }
 
-/// What one leaf has of a scan, in its order.
+/// The rows of a scan that lie in one leaf, in the order of the scan.
 #[derive(Default)]
 pub(crate) struct Chunk {
     pub(crate) rows: Vec<Ref>,
     pub(crate) seen: Option<Seen>,
-    /// The bound to go on from; the scan is at its end when there is none.
+    /// The bound at which the scan continues; `None` at its end.
     pub(crate) next: Option<Vec<u8>>,
 }
 
-/// One step of a way down: an inner node and the child that was taken.
+/// One step of a descent: an inner node, and the child that was taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Step<'a> {
     pub(crate) node: Node<'a>,
@@ -110,11 +127,12 @@ pub(crate) struct Step<'a> {
     pub(crate) child: usize,
 }
 
-/// Inner nodes from the root to the leaf's parent. 64-byte nodes of two children would still have fewer levels.
+/// The most inner nodes from the root to the leaf's parent. Even a tree with two children per node
+/// has fewer levels, if each node takes 64 bytes of memory.
 const MAX_LEVELS: usize = 40;
 
-/// One index. `top` is an inner node without separators whose only child is the root: the root's parent, which never
-/// splits and never goes.
+/// One index. `top` is an inner node without separators, and its only child is the root. It never
+/// splits and never goes, so the root has a parent like any other node.
 pub(crate) struct Index {
     top: Ref,
 }
@@ -134,7 +152,7 @@ pub(crate) fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
     if version::try_lock(node.version(), sight.version) { Ok(()) } else { Err(Torn) }
 }
 
-/// Whether a prepared transaction has seen this leaf, which the caller has locked.
+/// Whether a prepared transaction holds a reservation on this leaf, which the caller has locked.
 pub(crate) fn is_guarded(leaf: Node<'_>) -> bool {
     guard::settle();
     guard::is_held(leaf.readers(), guard::OF_LEAF)
@@ -146,13 +164,14 @@ impl Index {
         Ok(Index { top: new_node(arena, local, 1, root.at)?.at })
     }
 
-    /// Where every way down begins.
+    /// The node at which every descent begins.
     #[inline]
     pub(crate) fn top(&self) -> Ref {
         self.top
     }
 
-    /// Down to a leaf, by `pick` at every inner node; `visit` sees each inner node and the child taken.
+    /// Descends to a leaf. `pick` chooses the child at every inner node; `visit` is called with
+    /// each inner node and the child taken.
     #[inline]
     fn descend<'a>(
         &self,
@@ -163,7 +182,7 @@ impl Index {
         let mut node = Node::at(arena, self.top);
         let mut sight = node.sight()?;
         while sight.level > 0 {
-            // The top has one child, which is in the caches.
+            // The top has one child, and it is in the caches.
             let is_top = node.at == self.top;
             let child = if is_top { 0 } else { pick(node, &sight)? };
             let at = node.child(&sight, child);
@@ -198,13 +217,14 @@ impl Index {
         )
     }
 
-    /// Keys that cut the index into pieces of about one size: `count` of them or more, where there are so many rows. A hint.
+    /// Keys that cut the index into pieces of about one size: `count` of them or more, if there are
+    /// that many separators. The result is a hint.
     pub(crate) fn cuts(&self, arena: &Arena, count: usize) -> Vec<Vec<u8>> {
         let (mut level, mut keys) = (vec![self.top], Vec::new());
         while keys.len() < count && !level.is_empty() {
             let mut below = Vec::new();
             for at in level {
-                // A node that changes meanwhile is passed over.
+                // A node that changes meanwhile is left out.
                 let _ = self.look_into(arena, at, &mut keys, &mut below);
             }
             level = below;
@@ -242,7 +262,7 @@ impl Index {
         Ok(())
     }
 
-    /// The row with this key, if any, and where that was seen.
+    /// The row with this key, if there is one, and the leaf and version that say so.
     #[inline]
     pub(crate) fn find(&self, arena: &Arena, key: &[u8]) -> Found {
         loop {
@@ -261,7 +281,8 @@ impl Index {
         if seen.holds(arena) { Ok(Found { row, seen }) } else { Err(Torn) }
     }
 
-    /// The row with this key if it lies in this leaf, which has been one of the index since the caller was pinned.
+    /// The row with this key if it lies in this leaf, which was part of the index at some time
+    /// since the caller was pinned.
     #[inline]
     pub(crate) fn find_in(&self, arena: &Arena, leaf: Ref, key: &[u8]) -> Option<Ref> {
         let leaf = Node::at(arena, leaf);
@@ -271,8 +292,9 @@ impl Index {
         Seen { leaf: leaf.at, version: s.version }.holds(arena).then_some(row)
     }
 
-    /// Enters a row, whose block holds this key: it is dead until then. `spot` is where the caller has entered one before, if it has
-    /// been pinned since, and where this one lies afterwards.
+    /// Enters a row. Its block holds this key, and it is dead until it is entered. `spot` is the
+    /// place where the caller entered a row before, if the caller has been pinned since. Afterwards
+    /// it is the place of this row.
     ///
     /// # Errors
     /// [`Full`]; nothing was entered.
@@ -307,7 +329,8 @@ impl Index {
         }
     }
 
-    /// Right behind the row that was entered last, without a way down; `None` if the key does not belong there, or does not fit.
+    /// Tries to enter the row directly behind the one that was entered last, without a descent.
+    /// `None` if the key does not belong there, or the leaf has no room.
     fn insert_behind(
         &self,
         arena: &Arena,
@@ -323,7 +346,7 @@ impl Index {
         {
             return Ok(None);
         }
-        // The range of a leaf that has not changed is what it was, or has grown.
+        // As long as a leaf does not change, its range stays the same or grows.
         if spot.at + 1 == s.count && spot.bound != Ref::NONE {
             let (len, words) = separator_key(arena, spot.bound);
             if compare_key(words, len, sought.key()).is_le() {
@@ -333,7 +356,7 @@ impl Index {
         self.enter(arena, (leaf, s), (spot.at + 1, sought), row, spot).map(Some)
     }
 
-    /// Into a leaf that has room, by a way down. `None` if it has none.
+    /// Enters the row into a leaf that has room, by a descent. `None` if the leaf has none.
     fn try_insert(
         &self,
         arena: &Arena,
@@ -364,7 +387,7 @@ impl Index {
         self.enter(arena, (leaf, s), (i, sought), row, spot).map(Some)
     }
 
-    /// Into a leaf that has room, as its entry `i`.
+    /// Enters the row into a leaf that has room, as its entry `i`.
     #[inline]
     fn enter(
         &self,
@@ -387,7 +410,8 @@ impl Index {
         Ok(Insertion::Done(Inserted { before, after, passed_to: None }))
     }
 
-    /// Where the leaf may have to give entries away, and nodes above it to be split before.
+    /// Enters the row when the leaf may have to pass entries on, or nodes above it have to be split
+    /// first.
     fn try_insert_full(
         &self,
         arena: &Arena,
@@ -399,7 +423,8 @@ impl Index {
         let mut last: [Option<Step>; 2] = [None; 2];
         let mut full: Option<(Step, Step)> = None;
         let (leaf, s) = self.leaf_of(arena, sought, |step| {
-            // The highest of the full ones right above the leaf: its parent has room for one more.
+            // The highest node of the run of full nodes directly above the leaf: its parent has
+            // room for one more entry.
             full = match (step.sight.count == INNER_CAP, full) {
                 (false, _) => None,
                 (true, None) => last[1].map(|parent| (parent, step)),
@@ -417,7 +442,7 @@ impl Index {
             return self.enter(arena, (leaf, s), (i, sought), row, &mut Spot::default()).map(Ok);
         }
         if let Some((parent, step)) = full {
-            // Then start over: there may be more than one.
+            // Then start over: there may be more full nodes below.
             let new = New::Below(step.child);
             return match self.split(arena, local, parent, (step.node, step.sight), new)? {
                 Ok(_) => Err(Torn),
@@ -440,8 +465,9 @@ impl Index {
         }))
     }
 
-    /// Takes out the entry of this very row. Whether it was there; [`Removal::Guarded`] when its leaf would become empty and a
-    /// prepared transaction has seen it: its range would go to a leaf that says nothing of that.
+    /// Takes out the entry of exactly this row. [`Removal::Guarded`] if its leaf would become empty
+    /// and a prepared transaction holds a reservation on it: the leaf's range would go to a leaf
+    /// without that reservation.
     pub(crate) fn remove(
         &self,
         arena: &Arena,
@@ -478,8 +504,8 @@ impl Index {
         Ok(if s.count == 1 { Removal::Last } else { Removal::Done })
     }
 
-    /// Takes the leaf that has the range of `key` out of the tree if it is empty and not the last one, and with it the
-    /// ancestors that have no other child.
+    /// Takes the leaf with the range of `key` out of the tree if it is empty and not the last one,
+    /// together with the ancestors that have no other child.
     fn prune(&self, arena: &Arena, local: &mut Local, epochs: &Epochs, key: &[u8]) -> Result<(), Torn> {
         let mut way: [Option<Step>; MAX_LEVELS] = [None; MAX_LEVELS];
         let mut keeps = None;
@@ -502,7 +528,7 @@ impl Index {
             }
         }
         if is_guarded(leaf) {
-            // It stays, empty, until something comes and goes there again.
+            // The leaf stays, empty, until another row comes and goes there.
             locks().for_each(|(node, _)| version::unlock_unchanged(node.version()));
             return Ok(());
         }
@@ -519,7 +545,8 @@ impl Index {
         Ok(())
     }
 
-    /// What the leaf at `seek` has of a scan that ends at `until` (not in it upwards, in it downwards).
+    /// The part of a scan that lies in the leaf at `seek`. `until` ends the scan: it is exclusive
+    /// upwards and inclusive downwards.
     pub(crate) fn chunk(&self, arena: &Arena, seek: Seek<'_>, until: Option<&[u8]>, out: &mut Chunk) {
         while self.try_chunk(arena, seek, until, out).is_err() {}
     }
@@ -566,7 +593,7 @@ impl Index {
                 (Seek::Down(_), Some(until)) => *bound <= *until,
             };
             out.next = (!over).then_some(bound);
-            // The bound belongs to this leaf as long as the node that has it is unchanged.
+            // The bound is this leaf's as long as the node that holds it is unchanged.
             if !version::check(step.node.version(), step.sight.version) {
                 return Err(Torn);
             }

@@ -1,5 +1,5 @@
-//! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at once. Nodes are tiny
-//! here, so that every few operations split one or take one out.
+//! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at
+//! the same time. Nodes are tiny here, so every few operations split one or remove one.
 
 use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
@@ -77,7 +77,7 @@ impl World {
         all.into_iter().map(|found| found.expect("every key gets an answer")).collect()
     }
 
-    /// Everything from `seek` to `until`, and how many leaves that took.
+    /// All rows from `seek` to `until`, and the number of leaves with them.
     fn scan(&self, seek: Seek<'_>, until: Option<&[u8]>) -> (Vec<Ref>, usize) {
         let (mut rows, mut chunk, mut leaves) = (Vec::new(), Chunk::default(), 1);
         self.index.chunk(&self.arena, seek, until, &mut chunk);
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// Keys that share long beginnings, end in zeros, are beginnings of each other.
+/// Keys that share long beginnings, end in zeros, or are the beginning of another key.
 fn random_key(random: &mut Rng) -> Vec<u8> {
     let beginning = [&b""[..], b"a", b"warehouse 0001 ", b"warehouse 0001 district 7 order \0\0"];
     let mut key = beginning[random.usize(0..4)].to_vec();
@@ -150,7 +150,8 @@ fn compare_scans(world: &World, model: &BTreeMap<Vec<u8>, Ref>, a: &[u8], b: &[u
     assert_eq!(world.scan(Seek::Down(None), None).0, all.iter().rev().copied().collect::<Vec<_>>());
 }
 
-/// Keys in runs, mostly one behind the other, by inserters who remember where the last one went, while others come and go around them.
+/// Keys in runs, mostly one behind the other. Each inserter remembers the place of its last row,
+/// while other rows come and go around it.
 #[test]
 fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
     for seed in 0..20 {
@@ -167,7 +168,7 @@ fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
                 _ => runs[who] + random.u64(..3),
             };
             let mut key = runs[who].to_be_bytes().to_vec();
-            // Beyond what heads tell, now and then.
+            // Now and then longer than heads and marks.
             key.extend(std::iter::repeat_n(7, random.usize(..2) * 8));
             let row = world.row(local, &key).unwrap();
             let spot = if random.u8(..8) == 0 { &mut Spot::default() } else { &mut spots[who] };
@@ -189,7 +190,8 @@ fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
     }
 }
 
-/// Full leaves share with a neighbour before they are split. With splits alone leaves as small as these are 62 % full.
+/// Full leaves share with a neighbour before they are split. With splits alone, leaves as small as
+/// these are 62 % full.
 #[test]
 fn leaves_of_keys_in_no_order_are_well_filled() {
     for behind in [0, 8] {
@@ -302,8 +304,9 @@ fn whatever_comes_or_goes_moves_the_version_of_its_leaf() {
     assert_eq!(world.scan(Seek::Up(None), None).0.len(), model.len());
 }
 
-/// Each thread owns the keys whose number is its own modulo the threads: of those it knows at every moment whether they
-/// are there. It also scans everybody's, and finds its own among them in order, all of them and no others.
+/// Each thread owns the keys with its own number modulo the threads, and knows at every moment
+/// whether they are there. It also scans all keys, and finds its own among them in order, all of
+/// them and no others.
 #[test]
 fn threads_find_what_they_entered_and_nothing_they_removed() {
     const THREADS: usize = 4;
@@ -370,7 +373,7 @@ fn scan_as_owner(world: &World, own: &BTreeMap<Vec<u8>, Ref>, threads: u64, me: 
     assert!(keys.iter().eq(own.keys()), "a scan missed or invented a key that was not changing");
 }
 
-/// A scan that had to start over whenever something changed would never end here.
+/// A scan that started over at every change would never end here.
 #[test]
 fn a_reverse_scan_ends_while_keys_come_and_go() {
     let (world, mut locals) = world(8 << 20, 2);

@@ -1,24 +1,37 @@
-//! The main-memory store: rows in memory under ordered indexes, and transactions by optimistic concurrency control
-//! (Silo: Tu et al., SOSP 2013). Serialisable. Works on bytes: knows no columns, no procedures, no instances; shares nothing
-//! with the disk-based store's pages, log and locks.
+//! The main-memory store: rows in memory under ordered indexes, and serialisable transactions by
+//! optimistic concurrency control (Silo: Tu et al., SOSP 2013). The store works on bytes. It knows
+//! no columns, no procedures and no instances, and shares nothing with the pages, log and locks of
+//! the disk-based store.
 //!
-//! A worker begins a transaction ([`Worker::begin`]) and carries out its operations ([`Worker::read`], `update`, `insert`,
-//! `append`, `delete`, `scan`), which note what they saw and buffer what they write; [`Worker::commit`] locks, validates
-//! and writes. Two-phase commit takes that apart into [`Worker::pre_commit`] or [`Worker::prepare`], and
-//! [`Worker::post_commit`]. Nothing blocks a worker for longer than some microseconds, unless it logs faster than the device
-//! writes: a row that another transaction has prepared, or a hot row that others are before at ([`Contention`]), is a value, or
-//! an abort ([`Refused::Busy`], [`Conflict`]).
-//! [`Worker::open_snapshot`] reads the recent past. A secondary index is another table, whose rows are primary keys.
+//! A worker begins a transaction ([`Worker::begin`]) and carries out its operations
+//! ([`Worker::read`], `update`, `insert`, `append`, `delete`, `scan`). An operation notes the
+//! versions it saw and buffers its writes; [`Worker::commit`] locks, validates and writes.
+//! Two-phase commit takes that apart into [`Worker::pre_commit`] or [`Worker::prepare`], and
+//! [`Worker::post_commit`].
 //!
-//! Read: addresses and blocks (`arena`), when memory is used again (`epoch`, `pins`), the index (`version`, `head`, `node`,
-//! `index`; many keys at once: `abreast`), rows and their words (`life`, `tid`, `row`), what is shared (`store`), a transaction
-//! (`transaction`), its operations (`worker`, of many rows `scan`), where rows were found (`hints`), what is looked up
-//! beforehand (`ahead`), its commit (`commit`; over several stores: `guard`; at hot rows: `hot`, `turn`), the past (`snapshot`); then what outlives the process: the log (`log`),
-//! what transactions say to it (`prepared`), checkpoints (`checkpoint`), and how a store is opened from them (`recover`).
+//! A call blocks a worker for some microseconds at most, unless the worker logs faster than the
+//! device writes. A row that another transaction has prepared, or a hot row with other transactions
+//! ahead in its queue ([`Contention`]), is returned as a value or as an abort ([`Refused::Busy`],
+//! [`Conflict`]). [`Worker::open_snapshot`] reads the recent past. A secondary index is another
+//! table: its rows hold primary keys.
 //!
-//! A store that [`Memstore::open_in`] opened keeps what was committed: [`Committed::epoch`] is what to wait for
-//! ([`Memstore::poll_durable`]) before anybody is told. A transaction's id is from an epoch that was read after its locks; so a log cut
-//! at the end of an epoch holds whole transactions and all that they read.
+//! Modules, in reading order:
+//!
+//! - memory: addresses and blocks (`arena`); when memory may be used again (`epoch`, `pins`)
+//! - the index: `version`, `head`, `node`, `index`; batched look-up (`abreast`)
+//! - rows and their words: `life`, `tid`, `row`
+//! - shared state: `store`
+//! - a transaction (`transaction`) and its operations (`worker`; over many rows `scan`)
+//! - look-ups without the index: the places where rows were found (`hints`), prefetch (`ahead`)
+//! - its commit: `commit`; over several stores `guard`; at hot rows `hot`, `turn`
+//! - the past: `snapshot`
+//! - durability: the log (`log`), the records that transactions write to it (`prepared`),
+//!   checkpoints (`checkpoint`), and opening a store from them (`recover`)
+//!
+//! A store that [`Memstore::open_in`] opened keeps its commits. A caller may reply once the epoch
+//! [`Committed::epoch`] is durable ([`Memstore::poll_durable`]). A transaction takes its id from an
+//! epoch that it read after it had locked its writes. So a log cut at the end of an epoch holds
+//! whole transactions, and every transaction that they read from.
 
 #![forbid(unsafe_code)]
 

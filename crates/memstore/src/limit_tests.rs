@@ -1,4 +1,4 @@
-//! Near the last epoch: commits are refused with a word to say, and nothing hangs.
+//! Near the last epoch: commits are refused with a reason, and nothing hangs.
 
 use crate::durable_tests::{T, options};
 use crate::{Memstore, Refused, Scope, tid};
@@ -12,7 +12,7 @@ fn a_store_that_has_used_up_its_epochs_refuses_commits_and_can_be_read() {
     let mut w = store.worker(0).unwrap();
     let mut refused = None;
     for n in 0..20u8 {
-        // As each snapshot does.
+        // Each snapshot ends an epoch.
         let snapshot = w.open_snapshot();
         w.close_snapshot(snapshot);
         let mut txn = w.begin();
@@ -29,7 +29,7 @@ fn a_store_that_has_used_up_its_epochs_refuses_commits_and_can_be_read() {
     assert_eq!(w.read_past(&snapshot, T, &[2], |row| row[0]), Ok(Some(2)));
     assert_eq!(w.read_past(&snapshot, T, &[3], |row| row[0]), Ok(None));
     w.close_snapshot(snapshot);
-    // Transactions that only read go on.
+    // Read-only transactions go on.
     let mut txn = w.begin();
     assert_eq!(w.read(&mut txn, T, &[2], |row| row[0]), Ok(Some(2)));
     assert!(w.commit(txn).is_ok());
@@ -41,7 +41,8 @@ fn a_store_that_has_used_up_its_epochs_refuses_commits_and_can_be_read() {
     }
 }
 
-/// A worker that commits as many transactions as an epoch has numbers begins the next one, up to the last one of all.
+/// A worker that has committed as many transactions as an epoch has numbers begins the next epoch,
+/// until the last one.
 #[test]
 fn the_numbers_of_the_last_epochs_are_used_up_as_well() {
     let store = Memstore::empty(options(), 0, tid::LAST_OF_ALL - 1).unwrap();

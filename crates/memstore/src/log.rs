@@ -1,19 +1,24 @@
-//! The value log: what transactions wrote, so that it outlives the process.
+//! The value log: the writes of transactions, kept so that they outlive the process.
 //!
 //! ```text
 //!   worker --record--> its buffer --\
-//!   worker --record--> its buffer ---+--> a block of the stream's file --> the device --> epoch durable --> waiters
+//!   worker --record--> its buffer ---+--> a block of the stream's file --> the device
+//!                                              --> the epoch is durable --> waiters are woken
 //! ```
-//! A flush ends the running epoch, waits until nobody commits in it or before any more, and writes what all buffers of the
-//! stream hold as one block, which says up to which epoch it makes the stream complete. An epoch is durable when all
-//! streams are complete up to it and as safe as the mode promises. Flushes follow one another as long as somebody waits,
-//! so an epoch lasts as long as a flush does (Silo's last 40 ms).
+//! A flush is a group commit. It ends the running epoch and waits until no worker commits in it or
+//! an earlier one. Then it writes the contents of all buffers of the stream as one block, which
+//! says up to which epoch the stream is complete. An epoch is durable when all streams are complete
+//! up to it and as safe as the mode promises. Flushes follow one another as long as a transaction
+//! waits, so an epoch lasts as long as a flush does (Silo's last 40 ms).
 //!
-//! What a commit depends on has an epoch not later than its own, so what is left after a crash, all records of
-//! epochs up to the durable one, is whole transactions and everything they have seen (Silo, section 4.10).
+//! A commit depends only on commits with the same or an earlier epoch. After a crash all records of
+//! epochs up to the durable one are left: whole transactions, and everything that they have read
+//! (Silo, section 4.10).
 //!
-//! Read: records (`record`), where they wait (`buffer`), files (`block`, `control`), how they are written (`stream`,
-//! `flusher`).
+//! A *life* of the store is the time from one opening to the next.
+//!
+//! Read: records (`record`), the buffers in which they wait (`buffer`), files (`block`, `control`),
+//! and how they are written (`stream`, `flusher`).
 
 mod block;
 mod buffer;
@@ -46,13 +51,15 @@ use std::task::{Context, Poll};
 use stream::{Aim, Stream};
 use world::{Caching, File, Files, FolderLock};
 
-/// What is behind these mutexes is whole between any two statements that hold them.
+/// Locks a mutex, poisoned or not: its data is consistent between any two statements of the code
+/// that holds it.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Live notes and undecided transactions by name. Changed only by a worker that says that it commits, after it has
-/// appended the record that says the same; so a checkpoint that looks here has the rest from its first epoch on.
+/// Notes and undecided transactions by name. Only a worker that has published that it commits
+/// changes them, after it has appended the record that says the same. So for a checkpoint that
+/// reads them, the log from the checkpoint's first epoch on has the rest.
 #[derive(Default)]
 pub(crate) struct Named {
     pub(crate) notes: BTreeMap<u64, Vec<u8>>,
@@ -60,7 +67,7 @@ pub(crate) struct Named {
     pub(crate) next: u64,
 }
 
-/// What the workers, the flushers and a checkpoint share.
+/// State that the workers, the flushers and a checkpoint share.
 pub(crate) struct Shared {
     /// The store's number, which every block has.
     store: u64,
@@ -73,31 +80,32 @@ pub(crate) struct Shared {
     /// By the number of the worker.
     buffers: Box<[Buffer]>,
     streams: Box<[Stream]>,
-    /// Of all streams. Grows; stored by whoever has flushed.
+    /// All streams are durable up to this epoch. Grows; stored by threads that have flushed.
     durable: CachePadded<AtomicU64>,
-    /// The latest epoch that somebody waits for.
+    /// The latest epoch that a transaction waits for.
     wanted: AtomicU64,
-    /// Of all streams: the device has them complete up to this epoch. Where the mode promises that,
-    /// it is `durable`.
+    /// The device has all streams complete up to this epoch. Kept in mode `async`; in mode `sync`,
+    /// `durable` has this role.
     stable: AtomicU64,
-    /// The latest epoch that is wanted on the device, where the mode does not promise it.
+    /// The latest epoch that is wanted on the device, in mode `async`.
     wanted_stable: AtomicU64,
     stable_waiters: Waiters,
-    /// The latest epoch in which a transaction was written that got its id in an earlier one. Who only read may have seen it.
+    /// The latest epoch in which a transaction was written that had got its id in an earlier one. A
+    /// read-only transaction may have read from it.
     late: AtomicU64,
     waiters: Waiters,
     broken: AtomicBool,
     fault: OnceLock<LogFault>,
-    /// Bytes of log that were there before this life.
+    /// Bytes of log that existed before this life.
     inherited: u64,
-    /// Bytes appended, and those, when the last checkpoint began.
+    /// `Log::appended` at the beginning of the last checkpoint.
     checkpointed: AtomicU64,
     stopping: AtomicBool,
     spares: Spares,
 }
 
 impl Shared {
-    /// The files of stream `number`'s workers.
+    /// The buffers of stream `number`'s workers.
     fn buffers_of(&self, number: usize) -> impl Iterator<Item = &Buffer> {
         self.buffers.iter().skip(number).step_by(self.streams.len())
     }
@@ -107,7 +115,7 @@ impl Shared {
             || self.wanted_stable.load(Ordering::Acquire) > self.stable.load(Ordering::Acquire)
     }
 
-    /// Takes over how far the streams are, and wakes those who waited for it.
+    /// Publishes the progress of the streams, and wakes the tasks that waited for it.
     fn publish(&self) {
         let reached = self.streams.iter().map(|s| s.durable.load(Ordering::Acquire)).min().unwrap_or(0);
         if self.durable.fetch_max(reached, Ordering::AcqRel) < reached {
@@ -115,7 +123,7 @@ impl Shared {
         }
     }
 
-    /// The same, of what the device has.
+    /// The same, for the device.
     fn publish_stable(&self) {
         let reached = self.streams.iter().map(|s| s.stable.load(Ordering::Acquire)).min().unwrap_or(0);
         if self.stable.fetch_max(reached, Ordering::AcqRel) < reached {
@@ -123,7 +131,7 @@ impl Shared {
         }
     }
 
-    /// Nothing becomes durable any more, and nobody waits for it.
+    /// From here on nothing becomes durable, and no task waits for it.
     pub(crate) fn poison(&self, fault: LogFault) {
         let _ = self.fault.set(fault);
         self.broken.store(true, Ordering::Release);
@@ -131,11 +139,12 @@ impl Shared {
         self.stable_waiters.wake(u64::MAX);
     }
 
-    /// Replaces the control file by what `change` makes of it.
+    /// Replaces the control file by the result of `change`.
     ///
     /// # Errors
-    /// The file system's; what is in memory is then as before. If it is unknown which of the two control files is there after
-    /// a crash, the log is broken: so whatever either of them names has to stay.
+    /// An error of the file system; the state in memory is then as before. If it is uncertain which
+    /// of the two control files a crash would leave, the log is broken, so the files that either of
+    /// them names are kept.
     pub(crate) fn recontrol(&self, change: impl FnOnce(&mut Control)) -> Result<(), LogFault> {
         let mut control = held(&self.control);
         let mut next = control.clone();
@@ -152,8 +161,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Has the names of files on the device. Where that fails nobody knows what has become of any name since the last time, whoever made it,
-    /// and the log is broken.
+    /// Brings the names of files to the device. If that fails, no name that was made since the last
+    /// success is certain any more, whichever thread made it, and the log is broken.
     pub(crate) fn sync_names(&self) -> Result<(), LogFault> {
         let synced = self.files.sync_dir(&self.dir).map_err(LogFault::from);
         synced.inspect_err(|fault| self.poison(fault.clone()))
@@ -175,28 +184,31 @@ pub(crate) fn segment_head(control: &Control, segment: &Segment) -> FileHead {
     }
 }
 
-/// A log file to be written, and whether past the system's cache.
+/// A log file that is written, through the system's cache or past it.
 pub(crate) struct LogFile {
     pub(crate) file: Arc<dyn File>,
     pub(crate) caching: Caching,
-    /// A block that would end behind this goes to the next file.
+    /// A block that would end behind this offset goes to the next file.
     pub(crate) bytes: u64,
 }
 
-/// The size of a life's first log file at most: it is made while somebody waits for the store.
+/// The largest size of a life's first log file: it is made while the caller waits for the store to
+/// open.
 const FIRST_BYTES: u64 = 4 << 20;
 
-/// Which of a life's log files.
+/// A log file's place in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     FirstOfLife,
     Later,
 }
 
-/// Makes a log file whose bytes are all there, so that later writes neither fail for lack of room nor change what the file
-/// system knows about it. Durable but for its name. Filled past the system's cache, a piece at a time: what a cache gives to
-/// the device all at once keeps the log's own writes waiting. `between` is called between two pieces, with the part of the
-/// file that is filled.
+/// Makes a log file and fills it, so that later writes neither fail for lack of room nor change the
+/// file system's metadata. Durable except for its name.
+///
+/// The file is filled past the system's cache, a piece at a time: a cache that gives everything to
+/// the device at once keeps the log's own writes waiting. `between` is called between two pieces,
+/// with the fraction of the file that is filled.
 pub(crate) fn make_segment(
     files: &dyn Files,
     dir: &Path,
@@ -228,8 +240,8 @@ pub(crate) fn make_segment(
     open_segment(files, &path, options, bytes)
 }
 
-/// Makes one from a file that was one, and whose blocks nobody needs any more: they have another file's number, so they are
-/// never taken for blocks of this one.
+/// Makes a log file from an old one that is not needed any more. Blocks of the old file have
+/// another file number, so they are never taken for blocks of the new one.
 fn reuse_segment(
     files: &dyn Files,
     (from, to): (&Path, &Path),
@@ -243,7 +255,7 @@ fn reuse_segment(
     open_segment(files, to, options, file.len()?)
 }
 
-/// Where each write is synced, the system's cache would only be one more copy.
+/// Opens a log file. In mode `sync` past the system's cache, which would only be one more copy.
 fn open_segment(
     files: &dyn Files,
     path: &Path,
@@ -258,8 +270,8 @@ fn open_segment(
     Ok(LogFile { file, caching: Caching::System, bytes })
 }
 
-/// Log files that a checkpoint has made superfluous, kept to be written again: filling new ones costs the device as much as
-/// the log itself does.
+/// Log files that a checkpoint has made superfluous, kept to be written again: to fill a new one
+/// costs the device as much as the log itself.
 #[derive(Default)]
 pub(crate) struct Spares(Mutex<Vec<PathBuf>>);
 
@@ -268,16 +280,16 @@ impl Spares {
         held(&self.0).pop()
     }
 
-    /// Removes them, for their room.
+    /// Removes the files, to free their space.
     fn clear(&self, files: &dyn Files) {
         for path in held(&self.0).drain(..) {
-            // One that stays behind is removed at the next opening.
+            // A file that cannot be removed here is removed at the next opening.
             let _ = files.remove(&path);
         }
     }
 }
 
-/// The log of an open store. Dropping it writes and syncs what there is.
+/// The log of an open store. Dropping it writes and syncs everything.
 pub(crate) struct Log {
     pub(crate) shared: Arc<Shared>,
     flushers: Flushers,
@@ -286,17 +298,17 @@ pub(crate) struct Log {
     _lock: FolderLock,
 }
 
-/// What a log begins from.
+/// The state from which a log begins.
 pub(crate) struct Beginning {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) dir: PathBuf,
     pub(crate) options: LogOptions,
     pub(crate) lock: FolderLock,
-    /// Written, with the first segment of each stream.
+    /// Already written to disk, with the first segment of each stream.
     pub(crate) control: Control,
     pub(crate) first: Vec<(Segment, LogFile)>,
     pub(crate) named: Named,
-    /// Bytes of log that the next opening would have to read as it is.
+    /// Bytes of log that the next opening would have to read at present.
     pub(crate) inherited: u64,
 }
 
@@ -342,7 +354,8 @@ impl Log {
         self.shared.fault.get().cloned()
     }
 
-    /// Appends a worker's records. `true` when so much is there that the worker should wait before it commits more.
+    /// Appends a worker's records. `true` when so much waits to be written that the worker should
+    /// wait before it commits more.
     #[inline]
     pub(crate) fn append(&self, worker: usize, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         let shared = &*self.shared;
@@ -353,7 +366,7 @@ impl Log {
         after > shared.options.backlog_bytes
     }
 
-    /// Waits until the worker's records were taken, or will never be.
+    /// Waits until the worker's records have been taken, or never will be.
     #[cold]
     pub(crate) fn drain(&self, worker: usize) {
         let mut wait = latch::Backoff::new();
@@ -363,12 +376,14 @@ impl Log {
         }
     }
 
-    /// To be called before the rows of a transaction that got its id in an earlier epoch are unlocked.
+    /// Has to be called before the rows of a transaction that got its id in an earlier epoch are
+    /// unlocked.
     pub(crate) fn is_late(&self, epoch: u64) {
         self.shared.late.fetch_max(epoch, Ordering::AcqRel);
     }
 
-    /// What has to be durable of transactions with late epochs, for one who may have seen any.
+    /// The epoch on which a transaction depends that may have read from a transaction with a late
+    /// epoch.
     #[inline]
     pub(crate) fn late(&self) -> u64 {
         self.shared.late.load(Ordering::Acquire)
@@ -379,7 +394,7 @@ impl Log {
         self.shared.durable.load(Ordering::Acquire)
     }
 
-    /// `None` when it has to be waited for.
+    /// `None` when the epoch has to be waited for.
     #[inline]
     fn known(&self, epoch: u64) -> Option<Result<(), LogFault>> {
         if self.durable() >= epoch {
@@ -421,7 +436,7 @@ impl Log {
         }
     }
 
-    /// Has the device get everything up to `epoch`, without waiting.
+    /// Asks for everything up to `epoch` to reach the device, without waiting.
     fn want_stable(&self, epoch: u64) {
         self.shared.wanted.fetch_max(epoch, Ordering::SeqCst);
         if self.durability() == Durability::Async {
@@ -452,7 +467,7 @@ impl Log {
         Poll::Pending
     }
 
-    /// `true` when the device has everything up to `epoch`; else it is asked for.
+    /// `true` when the device has everything up to `epoch`; otherwise asks for it.
     pub(crate) fn ask_stable(&self, epoch: u64) -> bool {
         if let Some(known) = self.stable_known(epoch) {
             return known.is_ok();
@@ -469,7 +484,7 @@ impl Log {
         self.known(epoch).unwrap_or(Ok(()))
     }
 
-    /// Waits until the device has everything up to `epoch`, whatever the mode promises.
+    /// Waits until the device has everything up to `epoch`, in every mode.
     pub(crate) fn wait_stable(&self, epoch: u64) -> Result<(), LogFault> {
         self.wait_durable(epoch)?;
         let is_there =
@@ -480,7 +495,7 @@ impl Log {
         }
     }
 
-    /// `true` when it is durable; else it is asked for, once.
+    /// `true` when the epoch is durable; otherwise asks for it, once.
     pub(crate) fn ask_durable(&self, epoch: u64) -> bool {
         if self.durable() >= epoch {
             return true;
@@ -491,25 +506,25 @@ impl Log {
         false
     }
 
-    /// Writes and syncs all there is, on this thread.
+    /// Writes and syncs everything, on this thread.
     pub(crate) fn write_out(&self) -> Result<(), LogFault> {
         self.flushers.write_out();
         self.fault().map_or(Ok(()), Err)
     }
 
-    /// Has what is waited for flushed by the flushers' threads.
+    /// Has the flushers' threads flush everything that is waited for.
     pub(crate) fn flush(&self) {
         self.flushers.flush();
     }
 
-    /// The same on this thread, where nobody else is at it.
+    /// The same on this thread, unless a flush is under way.
     pub(crate) fn flush_here(&self) {
         if self.shared.is_wanted() {
             self.flushers.flush_here();
         }
     }
 
-    /// Bytes appended and taken so far, and those of earlier lives.
+    /// Bytes appended and taken so far, with those of earlier lives.
     fn appended(&self) -> u64 {
         let inherited = self.shared.inherited;
         inherited + self.shared.streams.iter().map(|s| s.counts.bytes.load(Ordering::Relaxed)).sum::<u64>()
@@ -541,8 +556,8 @@ impl Log {
         all
     }
 
-    /// Nobody needs these segments any more: keeps the files of as many as the log uses up between two checkpoints, and
-    /// removes the others.
+    /// Disposes of segments that are not needed any more. Keeps as many files as the log uses up
+    /// between two checkpoints, and removes the others.
     pub(crate) fn discard(&self, segments: &[Segment]) {
         let Shared { files, dir, options, spares, .. } = &*self.shared;
         let most = options.checkpoint_bytes.div_ceil(options.segment_bytes) + 1;
@@ -557,19 +572,19 @@ impl Log {
                 && files.rename(&path, &spare).is_ok()
             {
                 true => kept.push(spare),
-                // One that stays behind is removed at the next opening.
+                // A file that cannot be removed here is removed at the next opening.
                 false => _ = files.remove(&path),
             }
         }
         self.forget(segments);
     }
 
-    /// Gives back the room of the files that are kept for later.
+    /// Removes the files that are kept for reuse, to free their space.
     pub(crate) fn discard_spares(&self) {
         self.shared.spares.clear(&*self.shared.files);
     }
 
-    /// These segments are gone.
+    /// Removes these segments from the streams' lists.
     fn forget(&self, segments: &[Segment]) {
         for segment in segments {
             if let Some(stream) = self.shared.streams.get(usize::from(segment.stream)) {
@@ -578,7 +593,7 @@ impl Log {
         }
     }
 
-    /// Segments all of whose records are older than `epoch`, one of a later segment of their stream included.
+    /// Segments with only records that are older than `epoch`.
     pub(crate) fn outlived(&self, epoch: u64) -> Vec<Segment> {
         let control = held(&self.shared.control);
         let is_over = |segment: &Segment| {

@@ -1,11 +1,12 @@
-//! Node versions, epochs, the log's buffers, guards and rows' lives under loom: every interleaving of a few steps, with loom's
-//! memory model. The files are compiled a second time here against loom's atomics, so what is explored is what runs.
+//! Loom models of node versions, epochs, the log's buffers, read reservations and rows' lives:
+//! every interleaving of a few steps, under loom's memory model. The source files are compiled a
+//! second time here, against loom's atomics, so the models explore the code that ships.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
     pub(crate) type CachePadded<T> = Plain<T>;
 
-    /// Loom knows no cache lines.
+    /// Loom has no cache lines.
     pub struct Plain<T>(T);
     impl<T> Plain<T> {
         pub fn new(value: T) -> Self {
@@ -29,7 +30,8 @@ mod sync {
         }
     }
 
-    /// A waiter of the model yields at once: loom then runs the others until something changed.
+    /// A waiting thread of a model yields at once: loom then runs the others until something has
+    /// changed.
     pub struct Backoff;
     impl Backoff {
         pub fn new() -> Backoff {
@@ -60,8 +62,9 @@ use loom::thread::spawn;
 use std::sync::Arc;
 use sync::{AtomicU64, Ordering};
 
-/// Has loom run every interleaving, and checks that it did: with the reader as the first thread and the writer spawned, loom
-/// 0.7 ran these models in one order only, which no bug could fail.
+/// Has loom run every interleaving, and checks that there were several. With the reader as the
+/// first thread and the writer spawned, loom 0.7 runs these models in one order only, which no bug
+/// can fail.
 fn explore(model: impl Fn() + Sync + Send + 'static) {
     let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = runs.clone();
@@ -72,7 +75,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
     assert!(runs.load(std::sync::atomic::Ordering::Relaxed) > 5, "{runs:?} interleavings are not all");
 }
 
-/// A node of two words that are equal whenever nobody is changing it.
+/// A node of two words that are equal whenever no thread is changing it.
 struct Node {
     version: AtomicU64,
     words: [AtomicU64; 2],
@@ -158,7 +161,8 @@ fn a_retired_node_is_never_locked_again() {
     });
 }
 
-/// A distributed reader that looks at the lock, and a writer that looks at the count: not both go on.
+/// A distributed reader adds itself and then checks the lock; a writer locks and then checks the
+/// count. At most one of them goes on.
 #[test]
 fn a_guarded_reader_and_a_writer_see_each_other() {
     explore(|| {
@@ -177,7 +181,7 @@ fn a_guarded_reader_and_a_writer_see_each_other() {
         assert!(lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
         guard::settle();
         let writes = !guard::is_held(&count, guard::OF_ROW);
-        // What else is in the word changes under the lock.
+        // The lower bits of the word change under the lock.
         count.fetch_add(2, Ordering::Relaxed);
         let reads = reader.join().unwrap();
         assert!(!(reads && writes), "what is read is written before the decision");
@@ -188,7 +192,8 @@ fn a_guarded_reader_and_a_writer_see_each_other() {
 const LINKED: u64 = 1;
 const USED_AGAIN: u64 = 2;
 
-/// A cell that holds the number of a block, 0 or 1; a block says whether it is still what was linked.
+/// A cell holds the number of a block, 0 or 1. A block says whether it is still the one that was
+/// linked.
 fn reclaimed(tick: bool) {
     explore(move || {
         let epochs = Arc::new(epoch::Epochs::new(1, 1));
@@ -226,8 +231,8 @@ fn a_tick_between_changes_nothing() {
     reclaimed(true);
 }
 
-/// A row leaves its index, and its block becomes another row as soon as that may be; a reader comes by a hint that was made
-/// for one of the two.
+/// A row leaves its index, and its block becomes another row as soon as that is allowed. A reader
+/// comes by a hint that was made for one of the two.
 fn hinted(wanted: u64, tick: bool) {
     explore(move || {
         let epochs = Arc::new(epoch::Epochs::new(1, 1));
@@ -238,7 +243,8 @@ fn hinted(wanted: u64, tick: bool) {
             move || {
                 epochs.publish(0, epoch::What::Reading, epochs.now());
                 if life::is_there(&word) && key.load(Ordering::Relaxed) == wanted {
-                    // It is in its index, and what it is does not change under whoever has found it.
+                    // The row is in its index, and its block does not become another row while the
+                    // reader is pinned.
                     let seen = word.load(Ordering::Relaxed) & !life::DEAD;
                     assert_eq!(seen, wanted - 1, "the key is of another life than the word");
                     assert_eq!(key.load(Ordering::Relaxed), wanted, "another row under a reader");
@@ -268,14 +274,15 @@ fn a_row_that_a_hint_finds_is_the_one_it_says() {
     }
 }
 
-/// When a worker of the model appends its record.
+/// The moment at which a worker of the model appends its record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Appends {
     BeforeItWithdraws,
     Afterwards,
 }
 
-/// A worker logs in an epoch while another thread flushes. Whether a record that the flush says it has was missing.
+/// A worker logs in an epoch while another thread flushes. Returns whether a record was missing
+/// that the flush claims to have.
 fn flushed(appends: Appends) -> Arc<std::sync::atomic::AtomicBool> {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     let missed = Arc::new(AtomicBool::new(false));

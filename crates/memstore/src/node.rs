@@ -1,17 +1,19 @@
-//! Nodes of the index: 1 KiB of words, in leaves and inner nodes alike.
+//! Nodes of the index: 1 KiB of words, for leaves and inner nodes alike.
 //!
 //! ```text
-//!   word   0        1                         2..5            5        6..               ..            ..
-//!        version  next, level, prefix length,  prefix bytes  leftmost  heads             values        separators
-//!                 count                                      child, or CAP               CAP           CAP (inner)
-//!                                                            readers
+//!   word   0        1              2..5          5              6..     ..      ..
+//!          version  next, level,   prefix bytes  leftmost       heads   values  separators
+//!                   prefix length,               child, or      CAP     CAP     CAP (inner
+//!                   count                        readers                        nodes only)
 //! ```
-//! A value is the mark of the key (20 bits, see `head`) and the [`Ref`] (44 bits) of a row or child. Keys in full are in the
-//! rows and, of inner nodes, in separators: blocks of a length and bytes, which never change.
+//! A value is the mark of the key (20 bits, see `head`) and the [`Ref`] (44 bits) of a row or
+//! child. Full keys are in the rows and, for inner nodes, in separators: immutable blocks of a
+//! length and bytes.
 //!
-//! The prefix is what all keys *in the node* begin with, no more than 24 bytes, and left out of the heads; it is a
-//! property of the keys that are there, not of those that may come: a search compares it, an insert may shorten it. So a
-//! node can take over its neighbour's range without being touched.
+//! The prefix is the common beginning of all keys *in the node*, at most 24 bytes, and is left out
+//! of the heads. It depends on the keys that are present, not on those that may come: a search
+//! compares it, and an insert may shorten it. So a node can take over its neighbour's range without
+//! being touched.
 
 use crate::arena::{Arena, Ref};
 use crate::head::{
@@ -30,13 +32,15 @@ pub(crate) const INNER_CAP: usize = if cfg!(test) { 4 } else { 40 };
 const _: () = assert!(HEADS + 2 * LEAF_CAP <= NODE_WORDS && HEADS + 3 * INNER_CAP <= NODE_WORDS);
 const REF_BITS: u32 = 64 - MARK_BITS;
 
-/// Where in the word of counts the place behind the entry that came last stands, as long as that is known: a hint for splits.
+/// Position, in the word of counts, of a hint for splits: the entry position behind the entry that
+/// was inserted last, as long as it is known.
 const NEXT_SHIFT: u32 = 40;
 
-/// In the place of a head where there is no entry: no head is behind it.
+/// Fills the place of a head that has no entry. It is the largest head, so a search never passes
+/// it.
 const NO_HEAD: u64 = u64::MAX;
 
-/// A key that is looked for.
+/// A key that is searched for.
 #[derive(Clone, Copy)]
 pub(crate) struct Sought<'k> {
     key: &'k [u8],
@@ -55,11 +59,11 @@ impl<'k> Sought<'k> {
     }
 }
 
-/// What was read does not hold together: start over.
+/// The words that were read do not fit together: start over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Torn;
 
-/// Where in a row the length of its key and the key stand.
+/// Positions, within a row, of the length of its key and of the key.
 pub(crate) const ROW_LENGTHS: usize = 2;
 pub(crate) const ROW_KEY: usize = 3;
 
@@ -69,7 +73,8 @@ pub(crate) struct Node<'a> {
     words: &'a [AtomicU64; NODE_WORDS],
 }
 
-/// A node as one reader or writer meets it: `version` is what it read under, or the locked word.
+/// The shape of a node as one reader or writer found it. `version` is the version it was read
+/// under, or the locked word.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight {
     pub(crate) level: usize,
@@ -78,7 +83,7 @@ pub(crate) struct Sight {
     pub(crate) version: u64,
 }
 
-/// A key, and the row or child that goes with it; of an inner node also the separator's block.
+/// A key, and the row or child that goes with it; in an inner node also the separator's block.
 pub(crate) struct Entry {
     pub(crate) key: Vec<u8>,
     pub(crate) target: Ref,
@@ -101,8 +106,9 @@ impl<'a> Node<'a> {
         Node { at, words: arena.array(at) }
     }
 
-    /// Asks for all the lines that a search of a node of this level may read, values included, so that it waits for memory
-    /// once: at 3M rows a tenth to a fifth faster than asking for the heads alone, and than nodes of half the size.
+    /// Prefetches all lines that a search of a node of this level may read, values included, so
+    /// that the search waits for memory once. At 3 million rows this is a tenth to a fifth faster
+    /// than prefetching only the heads, and than nodes of half the size.
     #[inline]
     pub(crate) fn prefetch(self, level: usize) {
         match level {
@@ -111,7 +117,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// With the number known to the compiler: a node is searched in not many more instructions than this has.
+    /// With the number known to the compiler: the search of a node has not many more instructions
+    /// than this.
     #[inline]
     fn prefetch_words<const N: usize>(self) {
         (0..N.div_ceil(8)).for_each(|line| prefetch(&raw const self.words[8 * line]));
@@ -137,7 +144,7 @@ impl<'a> Node<'a> {
         if version::check(self.version(), version) { Ok(()) } else { Err(Torn) }
     }
 
-    /// The node, to be read under its version.
+    /// The node's shape, to be read under its version.
     #[inline]
     pub(crate) fn sight(self) -> Result<Sight, Torn> {
         let version = version::begin(self.version()).ok_or(Torn)?;
@@ -152,7 +159,7 @@ impl<'a> Node<'a> {
         Sight { level, count: count.min(cap), prefix: (shape >> 16 & 0xffff) as usize, version }
     }
 
-    /// The node as the holder of its lock sees it.
+    /// The node's shape as the holder of its lock sees it.
     pub(crate) fn held(self) -> Sight {
         self.sight_under(self.get(0))
     }
@@ -172,7 +179,7 @@ impl<'a> Node<'a> {
         target_of(self.get(self.value(s, i)))
     }
 
-    /// The child whose keys lie at or behind separator `i - 1`.
+    /// Child `i`: its keys are not below separator `i - 1`.
     #[inline]
     pub(crate) fn child(self, s: &Sight, i: usize) -> Ref {
         if i == 0 { target_of(self.get(5)) } else { self.target(s, i - 1) }
@@ -190,7 +197,8 @@ impl<'a> Node<'a> {
             0 => (self.target(s, i), ROW_LENGTHS, ROW_KEY),
             _ => (self.separator(i), 0, 1),
         };
-        // What is named here was linked while the version held, and stays what it is while the caller is pinned.
+        // The version check says that the block was linked when it was read. It stays unchanged
+        // while the caller is pinned.
         self.check(s.version)?;
         let len = (arena.block(block, key)[lengths].load(Relaxed) & 0xffff) as usize;
         Ok((len, &arena.block(block, key + len.div_ceil(8))[key..]))
@@ -203,25 +211,26 @@ impl<'a> Node<'a> {
         Ok(())
     }
 
-    /// Whether a key begins with the prefix.
+    /// Whether a key begins with the node's prefix.
     #[inline]
     fn has_prefix_of(self, s: &Sight, key: &Beginning) -> bool {
         key.begins_with([self.get(2), self.get(3), self.get(4)], s.prefix.min(MAX_PREFIX))
     }
 
-    /// How a key compares with the prefix: equal when it begins with it.
+    /// Compares a key with the prefix: equal if it begins with the prefix.
     #[cold]
     fn compare_prefix(self, s: &Sight, key: &Beginning) -> Order {
         let len = s.prefix.min(MAX_PREFIX);
         key.compare((0..len.div_ceil(8)).map(|i| self.get(2 + i)), len)
     }
 
-    /// Where `key` is or would be: the number of smaller keys, and whether that entry has this very key.
+    /// The position of `key`: the number of smaller keys, and whether the entry at this position
+    /// has exactly this key.
     #[inline]
     pub(crate) fn search(self, arena: &Arena, s: &Sight, sought: &Sought<'_>) -> Result<(usize, bool), Torn> {
         let Sought { key, beginning } = sought;
         if s.prefix > 0 && !self.has_prefix_of(s, beginning) {
-            // All keys here lie on one side of it.
+            // All keys of the node lie on one side of the key.
             let is_below = self.compare_prefix(s, beginning).is_lt();
             return Ok((if is_below { 0 } else { s.count }, false));
         }
@@ -231,7 +240,8 @@ impl<'a> Node<'a> {
         while end < s.count && self.get(HEADS + end) == wanted {
             end += 1;
         }
-        // By halves, as a key in full is a cache line of its own: entries of a secondary index may be many that begin alike.
+        // A binary search, since each comparison of a full key costs a cache line: many entries of
+        // a secondary index may begin alike.
         while at < end {
             let middle = at.midpoint(end);
             let found = self.get(self.value(s, middle)) >> REF_BITS;
@@ -249,8 +259,8 @@ impl<'a> Node<'a> {
         Ok((at, false))
     }
 
-    /// Whether `key` comes between entry `i` and the next one, if there is one, as far as that can be told without looking below
-    /// the prefix.
+    /// Whether `key` comes between entry `i` and the next one, if there is a next one. `false` if
+    /// the key does not begin with the prefix.
     #[inline]
     pub(crate) fn lies_behind(
         self,
@@ -276,7 +286,7 @@ impl<'a> Node<'a> {
         Ok(compare(i)?.is_lt() && (i + 1 == s.count || compare(i + 1)?.is_gt()))
     }
 
-    /// How many heads are smaller than `wanted`.
+    /// The number of heads that are smaller than `wanted`.
     #[inline]
     fn heads_below(self, level: usize, wanted: u64) -> usize {
         let heads = &self.words[HEADS..];
@@ -286,7 +296,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A new node without entries.
+    /// Makes this a node without entries.
     pub(crate) fn init(self, level: usize, leftmost: Ref) {
         self.set(0, version::FRESH);
         self.set_shape(level, 0, 0);
@@ -294,13 +304,13 @@ impl<'a> Node<'a> {
         self.no_heads(level, 0);
     }
 
-    /// From entry `first` on there are none.
+    /// Clears the heads from entry `first` on.
     fn no_heads(self, level: usize, first: usize) {
         let cap = if level == 0 { LEAF_CAP } else { INNER_CAP };
         (first..cap).for_each(|i| self.set(HEADS + i, NO_HEAD));
     }
 
-    /// Where a leaf counts its prepared readers (`guard`).
+    /// The word in which a leaf counts its read reservations (`guard`).
     #[inline]
     pub(crate) fn readers(self) -> &'a AtomicU64 {
         &self.words[5]
@@ -319,7 +329,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Heads, values and separators, of all entries that there is room for.
+    /// Heads, values and (in inner nodes) separators, for all entries that have room.
     fn columns(self, level: usize) -> impl Iterator<Item = &'a [AtomicU64]> {
         let (columns, cap) = if level == 0 { (2, LEAF_CAP) } else { (3, INNER_CAP) };
         (0..columns).map(move |column| &self.words[HEADS + column * cap..][..cap])
@@ -330,7 +340,7 @@ impl<'a> Node<'a> {
         self.insert_entry(arena, i, sought, row, Ref::NONE);
     }
 
-    /// Puts an entry at `i` into a locked node that has room; of a leaf's entry the separator is nothing.
+    /// Puts an entry at `i` into a locked node that has room. A leaf's entry has no separator.
     pub(crate) fn insert_entry(
         self,
         arena: &Arena,
@@ -357,8 +367,8 @@ impl<'a> Node<'a> {
         self.set(1, self.get(1) | (i as u64 + 1) << NEXT_SHIFT);
     }
 
-    /// Whether an entry at `i` would come right behind the one that came last, with nothing taken out or split off since: then more
-    /// are likely to come there.
+    /// Whether an entry at `i` would come directly behind the entry that was inserted last, with
+    /// none removed or split off since. Then more entries are likely to come there.
     pub(crate) fn goes_on_at(self, i: usize) -> bool {
         i > 0 && self.get(1) >> NEXT_SHIFT == i as u64
     }
@@ -373,17 +383,18 @@ impl<'a> Node<'a> {
         self.set_shape(s.level, s.prefix, s.count - 1);
     }
 
-    /// Whether the keys of a locked node are told whole by heads and marks: then entries go elsewhere word by word, and a
-    /// longer prefix would tell no more.
+    /// Whether heads and marks hold the whole keys of a locked node. Then entries can be moved word
+    /// by word, and a longer prefix would say no more.
     pub(crate) fn is_whole(self) -> bool {
         let s = self.held();
         (0..s.count).all(|i| !is_open(self.get(self.value(&s, i)) >> REF_BITS))
     }
 
-    /// Moves entries between a locked leaf and the one above it, locked or new, until this one has `count`.
+    /// Moves entries between a locked leaf and the next one above it, locked or new, until this one
+    /// has `count`.
     pub(crate) fn share_with(self, upper: Node<'_>, arena: &Arena, count: usize) {
         let (s, other) = (self.held(), upper.held());
-        // The prefix of a leaf without entries says nothing.
+        // The prefix of a leaf without entries has no meaning.
         let (from, to) = if s.count > 0 { (self, upper) } else { (upper, self) };
         let prefix = from.held().prefix;
         let words = 2..2 + prefix.div_ceil(8);
@@ -435,7 +446,7 @@ impl<'a> Node<'a> {
         (0..s.count).map(entry).collect()
     }
 
-    /// Makes these all the entries of a locked or new node.
+    /// Replaces all entries of a locked or new node by these.
     pub(crate) fn fill(self, level: usize, entries: &[Entry]) {
         let prefix = prefix_for(entries);
         if let Some(first) = entries.first() {
@@ -452,8 +463,8 @@ impl<'a> Node<'a> {
     }
 }
 
-/// How many heads are smaller than `wanted`, without a branch that depends on them, in as many steps whatever there is: behind
-/// the last head all are [`NO_HEAD`].
+/// The number of heads smaller than `wanted`, without a branch that depends on them. The number of
+/// steps is always the same: the places behind the last head hold [`NO_HEAD`].
 #[inline]
 fn below<const N: usize>(heads: &[AtomicU64; N], wanted: u64) -> usize {
     let (mut base, mut len) = (0, N);
@@ -466,7 +477,8 @@ fn below<const N: usize>(heads: &[AtomicU64; N], wanted: u64) -> usize {
     base + usize::from(heads[base].load(Relaxed) < wanted)
 }
 
-/// None where ten bytes tell all keys whole, otherwise what they share, as far as there is room for it.
+/// The length of the prefix for these entries: 0 if ten bytes hold each key whole, otherwise the
+/// length of their common beginning, up to the room for it.
 fn prefix_for(entries: &[Entry]) -> usize {
     match entries {
         [first, .., last] if entries.iter().any(|e| e.key.len() > 10) => {

@@ -1,9 +1,10 @@
-//! How many things a worker has open, by the epoch in which each began: what it has to publish is the oldest.
+//! A worker's open activities, counted by the epoch in which each began. The worker publishes the
+//! oldest epoch.
 
 use crate::epoch::{Epochs, IDLE, What};
 use std::collections::VecDeque;
 
-/// One worker's open things of one kind, in the order of their epochs.
+/// One worker's open activities of one kind, in the order of their epochs.
 pub(crate) struct Pins {
     what: What,
     open: VecDeque<(u64, u32)>,
@@ -14,13 +15,13 @@ impl Pins {
         Pins { what, open: VecDeque::with_capacity(8) }
     }
 
-    /// One more begins now. Returns its epoch, for [`Pins::remove`].
+    /// Begins one more, now. Returns its epoch, for [`Pins::remove`].
     #[inline]
     pub(crate) fn add(&mut self, epochs: &Epochs, worker: usize) -> u64 {
         self.add_at(epochs, worker, epochs.now())
     }
 
-    /// One more begins, as if it had at `now`: not before the one added last.
+    /// Begins one more as if in epoch `now`, which is not before that of the one added last.
     #[inline]
     pub(crate) fn add_at(&mut self, epochs: &Epochs, worker: usize, now: u64) -> u64 {
         debug_assert!(
@@ -31,7 +32,8 @@ impl Pins {
             Some((epoch, count)) if *epoch == now => *count += 1,
             _ => self.open.push_back((now, 1)),
         }
-        // Published again even if nothing changed: what counts is the fence before the worker looks.
+        // Published again even if the epoch is the same: the worker needs the fence before it
+        // looks.
         epochs.publish(worker, self.what, self.open[0].0);
         now
     }

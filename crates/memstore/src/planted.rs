@@ -1,15 +1,15 @@
-//! Bugs on purpose, for the tests of the checkers that must find them. Outside of tests there are none.
+//! Planted bugs, for the tests of the checkers that must find them. In other builds there are none.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Bug {
-    /// Rows read are not looked at again.
+    /// Validation does not check the rows read.
     ReadsUnchecked = 1,
-    /// Leaves seen are not looked at again: phantoms.
+    /// Validation does not check the leaves seen: phantoms.
     LeavesUnchecked,
-    /// A scan does not note rows that are absent: it misses an insert that was entered before it.
+    /// A scan does not note absent rows: it misses an insert that was entered before it.
     AbsentUnnoted,
-    /// What a part of a distributed transaction has read may be written before the decision.
+    /// Rows that a part of a distributed transaction has read may be written before the decision.
     Unguarded,
     /// A commit is not logged.
     Unlogged,

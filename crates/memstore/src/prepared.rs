@@ -1,16 +1,20 @@
-//! What transactions say to the log, and those that go either way over a crash: prepared transactions, notes, decisions.
+//! The records that transactions write to the log, among them those for a decision that a crash may
+//! delay: prepared transactions, notes, decisions.
 //!
 //! ```text
-//!   home:         pre_commit ... votes ... post_commit_with_note --durable--> reply, decisions --all acknowledged--> forget
+//!   home:         pre_commit ... votes ... post_commit_with_note --durable--> reply, decisions
+//!                                                                --all acknowledged--> forget
 //!   participant:  prepare --durable--> vote ... post_commit or abort --durable--> acknowledge
 //!   after a crash: InDoubt --adopt--> the same choice
 //! ```
-//! A record's epoch is read between saying that one commits and no longer saying so; the log waits for that. A prepared
-//! transaction says it for its prepare record, and again for its decision: in between, no epoch waits for it.
+//! A worker reads the epoch of a record while it has published that it commits, and the log waits
+//! for such workers before it completes an epoch. A prepared transaction publishes this for its
+//! prepare record, and again for its decision. In between, no epoch waits for it.
 //!
-//! Its rows get the id of when it was validated, as snapshots need it; whoever reads them has seen a decision of a later
-//! epoch. Writers come after that by themselves, since they read the epoch later. Readers are told by the store's latest
-//! such epoch (`Log::late`).
+//! The rows of a prepared transaction get the id from its validation, since snapshots need that.
+//! Its decision is logged in a later epoch, and a transaction that reads those rows depends on that
+//! epoch. A transaction that writes has a late enough epoch by itself, since it reads its epoch
+//! afterwards. A read-only one takes the latest such epoch of the whole store (`Log::late`).
 
 use crate::arena::{Arena, Ref};
 use crate::commit::Scope;
@@ -26,12 +30,13 @@ use crate::worker::Worker;
 use probe::Component;
 use std::sync::atomic::{Ordering, fence};
 
-/// A live note.
+/// A note that has not been forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NoteId(pub u64);
 
-/// A transaction that was prepared before the store was opened, and not decided. Its rows are locked until a worker has
-/// adopted it ([`Worker::adopt`]) and decided. Dropped, it stays as it is until the next opening.
+/// An in-doubt transaction: one that was prepared before the store was opened, and not decided. Its
+/// rows are locked until a worker has adopted it ([`Worker::adopt`]) and decided. If it is dropped,
+/// it stays in doubt until the next opening.
 pub struct InDoubt {
     /// As given to [`Worker::prepare`].
     pub note: Vec<u8>,
@@ -39,12 +44,12 @@ pub struct InDoubt {
     pub(crate) name: u64,
 }
 
-/// A record of more than this goes on in another one.
+/// When a record has more bytes than this, the writes continue in another record.
 const RECORD_BYTES: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
 
 impl Worker {
-    /// Whether a transaction that writes may commit now. Waits while this worker's records are not written as fast as it
-    /// makes them.
+    /// Checks that a transaction with writes may commit now. Waits while the log does not write
+    /// this worker's records as fast as the worker makes them.
     ///
     /// # Errors
     /// [`Refused::LogFailed`].
@@ -58,7 +63,8 @@ impl Worker {
         if log.is_broken() { Err(Refused::LogFailed) } else { Ok(()) }
     }
 
-    /// Says that this worker commits, and gives the epoch of what it logs until it takes back the pin.
+    /// Publishes that this worker commits. Returns the pin, and the epoch for the records that the
+    /// worker logs until it removes the pin.
     pub(crate) fn enter_epoch(&mut self) -> (u64, u64) {
         let pin = self.own.committing.add(&self.store.epochs, self.number);
         fence(Ordering::SeqCst);
@@ -95,7 +101,8 @@ impl Worker {
         self.log(|out| put_decision(out, epoch, name, verdict));
     }
 
-    /// What was prepared under this name is written, or will never be.
+    /// Removes an undecided transaction from the list: its writes have been carried out, or never
+    /// will be.
     pub(crate) fn decided(&self, name: Option<u64>) {
         if let (Some(log), Some(name)) = (&self.store.log, name) {
             held(&log.shared.named).undecided.remove(&name);
@@ -108,13 +115,15 @@ impl Worker {
         }
     }
 
-    /// What a transaction that has read nothing later than `epoch` depends on.
+    /// The commit dependency of a transaction that has read nothing later than `epoch`: the epoch,
+    /// or a later one in which a decision was logged.
     #[inline]
     pub(crate) fn seen(&self, epoch: u64) -> u64 {
         self.store.log.as_ref().map_or(epoch, |log| epoch.max(log.late()))
     }
 
-    /// What has to be durable before anybody is told of what a transaction has read.
+    /// The transaction's commit dependency: the epoch that has to be durable before any of its
+    /// results is reported.
     pub fn depends_on(&self, txn: &Txn) -> u64 {
         let seen = txn.words_read().chain(txn.writes.iter().map(|write| write.seen));
         self.seen(seen.map(|word| crate::tid::epoch(crate::tid::of(word))).max().unwrap_or(0))
@@ -136,7 +145,7 @@ impl Worker {
         NoteId(name)
     }
 
-    /// Logs a note of no transaction. It is safe once the returned epoch is durable.
+    /// Logs a note that belongs to no transaction. It is safe once the returned epoch is durable.
     pub fn note(&mut self, note: &[u8]) -> (u64, NoteId) {
         let (pin, now) = self.enter_epoch();
         let id = self.log_note(now, note);
@@ -144,7 +153,8 @@ impl Worker {
         (now, id)
     }
 
-    /// The note need not survive any more. Nothing has to be waited for: after a crash it may be there once more.
+    /// Ends a note. There is no need to wait for the record: after a crash the note may be returned
+    /// once more.
     pub fn forget(&mut self, note: NoteId) {
         let (pin, now) = self.enter_epoch();
         self.log(|out| put_forget(out, now, note.0));
@@ -154,9 +164,10 @@ impl Worker {
         self.own.committing.remove(&self.store.epochs, self.number, pin);
     }
 
-    /// As [`Worker::pre_commit`] if that has not been done; and after a crash the next opening hands the transaction out
-    /// again, with `note`. The promise may be given once the returned epoch is durable. One that wrote nothing logs
-    /// nothing, and the epoch is that of what it has read.
+    /// As [`Worker::pre_commit`], if that has not been done. In addition, the next opening after a
+    /// crash returns the transaction, with `note`. The vote may be sent once the returned epoch is
+    /// durable. A transaction that wrote nothing logs nothing, and the epoch is that of its latest
+    /// read.
     ///
     /// # Errors
     /// See [`Refused`]; nothing is locked then, unless it was before.
@@ -192,7 +203,7 @@ impl Worker {
         Ok(now)
     }
 
-    /// What a prepared transaction guards, as the log writes it.
+    /// The reads that a prepared transaction has reserved, in the log's format.
     fn reads(&self, txn: &mut Txn) -> Vec<u8> {
         let (rows, leaves) = &txn.guarded;
         let mut reads = if leaves.is_empty() { Vec::new() } else { std::mem::take(&mut txn.ranges) };
@@ -208,24 +219,26 @@ impl Worker {
         reads
     }
 
-    /// The transaction holds what it needs in all stores: from here on what it has read in this one may change. To be called
-    /// between [`Worker::pre_commit`] and [`Worker::prepare`], or not at all.
+    /// Releases the read reservations: the transaction holds all its locks in all stores, so the
+    /// rows that it has read here may change. Called between [`Worker::pre_commit`] and
+    /// [`Worker::prepare`], or not at all.
     pub fn release_reads(&mut self, txn: &mut Txn) {
         self.unguard(txn);
     }
 
-    /// Takes a transaction that was prepared before the store was opened. It is prepared again, as of now: it ends by
+    /// Takes over an in-doubt transaction. It is prepared again, as of now, and ends by
     /// [`Worker::post_commit`] or [`Worker::abort`].
     ///
     /// # Errors
-    /// [`Refused::Full`], if a snapshot was opened before: it stays in doubt, its rows locked; try again when there is memory.
-    /// [`Refused::EpochsUsedUp`].
+    /// [`Refused::Full`], if a snapshot was opened before: the transaction stays in doubt, its rows
+    /// locked; try again when there is memory. [`Refused::EpochsUsedUp`].
     pub fn adopt(&mut self, mut doubt: InDoubt) -> Result<Box<Txn>, (Refused, InDoubt)> {
         let (pin, _) = self.enter_epoch();
-        // Its rows have been locked since before anybody could read them, so nobody who reads is to be given way to.
+        // Its rows were locked before any transaction could read them, so there are no prepared
+        // readers to give way to.
         let equipped = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
             if self.store.snapshot.load(Ordering::Acquire) != 0 {
-                // One that has been opened meanwhile may want what is overwritten.
+                // The snapshot may need the versions that are overwritten.
                 self.unequip(&mut doubt.txn.writes);
                 self.equip(&mut doubt.txn, tid)?;
             }
@@ -247,7 +260,7 @@ impl Worker {
     }
 }
 
-/// The writes of a record, in as many records as it takes.
+/// Puts the writes into a record, or into several if they are too many for one.
 #[inline]
 fn put_writes(
     out: &mut Vec<u8>,
@@ -266,7 +279,7 @@ fn put_writes(
     open.end(out);
 }
 
-/// What a row becomes.
+/// Puts the whole new value of a row.
 #[inline]
 fn put_one(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
     let key = |out: &mut Vec<u8>| row::key(arena, write.row, out);
@@ -277,7 +290,8 @@ fn put_one(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
     }
 }
 
-/// The same, of a row that is locked and still what it was: what changes in it, where that is less.
+/// As [`put_one`], for a locked row that still has its old value: puts only the bytes that change,
+/// if those are fewer.
 #[inline]
 fn put_change_of(arena: &Arena, txn: &Txn, write: &Write, out: &mut Vec<u8>) {
     let value = match write.value {

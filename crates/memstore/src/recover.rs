@@ -1,22 +1,31 @@
-//! Opening a store that has files: the checkpoint and the log make its rows again.
+//! Opening a store that has files: its rows are made again from the checkpoint and the log.
 //!
 //! ```text
-//!   control file -> where the last life's log ends -> rows of the checkpoint, in parallel -> records of the log, oldest file
-//!   first, each thread those of its share of the rows -> what is in doubt -> a new life: log files of its own, control file
+//!   1. read the control file
+//!   2. find where the last life's log ends
+//!   3. load the rows of the checkpoint, in parallel
+//!   4. replay the log, oldest file first; each thread replays the records of its share of the rows
+//!   5. lock the rows of in-doubt transactions
+//!   6. begin a new life: log files of its own, then the control file
 //! ```
-//! Of each row the latest id wins, and a change waits for the version that it was made from; so parts of the checkpoint and records
-//! can be come by in any order, and oldest first hardly anything waits.
+//! Of each row the latest id wins, and a change waits for the version that it was made from. So the
+//! parts of the checkpoint and the records can be read in any order. Oldest first, hardly any
+//! change waits.
 //!
-//! A deleted row stays as an absent one while a record may come that is older than its deletion, and no longer: a store has to be
-//! opened with the memory that its rows have needed. Each thread reads all streams of a life side by side, a block of the one
-//! that is least far at a time, and a block says up to which epoch its stream is complete by its end. The records of one
-//! row are logged in epochs that do not fall from version to version (each was locked when the one before was unlocked, and
-//! that was logged by then), also where a decision came long after its prepare. So once a thread has read all streams up to the
-//! epoch of a deletion, it has come by everything of that row that is older, and takes the row away.
+//! A deleted row stays as an absent one as long as an older record of it may still come, and no
+//! longer: a store must open with as much memory as its rows have needed. Each thread reads all
+//! streams of a life side by side. It always takes the next block of the stream that is furthest
+//! behind, and a block says up to which epoch its stream is complete.
 //!
-//! A life's records count up to the epoch that all its streams were complete to; what it wrote beyond that is passed over, in
-//! this life and in all later ones: the control file says where each life ended. It is replaced when all is done, so an opening
-//! that fails or crashes has changed nothing.
+//! From one version of a row to the next, the epochs in which they are logged never decrease: a
+//! version is locked after the one before was unlocked, which was logged by then. That also holds
+//! for a decision that came long after its prepare. So once a thread has read all streams up to the
+//! epoch of a deletion, it has seen all older records of that row, and removes it.
+//!
+//! The records of a life count up to the epoch to which all its streams were complete. Later ones
+//! are passed over, at this opening and at all later ones: the control file says where each life
+//! ended. The control file is replaced at the end, so an opening that fails or crashes has changed
+//! nothing.
 
 mod apply;
 mod tail;
@@ -37,30 +46,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tail::Tail;
 use world::{Files, Open};
 
-/// What was found in the files.
+/// The contents of the store's files besides its rows.
 #[derive(Default)]
 pub struct Recovered {
-    /// How often the store was opened, this time included; 0 of one without files.
+    /// How often the store has been opened, with this time; 0 for one without files.
     pub life: u64,
-    /// As last given to [`Memstore::define`]; `None` if that never happened.
+    /// As last given to [`Memstore::define`]; `None` if there was no such call.
     pub schema: Option<Vec<u8>>,
-    /// The tables there are.
+    /// The tables of the store.
     pub tables: Vec<TableId>,
-    /// Transactions that were prepared and not decided. Their rows are locked.
+    /// In-doubt transactions: prepared and not decided. Their rows are locked.
     pub in_doubt: Vec<InDoubt>,
     /// Notes that were not forgotten.
     pub notes: Vec<(NoteId, Vec<u8>)>,
     pub replayed: Replayed,
 }
 
-/// How much there was to do.
+/// The amount of work that opening took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Replayed {
     /// Rows of the checkpoint.
     pub rows: u64,
     /// Bytes of its files.
     pub checkpoint_bytes: u64,
-    /// Bytes of log records that were looked at, and writes that counted.
+    /// Bytes of log records that were read, and writes that were carried out.
     pub log_bytes: u64,
     pub writes: u64,
 }
@@ -75,12 +84,13 @@ impl Replayed {
 }
 
 impl Memstore {
-    /// Opens the store in `dir`, or makes one there, with everything that was durable when it was last used.
+    /// Opens the store in `dir`, or makes one there. It has everything that was durable when it was
+    /// last used.
     ///
     /// # Errors
-    /// As [`Memstore::open`]; [`OpenError::Log`] when a file is missing, damaged or another store's, or the folder is in
-    /// use; [`OpenError::TooSmall`], [`OpenError::Table`] when the options have no room for what is there. Nothing
-    /// was changed in the files then.
+    /// As [`Memstore::open`]; [`OpenError::Log`] when a file is missing, damaged or another
+    /// store's, or the folder is in use; [`OpenError::TooSmall`], [`OpenError::Table`] when the
+    /// options leave no room for its contents. In all these cases no file was changed.
     pub fn open_in(
         options: Options,
         log: LogOptions,
@@ -116,7 +126,7 @@ impl Memstore {
         let named = Named {
             notes: found.notes.clone(),
             undecided: found.undecided,
-            // Names of a life are behind those of the lives before.
+            // The names of a life are greater than those of all lives before.
             next: (control.life + 1) << 40,
         };
         let (control, first) = new_life(&*files, dir, control, &tail, &ends, &log)?;
@@ -148,10 +158,11 @@ impl Memstore {
 }
 
 impl Memstore {
-    /// Lets workers have the memory that those who loaded the rows have left.
+    /// Gives the memory that the loading threads have left to the workers.
     fn sweep_up(self: &Arc<Memstore>, helpers: usize) {
         for mut worker in (0..helpers).filter_map(|helper| self.helper(helper)) {
-            // Out of the index, then out of reach; what a transaction in doubt keeps from going is left to the next checkpoint.
+            // First garbage leaves the index, then its memory becomes free. Rows that an in-doubt
+            // transaction keeps in the index are left to the next checkpoint.
             for _ in 0..3 {
                 self.tick();
                 worker.collect(usize::MAX);
@@ -188,7 +199,7 @@ impl Stop {
     }
 }
 
-/// The files a store is made from.
+/// The files that a store is made from.
 pub(crate) struct Source<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) dir: &'a Path,
@@ -202,7 +213,8 @@ impl Source<'_> {
         self.control.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.from)
     }
 
-    /// The end of a life: the last epoch that counts, and how many blocks stream `stream` has.
+    /// The end of a segment's life: the last epoch that counts, and the number of blocks of the
+    /// segment's stream.
     pub(crate) fn end_of(&self, segment: &Segment) -> (u64, u64) {
         let ended = self.control.ended.iter().find(|ended| ended.life == segment.life);
         let (durable, blocks) =
@@ -233,7 +245,7 @@ impl Source<'_> {
     }
 }
 
-/// Has `threads` loaders do `count` tasks, until one fails.
+/// Runs `count` tasks on `threads` loaders, until one fails.
 fn side_by_side<'s>(
     store: &Arc<Memstore>,
     threads: usize,
@@ -273,7 +285,7 @@ fn side_by_side<'s>(
     }
 }
 
-/// What is left of prepared transactions and notes.
+/// The prepared transactions and notes that are left.
 struct Found {
     notes: BTreeMap<u64, Vec<u8>>,
     undecided: BTreeMap<u64, Undecided>,
@@ -281,7 +293,7 @@ struct Found {
 }
 
 impl Found {
-    /// Makes the changes that were met too early, locks what is in doubt.
+    /// Repeats the changes that were read too early, and locks the rows of in-doubt transactions.
     fn settle(source: &Source<'_>, store: &Arc<Memstore>, told: Told) -> Result<Found, Stop> {
         let checkpoint = source.control.checkpoint.clone().unwrap_or_default();
         let mut notes: BTreeMap<u64, Vec<u8>> = checkpoint.notes.into_iter().collect();
@@ -303,8 +315,8 @@ impl Found {
     }
 }
 
-/// Whether `dir` has every file of the store in it, by what its control file says, as opening judges it. Reads that file and
-/// changes nothing.
+/// Whether `dir` has every file that its control file names, judged as at an opening. Reads only
+/// the control file and changes nothing.
 ///
 /// # Errors
 /// [`LogFault`]: a file that is missing, a control file that cannot be used; I/O.
@@ -321,7 +333,8 @@ pub fn expect_files(files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
 }
 
 impl Control {
-    /// Of a new store. Written before any other file, so that those never lie there alone.
+    /// The control file of a new store. It is written before any other file, so that other files
+    /// never exist without it.
     fn make(files: &dyn Files, dir: &Path, streams: u16) -> Result<Control, LogFault> {
         let control = Control { store: world::entropy(), streams, ..Control::default() };
         control.write(files, dir)?;
@@ -331,7 +344,8 @@ impl Control {
 
 type First = Vec<(Segment, LogFile)>;
 
-/// Begins a life: its log files, then the control file that has them and says where the life before has ended.
+/// Begins a life: its log files, then the control file that names them and says where the life
+/// before ended.
 fn new_life(
     files: &dyn Files,
     dir: &Path,
@@ -340,8 +354,8 @@ fn new_life(
     ends: &BTreeMap<u64, u64>,
     options: &LogOptions,
 ) -> Result<(Control, First), LogFault> {
-    // Files without a block, and zeros behind the last one, are of no use any more: a store that is opened again and again
-    // would have more of them each time.
+    // Files without a block, and zeros behind the last block, have no use any more. Without this
+    // step a store that is opened again and again would gather them.
     control.segments.retain(|segment| ends.contains_key(&segment.number));
     for segment in control.segments.iter().filter(|segment| segment.life == control.life) {
         secure(files, &dir.join(segment.name()), ends[&segment.number])?;
@@ -368,8 +382,9 @@ fn new_life(
     Ok((control, first))
 }
 
-/// Cuts a log file behind its last block, and brings to the device what is not known to be there: a killed process may have left it
-/// with the operating system, and from here on it counts. Syncing it would do nothing where a sync has failed, so it is written again.
+/// Cuts a log file behind its last block. Brings the blocks to the device that are not known to be
+/// there: a killed process may have left them with the operating system, and from here on they
+/// count. A sync would do nothing if an earlier one has failed, so the blocks are written again.
 fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
     const PIECE: u64 = 1 << 20;
     let file = files.open(path, Open::ReadWrite)?;
@@ -396,7 +411,8 @@ fn secure(files: &dyn Files, path: &Path, end: u64) -> Result<(), LogFault> {
     Ok(file.sync()?)
 }
 
-/// Removes what the control file does not know: left by a crash between making a file and entering it, or the reverse.
+/// Removes files that the control file does not name. A crash leaves them, between making a file
+/// and entering it, or between removing the entry and the file.
 fn clear_away(files: &dyn Files, dir: &Path, control: &Control) -> Result<(), LogFault> {
     let known = control.names();
     for name in files.list(dir)? {
@@ -411,7 +427,7 @@ fn clear_away(files: &dyn Files, dir: &Path, control: &Control) -> Result<(), Lo
     Ok(())
 }
 
-/// Checkpoint parts are read by name.
+/// The path of a part of a checkpoint.
 pub(crate) fn part_path(source: &Source<'_>, number: u64, part: usize) -> std::path::PathBuf {
     source.dir.join(Checkpoint::part_name(number, part))
 }

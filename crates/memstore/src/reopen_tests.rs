@@ -1,5 +1,6 @@
-//! A store is opened again with the memory that its rows have needed, however much of its log is about rows that are gone; and
-//! what is deleted stays deleted, in whatever order files say so.
+//! A store is opened again with the memory that its rows have needed, however much of its log is
+//! about rows that are gone. Deleted rows stay deleted, in whichever order the files have the
+//! records.
 
 use crate::durable_tests::{T, delete, open, open_with, put, rows, rows_of};
 use crate::{Durability, LogOptions, Memstore, OpenError, Options, Recovered, Replayed, Scope, Worker};
@@ -35,8 +36,8 @@ fn insert_and_delete(w: &mut Worker, (head, tail): (&mut u64, &mut u64), n: u64)
     w.commit(txn).map_err(|(refused, _)| refused).unwrap().epoch
 }
 
-/// So many bytes of log about 10,000 rows that are there and others that are not: of 200 MiB 1.2 million, for which 64 MiB of
-/// memory do not do.
+/// A store with this many bytes of log about 10,000 rows that are present and many more that are
+/// gone. In 200 MiB of log these are 1.2 million, for which 64 MiB of memory would not be enough.
 fn filled(files: Arc<dyn Files>, streams: u16, log_bytes: u64) -> Arc<Memstore> {
     let (store, _) = open_within(files, streams, 1 << 30).unwrap();
     store.create(T).unwrap();
@@ -90,7 +91,7 @@ fn a_store_that_was_closed_opens_within_its_budget_and_reads_its_rows_only() {
     store.wind_up().unwrap();
     drop(store);
     let (store, found) = open_within(files, 1, 1 << 30).unwrap();
-    // Of the log the last file is left, in which nothing counts.
+    // Of the log the last file is left. None of its records counts.
     let Replayed { rows, writes, log_bytes, .. } = found.replayed;
     assert!((rows, writes) == (LIVE, 0) && log_bytes < 64 << 20, "{:?}", found.replayed);
     check(&store);
@@ -110,8 +111,8 @@ fn an_end_writes_no_checkpoint_that_is_larger_than_the_log() {
     assert_eq!((found.replayed.rows, found.replayed.writes), (0, 1));
 }
 
-/// A deletion and what is older than it, by workers whose records lie in different streams, and by transactions that were
-/// prepared in one life and decided in the next one.
+/// A deletion and older records of the row, by workers with records in different streams, and by
+/// transactions that are prepared in one life and decided in the next one.
 #[test]
 fn what_is_deleted_stays_deleted_whatever_stream_says_it() {
     for decided_in_next_life in [false, true] {
@@ -126,7 +127,7 @@ fn what_is_deleted_stays_deleted_whatever_stream_says_it() {
             let key = round.to_be_bytes();
             put(&mut one, &key, &[1; 300]);
             put(&mut two, &key, &[2; 300]);
-            // Prepared by one worker, decided a good while later.
+            // Prepared by one worker, decided much later.
             let mut txn = one.begin();
             assert!(one.update(&mut txn, T, &key, |row| row[0] = 3).unwrap().is_some());
             one.pre_commit(&mut txn, Scope::Distributed).unwrap();
@@ -165,7 +166,7 @@ fn what_is_deleted_stays_deleted_whatever_stream_says_it() {
     }
 }
 
-/// Memory that a restart had for rows that are gone is there for others.
+/// Memory that an opening used for rows that are gone is given back.
 #[test]
 fn what_a_restart_has_used_for_rows_that_are_gone_is_given_back() {
     let disk = Disk::new();

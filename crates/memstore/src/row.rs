@@ -1,16 +1,23 @@
 //! Rows and their older versions in memory.
 //!
 //! ```text
-//!   word  0      1           2                                      3 ..        ..
-//!         TID    older       key length 16 | outside 1 | room 15    key,        value, or where it
-//!                version     | value length 20 | table 12           big-endian  is: a block of room, value
+//!   word  0    1        2                                     3 ..        ..
+//!         TID  older    key length 16 | outside 1 | room 15   key,        value, or address
+//!              version  | value length 20 | table 12          big-endian  of a block: room, value
 //! ```
-//! Who may do what: the table, the key and the room for a value never change. Value, its length and the older version are written by
-//! whoever has locked the TID word, or has made the row and not entered it yet, and read by anybody who then finds the word
-//! unchanged and the row not absent. A row stays where it is for
-//! life: a value that outgrows its room moves out, and the row says where to. An older version is laid out the same
-//! way, has no key, and never changes. The upper bits of the word of the older version count prepared readers ([`guard`]),
-//! who change them without the lock.
+//! Access rules:
+//!
+//! - Table, key and the room for a value never change.
+//! - One thread writes the value, its length and the older version: the one that has locked the TID
+//!   word, or the one that has created the row and not entered it into the index yet.
+//! - Any thread may read them. It believes them if it then finds the TID word unchanged and the row
+//!   not absent.
+//! - The upper bits of the word of the older version count read reservations ([`guard`]). Prepared
+//!   readers change them without the lock.
+//!
+//! A row stays at its address for life. A value that outgrows its room moves to a block outside,
+//! and the row holds the address of that block. An older version is laid out the same way, has no
+//! key, and never changes.
 
 use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
 use crate::epoch::Epochs;
@@ -23,7 +30,8 @@ use base::TableId;
 use latch::prefetch;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// So many words are copied in one go: a loop over single atomics is taken as it stands.
+/// Words that are copied in one step. The compiler leaves a loop over single atomics as it is, so
+/// the loop is unrolled by hand.
 const LINE: usize = 8;
 
 const TID: usize = 0;
@@ -41,7 +49,7 @@ const MAX_INSIDE: usize = 1 << 14;
 #[derive(Clone, Copy)]
 struct Lengths(u64);
 
-/// What stands in rows of tables that have no number of their own there.
+/// The table number in rows of tables with this number or a larger one.
 const OTHERS: u64 = 0xfff;
 const TABLE_SHIFT: u32 = 52;
 const _: () = assert!(MAX_ROW < 1 << (TABLE_SHIFT - 32));
@@ -53,7 +61,8 @@ impl Lengths {
     fn of_table(self, table: TableId) -> Lengths {
         Lengths(self.0 | u64::from(table.0).min(OTHERS) << TABLE_SHIFT)
     }
-    /// Whether a key of so many bytes in this table is all it can be of.
+    /// Whether these are the lengths of a row of this table with a key of this length. Tables that
+    /// share [`OTHERS`] are never confirmed.
     #[inline]
     fn is_of(self, table: TableId, key: usize) -> bool {
         let of = |lengths: u64| lengths & (0xffff | OTHERS << TABLE_SHIFT);
@@ -108,13 +117,13 @@ fn lengths(arena: &Arena, row: Ref) -> Lengths {
     Lengths(load(&arena.array::<ROW_KEY>(row)[ROW_LENGTHS]))
 }
 
-/// The older version that a row or version names.
+/// The older version that a row or version points to.
 #[inline]
 fn older(word: &AtomicU64) -> Ref {
     Ref(load(word) & (guard::OF_ROW - 1))
 }
 
-/// Where prepared readers of the row are counted.
+/// The word that counts read reservations on the row.
 #[inline]
 pub(crate) fn readers(arena: &Arena, row: Ref) -> &AtomicU64 {
     &arena.block(row, ROW_KEY)[OLDER]
@@ -125,8 +134,8 @@ pub(crate) fn tid(arena: &Arena, row: Ref) -> &AtomicU64 {
     &arena.array::<ROW_KEY>(row)[TID]
 }
 
-/// A row that is not there yet, with room for a value of `value` bytes. It is dead until it [is entered](life::enter), under the
-/// word `entered` then.
+/// Creates a row with room for a value of `value` bytes. It is dead until it [is
+/// entered](life::enter); then its word is `entered`.
 #[inline]
 pub(crate) fn create(
     arena: &Arena,
@@ -155,7 +164,8 @@ pub(crate) fn enter(arena: &Arena, row: Ref) {
     life::enter(tid(arena, row));
 }
 
-/// Whether the block, which is a row's at any time, is that of the row with this key, in its index: as good as found there.
+/// Whether this block is, at present, the row with this key in the index of this table. Then the
+/// answer is as good as a look-up in the index. The block must be one that always holds a row.
 #[inline]
 pub(crate) fn is_of(arena: &Arena, row: Ref, table: TableId, key: &[u8]) -> bool {
     let block: &[AtomicU64; ROW_KEY] = arena.array(row);
@@ -166,7 +176,8 @@ pub(crate) fn is_of(arena: &Arena, row: Ref, table: TableId, key: &[u8]) -> bool
     compare_key(words, key.len(), key).is_eq()
 }
 
-/// Puts a value into the room of a row that nobody has seen, whose word goes on saying that it is absent. `false` if there is no room.
+/// Puts a value into the room of a row that no other thread has seen. The row's word goes on saying
+/// that it is absent. `false` if the value does not fit.
 #[inline]
 pub(crate) fn place(arena: &Arena, row: Ref, value: &[u8]) -> bool {
     let len = lengths(arena, row);
@@ -179,7 +190,8 @@ pub(crate) fn place(arena: &Arena, row: Ref, value: &[u8]) -> bool {
     fits
 }
 
-/// Appends the value that [`place`] put into a row, which the caller has locked as it was then, to `out`.
+/// Appends the value that [`place`] put into a row to `out`. The caller has locked the row in that
+/// state.
 pub(crate) fn placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
     let len = lengths(arena, row);
     let end = out.len() + len.value();
@@ -189,32 +201,33 @@ pub(crate) fn placed(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// Copies it while the row is as it was `entered`; `None` once somebody has overwritten it, or is about to.
+/// Copies the placed value while the row's word is `entered`; `None` once another transaction has
+/// overwritten the row or locked it.
 pub(crate) fn read_placed(arena: &Arena, row: Ref, entered: u64, out: &mut Vec<u8>) -> Option<()> {
     let word = tid(arena, row);
     if word.load(Ordering::Acquire) != entered {
         return None;
     }
     let len = lengths(arena, row);
-    // Whoever overwrites it meanwhile may put it elsewhere.
+    // A transaction that overwrites the row meanwhile may put the value elsewhere.
     let value = arena.block(row, len.words()).get(len.value_at()..)?.get(..len.value().div_ceil(8))?;
     copy_words(value, len.value(), out);
     fence(Ordering::Acquire);
     (word.load(Ordering::Relaxed) == entered).then_some(())
 }
 
-/// Ends the lock of a row whose value was [placed](place).
+/// Ends the lock of a row to which [`place`] gave its value.
 #[inline]
 pub(crate) fn appear(arena: &Arena, row: Ref, word: u64) {
     tid(arena, row).store(word, Ordering::Release);
 }
 
-/// Gives back a row nobody has seen.
+/// Gives back a row that no other thread has seen.
 pub(crate) fn discard(arena: &Arena, local: &mut Local, row: Ref) {
     local.free_row(row, lengths(arena, row).words());
 }
 
-/// Gives back a row that has left the index, with what of it lies outside.
+/// Gives back a row that has left the index, with its outside block if it has one.
 pub(crate) fn retire(arena: &Arena, local: &mut Local, epochs: &Epochs, row: Ref) {
     retire_outside(arena, local, epochs, row);
     local.retire_row(epochs, row, lengths(arena, row).words());
@@ -250,7 +263,8 @@ pub(crate) fn ask_for(arena: &Arena, row: Ref) {
     (0..5).for_each(|line| prefetch(first.wrapping_add(line * LINE)));
 }
 
-/// As [`ask_for`], where only the word, the key of so many bytes, and what is at `at` in the value are of interest.
+/// As [`ask_for`], when only the word, the key of `key` bytes, and the bytes at `at` in the value
+/// will be read.
 #[inline]
 pub(crate) fn ask_for_part(arena: &Arena, row: Ref, key: usize, at: usize) {
     let first = arena.block(row, ROW_KEY).as_ptr();
@@ -258,18 +272,19 @@ pub(crate) fn ask_for_part(arena: &Arena, row: Ref, key: usize, at: usize) {
     prefetch(first.wrapping_add(ROW_KEY + key.div_ceil(8) + at / 8));
 }
 
-/// Copies the row's value to `out`. The word it is valid under, or the word that forbids it because it is locked.
+/// Copies the row's value to `out`. Returns the word under which the value is valid, or as an error
+/// the word that says that the row is locked.
 #[inline]
 pub(crate) fn read(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Result<u64, u64> {
     read_while(arena, row, out, |word| word & LOCKED == 0)
 }
 
-/// As [`read`], also of a row that is only prepared: it is still what it was.
+/// As [`read`], and also reads a row that is only prepared: its value is still the committed one.
 pub(crate) fn read_committed(arena: &Arena, row: Ref, out: &mut Vec<u8>) -> Result<u64, u64> {
     read_while(arena, row, out, |word| word & (LOCKED | PREPARED) != LOCKED)
 }
 
-/// As [`read`], of rows whose word is `stable`: nobody writes them until the word is another.
+/// As [`read`], for rows with a `stable` word: no thread writes to the row until the word changes.
 #[inline]
 fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -> bool) -> Result<u64, u64> {
     let word = tid(arena, row);
@@ -286,12 +301,12 @@ fn read_while(arena: &Arena, row: Ref, out: &mut Vec<u8>, stable: impl Fn(u64) -
     }
 }
 
-/// `false` when the row changed before it was known where the value is.
+/// `false` when the row changed before the address of its value was certain.
 #[inline]
 fn copy_value(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, before: u64) -> bool {
     let len = lengths(arena, row);
     if !len.is_outside() {
-        // Both lengths stand in one word, so they fit each other whatever happens.
+        // Both lengths come from one word, so they fit each other even if the row is changing.
         let value = Ref(row.0 + len.value_at() as u64);
         copy_words(arena.block(value, len.value().div_ceil(8)), len.value(), out);
         return true;
@@ -317,7 +332,8 @@ fn copy_outside(arena: &Arena, row: Ref, out: &mut Vec<u8>, word: &AtomicU64, be
 
 #[inline]
 fn copy_words(words: &[AtomicU64], len: usize, out: &mut Vec<u8>) {
-    // Longer or shorter, not emptied first: rows of one table have about one length, and nothing has to be zeroed.
+    // The buffer is resized and not emptied first: rows of one table have about the same length, so
+    // almost nothing is zeroed.
     out.resize(words.len() * 8, 0);
     let (to, _) = out.as_chunks_mut::<8>();
     let ((to_lines, to_rest), (lines, rest)) = (to.as_chunks_mut::<LINE>(), words.as_chunks::<LINE>());
@@ -353,7 +369,7 @@ fn store_words(words: &[AtomicU64], value: &[u8]) {
     }
 }
 
-/// The words that the value of a locked row lies in, and its length.
+/// The words that hold the value of a locked row, and its length in bytes.
 #[inline]
 fn value_words(arena: &Arena, row: Ref) -> (&[AtomicU64], usize) {
     let len = lengths(arena, row);
@@ -365,8 +381,9 @@ fn value_words(arena: &Arena, row: Ref) -> (&[AtomicU64], usize) {
     }
 }
 
-/// Hands over each run of bytes in which `value` differs from that of a locked row: where it begins, and its bytes. Runs may
-/// contain some equal bytes. Looks only at the bytes `touched`. `false`, and nothing is handed over, if the lengths differ.
+/// Passes each run of bytes in which `value` differs from the value of a locked row to `run`: its
+/// position and its bytes. A run may contain some equal bytes. Looks only at the bytes `touched`.
+/// Returns `false`, without a call of `run`, if the lengths differ.
 #[inline]
 pub(crate) fn differences(
     arena: &Arena,
@@ -379,14 +396,14 @@ pub(crate) fn differences(
     if len != value.len() {
         return false;
     }
-    // Where a run has begun, and behind its last byte that differs.
+    // Start of the open run, and the end of its last byte that differs.
     let mut open: Option<(usize, usize)> = None;
     for at in touched.words(len) {
         let mut bytes = [0; 8];
         let here = &value[at * 8..len.min(at * 8 + 8)];
         bytes[..here.len()].copy_from_slice(here);
         let other = load(&words[at]) ^ u64::from_le_bytes(bytes);
-        // What lies behind the end of a value is nothing.
+        // Bytes behind the end of the value do not count.
         let other = if here.len() < 8 { other & ((1 << (8 * here.len())) - 1) } else { other };
         if other == 0 {
             continue;
@@ -394,7 +411,8 @@ pub(crate) fn differences(
         let begins = at * 8 + other.trailing_zeros() as usize / 8;
         let ends = at * 8 + 8 - other.leading_zeros() as usize / 8;
         open = Some(match open {
-            // The head of a run takes as many bytes.
+            // A gap of up to four bytes stays in the run: the head of another run would take as
+            // many.
             Some((from, to)) if begins <= to + 4 => (from, ends),
             Some((from, to)) => {
                 run(from, &value[from..to]);
@@ -409,7 +427,8 @@ pub(crate) fn differences(
     true
 }
 
-/// Replaces bytes of a locked row's value from `at` on; `false`, with nothing done, if it has not so many.
+/// Replaces bytes of a locked row's value from `at` on; `false`, with nothing done, if the value is
+/// too short.
 pub(crate) fn patch(arena: &Arena, row: Ref, at: usize, bytes: &[u8]) -> bool {
     let (words, len) = value_words(arena, row);
     if at.checked_add(bytes.len()).is_none_or(|end| end > len) {
@@ -427,7 +446,7 @@ pub(crate) fn patch(arena: &Arena, row: Ref, at: usize, bytes: &[u8]) -> bool {
     true
 }
 
-/// Which bytes of a row a write may have changed: from the first to behind the last.
+/// The bytes of a row that a write may have changed: a range from the first to the end of the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Touched {
     from: u32,
@@ -437,19 +456,19 @@ pub(crate) struct Touched {
 impl Touched {
     pub(crate) const ALL: Touched = Touched { from: 0, to: u32::MAX };
 
-    /// None if the range is empty.
+    /// An empty range touches no byte.
     #[inline]
     pub(crate) fn new(range: std::ops::Range<usize>) -> Touched {
         let [from, to] = [range.start, range.end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
         Touched { from, to }
     }
 
-    /// What either has changed.
+    /// The smallest range that covers both.
     pub(crate) fn or(self, other: Touched) -> Touched {
         Touched { from: self.from.min(other.from), to: self.to.max(other.to) }
     }
 
-    /// The words of a value of `len` bytes that hold what was changed.
+    /// The words of a value of `len` bytes that hold the touched bytes.
     #[inline]
     fn words(self, len: usize) -> std::ops::Range<usize> {
         let (from, to) = (self.from as usize / 8, (self.to as usize).min(len).div_ceil(8));
@@ -457,12 +476,12 @@ impl Touched {
     }
 }
 
-/// Blocks that a write needs, taken before it is certain that it happens.
+/// Blocks that a write needs, allocated before it is certain that the write happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Prepared {
-    /// For the version that is overwritten, where a snapshot may want it.
+    /// For the version that is overwritten, if a snapshot may want it.
     older: Ref,
-    /// For a value without room in the row.
+    /// For a value that does not fit into the row.
     outside: Ref,
 }
 
@@ -473,7 +492,7 @@ pub(crate) enum Keep {
     Nothing,
 }
 
-/// Takes the blocks for overwriting a locked row with `value` bytes.
+/// Allocates the blocks for overwriting a locked row with `value` bytes.
 #[inline]
 pub(crate) fn prepare(
     arena: &Arena,
@@ -506,7 +525,7 @@ fn older_words(len: Lengths) -> usize {
     rounded(ROW_KEY + if len.is_outside() { 1 } else { len.value().div_ceil(8).max(1) })
 }
 
-/// Gives back what [`prepare`] took, before the row is unlocked.
+/// Gives back the blocks that [`prepare`] allocated, before the row is unlocked.
 pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepared) {
     if prepared.older != Ref::NONE {
         local.free(prepared.older, older_words(lengths(arena, row)));
@@ -516,8 +535,9 @@ pub(crate) fn cancel(arena: &Arena, local: &mut Local, row: Ref, prepared: Prepa
     }
 }
 
-/// Overwrites a locked row; `None` makes it absent. Bytes of the new value outside of `touched` are what they are in the row, if
-/// it is as long. Ends the lock with the word `tid`. Returns the older version if one was kept.
+/// Overwrites a locked row; `None` makes it absent. If the new value has the same length as the old
+/// one, both are equal outside `touched`. Ends the lock with the word `tid`. Returns the older
+/// version if one was kept.
 #[inline]
 #[expect(clippy::too_many_arguments, reason = "what a write is, one by one")]
 pub(crate) fn overwrite(
@@ -533,7 +553,7 @@ pub(crate) fn overwrite(
     let len = lengths(arena, row);
     let block = arena.block(row, len.words());
     let at = len.value_at();
-    // From here on not even snapshots read it (`read_past`).
+    // From here on snapshots do not read it either (`read_past`).
     store(&block[TID], load(&block[TID]) & !PREPARED);
     fence(Ordering::Release);
     if prepared.older != Ref::NONE {
@@ -559,7 +579,7 @@ pub(crate) fn overwrite(
     prepared.older
 }
 
-/// Moves a locked row's value to an older version, which then heads the chain.
+/// Copies a locked row's value to an older version, which becomes the head of the chain.
 fn keep(arena: &Arena, block: &[AtomicU64], len: Lengths, older: Ref) {
     let words = older_words(len);
     let copy = arena.block(older, words);
@@ -571,13 +591,14 @@ fn keep(arena: &Arena, block: &[AtomicU64], len: Lengths, older: Ref) {
     let oldest = self::older(&block[OLDER]);
     store(&copy[OLDER], oldest.0);
     store(&copy[ROW_LENGTHS], Lengths::new(0, words - ROW_KEY).with(len.value(), len.is_outside()).0);
-    // An addition, which leaves the count of readers beside it as it is; readers may come and go.
+    // An addition keeps the count of readers in the upper bits, which may change at the same time.
     block[OLDER].fetch_add(older.0.wrapping_sub(oldest.0), Ordering::Relaxed);
 }
 
-/// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row then. With the epoch that made it
-/// so, 0 for a row that came later. `Err` with the word of a row that is being overwritten; one that is only prepared is still
-/// what it was.
+/// Copies the value as it was at the end of epoch `at` to `out`; `None` when there was no such row
+/// then. The second value is the epoch of the version that was found, 0 if the row is newer. `Err`
+/// holds the word of a row that is being overwritten. A row that is only prepared still has its old
+/// value.
 pub(crate) fn read_past(
     arena: &Arena,
     row: Ref,

@@ -1,9 +1,10 @@
 //! Scans: the rows of a range, leaf by leaf.
 //!
-//! What is noted is each leaf with its version, against phantoms, and each row in the range with its word, absent ones as well.
-//! An absent row may be taken out of its leaf before the transaction commits, as others collect their garbage: its word then says that
-//! it was still the same. A leaf that has changed at commit is looked at again, in the part of the range that lay in it: what matters is
-//! whether there is another row, not what came and went beside it.
+//! A scan notes each leaf with its version, against phantoms, and each row of the range with its
+//! word, absent rows too. An absent row may be taken out of its leaf before the transaction
+//! commits, as other transactions collect their garbage. Its word then still shows that the row has
+//! not changed. A leaf that has changed at commit is looked at again, in the part of the range that
+//! lay in it: validation fails if there is another row in that part, and not for changes beside it.
 
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};
@@ -18,11 +19,12 @@ use base::TableId;
 use std::rc::Rc;
 use txn::{Direction, Flow, Range};
 
-/// So many rows are asked for ahead of the one that is visited.
+/// Rows to prefetch ahead of the one that is visited.
 const ASKED_FOR: usize = 6;
 
 impl Worker {
-    /// Visits the rows of `range` in key order, or against it, until `f` says [`Flow::Enough`]: key and row.
+    /// Visits the rows of `range` in the order of keys, or against it, until `f` says
+    /// [`Flow::Enough`]. `f` gets key and row.
     ///
     /// # Errors
     /// See [`Refused`]. `f` may have seen rows by then.
@@ -54,8 +56,9 @@ impl Worker {
         scanned
     }
 
-    /// As [`Worker::scan`], of a table whose rows are entries that lead to rows of another one: `key_of` gives the key there, and `f`
-    /// gets entry and row. An entry that leads nowhere was not seen at one moment with its row.
+    /// As [`Worker::scan`], for a table of entries that lead to rows of another table: `key_of`
+    /// gives the key there, and `f` gets entry and row. If there is no row under that key, entry
+    /// and row were not seen at one moment: the scan fails.
     ///
     /// # Errors
     /// See [`Refused`]. `f` may have seen rows by then.
@@ -101,7 +104,7 @@ impl Worker {
         scanned
     }
 
-    /// Notes what a scan has seen: up to its last row, if it stopped at that one.
+    /// Notes the range that a scan has seen. If it stopped early, the range ends at its last row.
     fn note_range(&self, txn: &mut Txn, table: TableId, range: Range<'_>, stopped: Option<Direction>) {
         let last = Some(&self.key[..]);
         let seen = match stopped {
@@ -135,14 +138,14 @@ impl Worker {
             txn.read(table, row, word);
             return Ok(self.show(row, f));
         }
-        // Whoever makes it appear changes its word.
+        // A transaction that makes the row present changes its word.
         if !self.store.planted.is(Bug::AbsentUnnoted) {
             txn.absent.push((table, row, word & !DEAD));
         }
         Ok(Flow::More)
     }
 
-    /// Hands over a row that is there, whose value is in the buffer.
+    /// Passes a row that is present to `f`. Its value is in the buffer.
     #[inline]
     fn show(&mut self, row: Ref, f: &mut impl FnMut(&[u8], &[u8]) -> Flow) -> Flow {
         self.key.clear();
@@ -150,7 +153,8 @@ impl Worker {
         f(&self.key, &self.buffer)
     }
 
-    /// The rows of a leaf, each with one further on that is to be asked for: a scan may stop at any of them.
+    /// The rows of a leaf, each with a later row that is to be prefetched: a scan may stop at any
+    /// row.
     fn one_by_one<'c>(&self, chunk: &'c Chunk) -> impl Iterator<Item = (Ref, Option<Ref>)> + use<'c> {
         let (first, coming) = chunk.rows.split_at(ASKED_FOR.min(chunk.rows.len()));
         first.iter().for_each(|row| row::ask_for(&self.store.arena, *row));
@@ -158,7 +162,8 @@ impl Worker {
         chunk.rows.iter().copied().zip(coming)
     }
 
-    /// Leaf by leaf through a range, with the part of it that is the leaf's.
+    /// Goes through a range leaf by leaf; `f` also gets the part of the range that lies in the
+    /// leaf.
     pub(crate) fn leaves(
         &mut self,
         table: TableId,

@@ -1,4 +1,5 @@
-//! Isolation, anomaly by anomaly (names after Adya), and what went wrong in similar engines, as scripts of one thread.
+//! Isolation, anomaly by anomaly (names after Adya), and bugs of similar engines, as scripts of one
+//! thread.
 
 use crate::hot::Head;
 use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Wanted, Worker};
@@ -260,7 +261,7 @@ fn a_prepared_row_is_an_abort_or_a_wait_and_its_decision_holds() {
                 assert!(store.is_busy(row));
                 w.abort(t1);
                 assert!(!store.is_busy(row));
-                // It read the row as it still is.
+                // It read the row in its committed state.
                 commit(&mut other, met.expect("it waits")).unwrap();
                 assert_eq!(now(&mut w, b"e"), Some(15));
             }
@@ -286,7 +287,8 @@ fn the_epoch_is_taken_after_the_locks() {
     let now = store.tick();
     put(&mut other, &mut t2, b"a", 11);
     let second = other.commit(t2).map_err(|(refused, _)| refused).unwrap();
-    // Begun in an earlier epoch than the other, it comes after what it reads.
+    // It began in an earlier epoch than the other transaction, and comes after it, since it reads
+    // from it.
     assert_eq!(get(&mut w, &mut t1, b"a"), Some(11));
     let first = w.commit(t1).map_err(|(refused, _)| refused).unwrap();
     assert!(first.tid > second.tid && first.epoch >= now);
@@ -333,7 +335,7 @@ fn a_snapshot_sees_its_moment_whatever_comes_later() {
     assert_eq!(w.own.garbage.len(), 0, "versions nobody can read were kept");
 }
 
-/// Two transactions that both read and write a row, one after the other committing, so that the second fails.
+/// Two transactions that both read and write a row. One commits, so the other fails.
 fn clash(w: &mut Worker, key: &[u8]) {
     let (mut t1, mut t2) = (w.begin(), w.begin());
     put(w, &mut t1, key, 7);
@@ -364,7 +366,7 @@ fn a_row_that_keeps_failing_is_carried_out_in_turn() {
         }
         let Err(Refused::Busy(row)) = met else { panic!("{met:?}") };
         assert!(store.is_busy(row));
-        // Readers wait as well, and rows that are not hot are free.
+        // Readers wait as well. Rows that are not hot need no turn.
         let mut t3 = other.begin();
         assert!(matches!(other.read(&mut t3, T, b"a", |_| ()), Err(Refused::Busy(_))));
         assert_eq!(get(&mut other, &mut t3, b"c"), Some(3));
@@ -373,7 +375,7 @@ fn a_row_that_keeps_failing_is_carried_out_in_turn() {
         assert!(!store.is_busy(row));
         put(&mut other, &mut t2, b"a", 2);
         commit(&mut other, t2).unwrap();
-        // It has its turn now, and what it read before it waited has changed: that is known at once.
+        // It has its turn now. A row that it read before it waited has changed: it aborts at once.
         assert_eq!(other.read(&mut t3, T, b"a", |_| ()), Err(Refused::Conflict(Cause::Changed)));
         other.abort(t3);
         assert_eq!(now(&mut w, b"a"), Some(2));
@@ -416,7 +418,7 @@ fn whoever_takes_rows_from_where_others_have_failed_waits_for_its_turn() {
             continue;
         }
         let Err(Refused::Busy(queue)) = met else { panic!("{met:?}") };
-        // Those who begin elsewhere, and those who only look, do not wait.
+        // Transactions that begin at another key, and those that only read, do not wait.
         let mut t3 = other.begin();
         assert_eq!(take_first(&mut other, &mut t3, b"a"), Ok(b"a".to_vec()));
         assert_eq!(get(&mut other, &mut t3, b"q\x03"), Some(3));
@@ -434,7 +436,7 @@ fn a_head_is_hot_until_nobody_has_waited_there_for_long() {
     let (_, mut w) = with_rows(Conflict::Wait);
     let head = Head::of(T, b"q");
     (0..3).for_each(|_| w.store.hot.failed_from(head, 1));
-    // A failure long after keeps it so.
+    // A failure long afterwards keeps it hot.
     w.store.hot.failed_from(head, 1000);
     let mut turns = 0;
     while w.store.hot.is_hot(head) {
@@ -461,7 +463,7 @@ fn waiting_for_turns_ends_and_cannot_close_a_cycle() {
     let crossed =
         [w.update(&mut t1, T, b"c", |row| row[0] = 3), other.update(&mut t2, T, b"a", |row| row[0] = 3)];
     assert_eq!(crossed.iter().filter(|met| met.is_ok()).count(), 1, "{crossed:?}");
-    // Nobody moves: a few epochs later the other goes on as well.
+    // Neither moves: a few epochs later the other one goes on as well.
     (0..10).for_each(|_| _ = store.tick());
     put(&mut w, &mut t1, b"c", 3);
     put(&mut other, &mut t2, b"a", 3);
@@ -474,7 +476,7 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
     for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
-        // One that is still there, absent, goes for good; one comes, one is written.
+        // A row that is still there, absent, goes for good. Another one comes, and one is written.
         let mut u = other.begin();
         assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
         commit(&mut other, u).unwrap();
@@ -491,7 +493,7 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
         let read = [b"a", b"b", b"c", b"d", b"e"].map(|key| get(&mut w, &mut t, key));
         assert_eq!(read, [Some(1), Some(2), None, None, Some(15)]);
         commit(&mut w, t).unwrap();
-        // Nothing is left for the next transaction, nor is what was never asked for.
+        // Nothing is left for the next transaction, neither a result nor a key that was never read.
         let mut t = w.begin();
         w.ahead(&mut t, T, &[b"a", b"x"]).unwrap();
         assert_eq!(get(&mut w, &mut t, b"b"), Some(2));
@@ -514,7 +516,7 @@ fn what_a_transaction_to_come_wants_is_no_part_of_any() {
         for (table, key) in [(T, b"c"), (T, b"d"), (T, b"e"), (T, b"x"), (TableId(9), b"a")] {
             w.want(&mut wanted, table, key);
         }
-        // What one of the hints leads to is dead by then, or somebody else's.
+        // By now one hint leads to a dead row, or to a row of another key.
         let mut u = other.begin();
         assert_eq!(other.delete(&mut u, T, b"c"), Ok(true));
         put(&mut other, &mut u, b"e", 15);
@@ -531,7 +533,7 @@ fn what_a_transaction_to_come_wants_is_no_part_of_any() {
     }
 }
 
-/// Runs of keys within one leaf, over the border of two, and with numbers that nobody has.
+/// Runs of keys within one leaf, over the border of two leaves, and with numbers that no row has.
 #[test]
 fn keys_that_lie_together_are_looked_up_ahead_from_one_of_them() {
     let (_store, mut w) = open(small(Conflict::Abort));
@@ -555,7 +557,7 @@ fn keys_that_lie_together_are_looked_up_ahead_from_one_of_them() {
 
 #[test]
 fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
-    // Looked up alone, as only one of two that no hint tells of, and side by side.
+    // Looked up alone, as one of two without a hint, and side by side.
     for wanted in [&[b"b"][..], &[b"b", b"a"], &[b"b", b"d"]] {
         let (_store, mut w) = with_rows(Conflict::Abort);
         let (mut t, mut u) = (w.begin(), w.begin());
@@ -633,7 +635,7 @@ fn finish<R>(w: &mut Worker, t: Box<Txn>, done: Result<R, Refused>) -> Result<R,
     }
 }
 
-/// What fits, inserted by one worker in transactions of its own.
+/// Inserts as many rows as fit, each in a transaction of its own.
 fn fill_up(w: &mut Worker, first: u32) -> u32 {
     let mut n = first;
     loop {
@@ -663,7 +665,7 @@ fn what_one_worker_deletes_another_can_use() {
     }
     other.collect(10_000);
     let again = fill_up(&mut w, fitted);
-    // The other keeps a slab or two of each class.
+    // The other worker keeps a slab or two of each class.
     assert!(again > fitted * 3 / 4, "{again} after {fitted}");
 }
 
@@ -679,7 +681,7 @@ fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
             scope.spawn(move || {
                 let (mut w, mut random) =
                     (store.worker(me as usize).unwrap(), fastrand::Rng::with_seed(u64::from(me)));
-                // Its own rows, all there and no others, whatever was refused.
+                // Its own rows: all are there and no others, also after refusals.
                 let mut own = std::collections::BTreeMap::new();
                 for step in 0..6000u32 {
                     let key = (random.u32(..2000) * WORKERS + me).to_be_bytes();
@@ -699,7 +701,7 @@ fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
                         Err(Refused::Full) => {
                             full.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                         }
-                        // A leaf or an absent row that another changed.
+                        // A leaf or an absent row that another transaction changed.
                         Err(Refused::Conflict(_)) => {}
                         Err(refused) => panic!("{refused}"),
                     }
@@ -718,7 +720,7 @@ fn a_full_store_under_load_lives_on_and_gets_its_memory_back() {
         }
     });
     assert!(full.into_inner() > 0, "the budget was never used up");
-    // What is taken away in one epoch is there for use in the next.
+    // Memory that was given up in one epoch can be used in the next.
     for _ in 0..2 {
         store.tick();
         (0..WORKERS).for_each(|n| _ = store.worker(n as usize).unwrap().collect(100_000));
@@ -737,7 +739,8 @@ fn memory_does_not_grow_with_time() {
     let (store, mut w) = with_rows(Conflict::Abort);
     let mut used = 0;
     for round in 0..3000u32 {
-        // A queue whose rows also come and go in transactions that abort, and a row updated under snapshots.
+        // A queue with rows that come and go, also in transactions that abort, and a row that is
+        // updated under snapshots.
         for ends in [round % 3 != 0, true] {
             let mut t = w.begin();
             w.append(&mut t, T, &[1; 100]).unwrap();

@@ -1,8 +1,10 @@
-//! Reading the recent past: as it was at the end of an epoch, without validation and without being in anybody's way.
+//! Reading the recent past: the state at the end of an epoch, without validation and without
+//! blocking any transaction.
 //!
-//! Opening one ends the running epoch. Transactions of later epochs then keep what they overwrite, once per row and
-//! snapshot; while none was opened since, overwriting keeps nothing. It can be read as soon as the last transaction of its
-//! epoch has written: at once, unless one is in the middle of its commit.
+//! Opening a snapshot ends the running epoch. Transactions of later epochs then keep the versions
+//! that they overwrite, once per row and snapshot. If no snapshot has been opened since a version
+//! was written, overwriting it keeps nothing. A snapshot can be read as soon as the last
+//! transaction of its epoch has written: at once, unless one is in the middle of its commit.
 
 use crate::row;
 use crate::store::Refused;
@@ -13,17 +15,18 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use txn::{Direction, Flow, Range};
 
-/// The past at one moment, for one worker. Has to be closed there: the versions it may read are kept until then.
+/// The past at one moment, for one worker. Has to be closed there: the versions that it may read
+/// are kept until then.
 pub struct Snapshot {
     epoch: u64,
     since: u64,
     reading: u64,
-    /// The epoch of the newest row that it has shown, or shown to be absent.
+    /// The epoch of the newest row that it has shown, or has shown to be absent.
     newest: Cell<u64>,
 }
 
 impl Snapshot {
-    /// It sees the transactions of epochs up to this.
+    /// It sees the transactions of epochs up to this one.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
@@ -33,11 +36,12 @@ impl Worker {
     pub fn open_snapshot(&mut self) -> Snapshot {
         let epochs = &self.store.epochs;
         let reading = self.own.reading.add(epochs, self.number);
-        // Published from an epoch that may have ended since: then more is kept than is needed.
+        // The epoch published here may have ended by now. Then more versions are kept than are
+        // needed.
         let since = self.own.snapshots.add(epochs, self.number);
         let epoch = loop {
             let now = epochs.now();
-            // Whoever commits in the next epoch must know that this one is wanted.
+            // A transaction that commits in the next epoch must know that this one is needed.
             self.store.snapshot.fetch_max(now, Ordering::AcqRel);
             if epochs.end(now) {
                 break now;
@@ -46,12 +50,13 @@ impl Worker {
         Snapshot { epoch, since, reading, newest: Cell::new(0) }
     }
 
-    /// Whether the snapshot can be read: everything it comes after has been written.
+    /// Whether the snapshot can be read: every transaction that it sees has written.
     pub fn is_ready(&self, snapshot: &Snapshot) -> bool {
         self.store.epochs.oldest_undone() > snapshot.epoch
     }
 
-    /// Nobody may be told what the snapshot has shown so far before this epoch is durable ([`crate::Memstore::poll_durable`]).
+    /// The commit dependency of the snapshot's results so far: they may not be reported before this
+    /// epoch is durable ([`crate::Memstore::poll_durable`]).
     pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
         self.seen(snapshot.newest.get())
     }
@@ -64,8 +69,8 @@ impl Worker {
     /// As [`Worker::read`], in the past.
     ///
     /// # Errors
-    /// [`Refused::NotReady`], [`Refused::NoTable`]; [`Refused::Conflict`] when a row stays locked for milliseconds: then
-    /// repeat the call.
+    /// [`Refused::NotReady`], [`Refused::NoTable`]; [`Refused::Conflict`] when a row stays locked
+    /// for milliseconds: then repeat the call.
     pub fn read_past<R>(
         &mut self,
         snapshot: &Snapshot,
@@ -144,7 +149,7 @@ impl Worker {
         if self.is_ready(snapshot) { Ok(()) } else { Err(Refused::NotReady) }
     }
 
-    /// Copies the row's value of that time to the buffer; `false` when it was not there.
+    /// Copies the row's value of that time to the buffer; `false` when there was no such row.
     fn version(&mut self, snapshot: &Snapshot, row: crate::arena::Ref) -> Result<bool, Refused> {
         let mut wait = Backoff::new();
         let mut buffer = std::mem::take(&mut self.buffer);

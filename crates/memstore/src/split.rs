@@ -1,7 +1,9 @@
-//! What becomes of a full node: a leaf passes entries to a neighbour that has room for them, or is split in two.
+//! A full node is relieved in one of two ways: a leaf passes entries to a neighbour that has room
+//! for them, or the node is split in two.
 //!
-//! Keys that come in no order leave leaves 69 % full where full ones are only split, and 82 % where they share with a neighbour
-//! below the same parent first (simulated). The price is two leaves written instead of one, more often than leaves are split.
+//! If full leaves are only split, keys in random order leave leaves 69 % full. If full leaves first
+//! share with a neighbour below the same parent, it is 82 % (simulated). The price: sharing writes
+//! two old leaves where a split writes one, and leaves share more often than they would split.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
@@ -12,12 +14,13 @@ use crate::row;
 use crate::version;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A neighbour with less room is not worth the changes.
+/// A neighbour with less room than this is not worth the changes.
 const ROOM: usize = LEAF_CAP.div_ceil(8);
 
 impl Index {
-    /// Has a full leaf pass entries to its neighbour, until both have as many, and enters the new one as the leaf's entry `i`.
-    /// `None` if either is guarded. Of both it is said which child of the parent they are.
+    /// Passes entries from a full leaf to its neighbour until both have the same number, and enters
+    /// the new row as the full leaf's entry `i`. `None` if either leaf is reserved. `full.child`
+    /// and `beside.child` are the positions of the two leaves in the parent.
     #[allow(clippy::type_complexity)]
     pub(crate) fn share(
         &self,
@@ -37,7 +40,8 @@ impl Index {
                 return Err(torn);
             }
         }
-        // What a prepared transaction has seen would lie in a leaf that is not guarded, or be in one that has changed.
+        // A range that a prepared transaction has read would move to a leaf without its
+        // reservation, or its reserved leaf would change.
         if is_guarded(full.node) || is_guarded(beside.node) {
             unlock_unchanged(&all);
             return Ok(Ok(None));
@@ -67,8 +71,8 @@ impl Index {
         Ok(Ok(Some(Inserted { before: was.0, after: was.1, passed_to: Some((is.1, Some(is.0))) })))
     }
 
-    /// Splits a full node, after entering `new` if it comes here. Both halves as they are after that; `None` for a leaf that is
-    /// guarded.
+    /// Splits a full node. If `new` is an entry of this node, it is entered too. Returns both
+    /// halves as they are afterwards; `None` for a reserved leaf.
     #[allow(clippy::type_complexity)]
     pub(crate) fn split(
         &self,
@@ -103,7 +107,7 @@ impl Index {
         })
     }
 
-    /// Under the locks of both: allocates everything first, then changes.
+    /// Under the locks of both nodes: allocates everything first, then changes.
     fn halve<'a>(
         &self,
         arena: &'a Arena,
@@ -117,7 +121,8 @@ impl Index {
             New::Below(child) => child,
         };
         let mut entries = node.entries(arena);
-        // As in leaves: behind the last child more come.
+        // As in leaves: if the last child is going to be split, more keys are likely to come behind
+        // it.
         let middle = if new == entries.len() { entries.len() - 1 } else { entries.len() / 2 };
         let mut upper = entries.split_off(middle);
         let separator = Bound::Known(upper[0].key.clone(), upper[0].separator);
@@ -146,7 +151,8 @@ impl Index {
         Ok(right)
     }
 
-    /// The upper half of a node, empty, its entry, and the node that will have both halves if it is the root that is split.
+    /// Allocates the upper half of a node (empty), the parent's entry for it, and, if the root is
+    /// split, the node that becomes the parent of both halves.
     #[allow(clippy::type_complexity)]
     fn room_for_half<'a>(
         &self,
@@ -195,8 +201,9 @@ impl Index {
     }
 }
 
-/// The neighbour of a full leaf, below the same parent, that has most room, if that is worth while: not where keys come in order, which
-/// leave full leaves behind anyway.
+/// The neighbour of a full leaf, below the same parent, with the most room; `None` if sharing is
+/// not worth while. It is not where keys come in order, since they leave full leaves behind in any
+/// case.
 pub(crate) fn room_beside<'a>(
     arena: &'a Arena,
     parent: &Step<'a>,
@@ -221,7 +228,8 @@ pub(crate) fn room_beside<'a>(
     Ok(found)
 }
 
-/// The separator of the first `middle` entries and the others, of locked leaves one behind the other with a new entry at `at`.
+/// The separator between the first `middle` entries and the rest, for adjacent locked leaves and a
+/// new entry at `at`.
 fn cut(arena: &Arena, leaves: &[Node<'_>], (at, new): (usize, &Entry), middle: usize) -> Vec<u8> {
     let key = |n: usize| {
         if n == at {
@@ -240,7 +248,8 @@ fn cut(arena: &Arena, leaves: &[Node<'_>], (at, new): (usize, &Entry), middle: u
     separator_between(&key(middle - 1), &key(middle))
 }
 
-/// Has the lower of two leaves have the first `middle` entries of both, a new one at `at` included, and the upper one the others.
+/// Distributes the entries of two leaves, with a new one at `at`: the lower leaf gets the first
+/// `middle`, the upper one the others.
 fn spread(arena: &Arena, [lower, upper]: [Node<'_>; 2], (at, new): (usize, &Entry), middle: usize) {
     row::enter(arena, new.target);
     lower.share_with(upper, arena, middle - usize::from(at < middle));
@@ -248,9 +257,9 @@ fn spread(arena: &Arena, [lower, upper]: [Node<'_>; 2], (at, new): (usize, &Entr
     leaf.insert(arena, at, &Sought::new(&new.key), new.target);
 }
 
-/// How many entries, a new one at `i` included, the lower half of a full leaf keeps. Keys that come in order leave full leaves
-/// behind: at the end of the index, and where others lie behind them (the newest orders of one district among many), which from then
-/// on have a leaf of their own.
+/// The number of entries that the lower half of a full leaf keeps, with the new one at `i`. Keys
+/// that come in order leave full leaves behind: at the end of the index, and also where other keys
+/// lie behind them (the newest orders of one district among many). These get a leaf of their own.
 fn middle_for(leaf: Node<'_>, i: usize) -> usize {
     let count = leaf.held().count;
     match i == count {
@@ -260,15 +269,15 @@ fn middle_for(leaf: Node<'_>, i: usize) -> usize {
     }
 }
 
-/// Why a node is split.
+/// The reason for a split.
 pub(crate) enum New {
-    /// This entry is to come into it, a leaf, there.
+    /// This entry is to be entered into the node, which is a leaf, at this position.
     Here(usize, Entry),
-    /// Below this child of it a leaf is going to be split.
+    /// A leaf below this child of the node is going to be split.
     Below(usize),
 }
 
-/// What tells two halves apart.
+/// The separator of two halves.
 enum Bound {
     New(Vec<u8>),
     /// It moves up from the node that is split, with its block.
@@ -289,7 +298,8 @@ fn new_separator(arena: &Arena, local: &mut Local, key: &[u8]) -> Result<Ref, Fu
     Ok(block)
 }
 
-/// Of an inner node's entry that is gone: somebody may be reading it.
+/// Retires the separator of an inner node's entry that has been removed. A thread may still be
+/// reading it.
 pub(crate) fn retire_separator(arena: &Arena, local: &mut Local, epochs: &Epochs, separator: Ref) {
     let (len, _) = separator_key(arena, separator);
     local.retire(epochs, separator, 1 + len.div_ceil(8));

@@ -1,5 +1,5 @@
-//! Full leaves, which pass entries on or are split, under transactions that have looked into them: what was seen stays watched, and
-//! nothing else is.
+//! Full leaves pass entries on or are split under transactions that have read in them: the ranges
+//! that were read stay protected, and nothing else is.
 
 use crate::arena::{Arena, Local, Ref};
 use crate::index::{Step, new_node};
@@ -15,7 +15,7 @@ const T: TableId = TableId(1);
 /// Keys are two bytes below this.
 const KEYS: u16 = 200;
 
-/// Two workers, the keys of the rows there are, and the range between two keys.
+/// Two workers, the keys of the present rows, and the range between two keys.
 struct Begun {
     workers: [Worker; 2],
     keys: BTreeSet<u16>,
@@ -43,7 +43,7 @@ fn begin(contention: Contention, seed: u64) -> Begun {
 }
 
 impl Begun {
-    /// One that no row has.
+    /// A key that no row has.
     fn new_key(&mut self, within: std::ops::Range<u16>) -> u16 {
         loop {
             let key = self.random.u16(within.clone());
@@ -60,7 +60,7 @@ impl Begun {
         Ok(())
     }
 
-    /// A transaction of worker 0 that has looked at the range.
+    /// A transaction of worker 0 that has read the range.
     fn looked(&mut self) -> Box<Txn> {
         let mut t = self.workers[0].begin();
         let [low, high] = [self.range.start, self.range.end].map(u16::to_be_bytes);
@@ -132,7 +132,7 @@ fn what_a_prepared_transaction_has_seen_goes_to_no_leaf_where_others_may_insert(
     assert!(allowed > 1000 && refused > 1000, "{allowed} allowed, {refused} refused");
 }
 
-/// An empty leaf may be found until it has left the tree.
+/// A scan may find an empty leaf until it has left the tree.
 #[test]
 fn the_neighbour_with_more_room_is_chosen_and_a_full_one_never() {
     let arena = Arena::new(1 << 20, world::PageSize::Normal).unwrap();

@@ -1,4 +1,4 @@
-//! What is asked for on the device is there, also where the mode does not promise it.
+//! An epoch that is asked for on the device is there, also in modes that do not promise it.
 
 use crate::durable_tests::{log_options, of, open_with, put, rows_of};
 use crate::{Durability, Memstore, Urge};
@@ -9,7 +9,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use world::sim::Disk;
 
-/// Wakes a thread that waits for it.
+/// Wakes the thread that waits.
 struct Rouse(Thread, AtomicBool);
 
 impl Wake for Rouse {
@@ -19,7 +19,7 @@ impl Wake for Rouse {
     }
 }
 
-/// Waits as a task does: until it is woken, or it is known at once.
+/// Waits as a task does: until it is woken, or until the first poll answers.
 fn wait(store: &Memstore, epoch: u64, urge: Urge) {
     let begun = Instant::now();
     loop {
@@ -49,13 +49,13 @@ fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
         assert!(store.ask_stable(asked.epoch));
         let cut = disk.crash_image(seed);
         assert_eq!(rows_of(&cut), of(&[(b"before", b"1"), (b"asked", b"2")]), "{seed} {urge:?}");
-        // What is not asked for is not waited for.
+        // An epoch that is not asked for is not waited for.
         store.wait_durable(put(&mut w, b"after", b"3").epoch).unwrap();
     }
 }
 
-/// Two workers ask all the time, for epochs whose blocks two threads write and sync side by side:
-/// every one of them is woken.
+/// Two workers keep asking for epochs on the device, while two threads write and sync their blocks
+/// side by side: every task is woken.
 #[test]
 fn every_task_that_asks_is_woken() {
     let disk = Disk::new();
@@ -81,7 +81,7 @@ fn every_task_that_asks_is_woken() {
     assert_eq!(rows_of(&disk.crash_image(1)), of(&[(&[0], &last), (&[1], &last)]));
 }
 
-/// With a log that promises the device it is the same as durable, and without a log there is
+/// With a log that promises the device, stable is the same as durable. Without a log there is
 /// nothing to wait for.
 #[test]
 fn where_the_device_is_promised_it_is_the_same() {

@@ -1,4 +1,4 @@
-//! The store: tables, epochs and memory that its workers share.
+//! The store: the tables, epochs and memory that its workers share.
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
@@ -17,43 +17,47 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-/// What to do on meeting a row that another transaction has prepared.
+/// The reaction to a row that another transaction has prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conflict {
     /// Abort at once, as Silo does.
     Abort,
-    /// Say which row is in the way ([`Refused::Busy`]), so that the caller waits and repeats the call.
+    /// Return the row that is in the way ([`Refused::Busy`]), so that the caller waits and repeats
+    /// the call.
     Wait,
 }
 
-/// A log of this many bytes is read in a moment: an end need not spare the next opening that.
+/// A log of up to this many bytes is read in a moment, so a clean end need not save the next
+/// opening from reading it.
 const SHORT_LOG: u64 = 1 << 20;
 
-/// What to do about rows at which one transaction after the other fails, and about leaves that change beside what was looked for.
+/// The reaction to rows at which transactions keep failing, and to leaves that change beside the
+/// range that was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contention {
-    /// Nothing, as Silo: every change of a leaf is taken for a phantom.
+    /// None, as in Silo: every change of a leaf is taken for a phantom.
     Optimistic,
-    /// Whoever is going to read or write such a row, or takes rows from where others have failed, waits for its turn: readers for
-    /// writers, writers for everybody. A leaf that has changed is looked at again.
+    /// A transaction waits for its turn before it reads or writes such a row, and before it takes
+    /// rows from a range where others keep failing. Readers wait for writers, writers for all. A
+    /// leaf that has changed is looked at again.
     Queues,
 }
 
-/// What [`Worker::ahead`] does.
+/// The effect of [`Worker::ahead`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookAhead {
-    /// Looks the rows up side by side, so that waiting for memory overlaps.
+    /// Looks the rows up side by side, so that the waits for memory overlap.
     Abreast,
-    /// Nothing: each row is looked up when it is asked for.
+    /// None: each row is looked up when it is read.
     Never,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Memory for everything: rows, versions, index; bytes.
+    /// Memory for rows, versions and indexes together; bytes.
     pub budget: u64,
     pub pages: world::PageSize,
-    /// Workers are numbered from 0 to this.
+    /// The number of workers; they are numbered from 0.
     pub workers: usize,
     /// Table ids are below this.
     pub tables: u16,
@@ -71,36 +75,38 @@ impl Options {
     }
 }
 
-/// The row, or range of rows, in the way of a transaction. Ask [`Memstore::is_busy`] while that transaction is open.
+/// The row, or range of rows, that is in the way of a transaction. [`Memstore::is_busy`] may be
+/// asked about it while that transaction is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RowId(pub(crate) Ref, pub(crate) Held);
 
-/// By what it is held.
+/// The holder of a row or range.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Held {
-    /// The row is going to be written.
+    /// A transaction that is going to write the row.
     Writer,
-    /// The row was read.
+    /// Transactions that have read the row.
     Readers,
-    /// This leaf was.
+    /// Transactions that have read this leaf.
     LeafReaders,
-    /// Others are before it in this queue; its place there is in the place of the row.
+    /// Other transactions that are ahead in this queue. The [`RowId`] then holds the place in the
+    /// queue instead of a row.
     Turn { queue: u16, until: u64 },
 }
 
-/// Why a transaction cannot be serialised any more.
+/// Why a transaction can no longer be serialised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// A row is locked by another transaction that is committing.
     Locked,
     /// A row that was read has changed.
     Changed,
-    /// A range that was read has other rows now.
+    /// A range that was read has other rows at commit.
     Phantom,
 }
 
-/// Why a call did nothing. After [`Refused::Conflict`] the transaction can only be aborted; after [`Refused::Busy`] the call
-/// can be repeated; after the others the transaction is as before.
+/// Why a call did nothing. After [`Refused::Conflict`] the transaction can only be aborted. After
+/// [`Refused::Busy`] the call can be repeated. After the others the transaction is as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
     #[error("conflict with another transaction ({0:?}): abort and run it again")]
@@ -134,7 +140,7 @@ impl From<Full> for Refused {
     }
 }
 
-/// Why there is no store, table or worker.
+/// Why a store, table or worker cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error("cannot reserve {bytes} bytes of addresses for the store: {why}")]
@@ -167,25 +173,29 @@ pub struct Memstore {
     pub(crate) contention: Contention,
     pub(crate) hot: Hot,
     pub(crate) hints: Hints,
-    /// The latest epoch that a snapshot was ever opened at, or is being: versions up to it are kept when overwritten.
+    /// The latest epoch at which a snapshot was ever opened, or is being opened. Versions of epochs
+    /// up to it are kept when they are overwritten.
     pub(crate) snapshot: AtomicU64,
-    /// What the last worker of each number has left; nothing while there is one.
+    /// The state that the last worker of each number has left; `None` while that number is in use.
     left: Box<[Mutex<Option<Left>>]>,
     pub(crate) planted: Planted,
-    /// For making tables, which no worker does.
+    /// For creating tables, which needs no worker.
     makes: Mutex<Local>,
 }
 
 impl Memstore {
-    /// A store without files: what is in it goes with it. See [`Memstore::open_in`] for one that stays.
+    /// Opens a store without files: its contents end with it. See [`Memstore::open_in`] for one
+    /// that keeps them.
     ///
     /// # Errors
-    /// [`OpenError::Memory`] when the system does not give the addresses, [`OpenError::Nobody`] for an empty store.
+    /// [`OpenError::Memory`] when the system does not give the addresses, [`OpenError::Nobody`] for
+    /// an empty store.
     pub fn open(options: Options) -> Result<Arc<Memstore>, OpenError> {
         Memstore::empty(options, 0, 1)
     }
 
-    /// With `helpers` more workers than the options say, for the store's own use; its first epoch is `first`.
+    /// As [`Memstore::open`], with `helpers` more workers than the options say, for the store's own
+    /// use. The first epoch is `first`.
     pub(crate) fn empty(options: Options, helpers: usize, first: u64) -> Result<Arc<Memstore>, OpenError> {
         if options.workers == 0 || options.tables == 0 {
             return Err(OpenError::Nobody);
@@ -210,17 +220,20 @@ impl Memstore {
         }))
     }
 
-    /// Makes an empty table, or index (a table whose rows are keys of another, say). Nothing if it is there. In a store with
-    /// files it is there for good when this returns; for many tables [`Memstore::define`] is faster.
+    /// Creates an empty table or index (an index is a table with keys of another table in its
+    /// rows). Does nothing if the table exists. In a store with files the table is durable when
+    /// this returns. For many tables [`Memstore::define`] is faster.
     ///
     /// # Errors
-    /// [`OpenError::Table`] for an id beyond the options', [`OpenError::Full`] when memory is used up, [`OpenError::Log`].
+    /// [`OpenError::Table`] for an id beyond the options', [`OpenError::Full`] when memory is used
+    /// up, [`OpenError::Log`].
     pub fn create(&self, table: TableId) -> Result<(), OpenError> {
         self.make(table)?;
         self.record(None, &[table])
     }
 
-    /// Makes tables, and keeps `schema` for the next opening, in place of any earlier one: what it says is the caller's.
+    /// Creates tables, and keeps `schema` for the next opening, in place of any earlier one. Its
+    /// contents are up to the caller.
     ///
     /// # Errors
     /// As [`Memstore::create`].
@@ -260,10 +273,10 @@ impl Memstore {
         Ok(())
     }
 
-    /// The worker of this number, of which there is one at a time; it stays on the thread that asks.
+    /// The worker with this number. There is one at a time, and it stays on the thread that asked.
     ///
     /// # Errors
-    /// [`OpenError::Worker`] when there is no such worker or somebody has it.
+    /// [`OpenError::Worker`] when there is no such worker, or when it is in use.
     pub fn worker(self: &Arc<Memstore>, worker: usize) -> Result<Worker, OpenError> {
         let error = || OpenError::Worker { worker, workers: self.workers };
         if worker >= self.workers {
@@ -277,7 +290,7 @@ impl Memstore {
         self.worker_of_any(self.workers + helper)
     }
 
-    /// How many workers there are, those for its own use included.
+    /// The number of workers, with those for the store's own use.
     pub(crate) fn everybody(&self) -> usize {
         self.left.len()
     }
@@ -298,7 +311,8 @@ impl Memstore {
         index.ok_or(Refused::NoTable(table))
     }
 
-    /// Whether the index has the key, if no hint says so. The caller is pinned.
+    /// Whether the index has the key. A hint may answer, otherwise the index does. The caller is
+    /// pinned.
     #[inline]
     pub(crate) fn find(&self, table: TableId, key: &[u8]) -> Result<bool, Refused> {
         let hash = Hash::of(table, key);
@@ -311,28 +325,30 @@ impl Memstore {
         Ok(found.is_some())
     }
 
-    /// Begins the next epoch. To be called every few milliseconds: memory and versions are used again, and snapshots
-    /// become readable, as epochs pass. Takes no lock and waits for nobody.
+    /// Begins the next epoch. Has to be called every few milliseconds: memory and versions are
+    /// reused, and snapshots become readable, as epochs pass. Takes no lock and does not wait.
     pub fn tick(&self) -> u64 {
         self.epochs.tick()
     }
 
-    /// How many epochs are left until nothing can be committed any more ([`Refused::EpochsUsedUp`]).
+    /// The number of epochs that are left until nothing can be committed any more
+    /// ([`Refused::EpochsUsedUp`]).
     pub fn epochs_left(&self) -> u64 {
         tid::LAST_OF_ALL.saturating_sub(self.epochs.now())
     }
 
-    /// Makes all the memory of the budget ready. A matter of seconds for each of many gigabytes.
+    /// Has the system back all memory of the budget. Takes seconds if that is many gigabytes.
     pub fn back_all(&self) {
         self.arena.back_all();
     }
 
-    /// Makes memory ready that commits will soon need. For whoever ticks, a thread that no transaction waits for.
+    /// Has the system back memory that commits will soon need. For the thread that ticks: no
+    /// transaction waits for it.
     pub fn back_ahead(&self) {
         self.arena.back_ahead();
     }
 
-    /// Whether what was in somebody's way still is.
+    /// Whether the row or range that was in the way still is.
     pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
         match held {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
@@ -342,15 +358,17 @@ impl Memstore {
         }
     }
 
-    /// All commits of epochs up to this are as safe as the log's mode promises. Without a log that is every commit.
+    /// All commits of epochs up to this one are as safe as the log's mode promises. Without a log
+    /// these are all commits.
     pub fn durable_epoch(&self) -> u64 {
         self.log.as_ref().map_or(u64::MAX, Log::durable)
     }
 
-    /// Whether `epoch` is durable; if not, the task is woken when it is or never will be. No thread waits.
+    /// Whether `epoch` is durable. If not, the task is woken when it is, or when it is certain that
+    /// it never will be. No thread waits.
     ///
     /// # Errors
-    /// Why it never will be.
+    /// The reason why it never will be.
     #[inline]
     pub fn poll_durable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
         self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, urge, cx))
@@ -359,26 +377,27 @@ impl Memstore {
     /// As [`Memstore::poll_durable`], for a thread that may block.
     ///
     /// # Errors
-    /// Why it never will be.
+    /// The reason why it never will be.
     pub fn wait_durable(&self, epoch: u64) -> Result<(), LogFault> {
         self.log.as_ref().map_or(Ok(()), |log| log.wait_durable(epoch))
     }
 
-    /// Whether `epoch` is durable. If not, it will be before long; nobody is woken for it.
+    /// Whether `epoch` is durable. If not, it will be before long; no task is woken for it.
     #[inline]
     pub fn ask_durable(&self, epoch: u64) -> bool {
         self.log.as_ref().is_none_or(|log| log.ask_durable(epoch))
     }
 
-    /// As [`Memstore::poll_durable`], of the device in every mode: what a power cut leaves.
+    /// As [`Memstore::poll_durable`], for the device in every mode: whether a power cut leaves the
+    /// epoch.
     ///
     /// # Errors
-    /// Why it never will be there.
+    /// The reason why it never will be there.
     pub fn poll_stable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
         self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, urge, cx))
     }
 
-    /// Whether the device has all commits of epochs up to this. If not, it will before long; no
+    /// Whether the device has all commits of epochs up to this one. If not, it will before long; no
     /// task is woken for it.
     pub fn ask_stable(&self, epoch: u64) -> bool {
         self.log.as_ref().is_none_or(|log| log.ask_stable(epoch))
@@ -389,19 +408,20 @@ impl Memstore {
         self.log.as_ref().map(Log::durability)
     }
 
-    /// Brings everything that has been committed to the device, whatever the durability. Blocks.
+    /// Brings all commits to the device, in every durability mode. Blocks.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// The reason why that is impossible.
     pub fn write_out(&self) -> Result<(), LogFault> {
         self.log.as_ref().map_or(Ok(()), Log::write_out)
     }
 
-    /// A clean end: as [`Memstore::write_out`], and with a checkpoint if that is less to write than the log is that the next
-    /// opening would have to read. Blocks; nobody commits meanwhile.
+    /// A clean end: as [`Memstore::write_out`], followed by a checkpoint if the checkpoint is
+    /// smaller than the log that the next opening would have to read. Blocks. No transaction may
+    /// commit meanwhile.
     ///
     /// # Errors
-    /// As [`Memstore::write_out`]. A checkpoint that cannot be written is none: the log has everything.
+    /// As [`Memstore::write_out`]. A checkpoint that fails is ignored: the log has everything.
     pub fn wind_up(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
         log.write_out()?;
@@ -411,21 +431,22 @@ impl Memstore {
         log.fault().map_or(Ok(()), Err)
     }
 
-    /// Has the log flushed for those who wait for it with [`Urge::Caller`]: by its own thread.
+    /// Has the log's own thread flush, for the callers that wait with [`Urge::Caller`].
     pub fn flush(&self) {
         if let Some(log) = &self.log {
             log.flush();
         }
     }
 
-    /// The same on the calling thread if nobody else is at it: for a worker that can do nothing else meanwhile.
+    /// The same on the calling thread, unless another thread is flushing. For a worker that can do
+    /// nothing else meanwhile.
     pub fn flush_here(&self) {
         if let Some(log) = &self.log {
             log.flush_here();
         }
     }
 
-    /// What has broken the log, if anything has.
+    /// The fault that has broken the log, if there is one.
     pub fn log_fault(&self) -> Option<LogFault> {
         self.log.as_ref().and_then(Log::fault)
     }
@@ -434,12 +455,13 @@ impl Memstore {
         self.log.as_ref().map(Log::stats).unwrap_or_default()
     }
 
-    /// Bytes taken so far: from the budget, and a thirty-second part as much at most beside it.
+    /// Bytes in use: from the budget, and for hints up to a thirty-second part of that on top.
     pub fn used_bytes(&self) -> u64 {
         self.arena.used_bytes() + self.hints.used_bytes()
     }
 
-    /// The oldest snapshot that may still be read; every version overwritten before its end can go.
+    /// The oldest snapshot that may still be read. Every version that was overwritten before its
+    /// end can go.
     pub(crate) fn oldest_snapshot(&self) -> u64 {
         self.epochs.oldest(What::Snapshot)
     }

@@ -1,19 +1,23 @@
-//! A row's transaction id word (Silo, section 4.2): who wrote it last, and its lock.
+//! A row's transaction id word (Silo, section 4.2): the transaction that wrote it last, and its
+//! lock.
 //!
 //! ```text
 //!   63 ......... 16 | 15 ........... 4 | 3 dead | 2 prepared | 1 absent | 0 locked
 //!    epoch, 48 bits   number, 12 bits
 //! ```
-//! Each flush of the log ends an epoch, and so does each snapshot that is opened: 48 bits last for nine years of a million
-//! snapshots a second. A store that has used them up commits nothing more ([`LAST_EPOCH`]). When the numbers of an epoch are
-//! used up, the next one begins: a worker that commits a million transactions a second begins 250 of them.
+//! Each flush of the log ends an epoch, and so does each snapshot that is opened. 48 bits last for
+//! nine years at a million snapshots a second. A store that has used them up commits nothing more
+//! ([`LAST_EPOCH`]). When the numbers of an epoch are used up, the next epoch begins: a worker that
+//! commits a million transactions a second begins about 250 of them per second.
 //!
-//! A row that was only entered has the epoch in which that was, and the number 0, which no transaction has. Memory is of another row
-//! in a later epoch only ([`Local::reclaim`](crate::arena::Local::reclaim)), so the words of what lies at one address grow from
-//! life to life, and a word says which row is meant.
+//! A row that was entered and never committed has the epoch of its entry and the number 0, which no
+//! transaction has. A block becomes another row's only in a later epoch
+//! ([`Local::reclaim`](crate::arena::Local::reclaim)). So the words at one address grow from one
+//! row to the next, and a word says which of these rows it means.
 //!
-//! Absent: there is no such row, or not yet, or no more. Dead: it has left the index as well, for ever. Prepared: the lock is
-//! held over the time that a distributed commit takes, so waiting for it on the spot is out of the question.
+//! Absent: there is no such row, or not yet, or no longer. Dead: the row has also left the index,
+//! for ever. Prepared: the lock is held while a distributed commit waits for its decision, which is
+//! too long to wait for on the spot.
 
 pub(crate) use crate::life::DEAD;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -23,9 +27,10 @@ pub(crate) const ABSENT: u64 = 2;
 pub(crate) const PREPARED: u64 = 4;
 const FLAGS: u64 = 15;
 const EPOCH_SHIFT: u32 = 16;
-/// No transaction has an id of a later one.
+/// No transaction has an id of a later epoch.
 pub(crate) const LAST_EPOCH: u64 = (1 << (u64::BITS - EPOCH_SHIFT)) - 1;
-/// Nor one of the last ones, but those that were prepared before: they have to end.
+/// The last epoch for ordinary transactions. Those that were prepared before a restart may use the
+/// epochs after it, up to [`LAST_EPOCH`]: they have to end.
 pub(crate) const LAST_OF_ALL: u64 = LAST_EPOCH - (1 << 32);
 const FIRST: u64 = FLAGS + 1;
 const NUMBER: u64 = (1 << EPOCH_SHIFT) - FIRST;
@@ -35,32 +40,33 @@ pub(crate) fn epoch(tid: u64) -> u64 {
     tid >> EPOCH_SHIFT
 }
 
-/// The word of a row that is entered in this epoch and was never there.
+/// The word of a row that is entered in this epoch and has never been committed.
 #[inline]
 pub(crate) fn entered(now: u64) -> u64 {
     now << EPOCH_SHIFT | ABSENT
 }
 
-/// Whether nobody has ever committed the row.
+/// Whether no transaction has ever committed the row.
 #[inline]
 pub(crate) fn was_only_entered(word: u64) -> bool {
     word & NUMBER == 0 && word & ABSENT != 0
 }
 
-/// The id without the flags; 0 of a row that was only entered.
+/// The id without the flags; 0 for a row that was only entered.
 #[inline]
 pub(crate) fn of(word: u64) -> u64 {
     if was_only_entered(word) { 0 } else { word & !FLAGS }
 }
 
-/// The first id of an epoch, or the next after `above`, whichever is later; `None` when that is in a later epoch.
+/// The first id of an epoch, or the next one after `above`, if that is later; `None` when it is in
+/// a later epoch.
 #[inline]
 pub(crate) fn next(now: u64, above: u64) -> Option<u64> {
     let tid = (now << EPOCH_SHIFT | FIRST).max((above & !FLAGS) + FIRST);
     (epoch(tid) == now).then_some(tid)
 }
 
-/// How an attempt to lock went.
+/// The result of an attempt to lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lock {
     /// With the word as it was before.
@@ -80,7 +86,7 @@ pub(crate) fn try_lock(word: &AtomicU64) -> Lock {
     }
     match word.compare_exchange(tid, tid | LOCKED, Ordering::Acquire, Ordering::Relaxed) {
         Ok(_) => {
-            // What is written under the lock is seen by nobody who does not also see the lock (see `row::read`).
+            // A reader that sees a write made under the lock also sees the lock (see `row::read`).
             fence(Ordering::Release);
             Lock::Taken(tid)
         }
@@ -88,7 +94,8 @@ pub(crate) fn try_lock(word: &AtomicU64) -> Lock {
     }
 }
 
-/// Locks a row if its word still is this one. Where memory may have become another row's meanwhile, or none's, nothing is written.
+/// Locks a row if its word still is the expected one. Otherwise nothing is written: the memory may
+/// have become another row's meanwhile, or be free.
 #[inline]
 pub(crate) fn try_lock_as(word: &AtomicU64, expected: u64) -> Lock {
     match word.compare_exchange(expected, expected | LOCKED, Ordering::Acquire, Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a transaction has read and is going to write.
+//! A transaction's read set, write set and node set.
 
 use crate::ahead::Ahead;
 use crate::arena::Ref;
@@ -8,53 +8,61 @@ use crate::row::{Prepared, Touched};
 use base::TableId;
 use txn::{Direction, Range};
 
-/// A transaction of one worker: its read set, write set and the leaves it has seen. Comes from
-/// [`Worker::begin`](crate::Worker::begin) and has to go back there by commit or abort.
+/// A transaction of one worker: its read set, write set and node set (the leaves it has seen).
+/// Comes from [`Worker::begin`](crate::Worker::begin) and has to go back there by commit or abort.
 #[derive(Default)]
 pub struct Txn {
-    /// Rows, and the word each was read under, but for those that it has written as well ([`Write::seen`]).
+    /// Rows, and the word each was read under. Rows that the transaction has written are not here
+    /// but in `writes` ([`Write::seen`]).
     pub(crate) reads: Vec<(Ref, u64)>,
-    /// The table of each of those.
+    /// The table of each row in `reads`.
     pub(crate) tables: Vec<TableId>,
-    /// Rows that its scans have passed because they were absent, and the word of each. They may leave their leaves: nothing comes
-    /// in their place then that would not be noticed there.
+    /// Rows that its scans passed over because they were absent, and the word of each. Such a row
+    /// may leave its leaf before the commit: a new row in its place is noticed by the check of the
+    /// leaf.
     pub(crate) absent: Vec<(TableId, Ref, u64)>,
     pub(crate) writes: Vec<Write>,
     pub(crate) leaves: Vec<Looked>,
-    /// The keys between which it has looked there, and what it has found.
+    /// The bounds of the ranges that it looked at in those leaves, and the rows it found there.
     bounds: Vec<u8>,
     found: Vec<Ref>,
-    /// Rows that this transaction has entered into an index, absent until it commits, and the word of each.
+    /// Rows that this transaction has entered into an index, absent until it commits, and the word
+    /// of each.
     pub(crate) entered: Vec<(TableId, Ref, u64)>,
-    /// New values, by [`Value::New`]. More than are in use: their memory is for the next transaction.
+    /// New values, named by [`Value::New`]. Only the first `used` belong to this transaction: the
+    /// other buffers are kept for the next one.
     pub(crate) values: Vec<Vec<u8>>,
     pub(crate) used: usize,
-    /// One bit of each row written, so that most reads need not look for it among the writes.
+    /// A filter with one bit for each row written: most reads need not search the writes.
     written: [u64; 4],
-    /// Where each row lies among the writes, if they are more than [`LINEAR`] and were not put in order since.
+    /// The position of each row among the writes. Empty if there are at most [`LINEAR`] writes, or
+    /// if they were sorted since.
     places: RowPlaces,
-    /// Since when it reads, as published; not once it is prepared.
+    /// The epoch of its read pin, as published; `None` once it is prepared.
     pub(crate) since: Option<u64>,
-    /// Once it is certain that it can commit.
+    /// Set once the transaction is certain to be able to commit.
     pub(crate) certified: Option<Certified>,
     /// Its places in the queues of hot rows and heads.
     pub(crate) turns: Vec<Turn>,
-    /// Where it has begun to look for rows to take.
+    /// Keys from which it has begun to look for rows to take.
     pub(crate) heads: Heads,
-    /// Rows, then leaves, that it has read and guards, once a part of a distributed transaction is prepared.
+    /// Rows, then leaves, on which it holds read reservations, once this part of a distributed
+    /// transaction is prepared.
     pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
-    /// Where it has entered a row last.
+    /// The place where it entered a row last.
     pub(crate) spot: (TableId, Spot),
-    /// The leaf in which it has found a row last, by a way down the index.
+    /// The leaf in which a descent of the index last found a row.
     pub(crate) near: (TableId, Option<Ref>),
-    /// What was looked up before it is asked for.
+    /// Rows that were prefetched for operations to come.
     pub(crate) ahead: Ahead,
-    /// Ranges that it has read, and keys that it did not find, as the log writes them: of stores that have one.
+    /// Ranges that it has read, and keys that it did not find, in the log's format. Filled only in
+    /// stores that have a log.
     pub(crate) ranges: Vec<u8>,
 }
 
-/// A leaf in which a transaction has looked for the keys of a range. Bounds are where their bytes lie among its own, and how many; so
-/// is what it has found.
+/// A node-set entry: a leaf in which a transaction has looked for the keys of a range. `low` and
+/// `high` are positions and lengths in the transaction's `bounds`; `found` is one in its list of
+/// rows found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Looked {
     pub(crate) seen: Seen,
@@ -71,11 +79,11 @@ pub(crate) type Heads = Vec<(TableId, Head)>;
 pub(crate) struct Certified {
     pub(crate) tid: u64,
     pub(crate) pin: Pin,
-    /// What its record calls it, when one says that it is prepared.
+    /// Its name in its prepare record, if it has one.
     pub(crate) name: Option<u64>,
 }
 
-/// What holds the epoch of a certified transaction back, and since when.
+/// The pin by which a validated transaction holds back its epoch, and the epoch of the pin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pin {
     /// It only read.
@@ -89,22 +97,24 @@ pub(crate) struct Write {
     pub(crate) row: Ref,
     pub(crate) table: TableId,
     pub(crate) value: Value,
-    /// Where the new value may differ from what is there.
+    /// The bytes in which the new value may differ from the present one.
     pub(crate) touched: Touched,
-    /// The word that the row was read under when it was first written: it is to be locked from that one.
+    /// The word under which the row was read when it was first written. Locking succeeds only from
+    /// this word.
     pub(crate) seen: u64,
-    /// The word as it was before it was locked.
+    /// The word right before it was locked.
     pub(crate) before: u64,
     pub(crate) prepared: Prepared,
 }
 
-/// What a row is to be.
+/// The state that a write gives a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     Absent,
-    /// This one of the transaction's values.
+    /// The value at this position in the transaction's `values`.
     New(u32),
-    /// What stands in it: a row that the transaction has entered, and that was never there if it still can commit.
+    /// The value that is in the row already: the transaction has entered the row, and if it can
+    /// still commit, no other transaction has ever written it.
     Placed,
 }
 
@@ -112,24 +122,27 @@ fn mix(row: Ref) -> u64 {
     row.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Its bit, of 256.
+/// The row's bit in the filter of 256 bits.
 #[inline]
 fn bit(row: Ref) -> (usize, u64) {
     let mixed = mix(row);
     ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
-/// So many writes are looked at one by one. With more of them the filter in front lets too much through.
+/// Up to this many writes are searched one by one. With more, the filter in front lets too many
+/// searches through.
 const LINEAR: usize = 32;
-/// Places for more than this are not kept for the next transaction, which would have to clear them.
+/// A table with more places than this is not kept for the next transaction, which would have to
+/// clear it.
 const KEPT: usize = 1024;
 
-/// Positions of writes by row: open addressing, each one more than the position; empty if nothing is known.
+/// Positions of writes by row: open addressing. A place holds the position plus one, or 0. The
+/// table is empty when it is not in use.
 #[derive(Default)]
 struct RowPlaces(Vec<u32>);
 
 impl RowPlaces {
-    /// The position, or the free place.
+    /// The row's position, or the free place where it belongs.
     fn probe(&self, writes: &[Write], row: Ref) -> Result<usize, usize> {
         let mask = self.0.len() - 1;
         let mut at = (mix(row) >> 32) as usize & mask;
@@ -149,7 +162,7 @@ impl RowPlaces {
         }
     }
 
-    /// The last of the writes is new.
+    /// Adds the last write.
     #[inline]
     fn enter_last(&mut self, writes: &[Write]) {
         if writes.len() > LINEAR {
@@ -198,12 +211,13 @@ impl Txn {
         (self.used, self.written, self.certified) = (0, [0; 4], None);
     }
 
-    /// Whether it has changed nothing so far.
+    /// Whether it has written nothing so far.
     pub fn is_read_only(&self) -> bool {
         self.writes.is_empty()
     }
 
-    /// Whether others may wait for their turn behind it at a hot row. It gives that up as it ends or is prepared.
+    /// Whether other transactions may wait behind it for their turn at a hot row. It gives up its
+    /// turns when it ends or is prepared.
     pub fn has_turns(&self) -> bool {
         !self.turns.is_empty()
     }
@@ -222,7 +236,8 @@ impl Txn {
         self.places.find(&self.writes, row)
     }
 
-    /// Puts the writes into the order in which whoever waits for locks takes them.
+    /// Sorts the writes by address: the order in which a transaction that waits for locks takes
+    /// them.
     pub(crate) fn sort_writes(&mut self) {
         self.writes.sort_unstable_by_key(|write| write.row.0);
         self.places.clear();
@@ -244,7 +259,7 @@ impl Txn {
         self.places.enter_last(&self.writes);
     }
 
-    /// Gives a row that it has written before another value.
+    /// Gives another value to a row that it has written before.
     pub(crate) fn rewrite(&mut self, own: usize, value: Value, touched: Touched) {
         let write = &mut self.writes[own];
         (write.value, write.touched) = (value, write.touched.or(touched));
@@ -273,7 +288,8 @@ impl Txn {
         self.used - 1
     }
 
-    /// It has looked in a leaf for the keys of a range, and has found these rows. Gives the place of that among its leaves.
+    /// Notes that it looked in a leaf for the keys of a range and found these rows. Returns the
+    /// position of the entry in its node set.
     pub(crate) fn see(&mut self, seen: Seen, table: TableId, range: Range<'_>, rows: &[Ref]) -> usize {
         let mut put = |bound: Option<&[u8]>| {
             let from = self.bounds.len();
@@ -289,13 +305,13 @@ impl Txn {
         self.leaves.len() - 1
     }
 
-    /// It has looked in a leaf for this key, and has found nothing.
+    /// Notes that it looked in a leaf for this key and found nothing.
     pub(crate) fn see_key(&mut self, seen: Seen, table: TableId, key: &[u8]) {
         let at = self.see(seen, table, Range { low: Some(key), high: None }, &[]);
         self.end_at(at, Direction::Forward, key);
     }
 
-    /// It has looked no further there than up, or down, to this key.
+    /// Narrows the range of an entry: the scan went up, or down, to this key and no further.
     pub(crate) fn end_at(&mut self, at: usize, direction: Direction, key: &[u8]) {
         let from = self.bounds.len() as u32;
         self.bounds.extend_from_slice(key);
@@ -303,27 +319,29 @@ impl Txn {
         match direction {
             Direction::Backward => looked.low = Some((from, key.len() as u32)),
             Direction::Forward => {
-                // The first key behind it.
+                // The smallest key behind it.
                 self.bounds.push(0);
                 looked.high = Some((from, key.len() as u32 + 1));
             }
         }
     }
 
-    /// Between which keys it has looked in a leaf.
+    /// The range of keys for which it looked in a leaf.
     pub(crate) fn range_of(&self, looked: &Looked) -> Range<'_> {
         let key = |(from, len): (u32, u32)| &self.bounds[from as usize..][..len as usize];
         Range { low: looked.low.map(key), high: looked.high.map(key) }
     }
 
-    /// Whether a row is no news to it where it has looked: it has found it then, or entered it.
+    /// Whether it expects a row in a range that it looked at: it found the row then, or entered it
+    /// itself.
     pub(crate) fn knows(&self, looked: &Looked, row: Ref) -> bool {
         let (from, len) = looked.found;
         self.found[from as usize..][..len as usize].contains(&row)
             || self.entered.iter().any(|(_, entered, _)| *entered == row)
     }
 
-    /// Its own insert is no phantom: leaves that nobody else has changed are seen as they are now.
+    /// Its own insert is no phantom: leaves that only this insert has changed are noted as they are
+    /// now.
     #[inline]
     pub(crate) fn adjust(&mut self, inserted: Inserted) {
         if !self.leaves.is_empty() {
@@ -364,7 +382,8 @@ mod tests {
                 txn.write(TableId(1), *row, Value::Absent, Touched::ALL, 0);
                 assert_eq!(txn.own(written[n / 2]), Some(n / 2));
                 if n == many / 2 {
-                    // As when a commit is refused for now and more is written before it is tried again.
+                    // As when a commit answers `Busy`, and the transaction writes more before the
+                    // next attempt.
                     txn.sort_writes();
                     assert!(written[..=n].iter().all(|row| txn.writes[txn.own(*row).unwrap()].row == *row));
                     txn.writes.sort_by_key(|write| written.iter().position(|row| *row == write.row));

@@ -1,4 +1,4 @@
-//! How a transaction comes to hot rows and heads: waiting for its turn (`hot`).
+//! How a transaction waits for its turn at hot rows and heads (`hot`).
 
 use crate::arena::Ref;
 use crate::guard::HOT;
@@ -11,9 +11,10 @@ use crate::worker::Worker;
 use base::TableId;
 use std::sync::atomic::Ordering;
 
-/// A turn lasts some microseconds, which one waits for on the spot.
+/// Spins while another worker has the turn: a turn lasts some microseconds.
 const SPINS: u32 = if cfg!(test) { 4 } else { 400 };
-/// Where a caller cannot be told to wait, others get the core so often before one goes on without the turn.
+/// Yields after that, where the caller cannot be told to wait ([`Conflict::Abort`]). Then the
+/// transaction goes on without its turn.
 const YIELDS: u32 = if cfg!(test) { 4 } else { 400 };
 
 fn id_of(turn: &Turn) -> RowId {
@@ -24,7 +25,8 @@ impl Worker {
     /// Waits for the turn of a transaction that is about to look at a row, if the row is hot.
     ///
     /// # Errors
-    /// [`Refused::Busy`] when others are before it; [`Refused::Conflict`] when what it has read has changed meanwhile.
+    /// [`Refused::Busy`] when other transactions are ahead of it; [`Refused::Conflict`] when a row
+    /// that it has read has changed meanwhile.
     #[inline]
     pub(crate) fn take_turn(
         &self,
@@ -39,11 +41,13 @@ impl Worker {
         self.queue_up(txn, table, At::Row(row), access)
     }
 
-    /// Says that a transaction is about to look for rows of a table, from a key on, that it will change or delete. Waits for its turn if
-    /// such transactions keep failing at what they find from there on.
+    /// Says that a transaction is about to look for rows of a table, from a key on, that it will
+    /// change or delete. Waits for its turn if such transactions keep failing at the rows that they
+    /// find from there.
     ///
     /// # Errors
-    /// [`Refused::Busy`] when others are before it; [`Refused::Conflict`] when what it has read has changed meanwhile.
+    /// [`Refused::Busy`] when other transactions are ahead of it; [`Refused::Conflict`] when a row
+    /// that it has read has changed meanwhile.
     pub fn queue_at(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<(), Refused> {
         let head = Head::of(table, key);
         if !txn.heads.contains(&(table, head)) {
@@ -59,7 +63,7 @@ impl Worker {
     #[cold]
     fn queue_up(&self, txn: &mut Txn, table: TableId, at: At, access: For) -> Result<(), Refused> {
         let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, at), self.store.epochs.now());
-        // Upwards in the order of queues there is no cycle of waiting.
+        // Waits that only go upwards in the order of queues form no cycle.
         let is_upwards = txn.turns.iter().all(|turn| turn.queue <= queue);
         let known = txn.turns.iter().position(|turn| turn.queue == queue);
         let place = known.unwrap_or_else(|| {
@@ -73,7 +77,8 @@ impl Worker {
         let waits = known.is_some() || hot.state(&turn, now) != State::Mine;
         self.await_turn(turn, is_upwards)?;
         txn.turns[place].has_begun = true;
-        // What it read before it waited may have changed: better to know now than when it commits.
+        // Rows that it read before it waited may have changed: an abort costs less here than at
+        // commit.
         let written = txn.writes.iter().map(|write| (write.row, write.seen));
         match !waits || txn.reads.iter().copied().chain(written).all(|(row, word)| self.is_current(row, word))
         {
@@ -125,7 +130,8 @@ impl Worker {
         }
     }
 
-    /// Notes that a transaction has failed at a row, and at where it began to look for rows of that table. Returns why.
+    /// Notes that a transaction has failed at a row, and at the key from which it began to look for
+    /// rows of that table. Returns the reason.
     #[cold]
     pub(crate) fn failed_at(&self, heads: &Heads, (table, row): (TableId, Ref), refused: Refused) -> Refused {
         if self.store.contention == Contention::Optimistic || !matches!(refused, Refused::Conflict(_)) {
@@ -135,7 +141,8 @@ impl Worker {
         if hot.failed(row, now) == Now::Hot {
             row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
         }
-        // Whoever waits at the first of several does not come to the others.
+        // Only the first of several heads counts: a transaction that waits there does not come to
+        // the others.
         if let Some((_, head)) = heads.iter().find(|(of, _)| *of == table) {
             hot.failed_from(*head, now);
         }

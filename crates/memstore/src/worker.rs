@@ -1,6 +1,8 @@
-//! A worker: begins transactions, carries out their operations, and takes away what transactions leave behind.
+//! A worker: begins transactions, carries out their operations, and removes the garbage that
+//! transactions leave behind.
 //!
-//! An operation notes what it saw and changes nothing that others see, except that an insert enters its row, absent.
+//! An operation notes the versions it saw and changes nothing that other transactions see, with one
+//! exception: an insert enters its row into the index, marked absent.
 
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
@@ -23,14 +25,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use txn::{Direction, Flow, Inserted, Range};
 
-/// What a commit leaves for later: of use up to snapshots before this epoch.
+/// Garbage that a commit leaves behind. A snapshot of an earlier epoch than the one noted with it
+/// may still need it.
 pub(crate) enum Garbage {
     Version(Ref),
     /// A row that is absent under this word and still in the index of the table.
     Row(TableId, Ref, u64),
 }
 
-/// What belongs to a worker's number: the next worker of that number goes on with it.
+/// State that belongs to a worker number. When a worker is dropped, the next worker with the same
+/// number takes it over.
 pub(crate) struct Left {
     pub(crate) local: Local,
     pub(crate) reading: Pins,
@@ -38,13 +42,13 @@ pub(crate) struct Left {
     pub(crate) prepared: Pins,
     pub(crate) snapshots: Pins,
     pub(crate) garbage: VecDeque<(u64, Garbage)>,
-    /// How much of it there was when the last transaction had ended.
+    /// Length of `garbage` when the last transaction ended.
     kept: usize,
     pub(crate) last_tid: u64,
     appended: u64,
-    /// The epoch in which nothing could be taken away any more, when it was last looked for.
+    /// The epoch in which the last search for removable garbage found none.
     pub(crate) looked: u64,
-    /// So much waits to be written that the next commit waits as well.
+    /// Too much of this worker's log waits to be written: the next commit waits until it is.
     pub(crate) is_behind: bool,
 }
 
@@ -66,9 +70,11 @@ impl Default for Left {
     }
 }
 
-/// One thread's way into the store. Any number of its transactions may be open at a time. Whoever drops it has ended them.
+/// One thread's access to the store. It may have any number of open transactions at a time. All of
+/// them have ended when it is dropped.
 pub struct Worker {
-    /// Counted here, not in the store: a count that all workers change would be a shared write per operation.
+    /// An `Rc` with a reference count of its own: cloning the `Arc` would be a write to a count
+    /// that all workers share, once per operation.
     #[expect(clippy::redundant_allocation, reason = "a count of its own is the point")]
     pub(crate) store: Rc<Arc<Memstore>>,
     pub(crate) number: usize,
@@ -80,12 +86,13 @@ pub struct Worker {
     pub(crate) chunk: Chunk,
 }
 
-/// Garbage is looked at when there is this much of it, and at the end of each transaction from then on this much and twice what
-/// that one has left, until what is left waits for another epoch: so a store in which as much goes as comes stays as large as
-/// it is, and what a long reader has kept from going goes after it in steps.
+/// Garbage is collected once there is this much of it. From then on, the end of each transaction
+/// looks at this many pieces, plus twice the number that the transaction has added. It stops when
+/// the rest has to wait for another epoch. So a store with as many inserts as deletes keeps its
+/// size. When a long reader ends, the backlog that it has caused is removed in steps.
 const GARBAGE_STEP: usize = 64;
 
-/// What was there is not any more, or the other way round.
+/// A row has appeared or disappeared since the transaction saw it.
 pub(crate) const CHANGED: Refused = Refused::Conflict(Cause::Changed);
 
 impl Worker {
@@ -98,8 +105,8 @@ impl Worker {
         self.store.as_ref()
     }
 
-    /// Begins a transaction. It has to end here by [`Worker::commit`], [`Worker::post_commit`] or [`Worker::abort`]:
-    /// memory that it might still look at is not used again before.
+    /// Begins a transaction. It has to end here, by [`Worker::commit`], [`Worker::post_commit`] or
+    /// [`Worker::abort`]: memory that it might still look at is not reused before.
     #[inline]
     pub fn begin(&mut self) -> Box<Txn> {
         let mut txn = self.pool.pop().unwrap_or_default();
@@ -107,7 +114,8 @@ impl Worker {
         txn
     }
 
-    /// From here on it looks at nothing but what it has locked, which stays where it is.
+    /// Ends the read pin. From here on the transaction looks only at rows that it has locked, and
+    /// those stay where they are.
     #[inline]
     pub(crate) fn unpin(&mut self, txn: &mut Txn) {
         if let Some(since) = txn.since.take() {
@@ -128,7 +136,7 @@ impl Worker {
         self.own.kept = self.own.garbage.len();
     }
 
-    /// What to do about a locked word: `Ok` to look again.
+    /// The reaction to a locked word: `Ok` to look again, `Err` to give up.
     pub(crate) fn met_lock(&self, row: Ref, word: u64, wait: &mut Backoff) -> Result<(), Refused> {
         if word & PREPARED == 0 && wait.wait_bounded().is_ok() {
             return Ok(());
@@ -139,7 +147,7 @@ impl Worker {
         })
     }
 
-    /// What to do about readers whose decision is made elsewhere.
+    /// The reaction to prepared readers, which belong to a transaction that is decided elsewhere.
     pub(crate) fn met_readers(&self, at: Ref, held: Held) -> Refused {
         match self.store.conflict {
             Conflict::Wait => Refused::Busy(RowId(at, held)),
@@ -154,13 +162,14 @@ impl Worker {
         if word & DEAD == 0 { Ok(word) } else { Err(CHANGED) }
     }
 
-    /// As [`Worker::look`], of a row that was in a leaf: it may have left that since, and be dead.
+    /// As [`Worker::look`], for a row that was found in a leaf. The row may have left the leaf
+    /// since then, and be dead.
     #[inline]
     pub(crate) fn look_in_leaf(&self, row: Ref, out: &mut Vec<u8>) -> Result<u64, Refused> {
         row::read(&self.store.arena, row, out).or_else(|word| self.look_again(row, word, out))
     }
 
-    /// As [`Worker::look_in_leaf`], of a row that was locked.
+    /// As [`Worker::look_in_leaf`], for a row that was locked at the first look.
     #[cold]
     fn look_again(&self, row: Ref, mut word: u64, out: &mut Vec<u8>) -> Result<u64, Refused> {
         let mut wait = Backoff::new();
@@ -173,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// The row with this key in the index; its absence is noted.
+    /// The row with this key in the index. If there is none, its absence is noted.
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
         let (store, hash) = (&self.store, Hash::of(table, key));
@@ -196,7 +205,8 @@ impl Worker {
     ) -> Result<Option<Ref>, Refused> {
         let store = &self.store;
         let index = store.index(table)?;
-        // What is asked for one after the other often lies side by side, like the lines of an order.
+        // Keys that are read one after the other often lie side by side in one leaf: the lines of
+        // an order.
         if let (last, Some(leaf)) = txn.near
             && last == table
             && let Some(row) = index.find_in(&store.arena, leaf, key)
@@ -218,8 +228,8 @@ impl Worker {
         Ok(found.row)
     }
 
-    /// Whether the index has a row with this key, committed or not. No part of any transaction: a hint, and what a look-up
-    /// costs.
+    /// Whether the index has a row with this key, committed or not. The look-up is not part of any
+    /// transaction: it gives a hint, and serves to measure the cost of a look-up.
     ///
     /// # Errors
     /// [`Refused::NoTable`].
@@ -256,7 +266,8 @@ impl Worker {
         Ok((word & ABSENT == 0).then(|| f(&self.buffer)))
     }
 
-    /// Runs `f` on what the transaction has given a row; `None` if that is nothing.
+    /// Runs `f` on the value that the transaction has given a row; `None` if it has deleted the
+    /// row.
     fn own_value<R>(
         &mut self,
         txn: &Txn,
@@ -276,10 +287,11 @@ impl Worker {
         }
     }
 
-    /// Runs `f` on a copy of the row, which takes the row's place when the transaction commits; `None` if there is none.
+    /// Runs `f` on a copy of the row, which replaces the row when the transaction commits; `None`
+    /// if there is none.
     ///
     /// # Errors
-    /// See [`Refused`]. When the row became too long, it stays as it was.
+    /// See [`Refused`]. If the new value is too long, the row stays as it was.
     #[inline]
     pub fn update<R>(
         &mut self,
@@ -291,8 +303,10 @@ impl Worker {
         self.update_within(txn, table, key, |bytes| (f(bytes), 0..usize::MAX))
     }
 
-    /// As [`Worker::update`], by one who knows where: `f` gives the range of bytes as well outside of which the row is what it was.
-    /// Only those are written, and logged; of a row whose length has changed it says nothing.
+    /// As [`Worker::update`], for a caller that knows which bytes it changes: `f` also returns a
+    /// range of bytes, and leaves the row unchanged outside it. Only that range is written and
+    /// logged. The range has no meaning when the length of the row changes: then the whole row is
+    /// written.
     ///
     /// # Errors
     /// As [`Worker::update`].
@@ -326,7 +340,7 @@ impl Worker {
         Ok(Some(result))
     }
 
-    /// The same for a row that the transaction has written.
+    /// The same, for a row that the transaction has already written.
     fn update_own<R>(
         &mut self,
         txn: &mut Txn,
@@ -341,7 +355,7 @@ impl Worker {
             Ok(Some((result, touched))) => {
                 let value = txn.value();
                 txn.values[value].extend_from_slice(&bytes);
-                // What was placed is in the row already, and has to be written over whole.
+                // A placed value is in the row already, so the whole of it has to be overwritten.
                 let touched = match txn.writes[own].value {
                     Value::New(_) => Touched::new(touched),
                     Value::Absent | Value::Placed => Touched::ALL,
@@ -356,7 +370,7 @@ impl Worker {
         ended
     }
 
-    /// Copies what the transaction has given a row; `false` if that is nothing.
+    /// Copies the value that the transaction has given a row; `false` if it has deleted the row.
     pub(crate) fn copy_own(&self, txn: &Txn, own: usize, out: &mut Vec<u8>) -> Result<bool, Refused> {
         out.clear();
         let write = &txn.writes[own];
@@ -387,10 +401,12 @@ impl Worker {
         }
         let store = Rc::clone(&self.store);
         let index = store.index(table)?;
-        // Most keys that are inserted are new: one way down the index does it, at the price of a row for nothing if not.
+        // Most keys that are inserted are new. So the row is created before its key is looked up,
+        // and one descent of the index is enough. When the key exists, the block was taken for
+        // nothing.
         let word = tid::entered(store.epochs.now());
         let row = row::create(&store.arena, &mut self.own.local, (table, word), key, bytes.len())?;
-        // And with its value, which nobody looks at before the row is there.
+        // The value goes in at once: no transaction looks at it before the row is there.
         let is_placed = row::place(&store.arena, row, bytes);
         if txn.spot.0 != table {
             txn.spot = (table, Spot::default());
@@ -416,7 +432,7 @@ impl Worker {
         self.put(txn, table, row, bytes)
     }
 
-    /// Makes an absent row be there.
+    /// Inserts a row that is in the index and absent.
     fn put(&mut self, txn: &mut Txn, table: TableId, row: Ref, bytes: &[u8]) -> Result<Inserted, Refused> {
         let own = txn.own(row);
         let mut seen = 0;
@@ -445,7 +461,7 @@ impl Worker {
         Ok(Inserted::Done)
     }
 
-    /// Inserts a row into a table that is only ever scanned, under a key of the store's choice.
+    /// Inserts a row under a key that the store chooses: for tables that are only ever scanned.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -456,12 +472,12 @@ impl Worker {
             if self.insert(txn, table, &key, bytes)? == Inserted::Done {
                 return Ok(());
             }
-            // A worker of this number has been here in an earlier life.
+            // A worker of this number has used this key in an earlier life of the store.
             self.own.appended = self.next_appended(table)?;
         }
     }
 
-    /// Behind the last row that a worker of this number has ever appended to a table.
+    /// The first number behind all rows that workers of this number have appended to a table.
     #[cold]
     fn next_appended(&mut self, table: TableId) -> Result<u64, Refused> {
         let (low, next) = ((self.number as u64) << 48, self.own.appended);
@@ -501,28 +517,32 @@ impl Worker {
         Ok(word & ABSENT == 0)
     }
 
-    /// Whether there is something that will be taken away, now or when an epoch or two have passed.
+    /// Whether there is garbage that can be removed now or after an epoch or two.
     #[inline]
     pub fn has_garbage(&self) -> bool {
         !self.own.garbage.is_empty() || self.own.local.waiting() > 0
     }
 
-    /// Whether something of it may go now: not in an epoch in which nothing more of it could.
+    /// Whether some of the garbage may go now. `false` while the epoch lasts in which the last
+    /// search found none that could.
     #[inline]
     pub fn may_collect(&self) -> bool {
         self.has_garbage() && self.own.looked != self.store.epochs.now()
     }
 
-    /// Takes away what nobody can reach any more: at most `limit` old versions and absent rows; gives how many it looked at.
-    /// Workers do this by themselves as they commit; one that has nothing to do may be asked to.
+    /// Removes at most `limit` old versions and absent rows that no reader can reach any more, and
+    /// returns how many it looked at. Workers collect by themselves as they commit; an idle worker
+    /// may be asked to.
     pub fn collect(&mut self, limit: usize) -> usize {
         let store = Rc::clone(&self.store);
         let now = store.epochs.now();
-        // Who finds no row under a key has to wait until its deletion is durable, and learns that from the row.
-        // And who has found none may look again, for one that has come and gone.
+        // The row stays until its deletion is durable: a reader that finds it absent learns from
+        // its word which epoch it has to wait for. The row also stays until every transaction that
+        // began before its deletion has ended: such a transaction, when it validates, may look for
+        // rows that came and went (`finds_no_other`).
         let oldest = store.epochs.horizon().saturating_sub(1);
         let horizon = store.oldest_snapshot().min(store.durable_epoch()).min(oldest);
-        // Those that come back to the queue have to wait for another call.
+        // Garbage that goes back to the queue below is left for another call.
         let (mut done, limit) = (0, limit.min(self.own.garbage.len()));
         while done < limit {
             let Some((epoch, garbage)) = self.own.garbage.pop_front() else { break };
@@ -552,9 +572,10 @@ impl Worker {
         let tid = row::tid(&store.arena, row);
         match tid::try_lock_as(tid, word) {
             Lock::Taken(_) => {}
-            // Whoever has it either makes it be there or leaves it as it is.
+            // The transaction that holds the lock either makes the row present or leaves it as it
+            // is.
             Lock::Busy(_) => return self.own.garbage.push_back((0, Garbage::Row(table, row, word))),
-            // It is there, or is another row by now, or none.
+            // The row is present, or the block is another row's by now, or free.
             Lock::Dead => return,
         }
         guard::settle();
@@ -574,7 +595,7 @@ impl Worker {
         row::retire(&store.arena, &mut self.own.local, &store.epochs, row);
     }
 
-    /// Unlocks an absent row, to be taken away later.
+    /// Unlocks an absent row and puts it back into the queue of garbage.
     fn put_off(&mut self, table: TableId, row: Ref, word: u64) {
         row::tid(&self.store.arena, row).store(word, Ordering::Release);
         self.own.garbage.push_back((0, Garbage::Row(table, row, word)));

@@ -1,5 +1,5 @@
-//! What a transaction has written before it commits: rows of its own that stand in their place already, several writes of one row,
-//! and stores of only what has changed.
+//! The writes of a transaction before it commits: new rows with their values already in place,
+//! several writes of one row, and stores of only the bytes that changed.
 
 use crate::{Cause, Memstore, Options, Refused, Txn, Worker};
 use base::TableId;
@@ -52,7 +52,7 @@ fn a_transaction_sees_and_changes_what_it_has_inserted() {
     }
     assert_eq!(w.insert(&mut t, T, b"a", b"again"), Ok(Inserted::Exists));
     assert_eq!(get(&mut w, &mut t, b"a"), Ok(Some(b"first of three".to_vec())));
-    // Not the bytes that it says it has changed alone: nothing of the row was committed before.
+    // Not only the range of bytes that it names: nothing of the row has been committed before.
     let second = |row: &mut Vec<u8>| {
         row[..6].copy_from_slice(b"second");
         ((), 0..6)
@@ -99,7 +99,7 @@ fn what_is_written_twice_is_stored_wherever_it_changed() {
     let mut expected = vec![0; 100];
     [90, 17, 55].into_iter().for_each(|at| expected[at] = 1);
     assert_eq!(committed(&mut w, b"k"), Some(expected.clone()));
-    // Of a row of another length the range says nothing.
+    // If the length of the row changes, the range has no meaning.
     let mut t = w.begin();
     let longer = |row: &mut Vec<u8>| {
         row.resize(120, 9);

@@ -1,11 +1,12 @@
-//! The hooks of a process in which somebody profiles. All but [`here`] are out of line: reaching a thread's cells is two
-//! instructions inside this crate, and may be two calls wherever else a hook is inlined (without link-time optimisation).
+//! The hooks of a process in which a worker profiles. All but [`here`] are out of line: to reach a
+//! thread's cells takes two instructions inside this crate, and may take two calls in any other
+//! crate into which a hook is inlined (without link-time optimisation).
 
 use crate::hooks::LockCalls;
 use crate::table::{Component, Wait};
 use crate::worker::{Latched, OFF, UNSPLIT, WORKER, Worker};
 
-/// What `f` gives if this thread profiles, else `off`.
+/// The result of `f` if this thread profiles, else `off`.
 #[inline(always)]
 pub(crate) fn here<R>(off: R, f: impl FnOnce(&Worker) -> R) -> R {
     WORKER.with(|w| if w.mode.get() == OFF { off } else { f(w) })
@@ -26,7 +27,7 @@ pub(crate) fn lock_calls(calls: LockCalls) {
     here((), |w| w.lock_calls(calls));
 }
 
-/// Now, in ticks; 0 outside of polls whose time is split.
+/// The time now, in ticks; 0 outside of polls with split time.
 #[inline(never)]
 pub(crate) fn part_begins() -> u64 {
     here(0, |w| {
@@ -45,7 +46,7 @@ pub(crate) fn held(since: u64) {
     here((), |w| w.held(since));
 }
 
-/// Of a poll that waits: of several on the way out the innermost counts.
+/// Called on the way out of a poll that waits. If several waits are reported, the innermost counts.
 #[inline(never)]
 pub(crate) fn parks(wait: Wait) {
     here((), |w| {
@@ -55,7 +56,8 @@ pub(crate) fn parks(wait: Wait) {
     });
 }
 
-/// The component to go back to, or [`UNSPLIT`]. The section is noted of a thread that does not profile too: nobody looks.
+/// Returns the component to go back to, or [`UNSPLIT`]. The section is stored also if this thread
+/// does not profile: its cell is not read then.
 #[inline(never)]
 pub(crate) fn latching() -> u8 {
     WORKER.with(|w| w.latching())
@@ -71,7 +73,7 @@ pub(crate) fn span(component: Component) -> u8 {
     here(UNSPLIT, |w| w.change(component as u8))
 }
 
-/// Back to a component that one of these gave.
+/// Goes back to a component that one of these returned.
 #[inline(never)]
 pub(crate) fn change(component: u8) {
     WORKER.with(|w| w.change(component));

@@ -1,4 +1,4 @@
-//! What the processor counted of the workers, as a value.
+//! The processor's counts of the workers, as a value.
 
 use crate::table::Event;
 use serde::{Deserialize, Serialize};
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 /// Sums over workers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Hardware {
-    /// Indexed by [`Event`]; `None` where some worker's processor did not count it.
+    /// Indexed by [`Event`]; `None` if the processor of any worker did not count it.
     pub counts: [Option<u64>; Event::COUNT],
-    /// Why nothing is counted, if nothing is.
+    /// The reason, if nothing is counted.
     pub reason: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Counting {
         Counting(world::Counters::open().map_err(|refused| refused.to_string()))
     }
 
-    /// Since the last call.
+    /// The counts since the last call.
     pub fn read(&mut self) -> Hardware {
         match &mut self.0 {
             Ok(counters) => Hardware { counts: counters.read(), reason: None },

@@ -1,6 +1,7 @@
-//! What the rooms above call. Each hook is a load and a branch while no worker profiles. While one does, it is a call of `far`;
-//! but counting, and entering a section, reach the thread's cells where they stand, since around a call the caller saves
-//! registers even while nobody profiles.
+//! The functions that other crates call. While no worker profiles, each hook is a load and a
+//! branch. While one does, a hook calls `far`. Counting and entering a section are the exceptions:
+//! they reach the thread's cells inline, since the caller of a function saves registers around the
+//! call, also while no worker profiles.
 
 use crate::far;
 use crate::profile::Profile;
@@ -10,12 +11,13 @@ use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-/// How many workers of this process profile. A hook looks here first: a plain load, whichever crate it is inlined into,
-/// where reaching a thread's own cells may be a call or two (without link-time optimisation).
+/// The number of workers of this process that profile. A hook reads it first: a plain load in every
+/// crate into which it is inlined. To reach a thread's own cells may take a call or two there
+/// (without link-time optimisation).
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Turns the profile of the calling thread on (from zero) or off. To be called between polls, and with
-/// [`Profiling::Off`] before the thread ends.
+/// Turns the profile of the calling thread on (from zero) or off. Has to be called between polls,
+/// and with [`Profiling::Off`] before the thread ends.
 pub fn profile(profiling: Profiling) {
     WORKER.with(|w| {
         let before = w.mode.get() != OFF;
@@ -28,7 +30,7 @@ pub fn profile(profiling: Profiling) {
     });
 }
 
-/// The window since the last call (or since profiling was turned on); `None` while it is off.
+/// The window since the last call, or since profiling was turned on; `None` while it is off.
 pub fn window() -> Option<Profile> {
     WORKER.with(|w| w.window())
 }
@@ -57,7 +59,7 @@ pub fn add(counter: Counter, n: u64) {
     }
 }
 
-/// What one part of a transaction asked of its lock table.
+/// The requests of one part of a transaction to its lock table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockCalls {
     /// See [`Counter::RowLocks`], and so on.
@@ -68,7 +70,8 @@ pub struct LockCalls {
     pub fast: u64,
 }
 
-/// A part of a transaction gives its locks back. Said once and not lock by lock, for which a TPC-B deposit called eleven hooks.
+/// Reports the lock requests of a part of a transaction when it gives its locks back. One call for
+/// all locks: with one per lock, a TPC-B deposit would call eleven hooks.
 #[inline(always)]
 pub fn lock_calls(calls: impl FnOnce() -> LockCalls) {
     if somebody() {
@@ -76,7 +79,8 @@ pub fn lock_calls(calls: impl FnOnce() -> LockCalls) {
     }
 }
 
-/// To be called before the critical section's latch is taken: a wait for it is counted under this section.
+/// Has to be called before the critical section's latch is taken: a wait for the latch is counted
+/// under this section.
 #[inline(always)]
 pub fn enter(section: Section) {
     if somebody() {
@@ -84,7 +88,7 @@ pub fn enter(section: Section) {
     }
 }
 
-/// The section entered last is occupied, and has to be waited for.
+/// The section entered last is occupied, and the thread has to wait for it.
 #[cold]
 pub fn contended() {
     if on() {
@@ -92,7 +96,7 @@ pub fn contended() {
     }
 }
 
-/// A page was visited: `kind` gives the number in its header, which says what it holds.
+/// A page was visited. `kind` returns the number in its header that says which kind of page it is.
 #[inline(always)]
 pub fn visited(kind: impl FnOnce() -> u8, page: u32, latched: Latched) {
     if somebody() {
@@ -109,7 +113,7 @@ pub fn latching<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What a page latch goes back to.
+/// The component to go back to after a page latch.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Latching(u8);
@@ -120,7 +124,7 @@ pub fn latch_begins() -> Latching {
     Latching(if somebody() { far::latching() } else { UNSPLIT })
 }
 
-/// It was not taken, or was left.
+/// The latch was not taken, or was released.
 #[inline(always)]
 pub fn unlatched(Latching(before): Latching) {
     if before != UNSPLIT {
@@ -128,7 +132,7 @@ pub fn unlatched(Latching(before): Latching) {
     }
 }
 
-/// It was taken, and the page is visited.
+/// The latch was taken, and the page is visited.
 #[inline(always)]
 pub fn latched(before: Latching, kind: impl FnOnce() -> u8, page: u32) {
     if somebody() {
@@ -137,7 +141,8 @@ pub fn latched(before: Latching, kind: impl FnOnce() -> u8, page: u32) {
     }
 }
 
-/// The task begins a transaction of this kind: what is counted in its polls from here on is counted under it.
+/// The task begins a transaction of this kind: counts in its polls from here on belong to this
+/// kind.
 #[inline]
 pub fn transaction(kind: &'static str) {
     if on() {
@@ -145,7 +150,8 @@ pub fn transaction(kind: &'static str) {
     }
 }
 
-/// When a part of a transaction began, if its poll's time is split: how long it holds its locks is measured from there.
+/// The time at which a part of a transaction began, if its poll's time is split. The time for which
+/// it holds its locks is measured from here.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Hold(u64);
 
@@ -155,7 +161,7 @@ pub fn part_begins() -> Hold {
     Hold(if somebody() { far::part_begins() } else { 0 })
 }
 
-/// It has made its last visit to a page.
+/// The part has made its last visit to a page.
 #[inline]
 pub fn part_ends() {
     if somebody() {
@@ -163,7 +169,7 @@ pub fn part_ends() {
     }
 }
 
-/// Its locks have been given back.
+/// The part's locks have been given back.
 #[inline]
 pub fn held(Hold(since): Hold) {
     if since != 0 {
@@ -171,7 +177,7 @@ pub fn held(Hold(since): Hold) {
     }
 }
 
-/// Runs `f`, whose time belongs to `component`. For code that never awaits; cheaper than [`span`].
+/// Runs `f` and charges its time to `component`. For code that never awaits; cheaper than [`span`].
 #[inline(always)]
 pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {
     let before = if somebody() { far::split_off(component) } else { UNSPLIT };
@@ -182,8 +188,8 @@ pub fn within<R>(component: Component, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Until it is dropped the task's time belongs to another component, over all its awaits: a [`charged`] task resumes
-/// with the component it was left with.
+/// Until it is dropped, the task's time belongs to another component, over all its awaits: a
+/// [`charged`] task resumes with the component that it had when it was suspended.
 #[must_use]
 #[derive(Debug)]
 pub struct Span(u8);
@@ -202,7 +208,8 @@ impl Drop for Span {
     }
 }
 
-/// Says what the task waits for if `poll` is pending. Of several on the way out the innermost counts.
+/// Reports the task's wait if `poll` is pending. If several waits are reported on the way out, the
+/// innermost counts.
 #[inline]
 pub fn parks<T>(wait: Wait, poll: Poll<T>) -> Poll<T> {
     if poll.is_pending() && somebody() {
@@ -222,13 +229,13 @@ pub fn parks_untimed<T>(poll: Poll<T>) -> Poll<T> {
 
 const UNTIMED: u8 = u8::MAX;
 
-/// One task's line of time: polls, and waits between them.
+/// One task's time line: polls, and waits between them.
 struct Line {
     role: Role,
     component: u8,
-    /// Of the transaction.
+    /// The kind of its transaction.
     kind: u8,
-    /// Since when it has been waiting, and for what.
+    /// The start of its wait in ticks, and the kind of wait.
     parked: Option<(u64, u8)>,
     watched: bool,
 }
@@ -264,7 +271,8 @@ impl Line {
     fn suspend(&mut self, before: Before, ended: bool) {
         WORKER.with(|w| {
             (self.component, self.kind) = (w.component.get(), w.kind.get());
-            // A part of somebody else's transaction goes on in another task's poll: it is watched up to here.
+            // A part of a transaction from elsewhere continues in another task's poll: it is
+            // watched up to here.
             if ended || self.role == Role::Served {
                 w.part_ends();
             } else {
@@ -278,8 +286,8 @@ impl Line {
     }
 }
 
-/// Runs a task whose polls are charged to `role`; those of [`Role::Home`] also have their waits charged. It begins in
-/// [`Component::Management`].
+/// Runs a task and charges its polls to `role`. For [`Role::Home`] its waits are charged too. The
+/// task begins in [`Component::Management`].
 pub async fn charged<F: Future>(role: Role, task: F) -> F::Output {
     let mut task = std::pin::pin!(task);
     let component = Component::Management as u8;
@@ -309,7 +317,7 @@ pub fn charge<R>(role: Role, work: impl FnOnce() -> R) -> R {
     result
 }
 
-/// The worker's loop looks for messages, or has its own sent.
+/// Charges the time of `f` to the links: the worker's loop looks for messages, or sends its own.
 #[inline]
 pub fn communicating<R>(f: impl FnOnce() -> R) -> R {
     if !on() {

@@ -35,7 +35,8 @@ impl Latency {
         self.0.len()
     }
 
-    /// The value in ns below which a share `q` (0..=1) of the recorded values lies; 0 when nothing was recorded.
+    /// The value in ns below which a share `q` (0..=1) of the recorded values lies; 0 if there are
+    /// none.
     pub fn quantile(&self, q: f64) -> u64 {
         if self.0.is_empty() { 0 } else { self.0.value_at_quantile(q) }
     }
@@ -48,7 +49,7 @@ impl Latency {
         self.0.mean()
     }
 
-    /// What was recorded, ascending: (value in ns, how often).
+    /// The recorded values, ascending: (value in ns, number of times).
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value()))
     }

@@ -1,16 +1,18 @@
-//! What is counted and timed: where the time of transactions and workers goes, how often they meet, how long they take.
+//! Measurements: the time that transactions and workers spend in each component, counts of events,
+//! contention, and latencies.
 //!
-//! Counters belong to one worker each and are plain integers; they cross threads and processes only as values
-//! ([`Measured`], [`Profile`]), merged at the end of a window.
+//! Counters belong to one worker each and are plain integers. They cross threads and processes only
+//! as values ([`Measured`], [`Profile`]), which are merged at the end of a window.
 //!
-//! - [`table`]: the one list of components, waits, critical sections and counters; names, columns and documents
-//!   follow from it.
-//! - [`hooks`]: what the rooms above call; off until [`profile`] turns it on for a worker.
-//! - `far`: what a hook calls while somebody profiles. `worker`: the cells of one thread, and how time is divided.
-//!   `ticks`: cheap timestamps.
-//! - [`Hardware`]: what the processor counts of a thread, where it does.
-//! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window. [`Latency`]: histograms.
-//!   [`series`]: a window second by second.
+//! - [`table`]: the one list of components, waits, critical sections and counters. Names, columns
+//!   and documents follow from it.
+//! - [`hooks`]: the functions that the other crates call. They are off until [`profile`] turns them
+//!   on for a worker.
+//! - `far`: the functions that a hook calls while a worker profiles. `worker`: the cells of one
+//!   thread, and the division of time. `ticks`: cheap timestamps.
+//! - [`Hardware`]: the processor's counters of a thread, where it has them.
+//! - [`Profile`]: the profile as a value, and per transaction. [`Measured`]: a whole window.
+//!   [`Latency`]: histograms. [`series`]: a window second by second.
 
 #![deny(unsafe_code)]
 

@@ -4,7 +4,7 @@ use crate::{Latency, Profile, Second, series};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the log did since the instance started.
+/// The log's work since the instance started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LogCounts {
     pub bytes: u64,
@@ -13,21 +13,21 @@ pub struct LogCounts {
     pub fsyncs: u64,
 }
 
-/// What the lock manager did since the instance started.
+/// The lock manager's work since the instance started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct LockWork {
-    /// Table locks asked for by transactions that did not hold them yet.
+    /// Table locks requested by transactions that did not hold them yet.
     pub table_requests: u64,
-    /// Of these, left by the transaction before: no call of the lock manager.
+    /// Of these, inherited from the transaction before: without a call of the lock manager.
     pub inherited: u64,
-    /// Calls of the lock manager for table locks, acquiring and releasing.
+    /// Calls of the lock manager for table locks, to acquire and to release.
     pub table_calls: u64,
     /// Tables locked in place of many rows.
     pub escalations: u64,
 }
 
 impl LockWork {
-    /// Adds another instance's.
+    /// Adds another instance's counts.
     pub fn merge(&mut self, other: &LockWork) {
         self.table_requests += other.table_requests;
         self.inherited += other.inherited;
@@ -35,7 +35,7 @@ impl LockWork {
         self.escalations += other.escalations;
     }
 
-    /// What was done since it was `before`.
+    /// The work since the counts were `before`.
     #[must_use]
     pub fn since(&self, before: &LockWork) -> LockWork {
         LockWork {
@@ -47,19 +47,19 @@ impl LockWork {
     }
 }
 
-/// What came in from outside, answered or not: open loops and terminals.
+/// The load from outside, answered or not: open-loop clients and terminals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Offered {
     /// Requests that became due in the window.
     pub requests: u64,
     /// Of these, refused because too many were waiting already.
     pub refused: u64,
-    /// Due and not begun at the end of the window.
+    /// Due, and not begun at the end of the window.
     pub backlog: u64,
 }
 
 impl Offered {
-    /// Adds another worker's.
+    /// Adds another worker's counts.
     pub fn merge(&mut self, other: &Offered) {
         self.requests += other.requests;
         self.refused += other.refused;
@@ -67,40 +67,43 @@ impl Offered {
     }
 }
 
-/// What became of a decision to divide keys otherwise among their owners.
+/// The outcome of a decision to divide keys among their owners in another way.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Rebalanced {
-    /// Advice was all that was asked for.
+    /// Only advice was asked for.
     Advised,
     Done,
-    /// Not, or not to its end; in words.
+    /// Not carried out, or not to its end; the reason in words.
     Refused(String),
 }
 
-/// A decision to divide keys otherwise among their owners, and what it took.
+/// A decision to divide keys among their owners in another way, and its cost.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Rebalance {
-    /// When it was made, by the clock that the processes of a machine share (`world::now_ns`).
+    /// The time of the decision, by the clock that the processes of a machine share
+    /// (`world::now_ns`).
     pub at_ns: u64,
     pub instance: u16,
     /// The decision with its reasons.
     pub why: String,
     pub outcome: Rebalanced,
-    /// Partitions.
+    /// Number of partitions that were split, merged and moved.
     pub splits: u64,
     pub merges: u64,
     pub moves: u64,
-    /// From the decision until all was done, ns; and how long owners let nobody in meanwhile, all together.
+    /// Time from the decision to its completion, ns; and the time for which owners accepted no work
+    /// meanwhile, summed over them, ns.
     pub took_ns: u64,
     pub shut_ns: u64,
-    /// Letters that waited for that.
+    /// Messages that waited during that time.
     pub held: u64,
-    /// Trees that were cut or joined, entries that lie in another page since, pages that were read, pointers that were set.
+    /// Trees that were cut or joined, entries that moved to another page, pages that were read,
+    /// pointers that were set.
     pub trees: u64,
     pub entries: u64,
     pub pages_read: u64,
     pub pointers: u64,
-    /// Rows that lie in another page since, and their bytes; entries of all indexes that lead to them.
+    /// Rows that moved to another page, and their bytes; entries of all indexes that lead to them.
     pub rows: u64,
     pub row_bytes: u64,
     pub addresses: u64,
@@ -113,48 +116,50 @@ pub struct Measured {
     pub window_ns: u64,
     /// Committed transactions by kind of request.
     pub committed: BTreeMap<String, u64>,
-    /// Transactions that ended without effect, by reason ([`Abort::name`](../txn/enum.Abort.html)); each try counts.
+    /// Transactions that ended without effect, by reason ([`Abort::name`](../txn/enum.Abort.html));
+    /// each attempt counts.
     pub aborted: BTreeMap<String, u64>,
-    /// Those of them that the workload itself asked for, by kind of request.
+    /// Of these, the ones that the workload itself asked for, by kind of request.
     pub user_aborted: BTreeMap<String, u64>,
-    /// `aborted` divided by kind of request: kind -> reason -> count.
+    /// `aborted` by kind of request: kind -> reason -> count.
     pub aborted_by_kind: BTreeMap<String, BTreeMap<String, u64>>,
-    /// Amounts that the workload reports of requests that were carried out, by name.
+    /// Amounts that the workload reports for requests that were carried out, by name.
     pub observed: BTreeMap<String, u64>,
     /// Committed transactions that touched more than one instance.
     pub distributed: u64,
     /// Messages sent to other instances and to clients.
     pub messages: u64,
     pub message_bytes: u64,
-    /// Transactions prepared here whose outcome is not known now.
+    /// Transactions prepared here that are in doubt at the end of the window.
     pub in_doubt: u64,
-    /// Reply latency of committed transactions, from the request's start to its durable end.
+    /// Reply latency of committed transactions, from the start of the request to its durable end.
     pub latency: Latency,
     /// The same by kind of request.
     pub latency_by_kind: BTreeMap<String, Latency>,
     /// The window second by second.
     pub series: Vec<Second>,
-    /// Tries beyond the first, and requests given up after the last one that was allowed.
+    /// Attempts beyond the first, and requests that were given up after the last allowed attempt.
     pub retries: u64,
     pub given_up: u64,
-    /// `None` with a closed loop, where nothing waits.
+    /// `None` with a closed loop, where no request waits.
     pub offered: Option<Offered>,
     pub log: LogCounts,
     pub locks: LockWork,
     /// CPU time of the whole process in the window, ns.
     pub cpu_ns: u64,
-    /// How often in the window the system took a core from a thread of the process that would have gone on.
+    /// The number of times in the window that the system took a core from a thread of the process
+    /// that was still running.
     pub involuntary_switches: u64,
     /// Resident memory of the process at the end of the window.
     pub rss_bytes: u64,
     /// Pages of the data file in use.
     pub pages: u64,
-    /// Where the time went; only while profiling is on.
+    /// The time by component; only while profiling is on.
     pub profile: Option<Box<Profile>>,
     /// Pages read from the data file in the window, and written to it.
     pub page_reads: u64,
     pub page_writes: u64,
-    /// Decisions about who owns which keys, in the order of time.
+    /// Decisions about the owners of keys, in the order of time.
     pub rebalances: Vec<Rebalance>,
 }
 

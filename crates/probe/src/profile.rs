@@ -1,4 +1,5 @@
-//! A window's profile as a value: sent home by workers and instances, merged, and divided by the transactions.
+//! A window's profile as a value: workers and instances send it, the receiver merges it, and
+//! divides it by the number of transactions.
 
 use crate::hardware::Hardware;
 use crate::table::{Component, Counter, Event, Group, Kind, Section, Wait};
@@ -8,29 +9,30 @@ use std::collections::BTreeMap;
 /// Sums over workers. Arrays are indexed by the enums of [`crate::table`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Profile {
-    /// Lengths of the workers' windows by the system's clock: what `busy_ns` and `idle_ns` must add up to.
+    /// Lengths of the workers' windows by the system's clock: the sum of `busy_ns` and `idle_ns`.
     pub window_ns: u64,
-    /// Where the workers' time went, whoever's work it was.
+    /// The workers' time by component, for all transactions.
     pub busy_ns: [u64; Component::COUNT],
     /// Rounds of the workers' loops without work, and sleep.
     pub idle_ns: u64,
-    /// The part of `busy_ns` that was spent in transactions that began here, by their own tasks.
+    /// The part of `busy_ns` that tasks of transactions which began here have spent.
     pub own_ns: [u64; Component::COUNT],
-    /// What those transactions waited for.
+    /// The waits of those transactions.
     pub wait_ns: [u64; Wait::COUNT],
     pub counts: [u64; Counter::COUNT],
-    /// The part of `counts` that belongs to transactions that began here, by kind (see [`crate::transaction`]).
+    /// The part of `counts` that belongs to transactions that began here, by kind (see
+    /// [`crate::transaction`]).
     pub by_kind: BTreeMap<String, [u64; Counter::COUNT]>,
     pub entered: [u64; Section::COUNT],
-    /// Times that a section was occupied and had to be waited for.
+    /// The number of times that a section was occupied and a thread had to wait for it.
     pub contended: [u64; Section::COUNT],
-    /// Polls of tasks, and those of them whose time was split among the components.
+    /// Polls of tasks, and of these the ones with split time.
     pub polls: u64,
     pub timed_polls: u64,
-    /// Parts of transactions that held locks to their end, as far as watched, and how long in all.
+    /// Parts of transactions that held locks to their end, as far as watched, and the total time.
     pub holds: u64,
     pub hold_ns: u64,
-    /// `None` in a sum of nothing.
+    /// `None` in an empty sum.
     pub hardware: Option<Hardware>,
 }
 
@@ -74,12 +76,12 @@ impl Profile {
         self.wait_ns.iter().sum()
     }
 
-    /// Time of the clients' requests from beginning to end: what their latencies add up to.
+    /// Time of the clients' requests from beginning to end: the sum of their latencies.
     pub fn elapsed_ns(&self) -> u64 {
         self.own_ns.iter().sum::<u64>() + self.waited_ns()
     }
 
-    /// What was counted of transactions of one kind, or of none.
+    /// Adds the counts of transactions of one kind, or of none.
     pub(crate) fn add_counts(&mut self, kind: Option<&str>, counts: &[u64; Counter::COUNT]) {
         add(&mut self.counts, counts);
         if let Some(kind) = kind
@@ -89,8 +91,8 @@ impl Profile {
         }
     }
 
-    /// What transactions of each kind asked for at their home instance, per one that ended: `ended` has how many did, by
-    /// kind. Kinds of which none ended are left out.
+    /// The accesses of transactions of each kind at their home instance, per transaction that
+    /// ended. `ended` has the number of these, by kind. Kinds without any are left out.
     pub fn accesses_by_kind(&self, ended: &BTreeMap<String, u64>) -> BTreeMap<String, BTreeMap<String, f64>> {
         let one = |(kind, counts): (&String, &[u64; Counter::COUNT])| {
             let n = *ended.get(kind).filter(|n| **n > 0)?;
@@ -101,7 +103,7 @@ impl Profile {
         self.by_kind.iter().filter_map(one).collect()
     }
 
-    /// Per committed transaction, as result rows have it.
+    /// Per committed transaction, in the form of result rows.
     pub fn per_transaction(&self, committed: u64) -> PerTransaction {
         let per = |n: u64| n as f64 / committed.max(1) as f64;
         let components = |ns: &[u64; Component::COUNT]| -> BTreeMap<String, f64> {
@@ -156,7 +158,7 @@ impl Profile {
     }
 }
 
-/// Counters that follow from others, so that the hot path need not count them.
+/// Computes the counters that follow from others, so that the hot path need not count them.
 pub(crate) fn derive(counts: &mut [u64; Counter::COUNT]) {
     use Counter::{
         HigherLocks, LockFast, LockInherited, LockRepeats, LockRequests, LockTableVisits, RowLocks,
@@ -171,33 +173,36 @@ pub(crate) fn derive(counts: &mut [u64; Counter::COUNT]) {
 /// The fields that `--profile` adds to a row; all are means per committed transaction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PerTransaction {
-    /// Component (and `waiting`) -> ns of a request from its beginning to its end: adds up to its mean latency.
+    /// Component (and `waiting`) -> ns of a request from its beginning to its end: adds up to its
+    /// mean latency.
     pub time_ns_per_txn: BTreeMap<String, f64>,
-    /// What `waiting` consists of.
+    /// The composition of `waiting`.
     pub waiting_ns_per_txn: BTreeMap<String, f64>,
-    /// Component (and `idle`) -> ns of all workers, work for transactions of other instances included: adds up to
-    /// workers x window / transactions.
+    /// Component (and `idle`) -> ns of all workers, with work for transactions of other instances:
+    /// adds up to workers x window / transactions.
     pub worker_ns_per_txn: BTreeMap<String, f64>,
     /// Component -> kind -> critical sections entered.
     pub critical_sections_per_txn: BTreeMap<String, BTreeMap<String, f64>>,
-    /// The same, of those that had to be waited for.
+    /// The same, for sections that a thread had to wait for.
     pub contended_sections_per_txn: BTreeMap<String, BTreeMap<String, f64>>,
     pub latches_per_txn: BTreeMap<String, f64>,
     pub accesses_per_txn: BTreeMap<String, f64>,
     pub lock_calls_per_txn: BTreeMap<String, f64>,
     pub log_per_txn: BTreeMap<String, f64>,
     pub traffic_per_txn: BTreeMap<String, f64>,
-    /// Kind of request -> what [`Profile::accesses_by_kind`] gives: per request of that kind that was carried out, user
-    /// rollbacks included; work at other instances is left out.
+    /// Kind of request -> result of [`Profile::accesses_by_kind`]: per request of that kind that
+    /// was carried out, user rollbacks included; work at other instances is left out.
     #[serde(default)]
     pub accesses_by_kind: BTreeMap<String, BTreeMap<String, f64>>,
-    /// How long a part of a transaction, at one instance, held its locks: the mean of a sample; absent where none did.
+    /// The time for which a part of a transaction, at one instance, held its locks: the mean of a
+    /// sample; absent if the sample is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock_hold_ns: Option<f64>,
-    /// Event -> how often the processor counted it on the workers, whoever's work it was. `None` where it counts nothing.
+    /// Event -> the processor's count on the workers, for all transactions. `None` if it counts
+    /// nothing.
     #[serde(default)]
     pub hardware: Option<BTreeMap<String, f64>>,
-    /// Then, why it does not and what would help.
+    /// In that case the reason, and a remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware_missing: Option<String>,
 }

@@ -1,7 +1,8 @@
-//! A window second by second: what was done in each, and how long it took.
+//! A window second by second: the counts and latencies of each.
 //!
-//! The worker fills one [`Second`] at a time. Its histogram is coarser than [`crate::Latency`] (16 steps an octave: values
-//! are right to 3 %) and small enough to stay in the core's cache; a finished second is kept as the steps that have anything.
+//! The worker fills one [`Second`] at a time. Its histogram is coarser than [`crate::Latency`] (16
+//! steps per octave: values are exact to 3 %) and small enough to stay in the core's cache. Of a
+//! finished second only the steps with a count are kept.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,20 +35,20 @@ fn middle(bucket: usize) -> u64 {
     low + (1 << octave) / 2
 }
 
-/// What happened in one second of a window.
+/// The counts and latencies of one second of a window.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Its length in ns: less at the end of a window.
     pub length_ns: u64,
     pub committed: u64,
-    /// Tries that ended without effect, for whatever reason.
+    /// Attempts that ended without effect, for any reason.
     pub aborted: u64,
     /// Latencies: bucket and count, ascending.
     latency: Vec<(u16, u32)>,
 }
 
 impl Second {
-    /// Adds what another worker or instance did in this second; or what was done in the one after it.
+    /// Adds the same second of another worker or instance; or the second that followed.
     pub fn merge(&mut self, other: &Second) {
         self.length_ns = self.length_ns.max(other.length_ns);
         self.committed += other.committed;
@@ -60,7 +61,7 @@ impl Second {
         }
     }
 
-    /// The latency in ns below which a share `q` (0..=1) lies, to 3 %; 0 when nothing was recorded.
+    /// The latency in ns below which a share `q` (0..=1) lies, to 3 %; 0 if there are none.
     pub fn quantile(&self, q: f64) -> u64 {
         let all: u64 = self.latency.iter().map(|(_, n)| u64::from(*n)).sum();
         let rank = ((q * all as f64).ceil() as u64).max(1);
@@ -77,7 +78,7 @@ impl Second {
 #[derive(Clone, Debug)]
 pub struct Series {
     began_ns: u64,
-    /// When the second that is being filled is over.
+    /// The end of the second that is being filled.
     next_ns: u64,
     now: Second,
     buckets: Box<[u32; BUCKETS]>,
@@ -108,7 +109,7 @@ impl Series {
         self.now.aborted += 1;
     }
 
-    /// A latency, in the second of the last call that named a time.
+    /// Adds a latency to the second of the last call with a time.
     #[inline]
     pub fn latency(&mut self, ns: u64) {
         let count = &mut self.buckets[bucket(ns)];
@@ -131,7 +132,8 @@ impl Series {
         self.done.push(std::mem::take(&mut self.now));
     }
 
-    /// Ends the window at `now_ns` and begins the next. A last second of less than a tenth is added to the one before.
+    /// Ends the window at `now_ns` and begins the next one. A last second of less than a tenth is
+    /// added to the one before.
     pub fn take(&mut self, now_ns: u64) -> Vec<Second> {
         self.roll(now_ns);
         let rest = now_ns - (self.next_ns - SECOND_NS);
@@ -149,7 +151,8 @@ impl Series {
     }
 }
 
-/// Adds one worker's or instance's window to that of others. Windows that began together may differ in length by a little.
+/// Adds the window of one worker or instance to that of others. Windows that began together may
+/// differ a little in length.
 pub fn merge(into: &mut Vec<Second>, other: &[Second]) {
     if into.len() < other.len() {
         into.resize(other.len(), Second::default());
@@ -185,7 +188,8 @@ mod tests {
         let counts: Vec<_> = seconds.iter().map(|s| (s.committed, s.aborted, s.length_ns)).collect();
         assert_eq!(counts, [(100, 0, SECOND_NS), (100, 0, SECOND_NS), (50, 1, 500_000_000)]);
         assert!((1_940..=2_060).contains(&seconds[1].quantile(0.99)), "{seconds:?}");
-        // The next window begins where this one ended, and its last 20 ms belong to its only whole second.
+        // The next window begins where this one ended, and its last 20 ms belong to its only whole
+        // second.
         let again = 100 + 2_500_000_000;
         series.committed(again + 1);
         series.committed(again + SECOND_NS + 1);

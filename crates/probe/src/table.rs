@@ -1,9 +1,10 @@
-//! The one list of everything that is timed and counted. Columns of result rows, the tables of the measuring page and
-//! the shape of [`crate::Profile`] follow from it: a counter added here appears everywhere.
+//! The one list of everything that is timed and counted. The columns of result rows, the tables of
+//! the measuring page and the shape of [`crate::Profile`] follow from it: a counter that is added
+//! here appears everywhere.
 
 use serde::{Deserialize, Serialize};
 
-/// An enum whose variants have a name for result rows and a meaning for the documents.
+/// Defines an enum. Each variant has a name for result rows and a meaning for the documents.
 macro_rules! list {
     ($(#[$about:meta])* $name:ident { $($variant:ident $text:literal $meaning:literal)* }) => {
         $(#[$about])*
@@ -17,7 +18,7 @@ macro_rules! list {
             pub const ALL: &[$name] = &[$($name::$variant),*];
             pub const COUNT: usize = $name::ALL.len();
 
-            /// As result rows spell it.
+            /// The spelling in result rows.
             pub const fn name(self) -> &'static str {
                 match self { $($name::$variant => $text),* }
             }
@@ -30,7 +31,7 @@ macro_rules! list {
 }
 
 list! {
-    /// Where a worker's time goes while it works.
+    /// The components among which a worker's working time is divided.
     Component {
         Execution "execution" "procedures and steps, index and heap operations, waits for page latches excepted"
         Locking "locking" "asking for locks and giving them back; waiting for one is `waiting`"
@@ -42,7 +43,8 @@ list! {
 }
 
 list! {
-    /// What a parked transaction waits for. A wait lasts until the transaction runs again, its turn included.
+    /// The reasons for which a transaction is parked. A wait lasts until the transaction runs
+    /// again, including the time until its turn.
     Wait {
         Turn "turn" "its worker, which runs another transaction"
         Lock "lock" "a lock that another transaction holds"
@@ -55,7 +57,7 @@ list! {
 }
 
 list! {
-    /// How the contention of a critical section grows with the hardware (thesis, section 3.2.1).
+    /// The growth of a critical section's contention with the hardware (thesis, section 3.2.1).
     Kind {
         Fixed "fixed" "a fixed number of threads can meet there, whatever the machine"
         Unbounded "unbounded" "every worker of the instance may meet there"
@@ -63,7 +65,7 @@ list! {
     }
 }
 
-/// A list whose variants also belong to a place in the result row.
+/// Defines a list of which each variant also belongs to a place in the result row.
 macro_rules! placed {
     ($(#[$about:meta])* $name:ident { $($variant:ident $text:literal $($place:ident::$in:ident)+ ; $meaning:literal)* }
      $($field:ident: $type:ident),+) => {
@@ -84,7 +86,7 @@ macro_rules! placed {
 }
 
 placed! {
-    /// Code that must run one thread at a time (or some threads at a time, for shared latches).
+    /// Code that only one thread at a time may run (or some threads at a time, for shared latches).
     Section {
         LockBucket "lock_bucket" Component::Locking Kind::Unbounded; "a bucket of a lock table shared by workers"
         LockSlot "lock_slot" Component::Locking Kind::Fixed; "a list in a locker's own slot: the locker, and one that grants it a lock or wants a parked one away"
@@ -104,7 +106,7 @@ placed! {
 }
 
 list! {
-    /// An object of the result row that counters appear in.
+    /// An object of the result row in which counters appear.
     Group {
         Accesses "accesses_per_txn" "what transactions asked for"
         Latches "latches_per_txn" "page latches taken, by what the page holds"
@@ -115,7 +117,7 @@ list! {
 }
 
 placed! {
-    /// What is counted.
+    /// The counters.
     Counter {
         Records "records" Group::Accesses; "records read, changed, inserted, deleted or scanned"
         RowLocks "row_locks" Group::Accesses; "locks on keys and gaps taken"
@@ -145,8 +147,8 @@ placed! {
 }
 
 list! {
-    /// What the processor counts of the workers while they run in user mode, whoever's work it is: in the order of
-    /// [`world::Event::ALL`].
+    /// Events that the processor counts on the workers while they run in user mode, for all
+    /// transactions: in the order of [`world::Event::ALL`].
     Event {
         Cycles "cycles" "core cycles, which pass faster or slower as the processor's clock does"
         Instructions "instructions" "instructions retired"
@@ -158,7 +160,7 @@ list! {
 
 const _: () = assert!(Event::COUNT == world::Event::COUNT, "the list is that of the room below");
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageKind {
     Index,
@@ -168,7 +170,8 @@ pub enum PageKind {
 }
 
 impl PageKind {
-    /// By the number in the page's header; a page that says nothing yet is about to be a heap's.
+    /// By the number in the page's header. A page without a kind so far is about to become a heap
+    /// page.
     #[inline]
     pub const fn of(number: u8) -> PageKind {
         match number {
@@ -187,7 +190,7 @@ impl PageKind {
         }
     }
 
-    /// What a visit counts as; pages that only tell of room or of names are no data.
+    /// The counter for a visit. Pages that only hold free space or the catalog are not data.
     pub(crate) const fn visits(self) -> Option<Counter> {
         match self {
             PageKind::Index => Some(Counter::IndexPages),
@@ -202,16 +205,17 @@ impl PageKind {
 pub enum Profiling {
     #[default]
     Off,
-    /// Everything is counted; one in so many polls of a task (at least 1) has its time split among the components,
-    /// and every one where polls are rare.
+    /// Everything is counted. One in this many polls of a task (at least 1) has its time split
+    /// among the components. Where polls are rare, every poll has.
     OneIn(u32),
-    /// As `OneIn`, wherever polls are rare too: for a simulated processor, to whose clock all of them are.
+    /// As `OneIn`, but rare polls are drawn like all others: for a simulated processor, since
+    /// all polls are rare by its clock.
     Drawn(u32),
 }
 
 impl Profiling {
-    /// Timestamps cost some 10 ns each, and a transaction of 2 µs would take a hundred of them: in one poll of 64
-    /// they cost less than 2 %.
+    /// A timestamp costs some 10 ns, and a transaction of 2 µs would take a hundred of them. In one
+    /// poll of 64 they cost less than 2 %.
     pub const ON: Profiling = Profiling::OneIn(64);
 }
 

@@ -1,4 +1,5 @@
-//! The profile of worker loops made up here: that time adds up, and that counts are of whom they should be.
+//! Profiles of worker loops that are made up here: time adds up, and counts belong to the right
+//! transaction.
 
 use crate::worker::{TIMING, WORKER};
 use crate::*;
@@ -6,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Keeps the processor for at least so long, by a clock that the profile does not use.
+/// Keeps the processor busy for at least this time, by a clock that the profile does not use.
 fn work(ns: u64) {
     let start = world::now_ns();
     while world::now_ns() - start < ns {
@@ -88,7 +89,8 @@ fn spans_nest_and_add_up() {
     assert_adds_up(&profile);
 }
 
-/// While one task waits for a lock the other one works: the worker's time is the other's, the first one's is a wait.
+/// While one task waits for a lock, another works: the worker's time is the other's, and the first
+/// task's time is a wait.
 #[test]
 fn a_span_lasts_over_an_await_and_its_wait_is_no_work() {
     profile(Profiling::OneIn(1));
@@ -113,7 +115,7 @@ fn a_span_lasts_over_an_await_and_its_wait_is_no_work() {
     assert!(waited(Wait::Log) >= 2 * MS - MS / 10, "{profile:?}");
     assert_eq!((waited(Wait::Turn), waited(Wait::Reply)), (0, 0));
     assert_adds_up(&profile);
-    // Two lines of time, both as long as the first task but for the second one's start and end.
+    // Two time lines, each as long as the first task except for the second one's start and end.
     assert!(profile.elapsed_ns() >= 11 * MS - MS / 2);
 }
 
@@ -149,12 +151,14 @@ fn a_request_run_inside_another_task_is_charged_once() {
     let profile = window().unwrap();
     let own = profile.own_ns.iter().sum::<u64>();
     let busy = profile.busy_ns.iter().sum::<u64>();
-    // Wide bounds: on a machine that is taken away the clock of cycles is calibrated badly.
+    // Wide bounds: on a machine that loses its cores to others, the length of a tick is calibrated
+    // badly.
     assert!(own >= MS && busy >= own + MS, "{profile:?}");
     assert_adds_up(&profile);
 }
 
-/// Tasks that alternate between two kinds of work: sampling sees both equally, however regular they come.
+/// Tasks that alternate between two kinds of work: sampling sees both equally often, although they
+/// come regularly.
 #[test]
 fn a_sample_stands_for_all() {
     profile(Profiling::OneIn(8));
@@ -171,7 +175,8 @@ fn a_sample_stands_for_all() {
     let profile = window().unwrap();
     assert_eq!((profile.polls, profile.count(Counter::Records)), (POLLS, POLLS));
     assert_eq!(profile.timed_polls, timed[0] + timed[1]);
-    // 1250 of each are expected, with a standard deviation of 33; polls after an interruption come on top.
+    // 1250 of each are expected, with a standard deviation of 33; polls after an interruption come
+    // on top.
     assert!(timed.iter().all(|n| (1000..5000).contains(n)), "{timed:?} of {POLLS} were timed");
     assert!(at(&profile.own_ns, Component::Locking as usize) > 0);
     assert!(at(&profile.own_ns, Component::Logging as usize) > 0);
@@ -201,7 +206,7 @@ fn pages_are_different_within_a_transaction_only() {
     assert_eq!((profile.count(Counter::UniqueHeapPages), profile.count(Counter::UniqueIndexPages)), (3, 2));
 }
 
-/// The second one begins while the first is parked, with the list of pages in use.
+/// The second transaction begins while the first is parked and its list of pages is in use.
 #[test]
 fn two_transactions_at_once_do_not_mix_their_pages() {
     profile(Profiling::OneIn(1));
@@ -267,7 +272,8 @@ fn profiles_travel_and_merge() {
     assert_eq!(measured.profile.unwrap().polls, 6);
 }
 
-/// Two workers' counts add up; one that only one of them has is no figure of both; and a reason survives.
+/// Two workers' counts add up. An event that only one of them counts is not reported for both. A
+/// reason is kept.
 #[test]
 fn hardware_counts_are_figures_of_all_workers_or_none() {
     let counted = |cycles, branches| {
@@ -297,8 +303,8 @@ fn a_window_says_what_the_processor_counted_or_why_not() {
     assert_ne!(row.hardware.is_some(), row.hardware_missing.is_some(), "{row:?}");
 }
 
-/// A part that waited between its begin and its end held its locks all the while; one that began before the window did not
-/// hold them in it.
+/// A part that waits between its begin and its end holds its locks all the time. A part that began
+/// before the window is left out.
 #[test]
 fn locks_are_held_from_begin_to_release() {
     profile(Profiling::OneIn(1));
@@ -317,7 +323,7 @@ fn locks_are_held_from_begin_to_release() {
     profile(Profiling::Off);
 }
 
-/// One list defines every counter, and the document says all of it.
+/// One list defines every counter, and the document has all of it.
 #[test]
 fn the_measuring_page_has_every_counter() {
     let page = include_str!("../../../docs/measuring.md");

@@ -1,9 +1,11 @@
-//! Timestamps for spans of tens of nanoseconds: the processor's time stamp counter where it runs at a constant rate,
-//! the system's clock elsewhere. What a tick is worth is found out over each window, by the system's clock at its ends.
+//! Timestamps for spans of tens of nanoseconds: the processor's time stamp counter if it runs at a
+//! constant rate, otherwise the system's clock. The length of a tick is computed for each window,
+//! from the system's clock at its ends.
 
 #![allow(unsafe_code)]
 
-/// Now, in ticks of unknown length. Not ordered with memory accesses: a span is off by some nanoseconds.
+/// Now, in ticks of unknown length. Not ordered with memory accesses: a span is off by some
+/// nanoseconds.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 pub fn ticks() -> u64 {

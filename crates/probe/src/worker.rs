@@ -1,17 +1,20 @@
-//! What one worker has counted and timed: plain cells of its thread, merged as values when a window ends.
+//! The counts and times of one worker: plain cells of its thread, merged as values when a window
+//! ends.
 //!
-//! Who may do what: only the thread itself touches its cells. A thread that never turned profiling on (a checkpoint, a
-//! flusher, a client) has it off.
+//! Access rules: only the thread itself touches its cells. A thread that never turned profiling on
+//! (a checkpoint, a flusher, a client) has it off.
 //!
 //! ```text
-//!   worker's clock   |--- home ---|-- served --|manage|links|manage| ...      every border is stamped
-//!                    |exec|lock|exec|log|                                     in one poll of `one_in`
+//!   worker's clock   |--- home ---|-- served --|manage|links|manage| ...   every border is stamped
+//!                    |exec|lock|exec|log|                                  in one poll of `one_in`
 //! ```
 //!
-//! The time between two stamps belongs to exactly one *account*: the loop itself, its links, transactions at home here,
-//! parts of transactions from elsewhere. Accounts are exact. How the time of the last two divides among the components is
-//! measured in sampled polls only, drawn at random before the poll and weighted with the inverse of their chance. A poll
-//! that the system interrupts for milliseconds weighs as much: on an overloaded machine the division is rough.
+//! The time between two stamps belongs to exactly one *account*: the loop itself, its links,
+//! transactions with their home here, or parts of transactions from elsewhere. Accounts are exact.
+//! The time of the last two is divided among the components by sampling: polls are drawn at random
+//! before they begin, and weighted with the inverse of their probability. A poll that the system
+//! interrupts for milliseconds has the same weight, so on an overloaded machine the division is
+//! rough.
 
 use crate::hardware::Counting;
 use crate::hooks::LockCalls;
@@ -20,28 +23,30 @@ use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
 use std::cell::{Cell, RefCell};
 
-/// Nothing is counted; everything is counted; and this poll's time is split as well.
+/// Modes: nothing is counted; everything is counted; and this poll's time is split as well.
 pub(crate) const OFF: u8 = 0;
 const COUNTING: u8 = 1;
 pub(crate) const TIMING: u8 = 2;
 
-/// Whose work a task does.
+/// The transactions for which a task works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Transactions that began at this instance: their time and their waits make up what a client sees.
+    /// Transactions that began at this instance: their time and their waits add up to the latency
+    /// that a client sees.
     Home,
-    /// Parts of transactions from elsewhere, and work of nobody's.
+    /// Parts of transactions from elsewhere, and work for no transaction.
     Served,
 }
 
-/// Whether the worker found anything to do in a round of its loop.
+/// Whether the worker found work in a round of its loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Round {
     Worked,
     Idle,
 }
 
-/// Whether a page is protected by its latch, or by having one owner (or by being looked at again).
+/// Whether the latch of a page protects it. If not, a single owner or a second look at its version
+/// does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Latched {
     No,
@@ -57,16 +62,18 @@ pub(crate) const UNSPLIT: u8 = 255;
 
 /// More than there are kinds of pages.
 const PAGE_KINDS: usize = 16;
-/// Counts are kept by kind of transaction, TPC-E has twelve; what belongs to none, or to one too many, is kind 0.
+/// Counts are kept by kind of transaction; TPC-E has twelve. Kind 0 is for work of no transaction,
+/// and for kinds beyond this number.
 const KINDS: usize = 16;
 pub(crate) const NO_KIND: u8 = 0;
 
-/// Polls further apart than this many times the price of a stamp (some 20 µs) are all timed: there is time for it.
+/// If polls are further apart than this many times the cost of a stamp (some 20 µs), all are timed:
+/// the worker has the time for it.
 const SPARSE: u64 = 2000;
 
 type Cells<const N: usize> = [Cell<u64>; N];
 
-/// What a poll inside another goes back to.
+/// The state to restore after a poll inside another one.
 #[derive(Clone, Copy)]
 pub(crate) struct Before {
     account: u8,
@@ -78,15 +85,15 @@ pub(crate) struct Worker {
     pub mode: Cell<u8>,
     pub component: Cell<u8>,
     pub wait: Cell<u8>,
-    /// The critical section entered last: where a wait for it is counted.
+    /// The critical section that was entered last: a wait is counted for it.
     section: Cell<u8>,
     account: Cell<u8>,
-    /// The kind of the transaction that is being run.
+    /// The kind of the transaction that is running.
     pub kind: Cell<u8>,
     /// The name that was looked up last, and its kind.
     named: Cell<&'static str>,
     named_kind: Cell<u8>,
-    /// The kind of the transaction whose pages are being collected.
+    /// The kind of the transaction for which pages are being collected; 255 if there is none.
     watched: Cell<u8>,
     /// The list of pages belongs to a transaction that is parked.
     list_kept: Cell<bool>,
@@ -96,7 +103,7 @@ pub(crate) struct Worker {
     random: Cell<u64>,
     weight: Cell<u64>,
     stamp_cost: Cell<u64>,
-    /// When the current account, and the current component, began.
+    /// Start of the current account, and of the current component.
     pub since: Cell<u64>,
     split_since: Cell<u64>,
     last_poll: Cell<u64>,
@@ -104,20 +111,21 @@ pub(crate) struct Worker {
     window_ticks: Cell<u64>,
     window_ns: Cell<u64>,
     accounts: Cells<4>,
-    /// Rounds of the loop in which there was work: its own time, and receiving.
+    /// Time of the rounds of the loop in which there was work: the loop's own, and the links'.
     rounds: Cells<2>,
     idle: Cell<u64>,
     split: [Cells<{ Component::COUNT }>; ROLES],
     pub waits: Cells<{ Wait::COUNT }>,
     /// By kind of transaction.
     counts: [Cells<{ Counter::COUNT }>; KINDS],
-    /// Of pages, by kind of transaction, whether they were latched, and the number of the page's kind.
+    /// Visits to pages, by kind of transaction, whether they were latched, and the number of the
+    /// page's kind.
     visits: [[Cells<PAGE_KINDS>; 2]; KINDS],
     entered: Cells<{ Section::COUNT }>,
     contended: Cells<{ Section::COUNT }>,
     polls: Cell<u64>,
     timed: Cell<u64>,
-    /// Parts whose locks were watched to their end, and for how long they held them.
+    /// Parts of transactions for which lock times were measured, and the sum of these times.
     holds: Cell<u64>,
     hold_ticks: Cell<u64>,
     begun: Cells<KINDS>,
@@ -129,7 +137,7 @@ thread_local! {
     pub(crate) static WORKER: Worker = const { Worker::new() };
     /// Pages of the watched transaction. Apart from the cells, because it has a destructor.
     static PAGES: RefCell<Vec<(bool, u32)>> = const { RefCell::new(Vec::new()) };
-    /// What the processor counts of the thread, while it profiles.
+    /// The processor's counters of the thread, while it profiles.
     static HARDWARE: RefCell<Option<Counting>> = const { RefCell::new(None) };
     /// Names of the kinds from 1 on.
     static NAMES: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
@@ -187,22 +195,23 @@ impl Worker {
         }
     }
 
-    /// Stamps the end of the current account's time; what follows goes to `account`.
+    /// Stamps the end of the current account's time. The time from here on belongs to `account`.
     pub fn switch(&self, account: u8) -> u64 {
         let now = ticks();
-        // Two processors' counters may differ by a little: a worker that was moved must not have worked for centuries.
+        // The counters of two processors may differ a little. When the worker has moved to another
+        // one, the time must not come out negative, as an enormous number.
         add(&self.accounts[self.account.get() as usize], now.saturating_sub(self.since.get()));
         self.since.set(now);
         self.account.set(account);
         now
     }
 
-    /// The transactions' accounts follow the loop's two.
+    /// The transactions' accounts come after the loop's two.
     fn role(&self) -> usize {
         usize::from(self.account.get().saturating_sub(HOME))
     }
 
-    /// Begins a poll of a task. Gives what [`Worker::leave`] goes back to.
+    /// Begins a poll of a task. Returns the state for [`Worker::leave`] to restore.
     pub fn begin(&self, role: Role, component: u8, kind: u8) -> Before {
         let before =
             Before { account: self.account.get(), component: self.component.get(), kind: self.kind.get() };
@@ -212,7 +221,8 @@ impl Worker {
             }
             self.switch(HOME + role as u8);
         } else {
-            // No stamp: what little the loop did since the last one, finding this task, is charged to it.
+            // No stamp: the little time that the loop has spent since the last one, to find this
+            // task, is charged to the task.
             self.account.set(HOME + role as u8);
             self.draw(self.since.get());
         }
@@ -233,7 +243,7 @@ impl Worker {
         self.kind.set(kind);
     }
 
-    /// What is counted from here on belongs to a transaction of this kind.
+    /// Counts from here on belong to a transaction of this kind.
     pub fn transaction(&self, name: &'static str) {
         if std::ptr::eq(self.named.replace(name), name) {
             return self.kind.set(self.named_kind.get());
@@ -250,7 +260,7 @@ impl Worker {
         self.named_kind.set(self.kind.get());
     }
 
-    /// Where it is counted.
+    /// The index of the current kind.
     #[inline]
     fn slot(&self) -> usize {
         usize::from(self.kind.get()) % KINDS
@@ -269,9 +279,9 @@ impl Worker {
         }
     }
 
-    /// `one_in` with a chance of one in that many, else 0.
+    /// `one_in` with a probability of one in that many, else 0.
     fn lot(&self) -> u32 {
-        // xorshift64: any other period than the workload's own will do.
+        // xorshift64: any period will do that differs from the workload's own.
         let mut x = self.random.get();
         x ^= x << 13;
         x ^= x >> 7;
@@ -281,7 +291,8 @@ impl Worker {
         if ((x >> 32) * u64::from(n)) >> 32 == 0 { n } else { 0 }
     }
 
-    /// Charges the time since the last stamp of this poll to the current component, less the price of the stamp.
+    /// Charges the time since the last stamp of this poll to the current component, less the cost
+    /// of the stamp.
     fn charge(&self, now: u64) {
         let spent = now.saturating_sub(self.split_since.replace(now)).saturating_sub(self.stamp_cost.get());
         add(&self.split[self.role()][self.component.get() as usize], spent * self.weight.get());
@@ -335,7 +346,7 @@ impl Worker {
         add(&self.contended[self.section.get() as usize], 1);
     }
 
-    /// Kinds of pages stay numbers here; what they mean is asked when the window ends.
+    /// Kinds of pages are numbers here. Their meaning is looked up when the window ends.
     #[inline]
     pub fn visited(&self, kind: u8, page: u32, latched: Latched) {
         let kind = usize::from(kind) % PAGE_KINDS;
@@ -354,7 +365,7 @@ impl Worker {
         }
     }
 
-    /// Before a page latch is taken or left; the component to go back to.
+    /// Called before a page latch is taken or released. Returns the component to go back to.
     #[inline(always)]
     pub fn latching(&self) -> u8 {
         self.section.set(Section::PageLatch as u8);
@@ -374,8 +385,8 @@ impl Worker {
         self.component.replace(component)
     }
 
-    /// A part of a transaction begins: its pages are collected if the lot falls on it. Parts overlap, and one is
-    /// watched at a time.
+    /// A part of a transaction begins. Its pages are collected if it is drawn. Parts overlap, and
+    /// one is watched at a time.
     pub fn part_begins(&self) {
         let slot = self.slot();
         add(&self.begun[slot], 1);
@@ -386,7 +397,7 @@ impl Worker {
         }
     }
 
-    /// The watched part, if this is one, visits no more pages.
+    /// The current part visits no more pages. Ends the watch if this is the watched part.
     pub fn part_ends(&self) {
         let watched = self.watched.replace(NOBODY);
         let Some(different) = self.different.get(usize::from(watched)) else { return };
@@ -400,7 +411,8 @@ impl Worker {
         });
     }
 
-    /// The watched transaction is parked; whether there is one, for [`Worker::watch`] to be called when it goes on.
+    /// The watched transaction is parked. Returns whether there is one: then [`Worker::watch`] has
+    /// to be called when it continues.
     pub fn unwatch(&self) -> bool {
         let watched = self.watched.replace(NOBODY) != NOBODY;
         self.list_kept.set(self.list_kept.get() || watched);
@@ -452,7 +464,7 @@ impl Worker {
         self.window_ns.set(world::now_ns());
     }
 
-    /// What the window measured; the next one begins.
+    /// Returns the measurements of the window, and begins the next one.
     pub fn window(&self) -> Option<Profile> {
         if self.mode.get() == OFF {
             return None;
@@ -500,12 +512,12 @@ impl Worker {
         profile
     }
 
-    /// What was counted of one kind, and the pages latched for it.
+    /// The counts of one kind, and the number of pages latched for it.
     fn take_counts(&self, slot: usize) -> ([u64; Counter::COUNT], u64) {
         let mut counts = std::array::from_fn(|i| self.counts[slot][i].take());
         let latched = self.take_visits(slot, &mut counts);
         self.take_pages(slot, &mut counts);
-        // What is scaled up from a sample may come out above the visits that were counted.
+        // A number that is scaled up from a sample may exceed the visits that were counted.
         for (different, visits) in
             [(Counter::UniqueHeapPages, Counter::HeapPages), (Counter::UniqueIndexPages, Counter::IndexPages)]
         {
@@ -532,7 +544,7 @@ impl Worker {
         all_latched
     }
 
-    /// The mean of the parts that were watched, for all that began.
+    /// Estimates the different pages of all parts that began, from the mean of the watched ones.
     fn take_pages(&self, slot: usize, counts: &mut [u64; Counter::COUNT]) {
         let (begun, seen) = (self.begun[slot].take(), self.seen[slot].take());
         for (i, counter) in [Counter::UniqueHeapPages, Counter::UniqueIndexPages].into_iter().enumerate() {
@@ -543,7 +555,7 @@ impl Worker {
     }
 }
 
-/// As parts of one. Where no poll was timed all of it is execution.
+/// Turns times into fractions of their sum. If no poll was timed, all of it is execution.
 fn shares(split: [u64; Component::COUNT]) -> [f64; Component::COUNT] {
     let all: u64 = split.iter().sum();
     if all == 0 {
@@ -554,7 +566,7 @@ fn shares(split: [u64; Component::COUNT]) -> [f64; Component::COUNT] {
     split.map(|part| part as f64 / all as f64)
 }
 
-/// What an empty span measures: the smaller half of many says it without the interrupts.
+/// The time that an empty span measures. The lower quartile of many is free of interrupts.
 fn stamp_cost() -> u64 {
     let mut costs: [u64; 64] = std::array::from_fn(|_| {
         let start = ticks();
@@ -568,7 +580,8 @@ fn stamp_cost() -> u64 {
 mod tests {
     use super::*;
 
-    /// Whatever a worker does, in polls timed or not, each tick of its window lies in exactly one account: sums of integers.
+    /// Each tick of a worker's window lies in exactly one account, whether polls are timed or not:
+    /// sums of integers.
     #[test]
     fn every_tick_belongs_to_one_account() {
         WORKER.with(|w| {
@@ -584,7 +597,8 @@ mod tests {
                     0..6 => {
                         let outer = w.begin(Role::Home, Component::Execution as u8, NO_KIND);
                         let locking = w.split_off(Component::Locking);
-                        // Something served on the way, as a step at home for another instance.
+                        // A task that serves another instance, on the way: like a step at home for
+                        // it.
                         let inner = w.begin(Role::Served, Component::Management as u8, NO_KIND);
                         w.leave(inner);
                         if locking != UNSPLIT {

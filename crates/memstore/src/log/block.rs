@@ -1,16 +1,22 @@
-//! Blocks: what is written to a file at a time, in log files and in the parts of a checkpoint.
+//! Blocks: the unit of writing, in log files and in the parts of a checkpoint.
 //!
 //! ```text
-//!  file    0 "ATOLLMEM"  8 format u32  12 crc32c u32 of bytes 16..64  16 store u64  24 kind u32  28 stream or part u32
-//!          32 number of the file u64   40 life u64   48 streams u32   ... zeros to 4096, then blocks
-//!  block   0 "BLCK"  4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body   12 which of its file u32
-//!         16 bytes of the body u64
-//!          24 sequence u64   32 sealed u64   40 stable u64   48 store u64   56 number of the file u64   64 the body, zeros
+//!  file    0 "ATOLLMEM"   8 format u32   12 crc32c u32 of bytes 16..64   16 store u64
+//!          24 kind u32   28 stream or part u32   32 number of the file u64   40 life u64
+//!          48 streams u32
+//!          ... zeros to 4096, then blocks
+//!  block   0 "BLCK"   4 crc32c u32 of bytes 8..64   8 crc32c u32 of the body
+//!          12 index in its file u32   16 bytes of the body u64   24 sequence u64   32 sealed u64
+//!          40 stable u64   48 store u64   56 number of the file u64   64 the body, zeros
 //! ```
-//! A file's number is never given twice. Blocks begin at multiples of 4096, so that no write touches a sector of an earlier
-//! block. In a stream of the log they are numbered without a gap, over all files of a life. `sealed`: the stream has all
-//! records of epochs up to this by the end of this block. `stable`: the sequence up to which (exclusively) the device had
-//! the stream when this block was made: a bad block before that is damage, one behind it is what a crash left of the end.
+//! A file number is never given twice. Blocks begin at multiples of 4096, so that no write touches
+//! a sector of an earlier block. The blocks of a stream are numbered without a gap, over all files
+//! of a life.
+//!
+//! - `sealed`: by the end of this block the stream has all records of epochs up to this one.
+//! - `stable`: the device had the stream up to this sequence (exclusive) when this block was made.
+//!   A bad block before it is damage. A bad block from there on is the torn end that a crash
+//!   leaves.
 
 use super::LogFault;
 use base::crc32c;
@@ -22,10 +28,10 @@ pub(crate) const ALIGN: usize = 4096;
 pub(crate) const BLOCK_HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
 const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
-/// Of log files, checkpoints and the control file together.
+/// The format of log files, checkpoints and the control file.
 pub(crate) const FORMAT: u32 = 4;
 
-/// Bytes at an address that is a multiple of [`ALIGN`], as writing past the system's cache wants it.
+/// Bytes at an address that is a multiple of [`ALIGN`], which direct writes require.
 #[derive(Default)]
 pub(crate) struct Aligned(Vec<u8>);
 
@@ -48,14 +54,14 @@ pub(crate) enum Kind {
     Checkpoint = 2,
 }
 
-/// What a file is, as its head says.
+/// The identity of a file, as its head states it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FileHead {
     pub(crate) store: u64,
     pub(crate) kind: Kind,
-    /// Of the log: the stream. Of a checkpoint: which part.
+    /// Log: the stream. Checkpoint: the part.
     pub(crate) part: u32,
-    /// Of the log: the file's number. Of a checkpoint: the checkpoint's.
+    /// Log: the number of the file. Checkpoint: the number of the checkpoint.
     pub(crate) number: u64,
     pub(crate) life: u64,
     pub(crate) streams: u32,
@@ -121,7 +127,7 @@ impl FileHead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BlockHead {
     pub(crate) body: u64,
-    /// How many blocks lie before it in its file.
+    /// The number of blocks before it in its file.
     pub(crate) index: u32,
     pub(crate) sequence: u64,
     pub(crate) sealed: u64,
@@ -132,12 +138,12 @@ pub(crate) struct BlockHead {
 }
 
 impl BlockHead {
-    /// Of a block that [`BlockHead::finish`] is going to finish.
+    /// The head of a block that [`BlockHead::finish`] is going to complete.
     pub(crate) fn new(store: u64, number: u64, sequence: u64) -> BlockHead {
         BlockHead { body: 0, index: 0, sequence, sealed: 0, stable: 0, store, number, sum: 0 }
     }
 
-    /// Makes a block of room for the head and a body behind it.
+    /// Completes a block: `block` has room for the head, then the body.
     pub(crate) fn finish(&self, block: &mut Vec<u8>) {
         let body = (block.len() - BLOCK_HEAD) as u64;
         block[..4].copy_from_slice(BLOCK_MAGIC);
@@ -155,7 +161,7 @@ impl BlockHead {
         block.resize(block.len().next_multiple_of(ALIGN), 0);
     }
 
-    /// `None` when these bytes are no block's head.
+    /// `None` when these bytes are not the head of a block.
     pub(crate) fn decode(bytes: &[u8]) -> Option<BlockHead> {
         let head = bytes.get(..BLOCK_HEAD)?;
         if &head[..4] != BLOCK_MAGIC || get32(head, 4) != crc32c(&head[8..]) {
@@ -182,7 +188,7 @@ impl BlockHead {
         crc32c(body) == self.sum
     }
 
-    /// Bytes in the file, padding included; `None` when that is no number.
+    /// Bytes in the file, with padding; `None` if that overflows.
     pub(crate) fn span(&self) -> Option<u64> {
         self.body.checked_add(BLOCK_HEAD as u64)?.checked_next_multiple_of(ALIGN as u64)
     }
@@ -193,17 +199,17 @@ pub(crate) struct Blocks {
     file: Arc<dyn File>,
     path: PathBuf,
     len: u64,
-    /// Where the next block begins.
+    /// Offset of the next block.
     pub(crate) at: u64,
-    /// What was read ahead, and where that begins.
+    /// Bytes read ahead, and their offset in the file.
     window: Vec<u8>,
     from: u64,
 }
 
-/// Bytes fetched at a time.
+/// Bytes to read at a time.
 const WINDOW: usize = 1 << 20;
 
-/// A read inside a file gave fewer bytes than there are.
+/// A read inside a file returned fewer bytes than there are.
 pub(crate) fn short_read(path: &Path, at: u64, read: usize, wanted: usize) -> LogFault {
     let what = format!("{}: a read at byte {at} gave {read} of {wanted} bytes", path.display());
     std::io::Error::new(std::io::ErrorKind::UnexpectedEof, what).into()
@@ -219,7 +225,7 @@ impl Blocks {
         &self.path
     }
 
-    /// Makes `want` bytes at `at` available; fewer where the file ends.
+    /// Returns `want` bytes at `at`; fewer where the file ends.
     fn bytes(&mut self, at: u64, want: usize) -> Result<&[u8], LogFault> {
         let has = (self.from..=self.from + self.window.len() as u64).contains(&at);
         let want = (self.len.saturating_sub(at)).min(want as u64) as usize;
@@ -232,7 +238,7 @@ impl Blocks {
             self.window.resize(ahead.max(old), 0);
             let read = self.file.read_at(&mut self.window[old..], at + old as u64)?;
             if old + read < self.window.len() {
-                // Taken for the end of the file, it would be taken for the end of the log.
+                // Not to be taken for the end of the file, which would pass for the end of the log.
                 return Err(short_read(&self.path, at + old as u64, read, self.window.len() - old));
             }
         }
@@ -246,12 +252,13 @@ impl Blocks {
         Ok(BlockHead::decode(self.bytes(at, BLOCK_HEAD)?))
     }
 
-    /// Whether the file goes on at `at`.
+    /// Whether the file has bytes at `at`.
     pub(crate) fn reaches(&self, at: u64) -> bool {
         at < self.len
     }
 
-    /// The next block, if it is whole and `expected` says so of its head; the reader then stands behind it.
+    /// The next block, if it is whole and `expected` accepts its head. Then the reader stands
+    /// behind it.
     pub(crate) fn next(
         &mut self,
         expected: impl FnOnce(&BlockHead) -> bool,

@@ -1,15 +1,18 @@
-//! Where one worker's records wait to be written.
+//! The buffer in which one worker's records wait to be written.
 //!
-//! Who may do what: one worker appends, while it says that it commits (`epoch::What::Committing`) since an epoch not
-//! later than the record's; whoever holds the stream takes everything there is. Whoever has ended an epoch and then finds nobody
-//! committing since that epoch or before therefore takes all its records, or they were taken before: a worker says that
-//! it no longer commits only after the record is here.
+//! Protocol: one worker appends, while it has published that it commits (`epoch::What::Committing`)
+//! since an epoch not later than the record's. The thread that holds the stream takes everything.
 //!
-//! The lock is the worker's own but for the few instructions in which the bytes are taken away: no two workers share one.
+//! Why no record of a complete epoch is missed: the thread ends an epoch, and then finds that no
+//! worker commits since that epoch or an earlier one. A worker withdraws that it commits only after
+//! its record is in the buffer. So every record of that epoch has been taken, or is taken now.
+//!
+//! The buffer's lock is the worker's own except for the few instructions in which its bytes are
+//! taken. No two workers share one.
 
 use super::sync::{CachePadded, SpinMutex};
 
-/// The flusher is woken once per this many bytes, so that buffers drain early.
+/// A flusher is woken once per this many bytes, so that buffers drain early.
 pub(crate) const NUDGE_BYTES: usize = 1 << 18;
 
 pub(crate) struct Buffer(CachePadded<SpinMutex<Held>>);
@@ -25,7 +28,7 @@ impl Buffer {
         Buffer(CachePadded::new(SpinMutex::new(Held::default())))
     }
 
-    /// Has `write` append what is one thing to say. Returns how many bytes there were before and are there now.
+    /// Has `write` append the records of one event. Returns the number of bytes before and after.
     #[inline]
     pub(crate) fn append(&self, write: impl FnOnce(&mut Vec<u8>)) -> (usize, usize) {
         let mut held = self.0.lock();
@@ -35,7 +38,7 @@ impl Buffer {
         (before, held.bytes.len())
     }
 
-    /// Takes what there is, for an empty vector that goes on in its place; how many things were said.
+    /// Takes all bytes and leaves an empty vector in their place. Returns the number of events.
     pub(crate) fn take(&self, bytes: &mut Vec<u8>) -> u64 {
         debug_assert!(bytes.is_empty(), "records that were not written would be appended once more");
         let mut held = self.0.lock();
@@ -43,7 +46,7 @@ impl Buffer {
         std::mem::take(&mut held.records)
     }
 
-    /// Whether it should not wait for company.
+    /// Whether its records should be written now, without waiting for more.
     pub(crate) fn is_filling(&self) -> bool {
         self.0.lock().bytes.len() >= NUDGE_BYTES
     }

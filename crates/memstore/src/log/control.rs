@@ -1,7 +1,9 @@
-//! The control file: what the store consists of. Replaced as a whole, by a rename; what it does not name does not count.
+//! The control file: the list of everything that the store consists of. It is replaced as a whole,
+//! by a rename. A file that it does not name does not count.
 //!
 //! ```text
-//!   0 "ATOLLCTL"   8 format u32   12 crc32c u32 of what follows   16 bytes u64   24 the value, by postcard
+//!   0 "ATOLLCTL"   8 format u32   12 crc32c u32 of the value   16 bytes of the value u64
+//!   24 the value, encoded by postcard
 //! ```
 
 use super::LogFault;
@@ -31,13 +33,13 @@ impl Segment {
     }
 }
 
-/// Where the log of a life that is over ended.
+/// The place at which the log of a past life ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Ended {
     pub(crate) life: u64,
     /// Records of later epochs do not count.
     pub(crate) durable: u64,
-    /// Of each stream, how many blocks there are.
+    /// For each stream, the number of its blocks.
     pub(crate) blocks: Vec<u64>,
 }
 
@@ -47,26 +49,27 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
 }
 
-/// A transaction that may go either way, as its record said.
+/// An undecided transaction, as its prepare record has it.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Undecided {
     pub(crate) tid: u64,
     pub(crate) note: Vec<u8>,
-    /// As in the record.
+    /// In the format of the record.
     pub(crate) writes: Vec<u8>,
-    /// What it has read, as in the record that says it.
+    /// Its reads, in the format of the guards record.
     pub(crate) reads: Vec<u8>,
 }
 
-/// A copy of all rows, taken while they changed: right together with the log from epoch `from` on.
+/// A copy of all rows, taken while they changed: consistent together with the log from epoch `from`
+/// on.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     /// The life that wrote it.
     pub(crate) life: u64,
     pub(crate) from: u64,
-    /// The device had the log of its life up to this epoch when it was put in place: rows may have been copied from all
-    /// epochs up to this one.
+    /// When it was put in place, the device had the log of its life up to this epoch. Rows may have
+    /// been copied from all epochs up to this one.
     pub(crate) until: u64,
     pub(crate) parts: Vec<Part>,
     pub(crate) notes: Vec<(u64, Vec<u8>)>,
@@ -81,19 +84,19 @@ impl Checkpoint {
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Control {
-    /// Drawn when the store is made; each of its files has it.
+    /// Drawn at random when the store is made; each of its files has it.
     pub(crate) store: u64,
     pub(crate) streams: u16,
-    /// How often the store was opened.
+    /// How often the store has been opened.
     pub(crate) life: u64,
     /// The epoch before the first of this life.
     pub(crate) begun: u64,
     pub(crate) schema: Option<Vec<u8>>,
     pub(crate) tables: Vec<u16>,
-    /// In the order of their numbers, without those that nothing needs any more.
+    /// In the order of their numbers, without those that are not needed any more.
     pub(crate) segments: Vec<Segment>,
     pub(crate) next_segment: u64,
-    /// Lives of which there are segments, but for this one.
+    /// The past lives of which there are segments.
     pub(crate) ended: Vec<Ended>,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) next_checkpoint: u64,
@@ -113,7 +116,8 @@ impl Control {
         Control::decode(&path, &bytes[..read]).map(Some)
     }
 
-    /// Files of a store without a control file are no new store: that is written before any of them.
+    /// A control file is written before any other file. So if there are files and no control file,
+    /// it is missing: this is no new store.
     fn absent(files: &dyn Files, dir: &Path, path: &Path) -> Result<Option<Control>, LogFault> {
         let is_ours = |name: &&String| name.starts_with("checkpoint-") || name.starts_with("log-");
         match files.list(dir)?.iter().find(is_ours) {
@@ -152,7 +156,7 @@ impl Control {
         Control::put_in_place(files, dir)
     }
 
-    /// Writes what is to be the control file beside it, to the device.
+    /// Writes the next control file beside the present one, to the device.
     pub(crate) fn write_beside(&self, files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
         let body =
             postcard::to_stdvec(self).map_err(|e| LogFault::Options(format!("control record: {e}")))?;
@@ -169,12 +173,13 @@ impl Control {
         Ok(file.sync()?)
     }
 
-    /// Makes what was written beside it the control file. After an error either of the two may be what the next opening finds.
+    /// Makes the file that was written beside it the control file. After an error the next opening
+    /// may find either of the two.
     pub(crate) fn put_in_place(files: &dyn Files, dir: &Path) -> Result<(), LogFault> {
         Ok(files.rename(&dir.join(INCOMING), &dir.join(CONTROL))?)
     }
 
-    /// Names of files that this control record knows.
+    /// Names of the files that this control record lists.
     pub(crate) fn names(&self) -> Vec<String> {
         let logs = self.segments.iter().map(Segment::name);
         let parts = self

@@ -1,17 +1,17 @@
-//! What can go wrong with files.
+//! Errors of the store's files.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The store's files cannot be read or written. After a fault while writing, nothing that was not durable before will ever
-/// be reported as durable, and no transaction that writes commits any more.
+/// The store's files cannot be read or written. After a fault while writing, nothing more is ever
+/// reported as durable, and no transaction with writes commits.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogFault {
     /// The file system refused; the message names the file.
     #[error("the store's log failed: {0}")]
     Io(Arc<io::Error>),
-    /// Bytes that were durable once are not what was written.
+    /// Bytes that were durable once are not those that were written.
     #[error("{}: corrupt at byte {offset}: {what}; restore the file from a copy, or the database from a backup", file.display())]
     Corrupt { file: PathBuf, offset: u64, what: String },
     /// Written by another version of Atoll.

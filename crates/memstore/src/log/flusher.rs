@@ -1,13 +1,16 @@
-//! Who flushes: threads of each stream, or a worker that has nothing else to do.
+//! Flushing is done by threads of each stream, or by a worker that has nothing else to do.
 //!
 //! ```text
-//!   transactions could run:               worker --wake--> thread: take, write, sync --wake--> worker
-//!   all that a worker has waits, and nothing flies:        worker: take, write, sync
+//!   other transactions could run:    worker --wake--> thread: take, write, sync --wake--> worker
+//!   all of a worker's transactions
+//!   wait, and no block is under way: worker: take, write, sync
 //! ```
-//! The two wake-ups take longer than a quick device takes for a flush. So a worker whose every transaction waits for the log
-//! flushes by itself, unless a flush is on its way: then it had better be there when that ends. While one thread of a stream
-//! waits for the device, another takes what has come since; both go on without a pause as long as somebody waits for what no
-//! block has yet, so that a transaction waits for about half a flush before its own begins.
+//! The two wake-ups take longer than a flush on a quick device. So a worker flushes by itself if
+//! all its transactions wait for the log, unless a flush is under way: then it is better off
+//! running when that one ends. While one thread of a stream waits for the device, another takes the
+//! records that have come since. Both go on without a pause as long as a transaction waits for
+//! records that no block has yet. So a transaction waits for about half a flush before its own
+//! begins.
 
 use super::stream::{Aim, Stream};
 use super::{LogFault, Shared};
@@ -16,23 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// How long a thread that nobody wakes sleeps when the last look found nothing.
+/// The longest sleep of a thread that is not woken and finds nothing to do.
 const IDLE: Duration = Duration::from_millis(50);
-/// A flush that is quicker than this is not worth another one at once: whoever commits meanwhile shares the next.
+/// After a flush that is quicker than this a thread pauses before the next one: transactions that
+/// commit meanwhile share it.
 const QUICK: Duration = Duration::from_micros(50);
-/// Threads of a stream, and so blocks on their way at a time.
+/// Threads per stream, and so the number of blocks that can be under way at a time.
 const ABREAST: usize = 2;
 
 pub(crate) struct Flushers {
     shared: Arc<Shared>,
-    /// [`ABREAST`] of each stream.
+    /// [`ABREAST`] threads of each stream.
     crews: Vec<Vec<Flusher>>,
 }
 
 struct Flusher {
     thread: Thread,
     handle: Option<JoinHandle<()>>,
-    /// It sleeps, or is about to and looks once more whether it should.
+    /// The thread sleeps, or is about to and checks once more whether it should.
     is_resting: Arc<AtomicBool>,
 }
 
@@ -53,7 +57,8 @@ impl Flushers {
         Ok(flushers)
     }
 
-    /// Has a thread of a stream look around now, unless all are at work: then one of them will.
+    /// Wakes a thread of a stream to look for work, unless all are at work: then one of them will
+    /// look.
     pub(crate) fn nudge(&self, stream: usize) {
         let is_woken = |flusher: &&Flusher| {
             flusher.is_resting.load(Ordering::SeqCst) && flusher.is_resting.swap(false, Ordering::SeqCst)
@@ -63,7 +68,7 @@ impl Flushers {
         }
     }
 
-    /// Has what is waited for flushed by the threads.
+    /// Has the threads flush everything that is waited for.
     pub(crate) fn flush(&self) {
         for (number, stream) in self.shared.streams.iter().enumerate() {
             if stream.is_behind(&self.shared) {
@@ -72,16 +77,17 @@ impl Flushers {
         }
     }
 
-    /// The same on this thread, as far as no block is on its way.
+    /// The same on this thread, for streams without a block under way.
     pub(crate) fn flush_here(&self) {
         for stream in self.shared.streams.iter().filter(|stream| stream.is_at_rest()) {
             stream.attempt(&self.shared, Aim::Need);
         }
-        // Somebody came too late for this flush, or not all streams were at rest.
+        // A transaction may have come too late for this flush, or some streams had blocks under
+        // way.
         self.flush();
     }
 
-    /// Everything there is, on the device, by this thread.
+    /// Brings everything to the device, on this thread.
     pub(crate) fn write_out(&self) {
         for stream in &self.shared.streams {
             stream.attempt(&self.shared, Aim::Everything);
@@ -94,7 +100,7 @@ impl Drop for Flushers {
         self.shared.stopping.store(true, Ordering::SeqCst);
         for flusher in self.crews.iter_mut().flatten() {
             flusher.thread.unpark();
-            // A flusher that panicked has told so on standard error; the log ends where it stopped.
+            // A flusher that panicked has said so on standard error; the log ends where it stopped.
             let _ = flusher.handle.take().map(JoinHandle::join);
         }
         self.shared.streams.iter().for_each(Stream::finish);
@@ -102,7 +108,7 @@ impl Drop for Flushers {
     }
 }
 
-/// A thread's body. The first of a stream's also sees to what nobody waits for.
+/// A thread's body. The first thread of a stream also writes records that no transaction waits for.
 fn run(shared: &Arc<Shared>, stream: &Stream, is_resting: &AtomicBool, is_first: bool) {
     let mut pause = shared.options.leisure;
     loop {

@@ -1,26 +1,29 @@
-//! What the log promises, and how large its parts are.
+//! The promises of the log, and the sizes of its parts.
 
 use super::LogFault;
 use std::time::Duration;
 
-/// When a commit counts as durable; the same promises as the disk-based store's modes of these names.
+/// When a commit counts as durable. The promises are those of the disk-based store's modes of the
+/// same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// When the device has it: survives a power cut.
     Sync,
-    /// When it is written to the operating system: survives the death of the process, but a power cut may lose the last
-    /// second. What is there after a power cut is still whole transactions and all that they have seen.
+    /// When it is written to the operating system: survives the death of the process, but a power
+    /// cut may lose the last second. After a power cut the store still has whole transactions, and
+    /// all that they have read.
     Async,
-    /// At once: nothing is written anywhere.
+    /// At once: nothing is written.
     Memory,
 }
 
-/// Who sees to it that what is waited for gets to the device.
+/// The thread that starts the flush for an epoch that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urge {
-    /// The log's thread, which is woken.
+    /// The log's own thread, which is woken.
     Flusher,
-    /// The caller, who says [`crate::Memstore::flush`] or [`crate::Memstore::flush_here`] before long.
+    /// The caller, which calls [`crate::Memstore::flush`] or [`crate::Memstore::flush_here`] before
+    /// long.
     Caller,
 }
 
@@ -28,24 +31,28 @@ pub enum Urge {
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     pub durability: Durability,
-    /// Files that are written side by side, each by a thread of its own, with the workers shared out among them. More than one
-    /// pays where each lies on a device of its own; fixed when the store is made.
+    /// Files that are written side by side, each by threads of its own, with the workers divided
+    /// among them. More than one pays if each lies on a device of its own. Fixed when the store is
+    /// made.
     pub streams: u16,
     /// Size of a log file, and of a part of a checkpoint.
     pub segment_bytes: u64,
-    /// [`crate::Memstore::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint.
+    /// [`crate::Memstore::checkpoint_due`] returns `true` once this many bytes have been logged
+    /// since the last checkpoint.
     pub checkpoint_bytes: u64,
-    /// How many threads read at opening, and write a checkpoint.
+    /// The number of threads that read at opening, and that write a checkpoint.
     pub threads: usize,
-    /// How much a worker may log before it has to wait until it was written.
+    /// The number of bytes that a worker may log before it has to wait until they are written.
     pub backlog_bytes: usize,
-    /// What nobody waits for is written after this time, or after up to 50 ms when nothing was written for a while.
+    /// Records that no transaction waits for are written after this time, or after up to 50 ms if
+    /// nothing was written for a while.
     pub leisure: Duration,
 }
 
 impl LogOptions {
-    /// Defaults: one stream; log files of 64 MiB (filled with zeros ahead of need, in the background); a checkpoint every
-    /// 512 MiB of log, which two threads replay in some seconds; two threads; a backlog of 16 MiB; 5 ms of leisure.
+    /// Defaults: one stream; log files of 64 MiB (filled with zeros ahead of need, in the
+    /// background); a checkpoint every 512 MiB of log, which two threads replay in some seconds;
+    /// two threads; a backlog of 16 MiB; 5 ms of leisure.
     pub fn new(durability: Durability) -> LogOptions {
         LogOptions {
             durability,
@@ -78,12 +85,12 @@ impl LogOptions {
 pub struct LogStats {
     /// Bytes of records.
     pub bytes: u64,
-    /// What was logged: commits, prepares, decisions, notes. Those that were not taken yet are left out.
+    /// Commits, prepares, decisions and notes that have been taken from the buffers.
     pub records: u64,
-    /// Bytes written to log files, heads and padding included.
+    /// Bytes written to log files, with heads and padding.
     pub written: u64,
-    /// Blocks written, each of which ended an epoch.
+    /// Blocks written. Each has ended an epoch.
     pub flushes: u64,
-    /// Times the device was waited for.
+    /// Syncs that have ended.
     pub fsyncs: u64,
 }

@@ -1,31 +1,38 @@
-//! Records: what a worker says to the log.
+//! Records: the units that a worker appends to the log.
 //!
 //! ```text
-//!   0 bytes u32, all of it | 4 kind u8 | 5 epoch u64 (a commit: its id, whose epoch it is) | 13 ...
+//!   0 bytes u32, of the whole record | 4 kind u8 | 5 epoch u64 (commit: its id instead) | 13 ...
 //!
-//!   commit       writes                            of a transaction that went through at once
-//!   late commit  id u64, writes                    of one that was pre-committed, in an earlier epoch
-//!   prepare      name u64, id u64, note, writes    may go either way
-//!   decision     name u64, id u64 or 0: abort      of what was prepared under that name; it may have got another id since
-//!   note         name u64, note                    to be handed out at each opening,
-//!   forget       name u64                          until forgotten
-//!   guards       name u64, reads                   what the prepared transaction of this name has read, to its decision
+//!   commit       writes                           a transaction that committed at once
+//!   late commit  id u64, writes                   one that was pre-committed, in an earlier epoch
+//!   prepare      name u64, id u64, note, writes   undecided: may still go either way
+//!   decision     name u64, id u64 or 0: abort     for the transaction that was prepared under that
+//!                                                 name; the id may be another than it had then
+//!   note         name u64, note                   returned at each opening,
+//!   forget       name u64                         until it is forgotten
+//!   guards       name u64, reads                  the reads of the prepared transaction of this
+//!                                                 name, reserved until its decision
 //!
-//!   reads, to the end: table u16, low bytes u16, high bytes u16, low, high: a range of keys, both ends included, whose high end
-//!     is open if its bytes are u16::MAX; one key if they are u16::MAX - 1
-//!   note: bytes u32, bytes;   writes, to the end: table u16, key bytes u16, value bytes u32 or u32::MAX for absent, key, value
-//!   a write whose value bytes are 2^31 or more (2^31 and those of the rest) is a change: the id of the version that it changed u64,
-//!     then runs to the end: 18 bits where it begins, 14 bits how long it is, its bytes
+//!   reads, to the end:   table u16, low bytes u16, high bytes u16, low, high
+//!                        a range of keys, both ends included; without an upper end if `high bytes`
+//!                        is u16::MAX; a single key, `low`, if it is u16::MAX - 1
+//!   note:                bytes u32, bytes
+//!   writes, to the end:  table u16, key bytes u16, value bytes u32 (u32::MAX: absent), key, value
+//!   change, a write with value bytes of 2^31 or more (2^31 plus the length of the rest):
+//!                        id u64 of the version that it changes, then runs to the end:
+//!                        position 18 bits | length 14 bits, bytes
 //! ```
-//! A change takes part of what its row takes; it can be repeated on that very version only, and each version of a row was made from the
-//! one before, so a row is what its last whole value and all changes since make of it, in whatever order they are come by.
-//! All numbers are little-endian. A record counts when its epoch is durable. Several that have one epoch and lie in one
-//! stream count together.
+//! A change is shorter than the whole row, and can be repeated only on the version that it names.
+//! Each version of a row was made from the one before. So a row is given by its last whole value
+//! and all changes since, in whichever order the records are read.
+//!
+//! All numbers are little-endian. A record counts when its epoch is durable. Records of one epoch
+//! in one stream count together.
 
 use crate::row::{MAX_KEY, MAX_ROW};
 use txn::Range;
 
-/// What one write leaves behind.
+/// The effect of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) table: u16,
@@ -33,13 +40,13 @@ pub(crate) struct Change<'a> {
     pub(crate) value: Left<'a>,
 }
 
-/// What becomes of a row.
+/// The new state of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left<'a> {
     /// No such row.
     Absent,
     Whole(&'a [u8]),
-    /// What it was under the id `from`, but for these runs.
+    /// The version with the id `from`, except for these runs.
     Part {
         from: u64,
         runs: Runs<'a>,
@@ -51,7 +58,8 @@ pub(crate) enum Left<'a> {
 pub(crate) struct Runs<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Runs<'a> {
-    /// The next run: where it begins, and its bytes. [`Malformed`] when there is less than it says.
+    /// The next run: its position and its bytes. [`Malformed`] when there are fewer bytes than it
+    /// states.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(usize, &'a [u8])>, Malformed> {
         let Some((head, rest)) = self.0.split_first_chunk() else {
@@ -90,13 +98,13 @@ const FORGET: u8 = 6;
 const GUARDS: u8 = 7;
 const HEAD: usize = 13;
 const ABSENT: u32 = u32::MAX;
-/// Value bytes from here on are those of a change.
+/// Value lengths from this number on are those of a change.
 const PART: u32 = 1 << 31;
 const RUN_SHIFT: u32 = 14;
 const RUN_BYTES: u32 = (1 << RUN_SHIFT) - 1;
 const _: () = assert!(MAX_ROW <= 1 << (32 - RUN_SHIFT));
 
-/// Begins a record; [`Open::end`] has to follow.
+/// A record that has been begun; [`Open::end`] has to follow.
 #[must_use]
 pub(crate) struct Open {
     at: usize,
@@ -129,7 +137,7 @@ impl Open {
         open
     }
 
-    /// Ends the record, so that it can be read.
+    /// Ends the record: its length is known only here.
     #[inline]
     pub(crate) fn end(self, out: &mut [u8]) {
         let bytes = (out.len() - self.at) as u32;
@@ -142,7 +150,7 @@ fn put_note(out: &mut Vec<u8>, note: &[u8]) {
     out.extend_from_slice(note);
 }
 
-/// One write; `key` appends the key.
+/// Appends one write; `key` appends the key.
 #[inline]
 pub(crate) fn put_write(out: &mut Vec<u8>, table: u16, value: Option<&[u8]>, key: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
@@ -202,13 +210,13 @@ impl OpenChange {
         out[self.at + 4..self.at + 8].copy_from_slice(&bytes.to_le_bytes());
     }
 
-    /// Takes back what was written of it.
+    /// Removes everything that was written of it.
     pub(crate) fn undo(self, out: &mut Vec<u8>) {
         out.truncate(self.at);
     }
 }
 
-/// As [`put_write`], of a value that `value` appends.
+/// As [`put_write`], for a value that `value` appends.
 pub(crate) fn put_placed(
     out: &mut Vec<u8>,
     table: u16,
@@ -251,7 +259,7 @@ pub(crate) fn put_guards(out: &mut Vec<u8>, epoch: u64, name: u64, reads: &[u8])
     open.end(out);
 }
 
-/// What a transaction has read, whether or not there was anything.
+/// A read of a transaction, whether it found a row or not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Read<'a> {
     Key(&'a [u8]),
@@ -262,7 +270,7 @@ pub(crate) enum Read<'a> {
 const TO_THE_END: u16 = u16::MAX;
 const ONE_KEY: u16 = u16::MAX - 1;
 
-/// A key too long to be there, as an end of a range, is cut to this: what is below its like is below it too.
+/// Cuts a key that is too long for any row, as the end of a range: the rows below it are the same.
 fn end_of(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_KEY + 1)]
 }
@@ -293,7 +301,8 @@ impl<'a> Reads<'a> {
         self.0.0
     }
 
-    /// The next one and its table; `None` at the end, [`Malformed`] when there is less than it says.
+    /// The next read and its table; `None` at the end, [`Malformed`] when there are fewer bytes
+    /// than it states.
     pub(crate) fn next(&mut self) -> Result<Option<(u16, Read<'a>)>, Malformed> {
         if self.0.0.is_empty() {
             return Ok(None);
@@ -316,7 +325,7 @@ impl<'a> Reads<'a> {
     }
 }
 
-/// Bytes to be read from the front.
+/// Bytes that are read from the front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -363,7 +372,7 @@ impl<'a> Changes<'a> {
         self.0.0
     }
 
-    /// The next one; `None` at the end, [`Malformed`] when there is less than it says.
+    /// The next write; `None` at the end, [`Malformed`] when there are fewer bytes than it states.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Change<'a>>, Malformed> {
         if self.0.0.is_empty() {
@@ -389,11 +398,11 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// A record that is none: the bytes passed their checksum, so whoever wrote them was wrong.
+/// Not a record. The bytes passed their checksum, so the program that wrote them was wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Malformed;
 
-/// Takes the next record from the front of `bytes`; its epoch and what it says.
+/// Takes the next record from the front of `bytes`; returns its epoch and its content.
 #[inline]
 pub(crate) fn next<'a>(bytes: &mut Bytes<'a>) -> Result<Option<(u64, Record<'a>)>, Malformed> {
     if bytes.0.is_empty() {
@@ -485,7 +494,7 @@ mod tests {
         assert_eq!(Reads::of(&long).next(), Ok(Some((1, Read::Key(&[7; MAX_KEY + 1])))));
     }
 
-    /// Reads everything; how many records and writes there were.
+    /// Reads everything; returns the epochs of the records and the number of writes and reads.
     fn read(bytes: &[u8]) -> Result<(Vec<u64>, usize), Malformed> {
         let (mut bytes, mut epochs, mut count) = (Bytes(bytes), Vec::new(), 0);
         while let Some((epoch, record)) = next(&mut bytes)? {
@@ -521,7 +530,7 @@ mod tests {
         let mut out = Vec::new();
         let change = put_change(&mut out, 2, 16, |out| out.push(9));
         change.run(&mut out, 3, b"abc");
-        // Longer than the head of a run can say.
+        // Longer than the head of a run can state.
         change.run(&mut out, 1000, &[7; 20_000]);
         let bytes = change.bytes(&out);
         change.end(&mut out);

@@ -1,14 +1,19 @@
 //! One stream: blocks, one after the other, in files.
 //!
 //! ```text
-//!   buffers --take off: epoch ended, place given--> block --fly--> written --sync--> on the device
-//!           one at a time, some microseconds               several at a time
+//!   buffers --take off: end an epoch, give a place--> block --fly--> written --sync--> on device
+//!             one at a time, some microseconds               several at a time
 //! ```
-//! Who may do what: whoever holds the lock around [`Work`] takes buffers and gives a block its place; writing and syncing are
-//! done without it, so that the next block is made, and flies, meanwhile. What has landed is counted without gaps, under the
-//! lock around [`Landing`], which nobody holds over a write or a sync: a block counts when all before it do, and a sync when all that
-//! began before it do.
-//! Whoever needs both takes `Work` first. Anybody reads how far it is.
+//! Access rules:
+//!
+//! - The thread that holds the lock of [`Work`] takes the buffers and gives a block its place. It
+//!   writes and syncs without that lock, so that the next block can be made, and written,
+//!   meanwhile.
+//! - Blocks that have been written are counted without gaps, under the lock of [`Landing`], which
+//!   no thread holds during a write or a sync. A block counts when all before it do, and a sync
+//!   when all that began before it do.
+//! - A thread that needs both locks takes `Work` first.
+//! - Any thread reads the progress from the atomics.
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
@@ -21,7 +26,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use world::Caching;
 
-/// A stream is synced this often at least, ns: what `async` may lose to a power cut.
+/// The longest time between two syncs, ns: the loss that mode `async` may have in a power cut.
 const SYNC_NS: u64 = 500_000_000;
 
 #[derive(Default)]
@@ -35,59 +40,61 @@ pub(crate) struct Counts {
 
 pub(crate) struct Stream {
     number: usize,
-    /// All epochs up to this are as safe here as the mode promises.
+    /// All epochs up to this one are as safe in this stream as the mode promises.
     pub(crate) durable: AtomicU64,
-    /// The epochs that blocks which were taken, written or not, make complete. Stored by who holds the work.
+    /// The blocks that have been taken, written or not, make the stream complete up to this epoch.
+    /// Stored by the thread that holds `work`.
     sealed: AtomicU64,
-    /// The device has all epochs up to this. Kept where the mode does not promise it.
+    /// The device has all epochs up to this one. Kept in mode `async`.
     pub(crate) stable: AtomicU64,
-    /// The epochs that a sync brings there which has begun, or has ended.
+    /// The latest epoch that a sync which has begun, or ended, brings to the device.
     syncing: AtomicU64,
-    /// Blocks that were taken and are not yet as safe as the mode promises.
+    /// Blocks that have been taken and are not yet as safe as the mode promises.
     flying: AtomicUsize,
     pub(crate) counts: Counts,
-    /// The segments before the current one, each with the latest epoch its records can have.
+    /// The segments before the current one, each with the latest epoch that its records can have.
     full: Mutex<Vec<(u64, u64)>>,
     work: Mutex<Work>,
     landing: Mutex<Landing>,
-    /// The landing has changed.
+    /// Signalled when `landing` has changed.
     landed: Condvar,
 }
 
-/// Where the next block goes.
+/// The place of the next block.
 struct Work {
     segment: Segment,
     file: Arc<LogFile>,
     at: u64,
-    /// How many blocks there are in the file.
+    /// The number of blocks in the file.
     index: u32,
     sequence: u64,
     sealed: u64,
-    /// The last block has records, some perhaps of an epoch behind `sealed`: those that came while it was being made.
+    /// The last block has records. Some may be of an epoch after `sealed`: those that came while
+    /// the block was being made.
     has_more: bool,
-    /// Memory of the buffer that is taken next.
+    /// Memory for the buffer that is taken next.
     taken: Vec<u8>,
-    /// The next segment, being made.
+    /// The next segment, while it is being made.
     next: Option<JoinHandle<Result<Made, LogFault>>>,
     written_ns: u64,
 }
 
-/// How far blocks that were taken have come.
+/// The progress of blocks that have been taken.
 struct Landing {
-    /// All blocks before this are written, and the epochs they make complete.
+    /// All blocks before this one are written; they make the stream complete up to `sealed`.
     written: u64,
     sealed: u64,
-    /// Those that are written although one before them is not.
+    /// Blocks that are written although one before them is not.
     ahead: Vec<(u64, u64)>,
-    /// Up to where somebody is bringing it, or has brought it, to the device.
+    /// All blocks before this one are on the device, or a sync that brings them there has begun.
     synced: u64,
-    /// Those who are bringing it, in the order in which they began.
+    /// The syncs that run, in the order in which they began.
     syncs: VecDeque<Sync>,
-    /// How many have been in `syncs` before its first.
+    /// The number of syncs that have left `syncs`.
     counted: u64,
-    /// The file of the latest blocks: those of all others are stable.
+    /// The file of the latest blocks. Those of all other files are stable.
     file: Arc<LogFile>,
-    /// What the device has.
+    /// All blocks before this one are on the device.
     stable: u64,
     sealed_stable: u64,
     synced_ns: u64,
@@ -95,22 +102,22 @@ struct Landing {
     spare: Vec<Memory>,
 }
 
-/// Somebody brings blocks to the device.
+/// A sync that is running, or that waits for those before it to count.
 struct Sync {
-    /// All blocks before this, and the epochs they make complete.
+    /// It covers all blocks before this one, which make the stream complete up to `sealed`.
     upto: u64,
     sealed: u64,
     has_succeeded: bool,
 }
 
-/// What a block is made in.
+/// Memory in which a block is made.
 #[derive(Default)]
 struct Memory {
     block: Vec<u8>,
     aligned: Aligned,
 }
 
-/// A block that has its place and is on its way there.
+/// A block that has its place and is being written.
 struct Flight {
     memory: Memory,
     file: Arc<LogFile>,
@@ -119,23 +126,23 @@ struct Flight {
     sealed: u64,
 }
 
-/// What a spike leaves of memory beyond this is not kept, bytes.
+/// Memory larger than this is not kept after a peak; bytes.
 const KEPT: usize = 64 << 20;
 
 /// A segment and its file.
 type Made = (Segment, LogFile);
 
-/// What a round is for.
+/// The aim of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Aim {
-    /// What somebody waits for, and what has waited long enough by itself.
+    /// Records that a transaction waits for, or that have waited long enough.
     Need,
-    /// Everything, on the device.
+    /// All records, on the device.
     Everything,
 }
 
 impl Landing {
-    /// A block is written.
+    /// Notes that a block is written.
     fn land(&mut self, sequence: u64, sealed: u64) {
         self.ahead.push((sequence, sealed));
         while let Some(at) = self.ahead.iter().position(|(sequence, _)| *sequence == self.written) {
@@ -144,7 +151,8 @@ impl Landing {
         }
     }
 
-    /// Somebody is about to sync what is written; gives its number. `None` if somebody has or does already.
+    /// Notes that a sync of all written blocks begins; returns its number. `None` if a sync of
+    /// these blocks has begun or ended.
     fn begin_sync(&mut self) -> Option<u64> {
         if self.synced == self.written {
             return None;
@@ -154,8 +162,9 @@ impl Landing {
         Some(self.counted + self.syncs.len() as u64 - 1)
     }
 
-    /// A sync has succeeded. It counts when all that began before it have, too: one of these may fail yet, or may have, and after that
-    /// the system takes what it has dropped for written, and says so to the next.
+    /// Notes that a sync has succeeded. It counts when all syncs that began before it have
+    /// succeeded too. One of them may still fail, or may have failed: the system then drops the
+    /// pages, takes them for written, and reports success to the next sync.
     fn end_sync(&mut self, number: u64) {
         self.syncs[(number - self.counted) as usize].has_succeeded = true;
         while let Some(first) = self.syncs.pop_front_if(|sync| sync.has_succeeded) {
@@ -208,7 +217,8 @@ impl Stream {
         }
     }
 
-    /// Waits for the segment that is being made, if any. What was made for nothing is found empty.
+    /// Waits for the segment that is being made, if there is one. If it is not used, the next
+    /// opening finds it empty.
     pub(crate) fn finish(&self) {
         let next = held(&self.work).next.take();
         if let Some(next) = next {
@@ -216,13 +226,14 @@ impl Stream {
         }
     }
 
-    /// Up to which epoch the device has the stream complete.
+    /// The epoch up to which the device has the stream complete.
     pub(crate) fn stable_epoch(&self) -> u64 {
         held(&self.landing).sealed_stable
     }
 
-    /// Whether an epoch is wanted that no block taken so far makes complete; or one is wanted on
-    /// the device that no thread is bringing there, or will when its block is written.
+    /// Whether there is work that no thread has begun. Either an epoch is wanted that no block
+    /// taken so far makes complete. Or one is wanted on the device, no sync that would bring it
+    /// there has begun, and no thread is writing a block, after which it would sync.
     pub(crate) fn is_behind(&self, shared: &Shared) -> bool {
         let taken = self.sealed.load(Ordering::SeqCst);
         let unsynced = shared.wanted_stable.load(Ordering::SeqCst) > self.syncing.load(Ordering::SeqCst);
@@ -234,7 +245,7 @@ impl Stream {
         shared.wanted_stable.load(Ordering::SeqCst) > self.stable.load(Ordering::SeqCst)
     }
 
-    /// Whether no block is on its way.
+    /// Whether no block is under way.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.flying.load(Ordering::SeqCst) == 0
     }
@@ -268,7 +279,8 @@ impl Stream {
             if let Some(fault) = shared.fault.get() {
                 return Err(fault.clone());
             }
-            // Told before anybody else comes: records were taken, and the next block would make their epoch complete without them.
+            // The log is poisoned before the lock is released: records have been taken from the
+            // buffers, and the next block would declare their epoch complete without them.
             self.take_off(shared, &mut work, aim).inspect_err(|fault| shared.poison(fault.clone()))?
         };
         let flies = usize::from(flight.is_some());
@@ -280,8 +292,9 @@ impl Stream {
         if is_promised {
             self.sync()?;
         }
-        // Before the look at what is wanted on the device: a task that wants it looks the other way
-        // round.
+        // Before this thread reads `wanted_stable`. A task that wants an epoch on the device stores
+        // `wanted_stable` first and then reads `flying`. So either this thread sees the wish, or
+        // the task finds the stream at rest and wakes a thread.
         self.flying.fetch_sub(flies, Ordering::SeqCst);
         let reached = {
             let landing = held(&self.landing);
@@ -289,7 +302,7 @@ impl Stream {
         };
         self.durable.fetch_max(reached, Ordering::AcqRel);
         shared.publish();
-        // Where the device is not promised, few are kept waiting for it.
+        // In mode `async` few transactions wait for the device, so `durable` is published first.
         if since >= SYNC_NS || aim == Aim::Everything || self.is_wanted_stable(shared) {
             self.sync()?;
         }
@@ -304,12 +317,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether some worker has so much to be written that it should not wait for company.
+    /// Whether the buffer of a worker is so full that it should be written now.
     pub(crate) fn is_pressed(&self, shared: &Shared) -> bool {
         shared.buffers_of(self.number).any(Buffer::is_filling)
     }
 
-    /// Ends the running epoch and gives a block that makes it complete its place, if there is anything in it and it is time.
+    /// Ends the running epoch, makes a block that completes it, and gives the block its place;
+    /// `None` if there is nothing to write or it is too early.
     fn take_off(&self, shared: &Arc<Shared>, work: &mut Work, aim: Aim) -> Result<Option<Flight>, LogFault> {
         let now = world::now_ns();
         let wanted = shared.wanted.load(Ordering::Acquire);
@@ -399,7 +413,8 @@ impl Stream {
         Ok(())
     }
 
-    /// A segment that has a successor with blocks is complete on the device: recovery relies on it.
+    /// Begins the next segment. Before that, the device has all blocks of the present one: recovery
+    /// relies on it.
     fn next_segment(&self, shared: &Arc<Shared>, work: &mut Work) -> Result<(), LogFault> {
         self.settle(shared, work.sequence)?;
         let made = work.next.take().map(JoinHandle::join);
@@ -407,7 +422,7 @@ impl Stream {
             Some(Ok(made)) => made?,
             Some(Err(_)) | None => make_next(shared, self.number, None)?,
         };
-        // Its last record has an epoch that had begun.
+        // Its last record has an epoch that has begun by now.
         held(&self.full).push((work.segment.number, shared.epochs.now()));
         (work.segment, work.file, work.at, work.index) = (segment, Arc::new(file), ALIGN as u64, 0);
         held(&self.landing).file = Arc::clone(&work.file);
@@ -425,13 +440,13 @@ impl Stream {
             if let Some(fault) = shared.fault.get() {
                 return Err(fault.clone());
             }
-            // The time limit is for a fault, which is told to other waiters.
+            // The time limit is for a fault, which does not signal `landed`.
             drop(self.landed.wait_timeout(landing, Duration::from_millis(1)));
         }
     }
 
-    /// Brings the blocks that are written there, but for those that somebody is bringing already. A block on its way to a
-    /// later place may come along or not.
+    /// Brings the written blocks to the device, except those that a running sync brings there
+    /// already. Blocks that are being written meanwhile may be included or not.
     fn sync(&self) -> Result<(), LogFault> {
         let (file, number) = {
             let mut landing = held(&self.landing);
@@ -449,8 +464,9 @@ impl Stream {
     }
 }
 
-/// The latest epoch of which all records are in the buffers or were: `ended`, once nobody commits in it any more; less when
-/// somebody takes too long, a worker whose CPU was taken away.
+/// The latest epoch of which all records are in the buffers, or were: `ended`, once no worker
+/// commits in it any more. An earlier one if a worker takes too long, for example because it has
+/// lost its CPU.
 fn complete(shared: &Shared, ended: u64) -> u64 {
     let mut wait = Backoff::new();
     loop {
@@ -464,20 +480,22 @@ fn complete(shared: &Shared, ended: u64) -> u64 {
     }
 }
 
-/// How a log file is filled while the one before it is being written: ahead of that, and otherwise a piece now and then. In one go
-/// it takes a CPU for a tenth of a second, from which a worker or the log's own threads are missing then.
+/// The pace at which a log file is filled while the one before it is being written: a piece now and
+/// then, ahead of the need. Filled in one go, it would take a CPU from the workers or the log's own
+/// threads for a tenth of a second.
 struct Pace {
-    /// Bytes that the stream had written when it was begun.
+    /// Bytes that the stream had written when the filling began.
     from: u64,
-    /// Bytes that it had left in the file before.
+    /// Bytes that were then left in the file before.
     room: u64,
 }
 
 impl Pace {
-    /// Between two pieces, each of which takes a fraction of that.
+    /// The pause between two pieces. A piece takes a fraction of it.
     const PAUSE: Duration = Duration::from_millis(4);
 
-    /// Waits, if this part of the file is enough for now: done at three quarters of the file before.
+    /// Waits if the part of the file that is filled is enough for now. The file is full when three
+    /// quarters of the one before are used.
     fn wait(&self, shared: &Shared, stream: usize, filled: f64) {
         let written = shared.streams[stream].counts.written.load(Ordering::Relaxed);
         let used = written.saturating_sub(self.from) as f64 / self.room.max(1) as f64;
@@ -487,7 +505,8 @@ impl Pace {
     }
 }
 
-/// Makes the next segment of a stream and enters it in the control file; in one go, if there is no pace.
+/// Makes the next segment of a stream and enters it in the control file. Without a pace it is
+/// filled in one go.
 fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made, LogFault> {
     let segment = {
         let mut control = held(&shared.control);
@@ -504,7 +523,7 @@ fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made,
             make_segment(&*shared.files, &shared.dir, &head, &name, which, between)?
         }
     };
-    // Its name first: a control file that names a missing file is damage.
+    // Its name first: a control file that names a missing file is damaged.
     shared.sync_names()?;
     shared.recontrol(|control| {
         let at = control.segments.partition_point(|s| s.number < segment.number);
@@ -513,7 +532,7 @@ fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made,
     Ok((segment, file))
 }
 
-/// Poisons the log when whoever flushes panics: nobody may wait for it any more.
+/// Poisons the log when a flushing thread panics, so that no task waits for it any more.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -539,8 +558,8 @@ mod tests {
         Stream::new(0, segment, file, 0).landing.into_inner().unwrap()
     }
 
-    /// Two threads sync a file at a time. The one that had begun first failed, and the other one's success counted for both: what
-    /// the first had lost was acknowledged.
+    /// Two threads sync a file at a time. The sync that began first fails, and the success of the
+    /// other must not count for both: the blocks that the first one lost would be acknowledged.
     #[test]
     fn a_sync_counts_only_when_all_that_began_before_it_have_succeeded() {
         let mut landing = landing();
@@ -557,7 +576,7 @@ mod tests {
         assert_eq!((landing.stable, landing.sealed_stable), (2, 20));
         landing.end_sync(third);
         assert_eq!((landing.stable, landing.sealed_stable, landing.syncs.len()), (3, 30, 0));
-        // Which goes on after some have ended.
+        // The same holds after some syncs have ended.
         landing.land(3, 40);
         let fourth = landing.begin_sync().expect("a block");
         landing.end_sync(fourth);

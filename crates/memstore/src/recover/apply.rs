@@ -1,4 +1,5 @@
-//! Rows from the parts of a checkpoint, and writes from the records of the log, which `replay` reads.
+//! Rows from the parts of a checkpoint, and writes from the records of the log. `replay` reads the
+//! records.
 
 mod replay;
 
@@ -25,16 +26,17 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// What one thread has found besides rows.
+/// The results of one thread, apart from rows.
 #[derive(Default)]
 pub(super) struct Told {
-    /// What was prepared and not decided on, by name.
+    /// Prepared transactions that were not decided, by name.
     pub(super) undecided: BTreeMap<u64, Undecided>,
     pub(super) notes: Vec<(u64, Vec<u8>)>,
     pub(super) forgotten: Vec<u64>,
-    /// Of each log file with blocks, the first one's number and how many there are; where the last ends.
+    /// For each log file with blocks: its first block's sequence, the number of blocks, and the
+    /// offset of the end.
     blocks: Vec<(Segment, u64, u64, u64)>,
-    /// Changes of versions that were not come by.
+    /// Changes of versions that this thread has not read.
     pub(super) early: Early,
     pub(super) replayed: Replayed,
 }
@@ -49,7 +51,8 @@ impl Told {
         self.early.0.extend(other.early.0.drain());
     }
 
-    /// Checks that no block is missing between those that were read, nor at the end of a stream.
+    /// Checks that no block is missing, neither between those that were read nor at the end of a
+    /// stream.
     pub(super) fn check_chain(&mut self, source: &Source<'_>) -> Result<(), LogFault> {
         self.blocks.sort_unstable_by_key(|(segment, ..)| segment.number);
         let expect = |segment: &Segment, found: u64, at: u64, expected: u64| {
@@ -73,7 +76,8 @@ impl Told {
             }
             for (i, (segment, from, count, at)) in read.iter().enumerate() {
                 let expected = read.get(i + 1).map_or(end, |(_, next, ..)| *next);
-                // What is missing is behind it, or at the front of the next file, where nothing could be read then.
+                // The missing blocks are behind it, or at the front of the next file if nothing
+                // could be read there.
                 let next = segments.iter().find(|next| is_own(next) && next.number > segment.number);
                 match next.filter(|next| read.iter().all(|(other, ..)| other.number != next.number)) {
                     Some(next) => expect(next, from + count, ALIGN as u64, expected)?,
@@ -84,14 +88,15 @@ impl Told {
         Ok(())
     }
 
-    /// Of each log file that has blocks which count, where they end.
+    /// The end of each log file with blocks that count.
     pub(super) fn ends(&self) -> BTreeMap<u64, u64> {
         self.blocks.iter().map(|(segment, _, _, at)| (segment.number, *at)).collect()
     }
 }
 
-/// Changes that were met before the version that they were made from, by row. Few: workers' records lie side by side in a block,
-/// and a version that was prepared appears with its decision.
+/// Changes that were read before the version that they were made from, by row. There are few. A
+/// block holds one worker's records behind another's, even if they are earlier, and a prepared
+/// version appears only with its decision.
 #[derive(Default)]
 pub(super) struct Early(HashMap<(u16, Vec<u8>), Vec<EarlyChange>>);
 
@@ -101,7 +106,8 @@ struct EarlyChange {
     runs: Vec<u8>,
 }
 
-/// Which of all rows a loader of log files makes: each has its rows' changes in order then, and no two meet at a row.
+/// The rows that one loader of log files makes. Each loader sees the changes of its rows in order,
+/// and no two meet at a row.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     pub(super) number: usize,
@@ -117,24 +123,24 @@ impl Share {
     }
 }
 
-/// So many changes are looked up side by side.
+/// The number of changes that are looked up side by side.
 const BATCH: usize = 64;
 
 type Batch<'b> = Vec<Due<'b>>;
 
-/// A change that is about to be made.
+/// A change that is about to be carried out.
 struct Due<'b> {
     tid: u64,
-    /// The epoch of the record that says it.
+    /// The epoch of its record.
     logged: u64,
     change: Change<'b>,
     hash: Hash,
-    /// Where its row is, if it is there.
+    /// The place of its row, if it has one.
     row: Option<Ref>,
 }
 
 impl Due<'_> {
-    /// Has memory bring what the change touches of its row.
+    /// Prefetches the part of the row that the change touches.
     #[inline]
     fn ask_for(&self, arena: &Arena, row: Ref) {
         match self.change.value {
@@ -153,17 +159,18 @@ pub(super) struct Loader<'s> {
     told: Told,
     share: Share,
     pub(super) early: Early,
-    /// What was prepared and not decided on by here. What it has read and its note are with the first share only.
+    /// Transactions that have been prepared and not decided so far. Only the first share has their
+    /// reads and notes.
     open: BTreeMap<u64, Undecided>,
-    /// Decisions that something may still come to that was prepared, and the epochs of the records that say them.
+    /// Decisions for which the prepare record may still come, and the epochs of their records.
     decided: HashMap<u64, (u64, Verdict)>,
-    /// Rows that are absent, each with the epoch of the record that says so, and its word.
+    /// Absent rows, each with the epoch of the record that deleted it, and its word.
     absent: VecDeque<(u64, TableId, Ref, u64)>,
     /// All streams were read up to this epoch.
     complete: u64,
 }
 
-/// A file that says what it cannot.
+/// The fault of a file with impossible contents.
 fn malformed(path: &Path, at: u64) -> LogFault {
     LogFault::corrupt(path, at, "expected records of this version, or of tables that were defined")
 }
@@ -188,13 +195,13 @@ impl<'s> Loader<'s> {
         Told { early: self.early, ..self.told }
     }
 
-    /// Loads one part of the checkpoint: rows that are in no other.
+    /// Loads one part of the checkpoint. No row is in two parts.
     pub(super) fn part(&mut self, part: usize) -> Result<(), Stop> {
         let Some(checkpoint) = &self.source.control.checkpoint else { return Ok(()) };
         let path = part_path(self.source, checkpoint.number, part);
         let file = open(self.source.files, &path, "the control file names it: it holds part of the rows")?;
         let control = self.source.control;
-        // Whatever life wrote it.
+        // The part may be from any life.
         self.expect_part(&path, &*file, part as u32, checkpoint.number)?;
         let expected = &checkpoint.parts[part];
         let mut blocks = Blocks::new(&file, &path)?;
@@ -278,15 +285,15 @@ impl<'s> Loader<'s> {
         }
     }
 
-    /// Carries out those writes of a transaction that are of the loader's share.
+    /// Carries out the writes of a transaction that belong to the loader's share.
     fn apply(&mut self, ids: (u64, u64), writes: Changes<'_>) -> Result<(), Trouble> {
         let mut batch = Batch::new();
         self.gather(&mut batch, ids, writes)?;
         self.apply_all(&mut batch)
     }
 
-    /// Adds those writes of a transaction that are of the loader's share, and carries out what there is whenever it is enough. Memory is
-    /// asked for the hints of their rows meanwhile.
+    /// Adds the writes of a transaction that belong to the loader's share to the batch, and carries
+    /// the batch out whenever it is full. Prefetches the hints of their rows.
     #[inline]
     fn gather<'b>(
         &mut self,
@@ -308,7 +315,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Carries out what was gathered, in its order; the rows are looked up side by side.
+    /// Carries out the batch in its order. The rows are looked up side by side first.
     fn apply_all(&mut self, batch: &mut Batch<'_>) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
         let arena = &store.arena;
@@ -339,7 +346,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Makes one change. The row was there, if one was found; if none was, it may have come since.
+    /// Carries out one change. If `found` is `None`, the row may have come since the look-up.
     #[inline]
     fn carry_out(&mut self, ids: (u64, u64), change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
@@ -364,7 +371,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Makes a row what it became as a whole, unless it has a later id.
+    /// Gives a row its whole new value, unless it has a later id.
     #[inline]
     fn replace(
         &mut self,
@@ -386,7 +393,7 @@ impl<'s> Loader<'s> {
         Ok(Done::Now)
     }
 
-    /// Repeats a change of the version `from` that made the version `tid` of it.
+    /// Repeats the change that made version `tid` from version `from`.
     #[inline]
     fn change(
         &mut self,
@@ -418,7 +425,8 @@ impl<'s> Loader<'s> {
         Ok(Done::Now)
     }
 
-    /// Repeats the changes of a row that were met too early, as far as it has come.
+    /// Repeats the changes of a row that were read too early, as far as its versions are there by
+    /// now.
     #[cold]
     fn catch_up(&mut self, index: &Index, table: u16, key: &[u8]) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
@@ -438,7 +446,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Repeats all changes that were met too early, now that everything else is repeated.
+    /// Repeats all changes that were read too early, after everything else has been repeated.
     pub(super) fn catch_all_up(&mut self) -> Result<(), Stop> {
         let store = Rc::clone(&self.worker.store);
         let rows: Vec<(u16, Vec<u8>)> = self.early.0.keys().cloned().collect();
@@ -455,7 +463,7 @@ impl<'s> Loader<'s> {
         }
     }
 
-    /// The row with this key, entered absent if there was none.
+    /// The row with this key. If there was none, an absent one is entered.
     #[inline]
     fn row(
         &mut self,
@@ -508,7 +516,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Of a row that is locked or that nobody has seen.
+    /// Overwrites a row that is locked, or that no other thread has seen.
     #[inline]
     fn overwrite(&mut self, arena: &Arena, row: Ref, value: Option<&[u8]>, tid: u64) -> Result<(), Stop> {
         let len = value.map_or(0, <[u8]>::len);
@@ -520,7 +528,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Locks the rows of a transaction that may go either way, entering those it would insert.
+    /// Locks the rows of an undecided transaction. Rows that it would insert are entered first.
     pub(super) fn lock_undecided(&mut self, undecided: &Undecided) -> Result<Box<Txn>, Stop> {
         let store = Rc::clone(&self.worker.store);
         let mut txn = Box::<Txn>::default();
@@ -531,7 +539,7 @@ impl<'s> Loader<'s> {
             let value = match change.value {
                 Left::Absent => None,
                 Left::Whole(value) => Some(value),
-                // What is prepared is logged whole.
+                // The writes of a prepare record are whole.
                 Left::Part { .. } => return Err(self.in_control(Trouble::Malformed)),
             };
             let len = value.map_or(0, <[u8]>::len);
@@ -552,7 +560,7 @@ impl<'s> Loader<'s> {
             }
             word.store(before | LOCKED | PREPARED, Ordering::Release);
             txn.write(table, row, value, Touched::ALL, before);
-            // There is no snapshot yet that could want what it overwrites.
+            // There is no snapshot yet that could need the overwritten version.
             let prepared = row::prepare(&store.arena, &mut self.worker.own.local, row, len, Keep::Nothing)?;
             if let Some(write) = txn.writes.last_mut() {
                 (write.before, write.prepared) = (before, prepared);
@@ -562,8 +570,8 @@ impl<'s> Loader<'s> {
         Ok(txn)
     }
 
-    /// Has what such a transaction has read stay as it is. To be called when all of them have entered their rows: after this
-    /// nobody can enter one there.
+    /// Adds the read reservations of an undecided transaction. All such transactions must have
+    /// entered their rows before: from here on no row can be entered there.
     pub(super) fn guard_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
         let store = &self.worker.store;
         let (mut rows, mut leaves) = (Vec::new(), Vec::new());
@@ -593,7 +601,7 @@ impl<'s> Loader<'s> {
     }
 }
 
-/// The leaves that a range of keys lies in, both ends included.
+/// The leaves with a part of a range of keys, both ends included.
 fn leaves_of(index: &Index, arena: &Arena, range: txn::Range<'_>, leaves: &mut Vec<Ref>) {
     let until = range.high.map(|high| [high, &[0]].concat());
     let (mut from, mut chunk) = (range.low.map(<[u8]>::to_vec), Chunk::default());
@@ -613,12 +621,12 @@ enum Entered {
     Before,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Done {
-    /// It is carried out, or something later is.
+    /// It has been carried out, or a later one has.
     Now,
-    /// What it was made from is not there yet.
+    /// The version that it was made from is not there yet.
     TooEarly,
 }
 
@@ -639,7 +647,7 @@ impl From<Stop> for Trouble {
     }
 }
 
-/// Waits for a lock that another loader holds over one write.
+/// Waits for a lock that another loader holds for one write.
 fn lock(word: &std::sync::atomic::AtomicU64) -> u64 {
     let mut wait = Backoff::new();
     loop {

@@ -1,8 +1,9 @@
-//! Where the log of the last life ends.
+//! The end of the log of the last life.
 //!
-//! A stream ends before its first block that is not whole. That is what a crash leaves of a block that was being written;
-//! but if any block behind it says that the device had more by then, it is damage. So it is if the life's own checkpoint
-//! needs more: all that it may have copied was on the device before it was put in place.
+//! A stream ends before its first block that is not whole. That is the normal trace of a crash
+//! during a write. But if any block behind it says that the device once had more, it is damage. It
+//! is also damage if the life's own checkpoint needs more of the stream: everything that the
+//! checkpoint may have copied was on the device before the checkpoint was put in place.
 
 use crate::log::{ALIGN, BlockHead, Blocks, CONTROL, Control, LogFault, Segment, segment_head};
 use std::io::ErrorKind;
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use world::{File, Files, Open};
 
 pub(crate) struct Tail {
-    /// The last epoch that all streams are complete to.
+    /// The last epoch to which all streams are complete.
     pub(crate) durable: u64,
-    /// How many blocks each stream has.
+    /// The number of blocks of each stream.
     pub(crate) blocks: Vec<u64>,
 }
 
-/// Opens a log file that has to be there, and checks that it is the one.
+/// Opens a log file that has to exist, and checks its head.
 pub(crate) fn open_segment(
     files: &dyn Files,
     dir: &Path,
@@ -31,7 +32,7 @@ pub(crate) fn open_segment(
     Ok((path, file))
 }
 
-/// Opens a file that has to be there.
+/// Opens a file that has to exist.
 pub(crate) fn open(files: &dyn Files, path: &Path, why: &str) -> Result<Arc<dyn File>, LogFault> {
     files.open(path, Open::Read).map_err(|e| match e.kind() {
         ErrorKind::NotFound => LogFault::Missing { file: path.to_owned(), why: why.into() },
@@ -40,7 +41,7 @@ pub(crate) fn open(files: &dyn Files, path: &Path, why: &str) -> Result<Arc<dyn 
 }
 
 impl Tail {
-    /// Looks at all log files' heads, and for the end of each stream of the last life.
+    /// Checks the heads of all log files, and finds the end of each stream of the last life.
     pub(crate) fn find(files: &dyn Files, dir: &Path, control: &Control) -> Result<Tail, LogFault> {
         for segment in &control.segments {
             open_segment(files, dir, control, segment)?;
@@ -67,9 +68,9 @@ impl Tail {
 
 /// The end of a stream.
 struct End {
-    /// The last epoch that it is complete to.
+    /// The last epoch to which it is complete.
     sealed: u64,
-    /// How many blocks it has.
+    /// The number of its blocks.
     blocks: u64,
     file: PathBuf,
     at: u64,
@@ -92,7 +93,8 @@ fn end_of_stream(
         })? {
             last = Some(head);
         }
-        // Its stream ended before it was used, or it has begun without its first block coming to the device.
+        // Either its stream ended before this file was used, or the first block did not reach the
+        // device.
         if last.is_none() && i > 0 {
             continue;
         }
@@ -105,7 +107,8 @@ fn end_of_stream(
         }
         for segment in &segments[i + 1..] {
             let (later, file) = open_segment(files, dir, control, segment)?;
-            // A file is left when all its blocks are on the device, and it has one at least.
+            // The log moves on from a file only when all its blocks are on the device, and there is
+            // at least one.
             let of_later = |head: &BlockHead| is_own(head, segment).then(|| end.unwrap_or(0));
             if let Some(head) = goes_on(&mut Blocks::new(&file, &later)?, ALIGN as u64, of_later)? {
                 let is_first = end == Some(head.first_of_file());
@@ -119,8 +122,8 @@ fn end_of_stream(
     Ok(End { sealed: 0, blocks: 0, file: dir.join(CONTROL), at: 0 })
 }
 
-/// A block at `at` or behind that says that the device had had the stream further than to where it ends now: `end`, `None`
-/// for a head that is no block of the stream.
+/// Looks, from `at` on, for a block that says that the device once had the stream beyond its
+/// present end. `end` gives that end for a head, or `None` if the head is not of the stream.
 fn goes_on(
     blocks: &mut Blocks,
     mut at: u64,

@@ -1,5 +1,6 @@
-//! Reading the log: all streams of a life side by side, the oldest life first; and taking away what is deleted as soon as nothing
-//! that is read later can be older than its deletion (see the head of `recover`).
+//! Reading the log: all streams of a life side by side, the oldest life first. A deleted row is
+//! removed as soon as no record that is read later can be older than its deletion (see the head of
+//! `recover`).
 
 use super::{Batch, Loader, Share, Trouble, malformed};
 use crate::log::{
@@ -10,28 +11,28 @@ use crate::recover::tail::open_segment;
 use crate::worker::Garbage;
 use std::collections::BTreeSet;
 
-/// One stream of a life, as far as it was read.
+/// One stream of a life, and how far it has been read.
 struct Reading {
     segments: std::vec::IntoIter<Segment>,
     file: Option<ReadFile>,
-    /// It has no records of this epoch and earlier ones any more.
+    /// All its records of this epoch and earlier ones have been read.
     sealed: u64,
 }
 
-/// A log file, as far as it was read.
+/// A log file, and how far it has been read.
 struct ReadFile {
     segment: Segment,
     blocks: Blocks,
-    /// The sequence of its first block, and how many were read.
+    /// The sequence of its first block, and the number of blocks read.
     first: u64,
     count: u64,
     /// The stream ends before the block of this sequence.
     end: u64,
-    /// The life's records of epochs up to this count.
+    /// Records of the life count up to this epoch.
     durable: u64,
 }
 
-/// How far a stream is.
+/// The result of a step of a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Done,
@@ -39,7 +40,8 @@ enum Step {
 }
 
 impl<'s> Loader<'s> {
-    /// Repeats what all log files say of a share of the rows; what they say besides is noted with the first share.
+    /// Repeats the writes of all log files to a share of the rows. Everything else in the log is
+    /// collected with the first share.
     pub(in crate::recover) fn replay(&mut self, share: Share) -> Result<(), Stop> {
         let source = self.source;
         (self.share, self.complete) = (share, 0);
@@ -60,7 +62,8 @@ impl<'s> Loader<'s> {
         self.source.control.checkpoint.iter().flat_map(|checkpoint| &checkpoint.undecided)
     }
 
-    /// Repeats what the log files of one life say: a block of the stream that is least far after the other.
+    /// Replays the log files of one life. Each step takes a block of the stream that is furthest
+    /// behind.
     fn life(&mut self, segments: Vec<Segment>) -> Result<(), Stop> {
         let Some((durable, _)) = segments.first().map(|segment| self.source.end_of(segment)) else {
             return Ok(());
@@ -81,7 +84,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Repeats what the next block of a stream says, or goes on to its next file.
+    /// Replays the next block of a stream, or goes on to its next file.
     fn step(&mut self, stream: &mut Reading) -> Result<Step, Stop> {
         let Some(file) = &mut stream.file else {
             let Some(segment) = stream.segments.next() else { return Ok(Step::Over) };
@@ -108,7 +111,7 @@ impl<'s> Loader<'s> {
         if self.share.number == 0 {
             self.told.replayed.log_bytes += body.len() as u64;
         }
-        // Others take rows out of the indexes meanwhile.
+        // Other threads take rows out of the indexes meanwhile.
         let pin = self.worker.own.reading.add(&self.worker.store.epochs, self.worker.number);
         let repeated = self.records(body, self.source.from()..=file.durable);
         self.worker.own.reading.remove(&self.worker.store.epochs, self.worker.number, pin);
@@ -127,7 +130,8 @@ impl<'s> Loader<'s> {
         Ok(ReadFile { segment, blocks: Blocks::new(&file, &path)?, first: 0, count: 0, end, durable })
     }
 
-    /// All records of epochs up to this were read: what is absent since then is needed no more.
+    /// All records of epochs up to this one have been read: rows that were deleted by then are not
+    /// needed any more.
     fn complete_to(&mut self, epoch: u64) {
         if epoch <= self.complete {
             return;
@@ -140,7 +144,7 @@ impl<'s> Loader<'s> {
             count += 1;
         }
         if self.worker.has_garbage() {
-            // Memory is used again an epoch after it was given up.
+            // Memory can be reused one epoch after it was given up.
             self.worker.store.epochs.tick();
             self.worker.collect(count);
         }
@@ -172,7 +176,8 @@ impl<'s> Loader<'s> {
         self.apply_all(&mut batch)
     }
 
-    /// Whether the checkpoint has a transaction, whole, that the log says is prepared in one or more records.
+    /// Whether the checkpoint has this undecided transaction. If so, it has all of it, also if the
+    /// log has it in several records.
     fn is_of_checkpoint(&self, name: u64) -> bool {
         self.undecided_of_checkpoint().any(|(known, _)| *known == name)
     }
@@ -192,7 +197,8 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// What a prepared transaction has read: its record comes before those of the prepare, in the same block.
+    /// Notes the reads of a prepared transaction. This record comes before those of the prepare, in
+    /// the same block.
     fn guarded(&mut self, name: u64, reads: Reads<'_>) {
         let is_new = !self.decided.contains_key(&name) && !self.is_of_checkpoint(name);
         if self.share.number == 0 && is_new {
@@ -200,7 +206,8 @@ impl<'s> Loader<'s> {
         }
     }
 
-    /// One about something unknown was written before the checkpoint's first row was, or comes before what it is about.
+    /// Applies a decision. If the transaction is unknown, either its prepare record is read later,
+    /// or the decision was written before the first row of the checkpoint was copied.
     fn decide(&mut self, name: u64, logged: u64, verdict: Verdict) -> Result<(), Trouble> {
         self.decided.insert(name, (logged, verdict));
         match (self.open.remove(&name), verdict) {
