@@ -15,7 +15,7 @@ const SPARE: &str = "spare-segment";
 /// Name of a segment while it is copied to the archive.
 const INCOMING: &str = "incoming-segment";
 /// Name of the ring of async mode, shared with the kernel. A trailer after the ring's bytes
-/// identifies the writer ([`Whose`]).
+/// identifies the writer (see [`Whose`]).
 pub(crate) const RING: &str = "ring";
 const RING_MAGIC: &[u8; 8] = b"ATOLLRNG";
 /// Bytes after the ring: one page, so that the mapping ends at a page boundary.

@@ -1,7 +1,8 @@
 //! The layout of a record in the log: a *frame*.
 //!
 //! ```text
-//!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8   21 flags u8   22 unused u16
+//!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8
+//! 21 flags u8     22 unused u16
 //! 24 txn u64     32 previous u64   [undo_next u64, compensation records only]
 //!    [rests_on u64, if it is not 0]   body   zeros to 8 bytes
 //! ```

@@ -4,7 +4,7 @@
 //! | way | reserving a place | copying | shared per record |
 //! |---|---|---|---|
 //! | [`Central`] | one lock | under the lock | the lock, the tail |
-//! | [`Consolidated`] | one lock, taken once for a group | outside, released in order | lock or group word |
+//! | [`Consolidated`] | one lock, taken once for a group | outside, then in order | lock or group word |
 //! | [`Extents`] | one lock, taken once per run of the log | outside | nothing |
 //!
 //! All three give the flusher the same guarantee. [`Inserter::complete`] returns a position below
@@ -197,8 +197,8 @@ pub(crate) enum Inserter {
 }
 
 impl Inserter {
-    /// Creates the inserter that `options` names, for a log that continues at `end` and whose
-    /// current segment ends at `segment_end`.
+    /// Creates the inserter that `options` names, for a log that continues at `end` in a
+    /// segment that ends at `segment_end`.
     pub fn new(options: &LogOptions, ring_bytes: u64, end: u64, segment_end: u64) -> Inserter {
         let (segment_end, segment_bytes) = (segment_end & !7, options.segment_bytes & !7);
         let tail = central::Tail::new(end, segment_end, segment_bytes);
