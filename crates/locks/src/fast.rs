@@ -1,8 +1,8 @@
 //! The intention locks of one locker that are not in a bucket: in use, or parked.
 //!
 //! ```text
-//!   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |   two bits an entry: absent, parked, IS, IX
-//!   tables          |  ...  | table   | table   | table   |   valid while the entry is not absent
+//!   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |   two bits: absent, parked, IS, IX
+//!   tables          |  ...  | table   | table   | table   |   valid if not absent
 //! ```
 //!
 //! Access rules:

@@ -11,10 +11,10 @@
 //! locker is the paper's agent: it serves one transaction after the other.
 //!
 //! ```text
-//!              granted                end of transaction
-//!   (nothing) ---------> held --------------------------------> parked --(8 ends unused)--> released
-//!                         ^   next transaction requests it         |
-//!                         +---------- (take up) -------------------+--(a conflicting request)--> discarded
+//!             granted            end of transaction
+//!   (nothing) ------> held ----------------------> parked --(8 ends unused)--> released
+//!                      ^   requested again           |
+//!                      +------- (take up) -----------+--(a conflicting request)--> discarded
 //! ```
 //!
 //! For a granule in the slot each move is one change of one word, as in the paper: parking and
