@@ -109,7 +109,8 @@ fn nobody_who_waits_for_the_table_is_overtaken() {
     [&mut whole, &mut writer].into_iter().for_each(|l| table.release_all(l));
 }
 
-/// An escalated lock that was parked would block all other lockers until it is discarded.
+/// A parked table lock that was never requested would keep the intentions of all other lockers off
+/// the fast path.
 #[test]
 fn an_escalated_lock_is_not_inherited() {
     let tuning =
