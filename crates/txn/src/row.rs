@@ -248,8 +248,7 @@ impl<'a> RowMut<'a> {
 
     /// # Panics
     /// If the column is not an integer, or the value does not fit a 4-byte one.
-    // Inlined: the call would be a third of the instructions, and a new order sets a hundred
-    // columns.
+    // Inlined: a call would be a third of the instructions, and a NewOrder makes a hundred of them.
     #[inline(always)]
     pub fn set_int(&mut self, column: u16, value: i64) {
         let Place { at, length, nullable, .. } = self.layout.columns[column as usize];
