@@ -3,10 +3,11 @@
 //! ```text
 //! <topology version="2.0"> <object type="Machine">
 //!   <object type="Package" os_index="0">  <info name="CPUModel" value="..."/>
-//!     <object type="NUMANode" os_index="0" local_memory="..."/>    format 2: memory beside the caches
-//!     <object type="L3Cache" cache_size="...">                     format 1: memory around the cores
+//!     <object type="NUMANode" os_index="0" local_memory="..."/>  format 2: beside the caches
+//!     <object type="L3Cache" cache_size="...">                   format 1: around the cores
 //!       <object type="Core"> <object type="PU" os_index="0"/> ...
-//! <distances2 type="NUMANode" nbobjs="2" ...> <indexes>0 1</indexes> <u64values>10 21 21 10</u64values>
+//! <distances2 type="NUMANode" nbobjs="2" ...>
+//!   <indexes>0 1</indexes> <u64values>10 21 21 10</u64values>
 //! ```
 //!
 //! Atoll parses the file itself, because hwloc ends the process on a file that contradicts itself.
