@@ -23,7 +23,9 @@ use crate::CachePadded;
 use std::mem::MaybeUninit;
 
 struct Ring<T> {
+    /// The next position to take. Written by the consumer.
     head: CachePadded<AtomicU64>,
+    /// The next position to fill. Written by the producer.
     tail: CachePadded<AtomicU64>,
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }

@@ -26,10 +26,13 @@ pub(crate) type LockerId = u16;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
+    /// With `space`, the name of the lock.
     key: u64,
     space: u32,
     locker: LockerId,
+    /// The mode that the locker holds; [`Mode::NONE`] for a new request that waits.
     granted: Mode,
+    /// The mode that the locker requests; equal to `granted` if it does not wait.
     wanted: Mode,
 }
 

@@ -35,8 +35,11 @@ const KEPT: usize = 8;
 /// The requests of one locker that lie in buckets and may be parked.
 #[derive(Default)]
 pub(crate) struct Kept {
+    /// Number of notes.
     len: u8,
+    /// One bit per note: set while the request is in use.
     used: u8,
+    /// The names of the requests; the first `len` are set.
     names: [Option<LockName>; KEPT],
 }
 

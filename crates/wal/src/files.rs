@@ -15,7 +15,7 @@ const SPARE: &str = "spare-segment";
 /// Name of a segment while it is copied to the archive.
 const INCOMING: &str = "incoming-segment";
 /// Name of the ring of async mode, shared with the kernel. A trailer after the ring's bytes
-/// identifies the writer (see [`Whose`]).
+/// identifies the writer.
 pub(crate) const RING: &str = "ring";
 const RING_MAGIC: &[u8; 8] = b"ATOLLRNG";
 /// Bytes after the ring: one page, so that the mapping ends at a page boundary.
@@ -28,6 +28,7 @@ pub(crate) struct LogFiles {
     pub files: Arc<dyn Files>,
     pub dir: PathBuf,
     pub options: LogOptions,
+    /// The segments in order, the current one last.
     segments: Mutex<Vec<Segment>>,
     /// The next segment's file. Held while the file is created, so that the flusher waits for it
     /// and does not create a second one.

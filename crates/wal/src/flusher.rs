@@ -25,13 +25,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// Appending wakes the flusher once per this many bytes (a power of two), so that the ring drains
-/// early.
+/// Appending wakes the flusher once per 2^18 bytes, so that the ring drains early.
 const NUDGE_SHIFT: u32 = 18;
 /// Records that no waiter asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
+/// Pause of the flusher's thread after a round that found no new record.
 const IDLE: Duration = Duration::from_millis(50);
 
+/// Handle of the flusher's thread. Dropping it flushes the log a last time and ends the thread.
 pub(crate) struct Flusher {
     desk: Arc<Desk>,
     thread: Thread,
@@ -41,7 +42,9 @@ pub(crate) struct Flusher {
 /// State shared by the flusher's thread and the workers that flush by themselves.
 struct Desk {
     shared: Arc<Shared>,
+    /// The lock of the access rules: its holder writes and syncs.
     work: Mutex<Work>,
+    /// Set once, when the log is dropped.
     stop: AtomicBool,
 }
 
@@ -175,12 +178,15 @@ enum Stop {
     No,
 }
 
+/// The state of writing and syncing, used by the thread that holds the lock.
 struct Work {
     shared: Arc<Shared>,
     files: Arc<LogFiles>,
+    /// The segment that the log is written to.
     current: Segment,
     /// Thread that creates the file of the next segment ahead of need.
     spare: Option<JoinHandle<()>>,
+    /// Decides whether to wait for more waiters before a sync.
     pace: Pace,
     /// Time at which the flusher last closed the open extents and wrote all records, ns.
     all_written_ns: u64,

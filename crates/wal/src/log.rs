@@ -87,7 +87,7 @@ pub(crate) struct Shared {
     pub flushes: AtomicU64,
     pub fsyncs: AtomicU64,
     pub fault: OnceLock<LogFault>,
-    /// Whether `fault` is set.
+    /// Whether `fault` is set, for reads by appenders. Set after `fault`.
     broken: AtomicBool,
     pub waiters: Waiters,
 }
@@ -95,7 +95,9 @@ pub(crate) struct Shared {
 /// An open log. Dropping it writes all that was appended, and syncs it unless the log is in memory.
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
+    /// The segments; `None` in memory mode.
     files: Option<Arc<LogFiles>>,
+    /// `None` in memory mode.
     flusher: Option<Flusher>,
 }
 
@@ -108,14 +110,20 @@ impl Shared {
             inserter: Inserter::new(&options, ring.bytes() as u64, end, segment_end),
             options,
             ring,
+            /// All bytes below were given to the file system. Written by the flusher.
             written: CachePadded::new(AtomicU64::new(end)),
+            /// All bytes below are on the device. Written by the flusher.
             stable: CachePadded::new(AtomicU64::new(end)),
             wanted: CachePadded::new(AtomicU64::new(0)),
             pressed: AtomicU64::new(0),
+            /// Number of writes. Written by the flusher.
             flushes: AtomicU64::new(0),
+            /// Number of syncs. Written by the flusher.
             fsyncs: AtomicU64::new(0),
+            /// The fault that poisoned the log. Set once, by the thread that met it.
             fault: OnceLock::new(),
             broken: AtomicBool::new(false),
+            /// Tasks and threads that wait for `written` or `stable`.
             waiters: Waiters::default(),
         }
     }

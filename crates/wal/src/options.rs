@@ -81,12 +81,14 @@ impl Insert {
 /// Sizes in bytes; [`LogOptions::new`] gives the defaults.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
+    /// When a record counts as durable.
     pub durability: Durability,
     /// Size of a segment file. A power of two is not needed.
     pub segment_bytes: u64,
     /// Size of the ring between appending and writing, a power of two. A record may take a quarter
     /// of it.
     pub buffer_bytes: usize,
+    /// The way in which appenders share the log.
     pub insert: Insert,
     /// Folder to which segments move when only readers of old records need them; `None` removes
     /// them.
@@ -103,6 +105,7 @@ impl LogOptions {
             durability,
             segment_bytes: 16 << 20,
             buffer_bytes,
+            /// The way in which appenders share the log.
             insert: Insert::Extents,
             archive: None,
         }
@@ -141,6 +144,7 @@ pub struct LogStats {
     pub bytes: u64,
     /// The part of `bytes` that holds no record: pads (reserved and not used) and marks.
     pub padding: u64,
+    /// Number of records appended.
     pub records: u64,
     /// Number of writes by the flusher.
     pub flushes: u64,

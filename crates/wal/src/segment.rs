@@ -32,9 +32,11 @@ const WINDOW: usize = 1 << 20;
 
 #[derive(Clone)]
 pub(crate) struct Segment {
+    /// Position of the first frame.
     pub start: u64,
     /// Start of the segment before, 0 for the first segment of the log.
     pub previous: u64,
+    /// Life of the log in which its frames were written.
     pub life: u64,
     /// In the first segment of a life, the end of the log that the life found; else 0.
     pub inherited: u64,

@@ -14,9 +14,11 @@ pub(crate) struct Tail {
     pub next: u64,
     /// The position at which the current segment is full.
     pub segment_end: u64,
+    /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Positions at which the flusher must begin a new segment.
     pub cuts: Vec<u64>,
+    /// Number of records so far.
     pub records: u64,
 }
 
@@ -43,7 +45,9 @@ impl Tail {
 }
 
 pub(crate) struct Central {
+    /// The state behind the lock.
     tail: CachePadded<SpinMutex<Tail>>,
+    /// All bytes below are in the ring. Written by the holder of the lock.
     end: CachePadded<AtomicU64>,
 }
 

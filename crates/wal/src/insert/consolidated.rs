@@ -40,11 +40,15 @@ const BYTES: u64 = MEMBER - 1;
 /// Value of `base` before the leader has published it.
 const UNKNOWN: u64 = u64::MAX;
 
+/// A group of records that share one reservation.
 struct Group {
+    /// [`CLOSED`], the number of members, and the bytes of their records.
     joined: AtomicU64,
+    /// Position of the group, or [`UNKNOWN`]. Published by the leader.
     base: AtomicU64,
     /// Bytes of all members together. Set before `base`.
     bytes: AtomicU64,
+    /// Number of members that have not filled their part. Set before `base`.
     unfilled: AtomicU64,
 }
 
@@ -78,11 +82,13 @@ pub(crate) struct Consolidated {
     /// One bit per group that is filled and can be used again. Collected by the thread that holds
     /// the lock.
     done: [AtomicU64; GROUPS / 64],
+    /// Largest number of bytes of a group.
     group_bytes: u64,
     /// Ranges that are filled but not released, since an earlier range is not filled; `waiting`
     /// counts them.
     early: CachePadded<SpinMutex<Vec<(u64, u64)>>>,
     waiting: AtomicU64,
+    /// Decides when an append is over.
     promise: Promise,
 }
 

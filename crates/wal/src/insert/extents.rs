@@ -96,14 +96,18 @@ const LONE: u64 = 256;
 pub(crate) struct Slot(CachePadded<Words>);
 
 struct Words {
+    /// The next position that the owner may claim, with the bit [`SEALED`].
     claimed: AtomicU64,
+    /// All claimed bytes below are in the ring. Written by the owner alone.
     filled: AtomicU64,
+    /// End of the slot's extent.
     end: AtomicU64,
     /// Number of the extent, counted from the first extent of the log.
     number: AtomicU64,
     /// Size of the next extent: doubled after a full extent, cut to the used part after one sealed
     /// early.
     size: AtomicU64,
+    /// Number of records that the slot's owners have filled. Written by the owner.
     records: AtomicU64,
 }
 
@@ -168,24 +172,34 @@ enum Why {
 struct Tail {
     /// The shared end of the log: the next position to reserve.
     next: u64,
+    /// The position at which the current segment is full.
     segment_end: u64,
+    /// Bytes of a segment.
     segment_bytes: u64,
+    /// Positions at which segments must begin and that [`Extents::complete`] has not reported yet.
     cuts: Vec<u64>,
+    /// The extents from `given` (or later) to `next`, oldest first.
     queue: VecDeque<Extent>,
     /// Number of extents that have left the queue.
     popped: u64,
     /// All positions below were reported to the flusher as complete; the flusher may read them.
     given: u64,
+    /// All slots of the log, those of ended threads included.
     slots: Vec<Arc<Slot>>,
+    /// Number of lone and dropped records.
     lone: u64,
+    /// Bytes of pads and marks.
     padding: u64,
 }
 
 pub(crate) struct Extents {
+    /// The state behind the lock.
     tail: CachePadded<SpinMutex<Tail>>,
     /// Copy of `next`, with the bit [`RELIED`], for reads without the lock.
     reserved: CachePadded<AtomicU64>,
+    /// Size limit of an extent: [`LARGEST`], less in a small ring.
     largest: u64,
+    /// Bytes of the mark at the start of an extent; 0 for [`Marks::Absent`].
     mark: u64,
 }
 

@@ -4,7 +4,7 @@
 //! | way | reserving a place | copying | shared per record |
 //! |---|---|---|---|
 //! | [`Central`] | one lock | under the lock | the lock, the tail |
-//! | [`Consolidated`] | one lock, taken once for a group | outside, then in order | lock or group word |
+//! | [`Consolidated`] | one lock, taken once for a group | outside, in order | lock or group word |
 //! | [`Extents`] | one lock, taken once per run of the log | outside | nothing |
 //!
 //! All three give the flusher the same guarantee. [`Inserter::complete`] returns a position below
@@ -34,7 +34,9 @@ use std::thread::Thread;
 /// The ring, and the part of it that appenders may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Room<'a> {
+    /// The ring.
     pub ring: &'a Ring,
+    /// Life of the log, part of each frame's check.
     pub life: u64,
     /// The bytes of the ring below this position may be overwritten: they were written to a segment
     /// or, in memory mode, discarded.
@@ -42,6 +44,7 @@ pub(crate) struct Room<'a> {
     /// The log has failed. A record for which the ring has no room gets a position but is not
     /// copied, since the copy would overwrite acknowledged bytes that were never written.
     pub broken: &'a AtomicBool,
+    /// How the ring gets room.
     pub drain: Drain,
     /// The flusher's thread, to wake when an appender must wait in place; `None` where the caller
     /// can return and try again.
@@ -88,13 +91,16 @@ impl Room<'_> {
 /// The ring has no room for this many bytes at `next`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowded {
+    /// The next position to reserve.
     pub next: u64,
+    /// Number of bytes to reserve.
     pub bytes: u64,
 }
 
 /// A record that was copied into the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
+    /// Position of the record.
     pub start: u64,
     /// Positions reserved for this record (and perhaps for later ones). Empty if the record went
     /// into positions reserved before.
