@@ -187,7 +187,7 @@ impl NodeMask {
 }
 
 fn too_large(node: NodeId) -> String {
-    format!("node {node} is beyond what the kernel's masks hold")
+    format!("node {node} does not fit the kernel's node masks")
 }
 
 fn answer(code: libc::c_long, node: NodeId) -> Binding {

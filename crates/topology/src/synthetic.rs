@@ -141,7 +141,7 @@ fn fits(outer: &[Level], level: &Level, word: &str) -> Result<(), String> {
         Kind::Numa => inside(Kind::Core) || inside(Kind::Pu) || inside(Kind::Numa),
         kind => outer.iter().any(|level| rank(level.kind) >= rank(kind) && rank(level.kind).is_some()),
     };
-    if wrong { Err(format!("{word:?} cannot stand inside what is left of it")) } else { Ok(()) }
+    if wrong { Err(format!("{word:?} cannot stand inside the levels before it")) } else { Ok(()) }
 }
 
 /// Splits `name(attributes)`.

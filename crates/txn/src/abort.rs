@@ -87,7 +87,7 @@ impl fmt::Display for Abort {
             Abort::LockTimeout => "a lock was not granted in time; try it again",
             Abort::Participant => "another instance could not do its part; try it again",
             Abort::InstanceDown => "an instance that it needs is down; try it again later",
-            Abort::Conflict => "another transaction changed what it had seen; try it again",
+            Abort::Conflict => "another transaction changed data that this one had read; try it again",
             Abort::NeedsLocks | Abort::NotHere(_) => "it was run in a way that does not fit it",
             Abort::BadRequest => "its arguments do not fit the procedure or the table",
             Abort::NoSpace => "the data file or the memory is full",
