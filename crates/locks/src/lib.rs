@@ -17,10 +17,14 @@
 //! not, the transaction parks, and calls [`LockTable::poll`] when it is woken. All locks leave by
 //! [`LockTable::release_all`].
 //!
-//! Reading order: names and modes (`mode`), the rules of one queue (`queue`, on `requests`), a
-//! transaction's list (`locker`), the part of it that other lockers see (`slot`), its intentions
-//! (`fast`), the table (`table`), the fast path and inheritance (`inherit`), a table lock in place
-//! of many key locks and back (`escalate`, `reduce`), waiting and cycles (`detect`).
+//! Reading order:
+//!
+//! - `mode`: names and modes; `queue`, on `requests`: the rules of one queue;
+//! - `locker`: a transaction's list; `slot`: the part of it that other lockers see; `fast`: its
+//!   intentions;
+//! - `table`: the table; `inherit`: the fast path and inheritance;
+//! - `escalate`, `reduce`: a table lock in place of many key locks, and back;
+//! - `detect`: waiting and cycles.
 
 mod detect;
 mod escalate;

@@ -133,8 +133,8 @@ impl Queue {
         Entry::Waiting
     }
 
-    /// As [`Queue::convert`], but changes nothing and returns false if the mode cannot be granted
-    /// at once, or if a request for the name is waiting, which would have to wait longer.
+    /// As [`Queue::convert`] if the mode can be granted at once. Otherwise changes nothing and
+    /// returns false; also if a request for the name waits, since it would have to wait longer.
     pub(crate) fn convert_at_once(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
         let Some(own) = self.position(name, locker) else { return false };
         let free = !self.has_waiters(name) && self.held_by_others(name, own) & mode.conflicts() == 0;

@@ -110,8 +110,8 @@ struct Bucket<M>(Guarded<M, Queue>);
 const STRONG: usize = 256;
 
 /// A lock table. `M` protects it: `SpinRaw` for a table that the workers of an instance share (the
-/// central lock manager), `ThreadBound` for one that a single worker owns (of a partition or a
-/// serial instance).
+/// central lock manager), `ThreadBound` for the table of a single worker (a partition's, or a
+/// serial instance's).
 pub struct LockTable<M: RawMutex> {
     buckets: Box<[Bucket<M>]>,
     /// 64 minus the logarithm of the number of buckets.

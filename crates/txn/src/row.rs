@@ -194,8 +194,8 @@ impl<'a> Row<'a> {
 }
 
 /// A row being changed: a scratch copy that the engine compares with the old bytes afterwards. It
-/// records the columns that were set, so that the engine skips indexes on other columns, and the
-/// range of bytes that was set, so that only this range is compared.
+/// records the columns that were set: the engine skips indexes on other columns. It also records
+/// the range of bytes that was set: only this range is compared.
 pub struct RowMut<'a> {
     layout: &'a Layout,
     bytes: &'a mut Vec<u8>,

@@ -1,9 +1,9 @@
 //! The write-ahead log: records of opaque bytes in segment files, durable as [`Durability`]
 //! promises.
 //!
-//! - Append: [`Log::append`] frames and checksums a record in a buffer of its thread, reserves a
-//!   place that the record's [`Order`] allows in one of three ways ([`Insert`]), and copies it into
-//!   a ring.
+//! - Append: [`Log::append`] frames and checksums a record in a buffer of its thread. It reserves a
+//!   place that the record's [`Order`] allows, in one of three ways ([`Insert`]), and copies the
+//!   record into a ring.
 //! - Flush: the flusher's thread, or a worker that has nothing else to do, writes the ring to
 //!   segment files and syncs them. One sync makes all records durable that were in the ring when
 //!   the write began (group commit).
