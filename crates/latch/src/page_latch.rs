@@ -23,14 +23,14 @@
 //!   shared latch, sets *writing* in the same step, and clears *writing* when the bytes are in the
 //!   file.
 //! - *marked* (second chance: evict at the next visit) is set by the clock and cleared by a thread
-//!   that latches the page.
+//!   that latches the page or reads it.
 //! - A page is evicted only if it is unlatched, not dirty and not being written.
 //! - *owner*, if not zero, names the page's owner. Then **only the thread that acts for that owner
 //!   ([`act_for`](crate::act_for)) changes the word while the page is resident**, except that the
 //!   page writer clears *writing*. So while *writing* is clear, plain loads and stores suffice for
 //!   the owner's thread ([`ByPage`](crate::ByPage)). All other threads are refused. Setting the
-//!   owner takes the exclusive latch, so earlier holders have left and the version has changed. The
-//!   owner's thread clears it, and holds no latch on the page then.
+//!   owner of a resident page takes the exclusive latch, so earlier holders have left and the
+//!   version has changed. The owner's thread clears it, and holds no latch on the page then.
 //! - *Optimistic readers* take no latch. A reader notes the word ([`PageLatch::glimpse`]), reads,
 //!   and uses the result only if [`PageLatch::unchanged`] shows that no exclusive holder came
 //!   meanwhile. So **a thread that changes a page's bytes or takes its memory away holds the page

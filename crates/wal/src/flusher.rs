@@ -193,7 +193,7 @@ struct Work {
 }
 
 impl Work {
-    /// Whether as many waiters are here as are expected.
+    /// Whether a sync may begin without waiting for more waiters.
     fn is_company_here(&self) -> bool {
         self.pace.is_company_here(self.shared.waiters.count())
     }

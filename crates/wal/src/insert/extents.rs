@@ -178,7 +178,7 @@ struct Tail {
     segment_bytes: u64,
     /// Positions at which segments must begin and that [`Extents::complete`] has not reported yet.
     cuts: Vec<u64>,
-    /// The extents from `given` (or later) to `next`, oldest first.
+    /// The extents from the oldest incomplete one to the youngest, which ends at `next`.
     queue: VecDeque<Extent>,
     /// Number of extents that have left the queue.
     popped: u64,
