@@ -31,6 +31,8 @@
 //!   the owner's thread ([`ByPage`](crate::ByPage)). All other threads are refused. Setting the
 //!   owner of a resident page takes the exclusive latch, so earlier holders have left and the
 //!   version has changed. The owner's thread clears it, and holds no latch on the page then.
+//!   [`PageLatch::abandon_owner`] clears it if no thread acts for the owner, or for a thread that
+//!   holds the page exclusively.
 //! - *Optimistic readers* take no latch. A reader notes the word ([`PageLatch::glimpse`]), reads,
 //!   and uses the result only if [`PageLatch::unchanged`] shows that no exclusive holder came
 //!   meanwhile. So **a thread that changes a page's bytes or takes its memory away holds the page

@@ -18,7 +18,7 @@
 //! - If `released` has not reached the start of the group, the last member does not wait. It adds
 //!   the range to `early`, and the thread that releases the range before it releases this one too
 //!   (delegated release). So a thread that is preempted in the middle of a copy does not stop the
-//!   others.
+//!   others. (With [`Promise::Released`] each member then waits until its own record is released.)
 //! - The flusher reads the ring only below `released`.
 
 use super::central::Tail;
