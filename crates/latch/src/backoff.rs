@@ -1,20 +1,22 @@
-//! How a waiter waits: spin while the holder is likely running, yield when it may not be, then nap.
+//! Waiting for a latch: spin while the holder is likely running, yield when it may not be, then
+//! sleep.
 
 use super::sync::{nap_us, spin_loop, yield_now};
 
 /// Rounds of doubling spins; the last one is about half a microsecond long.
 const SPIN_ROUNDS: u32 = 6;
-/// Yields after spinning. With more threads than cores the holder may need a whole turn.
+/// Number of yields after spinning. With more threads than cores the holder may need a whole time
+/// slice.
 const YIELD_ROUNDS: u32 = 64;
-/// Naps after yielding, 50 us each: a bounded wait ends after about 20 ms.
+/// Number of sleeps after yielding, 50 us each: a bounded wait ends after about 20 ms.
 const NAP_ROUNDS: u32 = 400;
 const NAP_US: u64 = 50;
 
-/// A bounded wait is over.
+/// A bounded wait has ended without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GaveUp;
 
-/// One wait. Make one, call [`Backoff::wait`] each time the condition is found false.
+/// One wait. Make one, and call [`Backoff::wait`] each time the condition is found false.
 #[derive(Debug, Default)]
 pub struct Backoff {
     round: u32,
@@ -25,7 +27,7 @@ impl Backoff {
         Backoff { round: 0 }
     }
 
-    /// Waits a little, longer at each call, without end.
+    /// Waits a little, longer at each call, without limit.
     pub fn wait(&mut self) {
         let _ = self.wait_bounded();
     }
@@ -33,8 +35,8 @@ impl Backoff {
     /// As [`Backoff::wait`].
     ///
     /// # Errors
-    /// [`GaveUp`] once the whole wait has lasted about 20 ms: far longer than any latch is held, so the caller
-    /// should let go of what it holds itself and start over.
+    /// [`GaveUp`] once the whole wait has lasted about 20 ms. That is far longer than a latch is
+    /// held, so the caller should release its own latches and start over.
     pub fn wait_bounded(&mut self) -> Result<(), GaveUp> {
         let round = self.round;
         if round == 0 {

@@ -1,5 +1,5 @@
-//! Constant constructors. They stand apart because loom's atomics cannot be made in constants, and the models
-//! compile the latch files with those.
+//! Constant constructors. They have a file of their own because loom's atomics cannot be made in
+//! constants, and the models compile the other latch files with loom's atomics.
 
 use crate::sync::{AtomicBool, AtomicU64};
 use crate::{PageLatch, RawMutex, SpinMutex, SpinRaw};

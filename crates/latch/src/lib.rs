@@ -1,19 +1,25 @@
 //! Latches: short physical protection of memory, as opposed to locks, which isolate transactions.
 //!
-//! - [`PageLatch`] is one 64-bit word per page: version, exclusive and shared latch, and where the page is.
-//! - [`LatchPolicy`] is how a design touches pages: [`Coupled`] latches them, [`Optimistic`] lets readers read without
-//!   a latch and validate a version, [`Owned`] relies on one thread owning them all and pays no atomic
-//!   read-modify-write, [`ByPage`] does the one or the other as the page says. [`Policies`] names one for each kind of page.
-//! - [`OwnerId`] is one of several among whom pages are divided; a thread says for whom it acts ([`act_for`]).
-//! - [`SpinMutex`] protects small structures for tens of nanoseconds; [`RawMutex`] is the same choice as a type
-//!   parameter, [`SpinRaw`] or [`NoMutex`].
+//! - [`PageLatch`] is one 64-bit word per page: version, exclusive and shared latch, owner and
+//!   state.
+//! - [`LatchPolicy`] is the way in which a design protects pages. [`Coupled`] latches them.
+//!   [`Optimistic`] lets readers read without a latch and validate a version. [`Owned`] relies on
+//!   one thread that owns all pages, and needs no atomic read-modify-write. [`ByPage`] chooses
+//!   between the last two for each page. [`Policies`] names one policy for each kind of page.
+//! - [`OwnerId`] is one of several owners among which pages are divided. A thread declares for
+//!   which one it acts ([`act_for`]).
+//! - [`SpinMutex`] protects small structures for tens of nanoseconds. [`RawMutex`] is mutual
+//!   exclusion as a type parameter: [`SpinRaw`], [`ThreadBound`] or [`NoMutex`].
 //! - [`ring`] is a queue from one thread to one other.
-//! - [`Waiters`] are the tasks and threads that wait for somebody's progress, and [`Pace`] says when what serves many of them
-//!   at once is to begin: a group commit's two halves.
-//! - [`prefetch`] asks for memory before it is needed. [`CachePadded`] keeps two hot words off one cache line.
+//! - [`Waiters`] are the tasks and threads that wait for progress of another thread. [`Pace`]
+//!   decides when to begin work that serves many of them at once. The two are the halves of a group
+//!   commit.
+//! - [`prefetch`] fetches memory before it is needed. [`CachePadded`] keeps two hot words off one
+//!   cache line.
 //!
-//! Nothing here knows what a page holds or who transacts. Waiting for a latch is spinning, then yielding, then short sleeps:
-//! it is held for less than a microsecond, so a queue of waiters would cost more than it saves.
+//! This crate does not know the contents of pages, or transactions. A thread that waits for a latch
+//! spins, then yields, then sleeps shortly. A latch is held for less than a microsecond, so a queue
+//! of waiters would cost more than it saves.
 
 mod acting;
 mod backoff;

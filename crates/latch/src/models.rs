@@ -1,5 +1,6 @@
-//! The latch and the spin lock under loom: every interleaving of a few steps, with loom's memory model. The files
-//! of the crate are compiled a second time here against loom's atomics, so what is explored is what runs.
+//! The latch and the spin lock under loom: every interleaving of a few steps, in loom's memory
+//! model. This file compiles the crate's files a second time against loom's atomics, so the models
+//! explore the shipped code.
 
 mod sync {
     pub(crate) use loom::cell::UnsafeCell;
@@ -7,7 +8,8 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use loom::thread::yield_now;
 }
-/// A waiter of the model yields at once: loom then runs the others until something changed.
+/// A waiting thread of the model yields at once: loom runs the other threads until something has
+/// changed.
 mod backoff {
     #[derive(Default)]
     pub struct Backoff;
@@ -25,7 +27,8 @@ mod backoff {
         }
     }
 }
-/// Loom's threads share one of the system's, so each has its own idea of whom it acts for here.
+/// Loom's threads share one thread of the system, so each keeps its own note of the owner for which
+/// it acts.
 mod acting {
     pub use crate::acting::OwnerId;
     use std::cell::Cell;
@@ -58,7 +61,7 @@ struct Guarded {
     latch: PageLatch,
     value: UnsafeCell<u64>,
 }
-// SAFETY: accesses are made under the latch; loom reports it when they are not.
+// SAFETY: accesses are made under the latch; loom reports one that is not.
 unsafe impl Sync for Guarded {}
 // SAFETY: as above.
 unsafe impl Send for Guarded {}
@@ -154,8 +157,9 @@ fn one_thread_loads_a_page() {
     });
 }
 
-/// A page of two words as an optimistic reader meets it: the words are atomics because reading beside a writer is
-/// the point, and Relaxed because the page's bytes have no order of their own.
+/// A page of two words as an optimistic reader sees it. The words are atomics because the test
+/// reads beside a writer on purpose, and Relaxed because the bytes of a page have no order of their
+/// own.
 struct Pair {
     latch: PageLatch,
     words: [sync::AtomicU64; 2],
@@ -176,7 +180,7 @@ impl Pair {
         self.words.iter().for_each(|w| w.store(to, sync::Ordering::Relaxed));
     }
 
-    /// What a reader that validates believes.
+    /// The values that a reader accepts after validation.
     fn believed(&self) -> Option<[u64; 2]> {
         let began = self.latch.glimpse().ok()?;
         let read = [0, 1].map(|i: usize| self.words[i].load(sync::Ordering::Relaxed));
@@ -213,7 +217,7 @@ fn an_optimistic_reader_believes_nothing_of_a_page_that_left_or_came_back() {
             let pair = pair.clone();
             move || {
                 assert!(pair.latch.begin_evict());
-                // What giving the memory back does to whoever still looks.
+                // The memory is reused while a reader may still look at it.
                 pair.set(0);
                 pair.latch.end_evict();
                 assert!(pair.latch.begin_load());
@@ -258,7 +262,8 @@ fn bounded(check: impl Fn() + Send + Sync + 'static) {
     model.check(check);
 }
 
-/// A change by the owner's plain stores, or by the latch where the page is nobody's; `false` when refused.
+/// A change by the owner's plain stores, or under the latch if the page has no owner. `false` if
+/// refused.
 fn write_by_page(g: &Guarded) -> bool {
     let taken = g.latch.by_page_exclusive().is_ok();
     if taken {
@@ -269,7 +274,8 @@ fn write_by_page(g: &Guarded) -> bool {
     taken
 }
 
-/// The one read-modify-write that others may do on an owned page's word is the end of a write that the owner began.
+/// Only one read-modify-write by another thread can hit the word of an owned page: the end of a
+/// write that the owner began.
 #[test]
 fn an_owner_changes_its_page_beside_the_end_of_a_write() {
     bounded(|| {
@@ -296,7 +302,7 @@ fn an_owner_changes_its_page_beside_the_end_of_a_write() {
     });
 }
 
-/// A page goes from one owner to nobody to the next, while others latch it when they can.
+/// A page goes from one owner to none to the next, while other threads latch it when they can.
 #[test]
 fn a_page_changes_hands_and_no_change_is_lost() {
     bounded(|| {
@@ -354,7 +360,8 @@ fn an_owned_page_stays_until_its_owner_throws_it_out() {
     });
 }
 
-/// A reader that began before the page was taken over believes nothing of what its owner then wrote.
+/// A reader that began before the page got an owner accepts nothing that the owner's thread then
+/// wrote.
 #[test]
 fn a_reader_from_before_the_owner_came_believes_no_half_change() {
     loom::model(|| {
@@ -370,7 +377,8 @@ fn a_reader_from_before_the_owner_came_believes_no_half_change() {
                 pair.latch.disown().ok().unwrap();
             }
         });
-        // While the page is another's no view of it may be asked for: the way there is closed before.
+        // While the page belongs to another owner, no thread may ask for a view of it: the access
+        // path is closed before.
         let began = pair.latch.glimpse().ok().unwrap();
         if !began.foreign() {
             let read = [0, 1].map(|i: usize| pair.words[i].load(sync::Ordering::Relaxed));
@@ -389,7 +397,7 @@ fn the_spin_lock_excludes_and_publishes() {
         raw: spin::SpinRaw,
         value: UnsafeCell<u64>,
     }
-    // SAFETY: accesses are made under the lock; loom reports it when they are not.
+    // SAFETY: accesses are made under the lock; loom reports one that is not.
     unsafe impl Sync for Counter {}
     // SAFETY: as above.
     unsafe impl Send for Counter {}
@@ -416,13 +424,13 @@ fn the_spin_lock_excludes_and_publishes() {
     });
 }
 
-/// Two slots and three values, so that slots are used again while the other side is at work.
+/// Two slots and three values, so that a slot is used again while the other side is at work.
 #[test]
 fn a_ring_gives_every_value_once_and_in_order() {
     loom::model(|| {
         let (mut into, mut out) = ring::ring(2);
         let producer = spawn(move || {
-            // The first two are published together, the third when the producer goes.
+            // The first two are published together, the third when the producer is dropped.
             for number in 0..3u64 {
                 let mut value = Box::new(number);
                 while let Err(back) = into.stage(value) {
@@ -443,7 +451,7 @@ fn a_ring_gives_every_value_once_and_in_order() {
             };
             assert_eq!(*value, expected);
         }
-        // The third may be left in the ring, for whoever drops it last.
+        // The third may be left in the ring, for the thread that drops the ring last.
         drop(out);
         producer.join().unwrap();
     });

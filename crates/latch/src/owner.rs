@@ -1,4 +1,4 @@
-//! Which thread owns a set of pages, checked in debug builds only.
+//! The thread that owns a set of pages, checked in debug builds only.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,15 +6,16 @@ thread_local! {
     static TOKEN: u8 = const { 0 };
 }
 
-/// A number no other live thread has: the address of a thread-local byte.
+/// A number that no other live thread has: the address of a thread-local byte.
 pub(crate) fn me() -> u64 {
     TOKEN.with(|t| std::ptr::from_ref(t) as u64)
 }
 
-/// The owner of a set of pages, or nobody.
+/// The thread that owns a set of pages, or none.
 ///
-/// Who may do what: the serial worker claims once, when it starts, and disowns when it ends; anyone may check.
-/// While nobody owns, checks pass: loading and restart run before there is a worker, from one thread at a time.
+/// Access rules: the serial worker claims once when it starts, and disowns when it ends. Any thread
+/// may check. While no thread owns the pages, checks pass: loading and restart run before there is
+/// a worker, from one thread at a time.
 #[derive(Debug, Default)]
 pub struct Owner(AtomicU64);
 
@@ -23,21 +24,21 @@ impl Owner {
         Owner(AtomicU64::new(0))
     }
 
-    /// The calling thread owns from now on.
+    /// The calling thread owns the pages from now on.
     ///
     /// # Panics
-    /// When another thread owns already: two workers were given the same pages.
+    /// If another thread owns them: two workers were given the same pages.
     pub fn claim(&self) {
         let before = self.0.swap(me(), Ordering::Relaxed);
         assert!(before == 0 || before == me(), "these pages are owned by another thread already");
     }
 
-    /// Nobody owns from now on.
+    /// No thread owns the pages from now on.
     pub fn disown(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Asserts in debug builds that the calling thread owns, or that nobody does.
+    /// Asserts in debug builds that the calling thread owns the pages, or that no thread does.
     #[inline]
     pub fn check(&self) {
         #[cfg(debug_assertions)]

@@ -1,38 +1,39 @@
-//! When to begin something that serves all who wait by then, such as a flush of a log.
+//! When to begin an operation that serves all present waiters, such as a flush of a log.
 
-/// How long a flush takes and how many wait for it at a time.
+/// The duration of a flush, and the number of waiters per flush.
 ///
-/// After a flush everybody it served comes back at about the same time. One begun for the first of them serves one, and the
-/// others wait for two; so it is begun when as many are there as last time, or after a quarter of the time that a flush
-/// takes. Who is alone is never kept waiting.
+/// After a flush all clients that it served come back at about the same time. A flush begun for the
+/// first of them would serve one, and the others would wait for two flushes. So a flush begins when
+/// as many wait as last time, or after a quarter of the duration of a flush. A client that is alone
+/// never waits for others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// A flush's duration, smoothed, ns.
+    /// Smoothed duration of a flush, ns.
     flush_ns: u64,
-    /// How many waited for each of the last two.
+    /// Number of waiters of each of the last two flushes.
     groups: [usize; 2],
 }
 
-/// What is done faster than this, ns, is not worth waiting for company.
+/// Flushes faster than this, ns, do not wait for more waiters.
 const QUICK_NS: u64 = 50_000;
-/// Nobody waits for company longer than this, ns, however long a flush takes.
+/// The longest wait for more waiters, ns.
 const PATIENCE_NS: u64 = 2_000_000;
 
 impl Pace {
-    /// To be told of each flush: how long it took, and how many waited for it.
+    /// Records a flush: its duration and its number of waiters.
     pub fn flushed(&mut self, took_ns: u64, group: usize) {
         let smooth = if self.flush_ns == 0 { took_ns } else { self.flush_ns / 8 * 7 + took_ns / 8 };
         *self = Pace { flush_ns: smooth, groups: [group, self.groups[0]] };
     }
 
-    /// How many to expect, and how long to wait for them, ns.
+    /// The number of waiters to expect, and how long to wait for them, ns.
     pub fn company(&self) -> (usize, u64) {
         let expected = self.groups[0].max(self.groups[1]);
         let patience = if self.flush_ns < QUICK_NS { 0 } else { (self.flush_ns / 4).min(PATIENCE_NS) };
         (expected, if expected > 1 { patience } else { 0 })
     }
 
-    /// Whether nobody is to be waited for while so many wait.
+    /// Whether a flush may begin with this many waiters.
     pub fn is_company_here(&self, waiting: usize) -> bool {
         let (expected, patience_ns) = self.company();
         patience_ns == 0 || expected <= waiting

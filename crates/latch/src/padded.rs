@@ -1,8 +1,10 @@
-//! Two hot words on one cache line slow each other down; this keeps a value on lines of its own.
+//! Two hot words on one cache line slow each other down. This type keeps a value on cache lines of
+//! its own.
 
 use std::ops::{Deref, DerefMut};
 
-/// A value aligned to 128 bytes: two lines, because the adjacent-line prefetcher fetches them as a pair.
+/// A value aligned to 128 bytes: two lines, because the adjacent-line prefetcher fetches them as a
+/// pair.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(align(128))]
 pub struct CachePadded<T>(T);

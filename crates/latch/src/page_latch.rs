@@ -1,39 +1,55 @@
-//! One word per page: who holds it, how often it changed, and where it is.
+//! The page latch: one word per page that holds its latch, its version, its owner and its state.
 //!
 //! ```text
 //!   63          31 30   21   20      19      18       17        16      15        0
 //!  | version      | owner | writing | dirty | marked | resident | exclusive | shared |
 //! ```
 //!
-//! A word of zero is a page that is not in memory, so a fresh zeroed array of words is a pool of absent pages.
+//! A word of zero is a page that is not in memory. So a fresh zeroed array of words is a pool of
+//! absent pages.
 //!
 //! | state | resident | exclusive | leaves by |
 //! |---|---|---|---|
 //! | absent | 0 | 0 | `begin_load` |
 //! | loading | 0 | 1 | `end_load` (resident) or `abandon_load` (absent) |
-//! | resident | 1 | 0 | shared and exclusive latches; `begin_evict` when nobody holds it and it is clean |
+//! | resident | 1 | 0 | a latch; `begin_evict` if it is unlatched and clean |
 //! | latched | 1 | 1 | `unlock_exclusive`, `end_evict` (absent) |
 //!
-//! Who may do what:
-//! - *exclusive* is claimed by compare-and-swap and then waits for the sharers to leave (new ones keep away, so
-//!   a writer is not starved). Its holder alone changes the page's bytes, and bumps the version when it lets go.
-//! - *dirty* is set by the exclusive holder, cleared under a shared latch by the one page writer, which sets
-//!   *writing* in the same step and clears that when the bytes are in the file.
-//! - *marked* (second chance: evict me next time) is set by the clock and cleared by whoever latches the page.
-//! - A page is evicted only when it is unlatched, not dirty and not being written.
-//! - *owner*, where it is not zero, says whose the page is. Then **only the thread that acts for that owner
-//!   ([`act_for`](crate::act_for)) changes the word while the page is resident**, but for the one who clears *writing*: so as long
-//!   as the owner has not set that itself, plain loads and stores serve it ([`ByPage`](crate::ByPage)). Everybody else is
-//!   refused. Setting the owner takes the exclusive latch, so whoever held the page before has let go and
-//!   the version has moved; clearing it is its owner's, who holds nothing then.
-//! - *optimistic readers* hold nothing: they note the word ([`PageLatch::glimpse`]), read, and believe what they read
-//!   only if [`PageLatch::unchanged`] says that no exclusive holder came meanwhile. So **whoever changes a page's bytes
-//!   or takes its memory away holds it exclusively and leaves another version behind**: a write, an eviction and a load
-//!   alike. (An owner under `Owned` does so too; its only reader is itself.)
+//! Access rules:
+//! - *exclusive* is claimed by compare-and-swap. The thread then waits for the sharers to leave;
+//!   new ones stay away, so a writer is not starved. Only the holder changes the page's bytes. It
+//!   increments the version when it releases the latch.
+//! - *dirty* is set by the holder of the exclusive latch. The one page writer clears it under a
+//!   shared latch, sets *writing* in the same step, and clears *writing* when the bytes are in the
+//!   file.
+//! - *marked* (second chance: evict at the next visit) is set by the clock and cleared by a thread
+//!   that latches the page or reads it.
+//! - A page is evicted only if it is unlatched, not dirty and not being written.
+//! - *owner*, if not zero, names the page's owner. Then **only the thread that acts for that owner
+//!   ([`act_for`](crate::act_for)) changes the word while the page is resident**, except that the
+//!   page writer clears *writing*. So while *writing* is clear, plain loads and stores suffice for
+//!   the owner's thread ([`ByPage`](crate::ByPage)). All other threads are refused. Setting the
+//!   owner of a resident page takes the exclusive latch, so earlier holders have left and the
+//!   version has changed. The owner's thread clears it, and holds no latch on the page then.
+//!   [`PageLatch::abandon_owner`] clears it if no thread acts for the owner, or for a thread that
+//!   holds the page exclusively.
+//! - *Optimistic readers* take no latch. A reader notes the word ([`PageLatch::glimpse`]), reads,
+//!   and uses the result only if [`PageLatch::unchanged`] shows that no exclusive holder came
+//!   meanwhile. So **a thread that changes a page's bytes or takes its memory away holds the page
+//!   exclusively and leaves another version**: for a write, an eviction and a load alike. (An owner
+//!   under `Owned` does so too; its own thread is its only reader.)
 //!
-//! Orderings: taking is Acquire, letting go is Release, so what was written under the latch is seen by the next holder.
-//! Against optimistic readers, taking exclusively is also followed by a Release fence, which pairs with the Acquire
-//! fence before their second look: a reader that saw one byte of a change sees the claim, or what came after it.
+//! Memory ordering: taking a latch is Acquire and releasing it is Release, so the next holder sees
+//! all writes made under the latch. For optimistic readers, taking the exclusive latch is also
+//! followed by a Release fence. It pairs with the Acquire fence before the reader's second look:
+//!
+//! ```text
+//! writer: claim exclusive | fence Release | write bytes     | release, version + 1
+//! reader: glimpse         | read bytes    | fence Acquire   | look again
+//! ```
+//!
+//! A reader that saw one byte of a change sees the claim or a later state of the word, and discards
+//! its result.
 
 use super::acting::{OwnerId, mine};
 use super::backoff::Backoff;
@@ -48,21 +64,22 @@ const DIRTY: u64 = 1 << 19;
 const WRITING: u64 = 1 << 20;
 const OWNER_SHIFT: u32 = 21;
 const OWNER: u64 = 0x3ff << OWNER_SHIFT;
-/// What a thread has for its owner's bits that acts for nobody: no word has them.
+/// Owner bits of a thread that acts for no owner. No word has them.
 pub(super) const NO_OWNER: u64 = u64::MAX;
 const VERSION_SHIFT: u32 = 31;
 const VERSION_ONE: u64 = 1 << VERSION_SHIFT;
-/// The part of the word that stays the same while nobody changes the page's bytes.
+/// The part of the word that stays the same while no thread changes the page's bytes.
 const STABLE: u64 = u64::MAX << VERSION_SHIFT | EXCLUSIVE | RESIDENT;
 
-/// Why a latch was not given.
+/// The reason why a latch was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The page is not in memory (or is being read in): load it and come back.
+    /// The page is not in memory (or is being read in): load it and try again.
     Absent,
-    /// Others held it for far longer than a latch may be held: let go of everything and come back.
+    /// Other threads held it for far longer than a latch may be held: release all latches and try
+    /// again.
     Busy,
-    /// It belongs to an owner for whom the calling thread does not act.
+    /// It belongs to an owner for which the calling thread does not act.
     Foreign,
 }
 
@@ -71,12 +88,12 @@ pub(super) fn owner_bits(owner: Option<OwnerId>) -> u64 {
     owner.map_or(NO_OWNER, |owner| owner.raw() << OWNER_SHIFT)
 }
 
-/// The owner that a word, or bits of one, name.
+/// The owner that a word, or the bits of one, name.
 pub(super) fn owner_in(word: u64) -> Option<OwnerId> {
     if word == NO_OWNER { None } else { OwnerId::from_raw((word & OWNER) >> OWNER_SHIFT) }
 }
 
-/// Whether a page with this word belongs to somebody else than the calling thread.
+/// Whether a page with this word belongs to an owner for which the calling thread does not act.
 #[inline]
 fn is_foreign(word: u64) -> bool {
     word & OWNER != 0 && word & OWNER != mine()
@@ -89,7 +106,8 @@ pub enum Change {
     Bytes,
 }
 
-/// A look at the word, for the page writer and the clock. Only a compare-and-swap from it proves anything.
+/// A snapshot of the word, for the page writer and the clock. Only a compare-and-swap from it
+/// proves that it still holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u64);
 
@@ -115,11 +133,11 @@ impl Seen {
     pub fn version(self) -> u64 {
         self.0 >> VERSION_SHIFT
     }
-    /// Whose the page is; `None` where it is nobody's and latches protect it.
+    /// The page's owner; `None` if it has none and latches protect it.
     pub fn owner(self) -> Option<OwnerId> {
         owner_in(self.0 & OWNER)
     }
-    /// Whether it belongs to somebody for whom the calling thread does not act.
+    /// Whether it belongs to an owner for which the calling thread does not act.
     pub fn foreign(self) -> bool {
         is_foreign(self.0)
     }
@@ -128,7 +146,7 @@ impl Seen {
     }
 }
 
-/// The word as an optimistic reader found it when it began: resident, not held exclusively.
+/// The word that an optimistic reader found when it began: resident, not held exclusively.
 #[derive(Clone, Copy, Debug)]
 pub struct Glimpse(u64);
 
@@ -137,23 +155,23 @@ impl Glimpse {
     pub fn version(self) -> u64 {
         self.0 >> VERSION_SHIFT
     }
-    /// Whether the page was another owner's.
+    /// Whether the page belonged to an owner for which the calling thread does not act.
     pub fn foreign(self) -> bool {
         is_foreign(self.0)
     }
 }
 
-/// The latch and state word of one page (see the file's head).
+/// The latch and state word of one page (see the top of the file).
 #[repr(transparent)]
 pub struct PageLatch(AtomicU64);
 
 impl PageLatch {
-    /// Takes the word over as it is; zero is an absent page.
+    /// Wraps an existing word; zero is an absent page.
     pub const fn from_word(word: AtomicU64) -> PageLatch {
         PageLatch(word)
     }
 
-    /// The word now.
+    /// A snapshot of the word.
     #[inline]
     pub fn look(&self) -> Seen {
         Seen(self.0.load(Ordering::Acquire))
@@ -164,7 +182,7 @@ impl PageLatch {
         self.0.compare_exchange_weak(from, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes a shared latch, waiting for an exclusive holder; gives the page's version.
+    /// Takes a shared latch. Waits for an exclusive holder. Returns the page's version.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -197,15 +215,15 @@ impl PageLatch {
         }
     }
 
-    /// Lets go of a shared latch.
+    /// Releases a shared latch.
     #[inline]
     pub fn unlock_shared(&self) {
         let before = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
         debug_assert!(before & SHARED != 0, "a shared latch was let go that nobody held");
     }
 
-    /// Begins a read without a latch, waiting for an exclusive holder. Writes to the word only when the page is
-    /// about to be thrown out, to say that it is in use.
+    /// Begins a read without a latch. Waits for an exclusive holder. Writes to the word only if the
+    /// page is marked for eviction, to clear the mark.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -237,7 +255,7 @@ impl PageLatch {
         }
     }
 
-    /// Whether what was read since the glimpse was the page at that version, whole.
+    /// Whether the bytes read since the glimpse were the whole page at that version.
     #[inline]
     pub fn unchanged(&self, since: Glimpse) -> bool {
         fence(Ordering::Acquire);
@@ -249,14 +267,14 @@ impl PageLatch {
         unchanged
     }
 
-    /// The claim is made: no byte of what follows is seen before it.
+    /// Called after the claim: no later write becomes visible before the claim.
     #[inline]
     fn claimed(word: u64) -> u64 {
         fence(Ordering::Release);
         word >> VERSION_SHIFT
     }
 
-    /// Takes the exclusive latch, waiting for others; gives the page's version.
+    /// Takes the exclusive latch. Waits for other holders. Returns the page's version.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -289,7 +307,8 @@ impl PageLatch {
         }
     }
 
-    /// Exclusive is claimed; waits for those who shared it before. Gives the claim back when they stay.
+    /// Called after the claim of *exclusive*: waits for the sharers. Gives the claim back if they
+    /// stay.
     fn drain(&self, backoff: &mut Backoff) -> Result<u64, Refused> {
         loop {
             let word = self.0.load(Ordering::Acquire);
@@ -303,10 +322,10 @@ impl PageLatch {
         }
     }
 
-    /// Lets go of the exclusive latch; the version grows by one.
+    /// Releases the exclusive latch. The version grows by one.
     #[inline]
     pub fn unlock_exclusive(&self, change: Change) {
-        // Only the page writer's clearing of `writing` may run beside the holder, hence read-modify-writes.
+        // The page writer may clear `writing` at the same time, hence read-modify-writes.
         if change == Change::Bytes && self.0.load(Ordering::Relaxed) & DIRTY == 0 {
             self.0.fetch_or(DIRTY, Ordering::Relaxed);
         }
@@ -314,9 +333,9 @@ impl PageLatch {
         debug_assert!(before & EXCLUSIVE != 0, "an exclusive latch was let go that nobody held");
     }
 
-    /// Absent to loading. False when the page is resident or someone else loads it.
+    /// Absent to loading. False if the page is resident or another thread is loading it.
     pub fn begin_load(&self) -> bool {
-        // Again where only its owner has changed: an absent page may be taken over, too.
+        // Retries if only the owner has changed: an absent page may also get an owner.
         let load = |word| (word & (RESIDENT | EXCLUSIVE) == 0).then_some(word | EXCLUSIVE);
         let taken = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, load).is_ok();
         fence(Ordering::Release);
@@ -328,7 +347,7 @@ impl PageLatch {
         self.0.fetch_add(RESIDENT + VERSION_ONE - EXCLUSIVE, Ordering::Release);
     }
 
-    /// Loading to resident, the exclusive latch kept by the caller; gives the page's version.
+    /// Loading to resident; the caller keeps the exclusive latch. Returns the page's version.
     pub fn end_load_exclusive(&self) -> u64 {
         self.0.fetch_or(RESIDENT, Ordering::Relaxed) >> VERSION_SHIFT
     }
@@ -338,14 +357,15 @@ impl PageLatch {
         self.0.fetch_and(!EXCLUSIVE, Ordering::Release);
     }
 
-    /// Asks the page to prove itself: it loses its place at the next visit unless someone latches it before.
+    /// Marks the page for eviction at the next visit of the clock, unless a thread latches it
+    /// before.
     pub fn mark(&self, seen: Seen) {
         if seen.free() && !seen.foreign() {
             let _ = self.0.compare_exchange(seen.0, seen.0 | MARKED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Takes the exclusive latch of a resident, unlatched, clean page without waiting, to throw it out.
+    /// Takes the exclusive latch of a resident, unlatched, clean page without waiting, to evict it.
     pub fn begin_evict(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let taken = word & (RESIDENT | EXCLUSIVE | SHARED | DIRTY | WRITING) == RESIDENT
@@ -355,14 +375,16 @@ impl PageLatch {
         taken
     }
 
-    /// The page's memory is given back: absent and unlatched. The version grows, so no stale copy passes for new.
+    /// The page's memory was released: absent and unlatched. The version grows, so a stale copy
+    /// does not pass for a new one.
     pub fn end_evict(&self) {
         let word = self.0.load(Ordering::Relaxed);
         let next = word.wrapping_add(VERSION_ONE) & !(EXCLUSIVE | RESIDENT | MARKED);
         self.0.store(next, Ordering::Release);
     }
 
-    /// Takes a shared latch without waiting, leaving the mark alone: cleaning a page is no use of it.
+    /// Takes a shared latch without waiting and without clearing the mark: writing a page out does
+    /// not count as use.
     pub fn try_shared_unmarked(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         word & (RESIDENT | EXCLUSIVE) == RESIDENT
@@ -371,29 +393,31 @@ impl PageLatch {
             && self.0.compare_exchange(word, word + SHARED_ONE, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Dirty to being written. To be called under a shared latch, by the page writer only.
-    /// False when the page is clean.
+    /// Dirty to being written. False if the page is clean. Called under a shared latch, by the page
+    /// writer only.
     pub fn begin_write(&self) -> bool {
         if self.0.load(Ordering::Relaxed) & DIRTY == 0 {
             return false;
         }
-        // Nobody sets `dirty` while a shared latch is held and only the page writer touches these two bits.
+        // No thread sets `dirty` while a shared latch is held, and only the page writer changes
+        // these two bits.
         self.0.fetch_add(WRITING - DIRTY, Ordering::Relaxed);
         true
     }
 
-    /// The bytes copied at [`PageLatch::begin_write`] are in the file.
+    /// The bytes copied after [`PageLatch::begin_write`] are in the file.
     pub fn end_write(&self) {
         self.0.fetch_and(!WRITING, Ordering::Release);
     }
 
-    /// The bytes did not reach the file: the page is dirty (again).
+    /// The bytes did not reach the file: the page is dirty again.
     pub fn fail_write(&self) {
         self.0.fetch_or(DIRTY, Ordering::Relaxed);
         self.0.fetch_and(!WRITING, Ordering::Release);
     }
 
-    /// Shared latch of an owned page: plain loads and stores, because nobody else touches the word.
+    /// Shared latch of an owned page by plain loads and stores, since no other thread changes the
+    /// word.
     #[inline]
     pub(super) fn owned_shared(&self) -> Result<u64, Refused> {
         let word = self.0.load(Ordering::Relaxed);
@@ -426,14 +450,14 @@ impl PageLatch {
         self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Relaxed);
     }
 
-    /// The page becomes the property of the owner for whom the calling thread acts. Waits for those who hold it; an
-    /// absent page can be owned too, and whoever reads it in leaves that as it is.
+    /// Gives the page to the owner for which the calling thread acts. Waits for the holders of a
+    /// latch. An absent page can be owned too; a thread that loads it leaves the owner as it is.
     ///
     /// # Errors
-    /// [`Refused::Busy`], and [`Refused::Foreign`] when it is another owner's.
+    /// [`Refused::Busy`], and [`Refused::Foreign`] if it belongs to another owner.
     ///
     /// # Panics
-    /// When the thread acts for nobody.
+    /// If the thread acts for no owner.
     pub fn own(&self) -> Result<(), Refused> {
         let mine = mine();
         assert!(mine != NO_OWNER, "a thread that acts for no owner takes a page");
@@ -447,7 +471,8 @@ impl PageLatch {
                 return Err(Refused::Foreign);
             }
             if word & RESIDENT == 0 {
-                // Whoever loads it, now or later, changes the word by read-modify-writes only.
+                // A thread that loads it, now or later, changes the word by read-modify-writes
+                // only.
                 if self.swap(word, word | mine) {
                     return Ok(());
                 }
@@ -466,7 +491,8 @@ impl PageLatch {
         }
     }
 
-    /// As [`PageLatch::own`], by the holder of the exclusive latch; for a thread that acts for nobody nothing happens.
+    /// As [`PageLatch::own`], by the holder of the exclusive latch. No effect for a thread that
+    /// acts for no owner.
     pub fn own_held(&self) {
         let mine = mine();
         if mine != NO_OWNER {
@@ -474,10 +500,12 @@ impl PageLatch {
         }
     }
 
-    /// The page is nobody's from now on: latches protect it again. Its owner holds nothing of it.
+    /// Takes the owner off the page: latches protect it again. The owner's thread holds no latch on
+    /// it.
     ///
     /// # Errors
-    /// [`Refused::Busy`] when the owner itself holds it, [`Refused::Foreign`] when it is another's.
+    /// [`Refused::Busy`] if the owner's thread holds it, [`Refused::Foreign`] if it belongs to
+    /// another owner.
     pub fn disown(&self) -> Result<(), Refused> {
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -490,7 +518,7 @@ impl PageLatch {
             if word & RESIDENT != 0 && word & (SHARED | EXCLUSIVE) != 0 {
                 return Err(Refused::Busy);
             }
-            // What the owner did by plain stores is seen by whoever latches next.
+            // Release: the next thread that latches the page sees the owner's plain stores.
             let done = self.0.compare_exchange(word, word & !OWNER, Ordering::Release, Ordering::Relaxed);
             if done.is_ok() {
                 return Ok(());
@@ -498,25 +526,26 @@ impl PageLatch {
         }
     }
 
-    /// As [`PageLatch::disown`], whoever the owner was: there is no thread any more that acts for it, or it holds the page
-    /// exclusively and gives it away.
+    /// As [`PageLatch::disown`], for any owner. Either no thread acts for the owner, or the caller
+    /// holds the page exclusively and gives it away.
     pub fn abandon_owner(&self) {
         if self.0.load(Ordering::Relaxed) & OWNER != 0 {
             self.0.fetch_and(!OWNER, Ordering::Release);
         }
     }
 
-    /// Whether the page is the calling thread's own.
+    /// Whether the page belongs to the calling thread's owner.
     #[inline]
     pub fn is_mine(&self) -> bool {
         self.0.load(Ordering::Relaxed) & OWNER == mine()
     }
 
-    /// Shared latch by plain loads and stores where the page is the thread's own, and by its latch where it is nobody's.
-    /// While the page is being written, its owner is not alone with the word and does as others do.
+    /// Shared latch: by plain loads and stores if the page belongs to the thread's owner, by the
+    /// latch if it has no owner. While the page is being written, the page writer may change the
+    /// word too, so the owner's thread uses the latch.
     #[inline]
     pub(super) fn by_page_shared(&self) -> Result<u64, Refused> {
-        // Acquire, as the page may have been loaded or written out by others.
+        // Acquire, since another thread may have loaded the page or written it out.
         let word = self.0.load(Ordering::Acquire);
         if word & (OWNER | WRITING | RESIDENT | EXCLUSIVE) != mine() | RESIDENT {
             return self.shared();

@@ -1,18 +1,20 @@
-//! How a design touches pages. The access methods are generic over this, so each is written once.
+//! How a design protects its pages. The access methods are generic over this policy, so each is
+//! written once.
 
 use crate::{Change, Owner, PageLatch, Refused};
 
-/// What protects a page while it is read or changed.
+/// The protection of a page while it is read or changed.
 ///
-/// `shared` and `exclusive` give the page's version and must be paired with their unlock, on the same policy. Unless a policy
-/// says otherwise they take the page's latch, by one atomic read-modify-write each.
+/// `shared` and `exclusive` return the page's version and must be paired with their unlock, on the
+/// same policy. Unless a policy says otherwise, they take the page's latch, by one atomic
+/// read-modify-write each.
 pub trait LatchPolicy: Copy + Send + Sync + 'static {
     /// The name used in reports.
     const NAME: &'static str;
     /// Whether other threads may touch the same pages.
     const LATCHED: bool;
-    /// Whether a reader may look at pages it does not hold: with `LATCHED` it validates the version afterwards, without
-    /// it is the only thread there is.
+    /// Whether a reader may look at pages that it does not hold. With `LATCHED` it validates the
+    /// version afterwards; without, it is the only thread that uses the pages.
     const VIEWS: bool;
 
     /// # Errors
@@ -35,14 +37,14 @@ pub trait LatchPolicy: Copy + Send + Sync + 'static {
     fn unlock_exclusive(latch: &PageLatch, change: Change) {
         latch.unlock_exclusive(change);
     }
-    /// Whether this page, which is held or about to be, is latched: what is counted as a latch.
+    /// Whether this page, which is held or about to be, counts as latched in statistics.
     #[inline(always)]
     fn latches(_latch: &PageLatch) -> bool {
         Self::LATCHED
     }
 }
 
-/// What protects each kind of a table's pages; a policy alone protects all of them.
+/// The protection of each kind of a table's pages. A single policy is one for all kinds.
 pub trait Policies: Copy + Send + Sync + 'static {
     /// The primary tree.
     type Index: LatchPolicy;
@@ -68,9 +70,9 @@ impl LatchPolicy for Coupled {
     const VIEWS: bool = false;
 }
 
-/// Readers take no latch where they can: they read, and look at the version before and after, so that reading writes
-/// to no shared memory. What changes a page, or must keep it from changing, latches it as [`Coupled`] does; the two
-/// may be mixed on the same pages.
+/// Readers take no latch where they can. They read, and compare the version before and after, so
+/// reading writes to no shared memory. A thread that changes a page, or must keep it from changing,
+/// latches it as under [`Coupled`]; the two policies may be mixed on the same pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Optimistic;
 
@@ -80,11 +82,12 @@ impl LatchPolicy for Optimistic {
     const VIEWS: bool = true;
 }
 
-/// One thread touches the pages, so nothing is latched. The holds are still counted, by plain stores, because
-/// that thread may be asked to evict a page while it reads another: the hold keeps the one it reads.
+/// Only one thread uses the pages, so none is latched. Holds are still counted, by plain stores,
+/// because that thread may have to evict a page while it reads another one: the hold protects the
+/// page it reads.
 ///
-/// The promise that there is one thread is the design's (its serial worker claims the [`Owner`]); debug builds
-/// check it at every latch.
+/// The design guarantees that there is only one thread (its serial worker claims the [`Owner`]).
+/// Debug builds check it at every latch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owned;
 
@@ -113,9 +116,10 @@ impl LatchPolicy for Owned {
     }
 }
 
-/// Each page says itself what protects it: as [`Optimistic`] where it is nobody's; where it is the calling thread's own
-/// ([`act_for`](crate::act_for)) it is not latched, as under [`Owned`]; another owner's is refused. So one compiled copy of the
-/// access methods serves every design that divides pages among owners, whichever pages it divides.
+/// Each page's word decides. A page without an owner is protected as under [`Optimistic`]. A page
+/// of the calling thread's owner ([`act_for`](crate::act_for)) is not latched, as under [`Owned`].
+/// A page of another owner is refused. So one compiled copy of the access methods serves all
+/// designs that divide pages among owners, however they divide them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByPage;
 

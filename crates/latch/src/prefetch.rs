@@ -1,9 +1,10 @@
 //! Asking the processor to fetch memory before it is needed.
 
-/// Bytes of a cache line on the machines this is written for.
+/// Bytes of a cache line on the supported processors.
 pub const LINE: usize = 64;
 
-/// Asks for the cache line of `at`. A hint: it changes nothing, waits for nothing, and any address will do.
+/// Asks for the cache line of `at`. A hint: it changes nothing, does not wait, and accepts any
+/// address.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(at: *const T) {
     #[cfg(target_arch = "x86_64")]

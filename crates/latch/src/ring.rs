@@ -3,49 +3,54 @@
 //! ```text
 //!            head (consumer writes)          tail (producer writes)
 //!              v                               v
-//!   ... free | taken next | filled | filled |  free ...        positions only grow; slot = position modulo capacity
+//!   ... free | taken next | filled | filled |  free ...
 //! ```
 //!
-//! Who may do what: the [`Producer`] alone writes `tail` and fills the slot at it, then publishes by a release store; the
-//! [`Consumer`] alone writes `head` and empties the slot at it, then gives it back by a release store. Each keeps a copy of
-//! the other's position and looks at the shared one only when the copy says full, or empty. A slot is thus touched by one of the
-//! two at a time, and each of the two lines is written by one thread: the contention is fixed at two, however many workers there
-//! are (thesis section 3.2, message passing).
+//! Positions only grow; the slot of a position is the position modulo the capacity.
 //!
-//! A producer with several values at a time may fill their slots first and publish them together ([`Producer::stage`]): the line with `tail`
-//! then moves to the consumer once for all of them.
+//! Access rules: the [`Producer`] alone writes `tail`. It fills the slot at `tail`, then publishes
+//! it by a release store. The [`Consumer`] alone writes `head`. It empties the slot at `head`, then
+//! returns it by a release store. Each keeps a copy of the other's position, and reads the shared
+//! one only if the copy says full, or empty. So only one of the two uses a slot at a time, and each
+//! of the two cache lines has one writer: two threads contend, however many workers there are
+//! (thesis section 3.2, message passing).
+//!
+//! A producer with several values may fill their slots first and publish them together
+//! ([`Producer::stage`]). The cache line of `tail` then moves to the consumer once for all of them.
 
 use super::sync::{Arc, AtomicU64, Ordering, UnsafeCell};
 use crate::CachePadded;
 use std::mem::MaybeUninit;
 
 struct Ring<T> {
+    /// The next position to take. Written by the consumer.
     head: CachePadded<AtomicU64>,
+    /// The next position to fill. Written by the producer.
     tail: CachePadded<AtomicU64>,
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }
 
-// SAFETY: values go from one thread to another, so `T: Send`; which of the two may touch a slot is decided by `head` and
-// `tail`, as drawn above.
+// SAFETY: values go from one thread to another, so `T: Send`. `head` and `tail` decide which of the
+// two may use a slot, as drawn above.
 unsafe impl<T: Send> Sync for Ring<T> {}
 // SAFETY: as above; moving a ring moves the values in it.
 unsafe impl<T: Send> Send for Ring<T> {}
 
-/// The end that fills.
+/// The end that fills the queue.
 pub struct Producer<T> {
     ring: Arc<Ring<T>>,
-    /// Behind the last slot that was filled; what the consumer sees of it may be less.
+    /// Past the last slot that was filled; the consumer sees only the slots below `published`.
     tail: u64,
     published: u64,
-    /// As seen last.
+    /// The consumer's position at the last look.
     head: u64,
 }
 
-/// The end that empties.
+/// The end that empties the queue.
 pub struct Consumer<T> {
     ring: Arc<Ring<T>>,
     head: u64,
-    /// As seen last.
+    /// The producer's position at the last look.
     tail: u64,
 }
 
@@ -67,8 +72,10 @@ impl<T> Ring<T> {
 }
 
 impl<T> Producer<T> {
+    /// Appends a value.
+    ///
     /// # Errors
-    /// Gives the value back while the queue is full.
+    /// Returns the value if the queue is full.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
         let staged = self.stage(value);
@@ -76,7 +83,8 @@ impl<T> Producer<T> {
         staged
     }
 
-    /// As [`Producer::push`], but the consumer sees it only after [`Producer::publish`], or when the producer is dropped.
+    /// As [`Producer::push`], but the consumer sees the value only after [`Producer::publish`], or
+    /// when the producer is dropped.
     ///
     /// # Errors
     /// As [`Producer::push`].
@@ -89,14 +97,15 @@ impl<T> Producer<T> {
                 return Err(value);
             }
         }
-        // SAFETY: `tail` is not below `head` plus capacity, so the consumer gave this slot back (acquired above, or when
-        // `head` was read last), and it will not look at it before `tail` is past it.
+        // SAFETY: `tail` is below `head` plus capacity, so the consumer has returned this slot
+        // (acquired above, or when `head` was read last). It does not look at the slot before
+        // `tail` is past it.
         ring.slot(self.tail).with_mut(|slot| unsafe { (*slot).write(value) });
         self.tail += 1;
         Ok(())
     }
 
-    /// Lets the consumer see what was staged; `true` if there was anything.
+    /// Lets the consumer see the staged values. `true` if there were any.
     #[inline]
     pub fn publish(&mut self) -> bool {
         let any = self.published != self.tail;
@@ -108,7 +117,7 @@ impl<T> Producer<T> {
     }
 }
 
-/// So that whoever drops the ring finds every value.
+/// Publishes, so that the thread that drops the ring finds every value.
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
         self.publish();
@@ -122,22 +131,23 @@ impl<T> Consumer<T> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: `head` is below `tail`, so the producer filled this slot before it published (acquired in `is_empty`, or
-        // when `tail` was read last), and it will not touch it before `head` is past it. It is read once.
+        // SAFETY: `head` is below `tail`, so the producer filled this slot before it published
+        // (acquired in `is_empty`, or when `tail` was read last). It does not touch the slot before
+        // `head` is past it. The value is read once.
         let value = self.ring.slot(self.head).with(|slot| unsafe { (*slot).assume_init_read() });
         self.head += 1;
         self.ring.head.store(self.head, Ordering::Release);
         Some(value)
     }
 
-    /// Values that can be taken, as far as the last look at the producer's line told.
+    /// Number of values that can be taken, as of the last look at the producer's position.
     #[inline]
     pub fn seen(&self) -> usize {
         (self.tail - self.head) as usize
     }
 
-    /// Whether there is nothing to take. One load of a line that only the producer writes, if the last look found nothing
-    /// more.
+    /// Whether there is no value to take. Reads the producer's cache line only if all values seen
+    /// at the last look are taken.
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         if self.head == self.tail {
@@ -151,7 +161,8 @@ impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         let (head, tail) = (self.head.load(Ordering::Relaxed), self.tail.load(Ordering::Relaxed));
         for position in head..tail {
-            // SAFETY: both ends are gone, and what lies between the positions was filled and not taken.
+            // SAFETY: both ends are dropped, and the slots between the positions were filled and
+            // not taken.
             self.slot(position).with_mut(|slot| unsafe { (*slot).assume_init_drop() });
         }
     }

@@ -5,14 +5,15 @@ use super::sync::{AtomicBool, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
 
-/// Mutual exclusion as a type parameter: the lock table is written once and used centrally or by one partition.
+/// Mutual exclusion as a type parameter: the lock table is written once, and used centrally or by
+/// one partition.
 pub trait RawMutex {
-    /// An unlocked one.
+    /// An unlocked mutex.
     const NEW: Self;
-    /// Whether threads can meet here, so that what it protects is a critical section.
+    /// Whether several threads can lock it, so that the data it protects is a critical section.
     const SHARED: bool;
     fn lock(&self);
-    /// To be called by the holder only.
+    /// Called by the holder only.
     fn unlock(&self);
 }
 
@@ -20,7 +21,7 @@ pub trait RawMutex {
 pub struct SpinRaw(AtomicBool);
 
 impl SpinRaw {
-    /// Takes the flag over as it is; `false` is unlocked.
+    /// Wraps an existing flag; `false` is unlocked.
     pub const fn from_flag(flag: AtomicBool) -> SpinRaw {
         SpinRaw(flag)
     }
@@ -30,7 +31,7 @@ impl SpinRaw {
         self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock unless someone holds it.
+    /// Takes the lock unless another thread holds it.
     #[inline]
     pub fn try_acquire(&self) -> bool {
         !self.0.load(Ordering::Relaxed) && self.swap()
@@ -52,15 +53,15 @@ impl SpinRaw {
         }
     }
 
-    /// Lets go. To be called by the holder only.
+    /// Releases the lock. Called by the holder only.
     #[inline]
     pub fn release(&self) {
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// No exclusion at all, for structures one thread owns. Not `Sync`, so the compiler keeps it on one thread at a
-/// time; debug builds also assert that it is not taken twice.
+/// No exclusion, for structures that one thread owns. Not `Sync`, so the compiler keeps it on one
+/// thread at a time. Debug builds also assert that it is not taken twice.
 #[derive(Debug, Default)]
 pub struct NoMutex(Cell<bool>);
 
@@ -77,8 +78,8 @@ impl RawMutex for NoMutex {
     }
 }
 
-/// Exclusion by one thread: the first to lock it is the only one that ever may. Costs a load and a comparison, no
-/// read-modify-write; it is what the lock table of a serial worker has instead of a latch.
+/// Exclusion by thread: only the first thread that locks it may ever lock it. Costs a load and a
+/// comparison, no read-modify-write. The lock table of a serial worker uses it in place of a latch.
 #[derive(Debug)]
 pub struct ThreadBound(std::sync::atomic::AtomicU64);
 
@@ -87,7 +88,8 @@ impl RawMutex for ThreadBound {
     const SHARED: bool = false;
 
     /// # Panics
-    /// When another thread has locked it before: it is checked in every build, because soundness hangs on it.
+    /// If another thread has locked it before. Checked in every build, because soundness depends on
+    /// it.
     #[inline]
     fn lock(&self) {
         if self.0.load(std::sync::atomic::Ordering::Relaxed) != crate::owner::me() {
@@ -113,8 +115,8 @@ pub struct SpinMutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, and `raw` gives out one guard at a time; handing the value
-// from thread to thread this way needs `T: Send`, nothing more.
+// SAFETY: the value is reached only through a guard, and `raw` admits one guard at a time. Passing
+// the value from thread to thread in this way needs only `T: Send`.
 unsafe impl<T: ?Sized + Send> Sync for SpinMutex<T> {}
 // SAFETY: as above; moving the mutex moves the value.
 unsafe impl<T: ?Sized + Send> Send for SpinMutex<T> {}
@@ -134,7 +136,8 @@ impl<T: ?Sized> SpinMutex<T> {
 
     #[inline]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
-        // Lazily: a guard made and dropped would unlock what another thread holds.
+        // Built only on success: a guard made and dropped would unlock a mutex that another thread
+        // holds.
         self.raw.try_acquire().then(|| SpinGuard { mutex: self })
     }
 
@@ -143,7 +146,7 @@ impl<T: ?Sized> SpinMutex<T> {
     }
 }
 
-/// The right to touch the value; unlocks when dropped.
+/// Access to the value; unlocks when dropped.
 pub struct SpinGuard<'a, T: ?Sized> {
     mutex: &'a SpinMutex<T>,
 }

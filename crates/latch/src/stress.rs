@@ -1,4 +1,5 @@
-//! Real threads on one latch and one mutex: nothing torn, nothing lost, evictions in between.
+//! Real threads on one latch and one mutex: no torn value, no lost update, with evictions in
+//! between.
 
 use crate::{Change, Owner, OwnerId, PageLatch, Refused, SpinMutex, act_for, acting_for, ring};
 use std::cell::UnsafeCell;
@@ -25,7 +26,7 @@ fn readers_never_see_half_a_change() {
         }
         s.spawn(move || (0..ROUNDS / 10).for_each(|_| evict_and_reload(latch)));
     });
-    // SAFETY: all threads are gone.
+    // SAFETY: all threads have ended.
     let [a, b] = unsafe { *pair.0.get() };
     assert_eq!(a, b);
     assert_eq!(a, writes.load(Ordering::Relaxed), "an increment was lost");
@@ -65,8 +66,8 @@ fn evict_and_reload(latch: &PageLatch) {
     }
 }
 
-/// Threads that take a page, change it by plain stores and give it back, while others latch it when it is nobody's and
-/// a clock throws it out and brings it back.
+/// Threads own a page, change it by plain stores and disown it. Others latch it when it has no
+/// owner, and a clock evicts it and loads it again.
 #[test]
 fn a_page_that_changes_hands_loses_nothing() {
     let latch = PageLatch::new();
@@ -84,7 +85,7 @@ fn a_page_that_changes_hands_loses_nothing() {
         s.spawn(move || (0..ROUNDS / 4).for_each(|_| _ = by_page(latch, pair, writes)));
         s.spawn(move || (0..ROUNDS / 10).for_each(|_| evict_and_reload(latch)));
     });
-    // SAFETY: all threads are gone.
+    // SAFETY: all threads have ended.
     let [a, b] = unsafe { *pair.0.get() };
     assert_eq!((a, b), (writes.load(Ordering::Relaxed), a), "an increment was lost");
     assert_eq!(latch.look().owner(), None);
@@ -237,7 +238,7 @@ fn a_stranger_is_caught() {
     assert!(checked());
 }
 
-/// The guard of an attempt that failed was made and dropped, which unlocked the mutex under its holder.
+/// A failed attempt must not make a guard: its drop would unlock the mutex under the holder.
 #[test]
 fn a_failed_attempt_does_not_unlock() {
     let mutex = SpinMutex::new(());

@@ -1,17 +1,17 @@
-//! The primitives the latches are built from. The loom models compile the same latch files against loom's
-//! versions of these names (see `models.rs`).
+//! Primitives of the latches. The loom models compile the same latch files against loom's versions
+//! of these names (see `models.rs`).
 
 pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
-/// Sleeps for `us` microseconds: the last resort of a waiter.
+/// Sleeps for `us` microseconds, the last stage of a wait.
 pub(crate) fn nap_us(us: u64) {
     std::thread::sleep(std::time::Duration::from_micros(us));
 }
 
-/// A cell as loom's, which hands out pointers one access at a time.
+/// A cell with the interface of loom's, which passes out a pointer for one access at a time.
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {

@@ -1,28 +1,31 @@
-//! Who waits for a number to grow: a log's durable end, an epoch.
+//! Tasks and threads that wait for a number to grow: the durable end of a log, an epoch.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-/// Tasks (by waker) and threads (by condition variable) that wait for somebody's progress.
+/// Tasks (by waker) and threads (by condition variable) that wait for the progress of another
+/// thread.
 ///
-/// Who may do what: anyone may enter; who makes progress wakes, after it has published how far it is. A waiter looks at the
-/// progress again after entering, so a wake-up between looking and entering is not lost.
+/// Access rules: any thread may enter. The thread that makes progress publishes it first and then
+/// wakes. A waiter checks the progress again after entering, so a wake-up between the first check
+/// and entering is not lost.
 #[derive(Debug, Default)]
 pub struct Waiters {
     tasks: Mutex<Vec<(u64, Waker)>>,
-    /// How many threads wait.
+    /// Number of threads that wait.
     threads: Mutex<usize>,
     progress: Condvar,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these mutexes is left half done by a panic.
+    // A panic leaves nothing half done under these mutexes.
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Waiters {
-    /// The task is woken once `upto` is reached. A task has one entry for it, however often it asks.
+    /// Wakes the task once `upto` is reached. Repeated calls with one task and one `upto` make one
+    /// entry.
     pub fn enter(&self, upto: u64, waker: &Waker) {
         let mut tasks = lock(&self.tasks);
         if !tasks.iter().any(|(waits_for, w)| *waits_for == upto && w.will_wake(waker)) {
@@ -32,25 +35,25 @@ impl Waiters {
 
     /// Wakes the tasks that wait for at most `reached`, and all threads.
     pub fn wake(&self, reached: u64) {
-        // Woken behind the lock, which those who come to wait need meanwhile.
+        // Woken outside the lock, which new waiters need meanwhile.
         let due: Vec<_> = lock(&self.tasks).extract_if(.., |(upto, _)| *upto <= reached).collect();
         due.into_iter().for_each(|(_, waker)| waker.wake());
-        // Taken and released so that a thread between its look and its wait is waiting by now.
+        // Taken and released so that a thread between its check and its wait has begun to wait.
         drop(lock(&self.threads));
         self.progress.notify_all();
     }
 
-    /// How many wait now.
+    /// Number of waiting tasks and threads.
     pub fn count(&self) -> usize {
         lock(&self.tasks).len() + *lock(&self.threads)
     }
 
-    /// Blocks until `done` says so.
+    /// Blocks until `done` returns true.
     pub fn block_until(&self, mut done: impl FnMut() -> bool) {
         let mut held = lock(&self.threads);
         *held += 1;
         while !done() {
-            // The time limit is a belt beside the braces: progress is published before `wake`.
+            // The time limit is only a safety net: progress is published before `wake`.
             let waited = self.progress.wait_timeout(held, Duration::from_millis(100));
             held = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

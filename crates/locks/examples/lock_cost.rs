@@ -1,9 +1,15 @@
-//! What a lock costs: transactions of one table intention and ten row locks, released together; with and without
-//! inheritance; beside another thread that does the same on other rows.
+//! The cost of a lock: transactions of one table intention and ten row locks, released together;
+//! with and without inheritance; beside another thread that does the same on other rows.
 //!
-//! `cargo run --release -p locks --example lock_cost`, or for counts that noise does not reach
-//! `valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured*' target/release/examples/lock_cost count spin`
-//! (also `nomutex`; `spin-table` and `spin-table-off` for the transaction without rows): 1000 transactions in the function `measured`.
+//! `cargo run --release -p locks --example lock_cost`, or for instruction counts, which noise does
+//! not affect (1000 transactions in the function `measured`):
+//!
+//! ```text
+//! valgrind --tool=callgrind --collect-atstart=no --toggle-collect='*measured*' \
+//!     target/release/examples/lock_cost count spin
+//! ```
+//!
+//! Also `count nomutex`; `spin-table` and `spin-table-off` for the transaction without rows.
 
 use base::{TableId, hash64};
 use latch::{NoMutex, RawMutex, SpinRaw};

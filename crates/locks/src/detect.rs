@@ -1,14 +1,23 @@
-//! Waiting, giving up, and finding cycles of those who wait.
+//! Waiting, giving up, and finding cycles of waiting transactions.
 //!
-//! A request that has to wait walks over waits-for at once. The walk is *complete*: walks are serial, and every member of
-//! a cycle walks after it has published its wait, so the last one to walk sees all of the others. An edge that appears
-//! later leads to a locker that was just granted something, and that one walks before it waits again. Parked locks are
-//! nobody's edge: whoever waits has thrown out those that conflicted with it.
+//! A request that must wait walks over the waits-for graph at once. The walk is *complete*. Walks
+//! are serial, and each member of a cycle walks after it has published its wait, so the last member
+//! to walk sees all others:
 //!
-//! And it is *exact*, although it looks at one bucket after the other while others go on: a cycle that was met is
-//! confirmed before anybody dies for it. All its members are waiting; then each edge is looked at once more; then all
-//! of them are still in the same wait. Who waits gives nothing up, so there was a moment at which the whole cycle stood.
-//! If it is not confirmed, the walk is made again.
+//! ```text
+//! T1 publishes its wait for T2, walks: T2 does not wait, no cycle
+//! T2 publishes its wait for T1, walks: T1 waits for T2, a cycle
+//! ```
+//!
+//! An edge that appears later leads to a locker that was just granted a lock, and that locker walks
+//! before it waits again. Parked locks are never edges: a waiting request has discarded those that
+//! conflicted with it.
+//!
+//! The walk is also *exact*, although it visits one bucket after the other while other threads go
+//! on. A cycle is confirmed before a transaction is aborted for it: all members are waiting; then
+//! each edge is still there; then all members are still in the same wait. A waiting transaction
+//! releases nothing, so at one moment the whole cycle stood. If it is not confirmed, the walk
+//! starts again.
 
 use crate::locker::{Locker, Pending, Place, Use};
 use crate::mode::LockName;
@@ -21,12 +30,13 @@ use probe::Section;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
-/// How a wait that was to be given up ended.
+/// The outcome of [`LockTable::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
     /// The lock had just been granted: it is held.
     Granted,
-    /// The request is gone; what was held before is still held. Also when nothing was awaited.
+    /// The request is withdrawn; the locks held before are still held. Also if the locker did not
+    /// wait.
     Gone,
 }
 
@@ -34,9 +44,9 @@ pub enum Cancelled {
 #[derive(Default)]
 pub(crate) struct Walk {
     stack: Vec<LockerId>,
-    /// Every locker met, and who waits for it.
+    /// All lockers met so far, each with the locker that waits for it.
     seen: Vec<(LockerId, LockerId)>,
-    /// One bit per locker.
+    /// One bit per locker: set if it was met.
     marks: Vec<u64>,
 }
 
@@ -75,8 +85,9 @@ impl Walk {
 }
 
 impl<M: RawMutex> LockTable<M> {
-    /// Publishes the wait while the bucket is still held, so that no grant comes before it. One that is taken back at once, to
-    /// be repeated with keys in place of an escalated table, is nobody's edge: another locker would take it for a cycle's.
+    /// Publishes the wait while the bucket is still held, so that no grant comes before it. A wait
+    /// of a locker with an escalated table is withdrawn at once and repeated with key locks. It
+    /// must not be an edge, or another locker would find a cycle through it.
     #[inline]
     pub(crate) fn note_wait(&self, locker: &Locker, name: LockName, entry: Entry) {
         if entry == Entry::Waiting {
@@ -111,8 +122,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Breaks every cycle that `start` closes, which is in a queue and has published it. True if `start` itself is to
-    /// give up.
+    /// Breaks all cycles that `start` closes; `start` is queued and has published its wait. True if
+    /// `start` itself must give up.
     fn break_cycles(&self, start: LockerId, wakers: &mut Wakers) -> bool {
         enter::<M>(Section::LockDetector);
         self.detector.with(|walk| {
@@ -131,7 +142,7 @@ impl<M: RawMutex> LockTable<M> {
         })
     }
 
-    /// A locker that waits for `start`, and for which `start` waits.
+    /// Finds a locker that waits for `start` and for which `start` waits, directly or not.
     fn cycle(&self, walk: &mut Walk, start: LockerId) -> Option<LockerId> {
         walk.start(start);
         while let Some(id) = walk.stack.pop() {
@@ -150,8 +161,8 @@ impl<M: RawMutex> LockTable<M> {
         None
     }
 
-    /// Whether each member waits for the one before it, and the first for the last, all at one moment; and the
-    /// youngest of them (of equally old ones, the one with the highest number).
+    /// Checks that each member waits for the one before it, and the first for the last, all at one
+    /// moment. Returns the youngest of them (of equally old ones, the one with the highest number).
     fn confirm(&self, members: &[LockerId]) -> Option<LockerId> {
         let waits = || members.iter().map(|&id| self.wait_of(id).with(|w| w.awaited()));
         let before: Vec<Awaited> = waits().collect::<Option<_>>()?;
@@ -171,7 +182,8 @@ impl<M: RawMutex> LockTable<M> {
         ages.max().map(|(_, &youngest)| youngest)
     }
 
-    /// Ends another's wait. It learns when it polls, and gives back the rest of its locks when it aborts.
+    /// Ends another locker's wait. That locker learns of it when it polls, and releases its other
+    /// locks when it aborts.
     fn deny(&self, victim: LockerId, wakers: &mut Wakers) {
         let Some(Awaited { name, .. }) = self.wait_of(victim).with(|w| w.awaited()) else { return };
         self.bucket(name).with(|q| {
@@ -184,7 +196,8 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
-    /// Gives the locker's transaction a name by which [`LockTable::blockers`] tells of it. It stays until another is given.
+    /// Gives the locker's transaction a label, which [`LockTable::blockers`] reports. It stays
+    /// until the next call.
     #[inline]
     pub fn label(&self, locker: &mut Locker, label: u64) {
         locker.label = label;
@@ -193,9 +206,12 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Calls `f` with the label of each locker that this one waits for now, and of those that they wait for in this table, and so on; not
-    /// at all if it does not wait. For whoever looks for cycles over several tables: inside this one they are found before a wait
-    /// begins, and as what waits in one table only is seen through, only who is at several has to be looked at.
+    /// Calls `f` with the label of each locker that this one waits for in this table, directly or
+    /// through others that wait here. Does nothing if it does not wait.
+    ///
+    /// For a search for cycles over several tables. Cycles inside this table are found before a
+    /// wait begins, and the walk follows waits inside this table. So the search needs to look only
+    /// at transactions that are in several tables.
     pub fn blockers(&self, locker: &Locker, mut f: impl FnMut(u64)) {
         if locker.pending.is_none() {
             return;
@@ -214,18 +230,18 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
-    /// Calls `f` with the label of every locker, of those too whose transaction has ended: for whoever waits until all that hold
-    /// locks now have ended.
+    /// Calls `f` with the label of each locker, also of those without a transaction. For a caller
+    /// that waits until all present holders of locks have ended.
     pub fn labels(&self, mut f: impl FnMut(u64)) {
         self.slots.all().for_each(|(_, slot)| f(slot.label.load(Ordering::Relaxed)));
     }
 
-    /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if nothing is awaited,
-    /// with the reason if the wait was given up.
+    /// Ready once the awaited lock is held; wakes `cx` when that may be so. Ready at once if the
+    /// locker does not wait, with the reason if the wait was given up.
     ///
     /// # Errors
-    /// [`LockAbort::Timeout`] after [`cancel`](Self::cancel), [`LockAbort::Deadlock`] when this wait was chosen to
-    /// break a cycle. What was held before is still held.
+    /// [`LockAbort::Timeout`] after [`cancel`](Self::cancel), [`LockAbort::Deadlock`] if this wait
+    /// was chosen to break a cycle. The locks held before are still held.
     pub fn poll(&self, locker: &mut Locker, cx: &mut Context<'_>) -> Poll<Result<(), LockAbort>> {
         if locker.pending.is_none() {
             return Poll::Ready(locker.ended.map_or(Ok(()), Err));
@@ -243,7 +259,7 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// As [`poll`](Self::poll), and gives up when `now_ns` has reached the locker's deadline.
+    /// As [`poll`](Self::poll), and gives up once `now_ns` has reached the locker's deadline.
     ///
     /// # Errors
     /// As [`poll`](Self::poll).
@@ -261,7 +277,7 @@ impl<M: RawMutex> LockTable<M> {
         polled
     }
 
-    /// Gives up the wait, if there is one; the next [`poll`](Self::poll) tells the same.
+    /// Gives up the wait, if there is one. The next [`poll`](Self::poll) reports the same outcome.
     pub fn cancel(&self, locker: &mut Locker) -> Cancelled {
         if locker.pending.is_none() {
             return Cancelled::Gone;
@@ -277,7 +293,7 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Ends a wait, and says how it stood: `Waits` is one that would have gone on.
+    /// Ends a wait and returns how it stood: `Waits` means that it would have continued.
     pub(crate) fn withdraw(&self, locker: &mut Locker) -> Standing {
         let Some(Pending { name, before, .. }) = locker.pending else { return Standing::Denied };
         let mut wakers = Wakers::new();
@@ -296,7 +312,7 @@ impl<M: RawMutex> LockTable<M> {
         standing
     }
 
-    /// The request has left its queue.
+    /// Ends a wait without the lock; the request has left its queue.
     fn forget(&self, locker: &mut Locker, why: LockAbort) {
         let Some(Pending { name, before, wanted, .. }) = locker.pending.take() else { return };
         self.wait_of(locker.id).with(|w| w.end());
@@ -304,7 +320,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.ended = Some(why);
     }
 
-    /// Takes a granted request into the locker's list.
+    /// Adds a granted request to the locker's list.
     fn settle(&self, locker: &mut Locker) {
         let Some(Pending { name, wanted, table, .. }) = locker.pending.take() else { return };
         self.wait_of(locker.id).with(|w| w.end());

@@ -1,13 +1,16 @@
-//! Escalation: a transaction that locks many keys of one table takes the table instead.
+//! Escalation: a transaction that locks many keys of one table locks the table instead.
 //!
-//! It never waits for that. At the threshold it asks for `S` (after reads; `SIX` if it writes as well) or `X` (after
-//! writes) on the table, and gets it if nobody holds or awaits anything in the way; otherwise it goes on locking keys and
-//! asks again after twice as many. So escalation adds no edge to waits-for and no deadlock: two transactions that both
-//! escalated by waiting would wait for each other's intentions. Nor does it overtake anybody: it asks in vain while
-//! somebody waits for the table. Asking in vain looks into every locker's slot, which is why the distance doubles.
+//! It never waits for that. At the threshold it requests `S` (after reads; `SIX` if it writes as
+//! well) or `X` (after writes) on the table. It gets the lock only if no other transaction holds or
+//! awaits a conflicting one. Otherwise it goes on locking keys and tries again after twice as many.
+//! So escalation adds no edge to the waits-for graph and no deadlock: two transactions that both
+//! escalated by waiting would wait for each other's intentions. It also overtakes no request, since
+//! it fails while one waits for the table. A failed attempt visits the slot of every locker, and
+//! therefore the distance doubles.
 //!
-//! Once the table is held, the keys that its mode covers are given back, and later ones not asked for. They are remembered:
-//! who has to wait for something else goes back to them (see `reduce`).
+//! Once the table is held, the keys that its mode covers are released, and later ones are not
+//! requested. They are remembered: a transaction that must wait for another lock goes back to them
+//! (see `reduce`).
 
 use crate::locker::{Granule, Locker};
 use crate::mode::{LockName, Mode};
@@ -23,7 +26,7 @@ enum Many {
 }
 
 impl<M: RawMutex> LockTable<M> {
-    /// A key beneath the table at position `at` of the locker's granules.
+    /// Acquires a key beneath the table at position `at` of the locker's granules.
     #[inline]
     pub(crate) fn acquire_counted(
         &self,
@@ -88,10 +91,11 @@ impl<M: RawMutex> LockTable<M> {
         true
     }
 
-    /// Strengthens a table's lock, or changes nothing if that would have to wait.
+    /// Strengthens a table's lock. Changes nothing if that would have to wait.
     fn raise_at_once(&self, locker: &mut Locker, at: usize, wanted: Mode) -> bool {
         let Granule { name, mode: before, .. } = locker.granules[at];
-        // A look without consequences first: announcing oneself would drive everybody off the fast path.
+        // A check without side effects first: an announcement would move all lockers off the fast
+        // path.
         let table = TableId(name.space as u16);
         let in_the_way = |held: Mode| !held.compatible(wanted);
         let others = self.slots.all().filter(|(id, _)| *id != locker.id);

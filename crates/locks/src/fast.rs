@@ -1,17 +1,18 @@
-//! Intention locks of one locker that the table's buckets know nothing of: in use, or parked.
+//! The intention locks of one locker that are not in a bucket: in use, or parked.
 //!
 //! ```text
-//!   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |      two bits an entry: absent, parked, IS, IX
-//!   tables          |  ...  | table   | table   | table   |      said once an entry is there, and kept until it is absent
+//!   word    | moved |  ...  | entry 2 | entry 1 | entry 0 |   two bits: absent, parked, IS, IX
+//!   tables          |  ...  | table   | table   | table   |   valid if not absent
 //! ```
 //!
-//! Who may do what:
-//! - the locker enters, raises and takes out entries under the mutex, and alone takes up what is parked and ends a
-//!   transaction, each by one change of the word without the mutex;
-//! - other lockers take entries out under the mutex.
+//! Access rules:
+//! - The locker adds, raises and removes entries under the mutex. It alone takes up parked entries
+//!   and ends a transaction, each by one change of the word without the mutex.
+//! - Other lockers remove entries under the mutex.
 //!
-//! So the holder of the mutex of another locker's list changes the word by a read-modify-write, and the locker under
-//! its own mutex need not. The loom models compile this file a second time (see `models.rs`).
+//! So a thread that holds the mutex of another locker's list changes the word by a
+//! read-modify-write. The locker itself may use plain stores under the mutex. The loom models
+//! compile this file a second time (see `models.rs`).
 
 use super::guarded::Guarded;
 use super::sync::{AtomicU16, AtomicU64, Ordering};
@@ -20,16 +21,17 @@ use crate::tuning::Inheritance;
 use base::TableId;
 use latch::RawMutex;
 
-/// Tables whose intention locks fit a slot (TPC-C has nine); transactions over more use the buckets for the rest.
+/// Number of tables of which the intention locks fit a slot (TPC-C has nine). A transaction over
+/// more tables uses the buckets for the rest.
 const FAST: usize = 16;
 
-/// What became of an entry that another locker wanted out of the way.
+/// State of an entry that another locker has removed.
 pub(crate) enum Taken {
     InUse(Mode),
     Parked,
 }
 
-/// See the file's head.
+/// See the top of the file.
 pub(crate) struct Fast<M> {
     mutex: Guarded<M, ()>,
     word: AtomicU64,
@@ -44,7 +46,7 @@ const IX: u64 = 3;
 const MOVED: u64 = 1 << 63;
 /// The upper bit of each entry: set while the entry is in use.
 const USED: u64 = 0xaaaa_aaaa;
-/// The lower one.
+/// The lower bit of each entry.
 const LOWER: u64 = USED >> 1;
 
 const _: () = assert!(2 * FAST == 32, "USED covers the entries, and MOVED lies beyond them");
@@ -78,8 +80,9 @@ impl<M: RawMutex> Fast<M> {
         }
     }
 
-    /// Keeps others from taking entries out. Relaxed loads of `tables` suffice inside, and in the locker's own calls those of
-    /// `word`: their writers hold it too, or are this very thread.
+    /// Keeps other lockers from removing entries during `f`. Inside, relaxed loads of `tables`
+    /// suffice, and so do relaxed loads of `word` in the locker's own calls: their writers hold the
+    /// mutex too, or are this thread.
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&Self) -> R) -> R {
         self.mutex.with(|()| f(self))
@@ -91,7 +94,8 @@ impl<M: RawMutex> Fast<M> {
         (0..there).find(|&at| entry(word, at) != ABSENT && self.tables[at].load(Ordering::Relaxed) == table.0)
     }
 
-    /// Changes the word at once, if `f` wants it: the word of before. Where no other thread comes here a load and a store do.
+    /// Changes the word in one step, if `f` returns a new one. Returns the old word. If no other
+    /// thread accesses the slot, a load and a store suffice.
     #[inline]
     fn change(&self, f: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         if M::SHARED {
@@ -104,7 +108,7 @@ impl<M: RawMutex> Fast<M> {
         })
     }
 
-    /// Enters or changes a lock of the transaction under way. By the locker, under the mutex.
+    /// Adds or changes a lock of the present transaction. Called by the locker, under the mutex.
     #[inline]
     pub(crate) fn put(&self, table: TableId, mode: Mode) -> bool {
         let word = self.word.load(Ordering::Relaxed);
@@ -123,7 +127,7 @@ impl<M: RawMutex> Fast<M> {
         self.find(self.word.load(Ordering::Relaxed), table).is_some()
     }
 
-    /// The mode of an entry in use. Under the mutex.
+    /// The mode of an entry in use. Called under the mutex.
     pub(crate) fn in_use(&self, table: TableId) -> Option<Mode> {
         let word = self.word.load(Ordering::Acquire);
         match taken(entry(word, self.find(word, table)?)) {
@@ -132,20 +136,21 @@ impl<M: RawMutex> Fast<M> {
         }
     }
 
-    /// Takes an entry out. Under the mutex.
+    /// Removes an entry. Called under the mutex.
     #[inline]
     pub(crate) fn take(&self, table: TableId) -> Option<Taken> {
         self.take_out(table, 0)
     }
 
-    /// As [`Fast::take`]; the locker is told that an entry in use has gone to its bucket.
+    /// As [`Fast::take`], and notes for the locker that an entry in use has gone to its bucket.
     pub(crate) fn rob(&self, table: TableId) -> Option<Taken> {
         self.take_out(table, MOVED)
     }
 
     fn take_out(&self, table: TableId, mark: u64) -> Option<Taken> {
-        // Entries come and move under the mutex only, so this one stays where it is until it is absent. Acquire: where the locker
-        // has given it back, without the mutex, what its transaction did lies before what the caller does next.
+        // Entries are added and moved only under the mutex, so this one keeps its place until it is
+        // absent. Acquire: if the locker released it without the mutex, the actions of its
+        // transaction happen before those of the caller.
         let at = self.find(self.word.load(Ordering::Acquire), table)?;
         let before = self.change(|word| {
             let mark = if entry(word, at) > PARKED { mark } else { 0 };
@@ -154,7 +159,8 @@ impl<M: RawMutex> Fast<M> {
         Some(taken(entry(before, at)))
     }
 
-    /// A parked entry goes into use again, with just the mode that is asked for. By the locker, without the mutex.
+    /// Takes a parked entry into use with exactly the requested mode. Called by the locker, without
+    /// the mutex.
     #[inline]
     pub(crate) fn reuse(&self, table: TableId, mode: Mode) -> bool {
         let Some(at) = self.find(self.word.load(Ordering::Relaxed), table) else { return false };
@@ -162,8 +168,8 @@ impl<M: RawMutex> Fast<M> {
         self.change(change).is_some()
     }
 
-    /// The end of a transaction: parks all that it used, or takes it out. Changes no entry and says false if some of what
-    /// it used is in a bucket by now. By the locker, without the mutex.
+    /// Ends a transaction: parks or removes all entries that it used. If one of them has moved to a
+    /// bucket, changes no entry and returns false. Called by the locker, without the mutex.
     #[inline]
     pub(crate) fn leave(&self, inheritance: Inheritance) -> bool {
         let before = self.change(|word| {
@@ -177,7 +183,7 @@ impl<M: RawMutex> Fast<M> {
         before.is_some_and(|word| word & MOVED == 0)
     }
 
-    /// Under the mutex.
+    /// Called under the mutex.
     pub(crate) fn clear(&self) {
         self.change(|_| Some(0));
     }

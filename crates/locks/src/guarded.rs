@@ -1,17 +1,19 @@
-//! Data behind a [`RawMutex`]: the only unsafe code of this room.
+//! Data behind a [`RawMutex`]: the only unsafe code of this crate.
 
 use latch::RawMutex;
 use std::cell::UnsafeCell;
 
-/// `data` is touched only between `lock` and `unlock` of `raw`, by the thread that locked it.
+/// Invariant: `data` is accessed only between `lock` and `unlock` of `raw`, by the thread that
+/// locked it.
 pub(crate) struct Guarded<M, T> {
     raw: M,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: a `RawMutex` that is `Sync` keeps other threads out between `lock` and `unlock` (`SpinRaw` lets one in at a
-// time, `ThreadBound` only ever the first; `NoMutex`, which lets anyone in, is not `Sync`), and `with` touches the data
-// only there. So sharing the cell only moves access to the `T` from thread to thread.
+// SAFETY: a `RawMutex` that is `Sync` keeps other threads out between `lock` and `unlock`.
+// `SpinRaw` admits one thread at a time, `ThreadBound` only ever the first. `NoMutex`, which admits
+// any thread, is not `Sync`. `with` accesses the data only between the two calls, so sharing the
+// cell only moves access to the `T` from thread to thread.
 unsafe impl<M: RawMutex + Sync, T: Send> Sync for Guarded<M, T> {}
 
 struct Unlock<'a, M: RawMutex>(&'a M);
@@ -28,13 +30,14 @@ impl<M: RawMutex, T> Guarded<M, T> {
         Guarded { raw: M::NEW, data: UnsafeCell::new(data) }
     }
 
-    /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug builds).
+    /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug
+    /// builds).
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         self.raw.lock();
         let _unlock = Unlock(&self.raw);
-        // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone; on one thread, no
-        // caller in this crate enters a cell from inside `f`.
+        // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone. On one
+        // thread, no caller in this crate enters a cell from inside `f`.
         f(unsafe { &mut *self.data.get() })
     }
 }

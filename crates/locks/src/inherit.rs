@@ -1,31 +1,37 @@
-//! Granules that cost no visit to the buckets: the fast path of intentions, and what one transaction leaves to the next.
+//! Granules without a visit to the buckets: the fast path of intentions, and inheritance from one
+//! transaction to the next.
 //!
-//! **Fast path.** A locker notes `IS` and `IX` on tables in its own slot while nobody holds or wants more than an
-//! intention on the table, so that the table's bucket is not a line all workers fight for.
+//! **Fast path.** A locker notes `IS` and `IX` on a table in its own slot while no request for the
+//! table is stronger than an intention. So the table's bucket is not a cache line that all workers
+//! write.
 //!
-//! **Speculative lock inheritance** (Johnson, Pandis, Ailamaki, VLDB 2009, sections 3 and 4). At the end of a
-//! transaction its granules in mode `IS`, `IX` or `S` are not given back but *parked*, if nobody waits for them: they
-//! stay in the slot or in the bucket, held for nobody. The locker is the paper's agent: it serves one transaction after
-//! the other.
+//! **Speculative lock inheritance** (Johnson, Pandis, Ailamaki, VLDB 2009, sections 3 and 4). At
+//! the end of a transaction its granules in mode `IS`, `IX` or `S` are not released but *parked*,
+//! if no request waits for them. They stay in the slot or in the bucket without a holder. The
+//! locker is the paper's agent: it serves one transaction after the other.
 //!
 //! ```text
-//!              granted                end of transaction
-//!   (nothing) ---------> held --------------------------------> parked --(8 ends unused)--> given back
-//!                         ^   next transaction asks: take up       |
-//!                         +----------------------------------------+--(a request that conflicts)--> thrown out
+//!             granted            end of transaction
+//!   (nothing) ------> held ----------------------> parked --(8 ends unused)--> released
+//!                      ^   requested again           |
+//!                      +------- (take up) -----------+--(a conflicting request)--> discarded
 //! ```
 //!
-//! For what lies in the slot each move is one change of one word, as in the paper: parking and taking up are no critical
-//! sections. For what lies in a bucket both sides take the slot's `kept`. So taking up touches the locker's own slot and
-//! nothing else, and a request that a parked lock is in the way of either throws it out at once or finds it in use and
-//! waits for it like for any other.
-//! Parked locks never delay anybody and appear in no waits-for walk.
+//! For a granule in the slot each move is one change of one word, as in the paper: parking and
+//! taking up are no critical sections. For a granule in a bucket both sides lock the slot's `kept`.
+//! So taking up touches only the locker's own slot. A request that conflicts with a parked lock
+//! discards it at once, or finds it in use and waits for it like for any other lock. Parked locks
+//! delay no request and appear in no waits-for walk.
 //!
-//! Where this differs from the paper: what is taken up gets just the mode that is asked for (a parked `IX` serves an
-//! `IS` as an `IS`, or not at all when it lies in a bucket), so that nobody waits who would not wait without inheritance;
-//! every table and prefix counts as hot (what is not, goes after [`PATIENCE`] transactions), because it costs others
-//! nothing, and a latch tells nobody that it was contended; the states of all intentions of a slot share one word, so that
-//! one compare-and-swap ends all of a transaction's.
+//! Differences from the paper:
+//! - A granule is taken up in exactly the requested mode: a parked `IX` serves an `IS` as an `IS`,
+//!   or not at all if it lies in a bucket. So no transaction waits that would not wait without
+//!   inheritance.
+//! - Every table and prefix counts as hot, because a parked lock costs other transactions nothing,
+//!   and a latch does not report contention. A granule that stays unused is released after
+//!   [`PATIENCE`] transactions.
+//! - The states of all intentions of a slot share one word, so one compare-and-swap ends all
+//!   intentions of a transaction.
 
 use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
@@ -40,8 +46,9 @@ use latch::RawMutex;
 use probe::Section;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A locker's transactions that may end without asking for a parked granule before that is given back. The paper says
-/// one; a worker here alternates between the few kinds of transactions of its workload, and parked locks delay nobody.
+/// Number of transactions of a locker that may end without a request for a parked granule before it
+/// is released. The paper uses one. A worker here alternates between the few kinds of transactions
+/// of its workload, and parked locks delay no other worker.
 const PATIENCE: u8 = 8;
 
 impl<M: RawMutex> LockTable<M> {
@@ -51,15 +58,17 @@ impl<M: RawMutex> LockTable<M> {
 
     #[inline]
     pub(crate) fn enter_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
-        // The slot's mutex orders this against a strong request that searches the slot (see `strong`); Acquire: what a strong
-        // one that is gone has done lies before what this one does.
+        // The slot's mutex orders this against a strong request that searches the slot (see
+        // `strong`). Acquire: the actions of a strong request that has left happen before those of
+        // this one.
         let free = |_: &_| self.strong(name).load(Ordering::Acquire) == 0;
         self.fast_of(locker.id).with(|f| free(f) && f.put(table_of(name), mode))
     }
 
     pub(crate) fn raise_fast(&self, locker: &Locker, name: LockName, mode: Mode) -> bool {
         let table = table_of(name);
-        // An entry that is still there conflicts with nobody: a strong request would have moved it first.
+        // An entry that is still there conflicts with no request: a strong one would have moved it
+        // first.
         self.fast_of(locker.id).with(|f| f.has(table) && f.put(table, mode))
     }
 
@@ -71,8 +80,9 @@ impl<M: RawMutex> LockTable<M> {
         })
     }
 
-    /// Before a strong request on a table enters its queue: from now on intentions on it go to the bucket, and
-    /// those that did not are moved there, or thrown out if they are parked.
+    /// Called before a strong request on a table enters its queue. From now on intentions on the
+    /// table go to the bucket. Those noted in slots are moved there, or discarded if they are
+    /// parked.
     #[inline]
     pub(crate) fn announce(&self, name: LockName, before: Mode, wanted: Mode) {
         if name.is_table() && wanted.is_strong() && !before.is_strong() {
@@ -83,7 +93,7 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// After a strong request has left its queue or was lowered to an intention.
+    /// Called after a strong request has left its queue or was lowered to an intention.
     #[inline]
     pub(crate) fn retract(&self, name: LockName, from: Mode, to: Mode) {
         if name.is_table() && from.is_strong() && !to.is_strong() {
@@ -91,7 +101,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Moves one locker's intention lock to the bucket. Both are locked meanwhile, so that nobody misses it.
+    /// Moves one locker's intention lock to the bucket. Both are locked meanwhile, so no thread
+    /// misses it.
     fn clear_fast(&self, id: LockerId, name: LockName) {
         self.fast_of(id).with(|f| match f.rob(table_of(name)) {
             Some(Taken::InUse(mode)) => {
@@ -118,7 +129,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.granules[at].place = Place::Bucket;
     }
 
-    /// Throws out of a bucket what is parked there and in the way of `mode`.
+    /// Removes parked requests that conflict with `mode` from a bucket.
     #[inline]
     pub(crate) fn clear_parked(&self, queue: &mut Queue, name: LockName, me: LockerId, mode: Mode) {
         if self.tuning.inheritance == Inheritance::Off || !name.is_granule() {
@@ -134,7 +145,8 @@ impl<M: RawMutex> LockTable<M> {
         });
     }
 
-    /// A parked granule is asked for. If it cannot be used, it is off the list, and the caller asks the table.
+    /// Takes up a parked granule that is requested. If it cannot be used, it is removed from the
+    /// list, and the caller requests it from the table.
     pub(crate) fn take_up(&self, locker: &mut Locker, at: usize, mode: Mode) -> bool {
         let slot = self.slots.get(locker.id);
         let Granule { name, mode: held, place, .. } = locker.granules[at];
@@ -154,26 +166,26 @@ impl<M: RawMutex> LockTable<M> {
         taken
     }
 
-    /// Takes what lies in a bucket into use, or parks it.
+    /// Marks a granule in a bucket as in use or parked.
     fn mark_kept(&self, id: LockerId, name: LockName, used: bool) -> bool {
         self.kept_of(id).with(|k| k.mark(name, used))
     }
 
-    /// A visit of a locker's list of intentions, under its mutex.
+    /// Visits a locker's list of intentions; the caller locks its mutex.
     #[inline]
     pub(crate) fn fast_of(&self, id: LockerId) -> &Fast<M> {
         enter::<M>(Section::LockSlot);
         &self.slots.get(id).fast
     }
 
-    /// A visit of a locker's list of what may be parked in buckets.
+    /// Visits a locker's list of granules that may be parked in buckets.
     #[inline]
     fn kept_of(&self, id: LockerId) -> &Guarded<M, Kept> {
         enter::<M>(Section::LockSlot);
         &self.slots.get(id).kept
     }
 
-    /// Gives a parked granule back, unless somebody has thrown it out.
+    /// Releases a parked granule, unless another thread has discarded it.
     fn drop_parked(&self, id: LockerId, granule: &Granule) {
         match granule.place {
             Place::Fast => {
@@ -183,7 +195,7 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Gives back all that is parked, of a locker whose transaction has ended.
+    /// Releases all parked granules of a locker without a transaction.
     pub(crate) fn drop_all_parked(&self, locker: &mut Locker) {
         for granule in std::mem::take(&mut locker.granules) {
             locker.counts.granule_calls += 1;
@@ -196,7 +208,7 @@ impl<M: RawMutex> LockTable<M> {
         let gone = self.bucket(name).with(|q| {
             self.kept_of(id).with(|k| k.strike(name))?;
             let (held, _) = q.state(name, id)?;
-            // Nobody waits for what was parked.
+            // No request waits for a parked one.
             q.lower(name, id, Mode::NONE);
             Some(held)
         });
@@ -205,7 +217,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// What a locker that is gone left parked is given back before its number names another.
+    /// Releases the granules that the number's last locker left parked, before the number names
+    /// another locker.
     pub(crate) fn clear_estate(&self, id: LockerId) {
         if self.tuning.inheritance == Inheritance::Off {
             return;
@@ -215,8 +228,8 @@ impl<M: RawMutex> LockTable<M> {
         names.into_iter().for_each(|name| self.drop_kept(id, name));
     }
 
-    /// The end of a transaction, for its granules: parked or given back. The intentions that lie in the slot go
-    /// together, by one change of its word.
+    /// Ends a transaction's use of its granules: they are parked or released. The intentions in the
+    /// slot go together, by one change of its word.
     pub(crate) fn leave_granules(&self, locker: &mut Locker) {
         let inheritance = self.tuning.inheritance;
         let fast = |g: &Granule| g.place == Place::Fast && g.usage == Use::Held;
@@ -250,7 +263,7 @@ impl<M: RawMutex> LockTable<M> {
         self.publish(locker);
     }
 
-    /// Parks a granule that lies in its bucket, or gives it back (false).
+    /// Parks a granule that lies in its bucket, or releases it and returns false.
     fn park_in_bucket(&self, locker: &mut Locker, at: usize) -> bool {
         let Granule { name, mode, place, .. } = locker.granules[at];
         let escalated = locker.granules[at].is_escalated();
@@ -277,7 +290,7 @@ impl<M: RawMutex> LockTable<M> {
         false
     }
 
-    /// Lets others read what the locker has counted.
+    /// Publishes the locker's counts for other threads.
     #[inline]
     fn publish(&self, locker: &Locker) {
         let totals = &self.slots.get(locker.id).totals;

@@ -1,20 +1,30 @@
-//! Locks: who may read and write which rows until a transaction ends.
+//! Locks: they decide which transactions may read and write which rows until a transaction ends.
 //!
-//! One lock table, generic over what protects it: the central lock manager of the conventional design, and (with
-//! no latch at all) the table that belongs to one worker. It knows names and modes; it does not know tables'
-//! contents, transactions' logs, workers or clocks.
+//! One lock table, generic over the mutex of its buckets: shared, it is the central lock manager of
+//! the conventional design; without a mutex, it is the table of one worker. It knows names and
+//! modes. It does not know the contents of tables, logs of transactions, workers or clocks.
 //!
-//! A request enters by [`LockTable::acquire_below`] with the transaction's [`Locker`], the granules that the name lies
-//! beneath, and the mode. It is answered from the locker's own list, taken up from what the locker's last transaction
-//! left, noted in the locker's slot (intentions on a table that nobody wants as a whole), or put into the queue of the
-//! bucket that its name hashes to. If it must wait, a walk over waits-for tells at once whether a cycle is closed; if
-//! not, the transaction parks and [`LockTable::poll`] is called when it is woken. It leaves by
+//! A request enters by [`LockTable::acquire_below`] with the transaction's [`Locker`], the granules
+//! above the name, and the mode. It takes the first of these ways that applies:
+//!
+//! 1. the locker's own list already holds a mode that covers it;
+//! 2. the locker's last transaction left a parked lock that serves it;
+//! 3. it is an intention on a table for which there is no strong request: it is noted in the
+//!    locker's slot;
+//! 4. it enters the queue of the bucket to which its name hashes.
+//!
+//! If it must wait, a walk over the waits-for graph tells at once whether a cycle is closed. If
+//! not, the transaction parks, and calls [`LockTable::poll`] when it is woken. All locks leave by
 //! [`LockTable::release_all`].
 //!
-//! Read: what can be locked and how strongly (`mode`), the rules of one queue (`queue`, on `requests`), a transaction's list
-//! (`locker`), what others see of it (`slot`), its intentions (`fast`), the table (`table`), the fast
-//! path and inheritance (`inherit`), the
-//! table instead of many keys and back (`escalate`, `reduce`), waiting and cycles (`detect`).
+//! Reading order:
+//!
+//! - `mode`: names and modes; `queue`, on `requests`: the rules of one queue;
+//! - `locker`: a transaction's list; `slot`: the part of it that other lockers see; `fast`: its
+//!   intentions;
+//! - `table`: the table; `inherit`: the fast path and inheritance;
+//! - `escalate`, `reduce`: a table lock in place of many key locks, and back;
+//! - `detect`: waiting and cycles.
 
 mod detect;
 mod escalate;

@@ -1,11 +1,13 @@
-//! A transaction's own list of locks, so that a lock asked for again costs no visit to the table.
+//! A transaction's own list of locks, so that a repeated request costs no visit to the table.
 //!
-//! Granules (tables, prefixes) are few and looked at one by one. Keys: up to [`LINEAR`] by looking at each, and not
-//! even that when a 64-bit filter says that the key is new; beyond that by an open-addressing index over the list. A
-//! key given back while the index is in use stays in the list with mode `NONE`.
+//! Granules (tables, prefixes) are few and searched one by one. Up to [`LINEAR`] keys are searched
+//! one by one too, unless a 64-bit filter shows that the key is new. Longer lists of keys have an
+//! open-addressing index. A key that is released while the index is in use stays in the list with
+//! mode `NONE`.
 //!
-//! Between transactions a locker keeps *parked* granules, inherited by its next transaction if that asks for them (see
-//! `inherit`). What is parked is held for nobody: [`Locker::holds`] does not tell of it.
+//! Between transactions a locker keeps *parked* granules, which its next transaction inherits if it
+//! requests them (see `inherit`). A parked granule has no holder: [`Locker::holds`] does not report
+//! it.
 
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
@@ -14,9 +16,10 @@ use crate::table::LockAbort;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Looking at 16 entries of 16 bytes costs about as much as one probe of an index that must be kept up.
+/// Comparing 16 entries of 16 bytes costs about as much as one probe of an index, which must be
+/// maintained as well.
 const LINEAR: usize = 16;
-/// An index larger than this is dropped at the end of the transaction rather than cleared for each next one.
+/// An index larger than this is dropped at the end of the transaction and not cleared for the next.
 const KEEP: usize = 1024;
 
 /// A lock on a key.
@@ -24,12 +27,12 @@ const KEEP: usize = 1024;
 pub(crate) struct Held {
     key: u64,
     space: u32,
-    /// The table it was taken beneath, or [`NO_TABLE`].
+    /// The table beneath which it was locked, or [`NO_TABLE`].
     pub(crate) table: u16,
     pub(crate) mode: Mode,
 }
 
-/// For keys that were locked without saying what they lie beneath. No table has this number.
+/// For keys that were locked without a path. No table has this number.
 pub(crate) const NO_TABLE: u16 = u16::MAX;
 
 impl Held {
@@ -43,28 +46,30 @@ impl Held {
         LockName { space: self.space, key: self.key }
     }
 
-    /// Its place in a list where the keys of a table lie together.
+    /// Sort key of a list in which the keys of a table lie together.
     pub(crate) fn place(&self) -> (u16, u32, u64) {
         (self.table, self.space, self.key)
     }
 }
 
-/// Where the table knows of a granule's lock.
+/// The place where the table has a granule's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
-    /// In the slot's fast list; somebody may have moved it to its bucket since.
+    /// In the slot's fast list; another thread may have moved it to its bucket since.
     Fast,
     /// In its bucket.
     Bucket,
-    /// In its bucket, with a note in the slot that it may be parked; somebody may have struck the note out since.
+    /// In its bucket, with a note in the slot that it may be parked; another thread may have
+    /// removed the note since.
     Kept,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
-    /// Held by the transaction under way.
+    /// Held by the present transaction.
     Held,
-    /// Left by an earlier transaction, and this many have ended since without asking for it.
+    /// Left by an earlier transaction. This many transactions have ended since without a request
+    /// for it.
     Parked(u8),
 }
 
@@ -75,26 +80,27 @@ pub(crate) struct Granule {
     pub(crate) mode: Mode,
     pub(crate) place: Place,
     pub(crate) usage: Use,
-    /// Keys locked beneath it by this transaction to read and to write, and how many may be before it is escalated.
+    /// Number of keys locked beneath it by this transaction to read and to write, and the numbers
+    /// above which it is escalated.
     pub(crate) reads: u32,
     pub(crate) writes: u32,
     pub(crate) most_reads: u32,
     pub(crate) most_writes: u32,
-    /// What was asked for: less than `mode` if it is escalated.
+    /// The requested mode: weaker than `mode` if the granule is escalated.
     pub(crate) asked: Mode,
-    /// Escalated to the end: what it covers is not remembered.
+    /// Stays escalated to the end of the transaction: the keys that it covers are not remembered.
     pub(crate) fixed: bool,
 }
 
 impl Granule {
-    /// Whether it is held more strongly than was asked for.
+    /// Whether it is held in a stronger mode than requested.
     #[inline]
     pub(crate) fn is_escalated(&self) -> bool {
         self.mode != self.asked
     }
 }
 
-/// The one request a locker may be waiting for.
+/// The one request that a locker may be waiting for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) name: LockName,
@@ -103,10 +109,10 @@ pub(crate) struct Pending {
     pub(crate) table: u16,
 }
 
-/// What a locker did since it was made; never reset.
+/// Counts since the locker was made; never reset.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct LockCounts {
-    /// Locks asked for.
+    /// Locks requested.
     pub requests: u64,
     /// Of these, answered from the locker's own list.
     pub repeated: u64,
@@ -120,14 +126,15 @@ pub struct LockCounts {
     pub granule_requests: u64,
     /// Of these, granules that the transaction before had left.
     pub inherited: u64,
-    /// Times that a granule's lock was put into the table, changed there or taken out: what inheritance saves.
+    /// Number of times that a granule's lock was added to the table, changed there or removed.
+    /// Inheritance saves these.
     pub granule_calls: u64,
 }
 
 /// One transaction's locks in one [`LockTable`](crate::LockTable); reusable after
-/// [`release_all`](crate::LockTable::release_all). Owned by one worker at a time.
+/// [`release_all`](crate::LockTable::release_all). Used by one worker at a time.
 pub struct Locker {
-    /// Its number in the table, if it has one; it holds and awaits nothing while it has none.
+    /// Its number in the table, if it has one. Without a number it holds and awaits no lock.
     pub(crate) id: LockerId,
     pub(crate) is_numbered: bool,
     pub(crate) ids: Arc<Ids>,
@@ -138,20 +145,22 @@ pub struct Locker {
     /// Keys that escalated granules cover (see `reduce`).
     pub(crate) covered: Vec<Held>,
     index: Vec<u32>,
-    /// A bit for each key in `held`, while that is short: a key whose bit is not set is not there.
+    /// A bit for each key in `held`, while that list is short. A key of which the bit is not set is
+    /// not in the list.
     filter: u64,
     pub(crate) pending: Option<Pending>,
     pub(crate) ended: Option<LockAbort>,
     pub(crate) counts: LockCounts,
-    /// What they were when the last transaction ended.
+    /// The counts at the end of the last transaction.
     reported: LockCounts,
-    /// What to add to its own counts for the totals of its slot, modulo 2^64: what earlier lockers with this number have
-    /// counted, less what this one had counted before it had the number.
+    /// The difference between the totals of its slot and its own counts, modulo 2^64: the counts of
+    /// earlier lockers with this number, less the counts of this one before it had the number.
     pub(crate) predecessors: LockCounts,
-    /// When a wait is given up by [`poll_until`](crate::LockTable::poll_until), in ns of the caller's clock.
+    /// The time at which [`poll_until`](crate::LockTable::poll_until) gives up a wait, in ns of the
+    /// caller's clock.
     pub deadline_ns: u64,
-    /// When the transaction began, in ns of the caller's clock; decides who dies with
-    /// [`Victim::Youngest`](crate::Victim::Youngest).
+    /// The time at which the transaction began, in ns of the caller's clock. It decides the victim
+    /// of a cycle with [`Victim::Youngest`](crate::Victim::Youngest).
     pub begun_ns: u64,
 }
 
@@ -177,7 +186,7 @@ impl Locker {
         }
     }
 
-    /// What is held on `name`; [`Mode::NONE`] if nothing.
+    /// The mode held on `name`; [`Mode::NONE`] if none.
     #[inline]
     pub fn holds(&self, name: LockName) -> Mode {
         if name.is_granule() {
@@ -187,7 +196,7 @@ impl Locker {
         self.find(name).map_or(Mode::NONE, |i| self.held[i].mode)
     }
 
-    /// Every lock held: granules, then keys, in the order of the first request for each.
+    /// All locks held: granules, then keys, in the order of the first request for each.
     pub fn held(&self) -> impl Iterator<Item = (LockName, Mode)> {
         let granules = self.granules.iter().filter(|g| g.usage == Use::Held).map(|g| (g.name, g.mode));
         granules.chain(self.held.iter().filter(|h| h.mode != Mode::NONE).map(|h| (h.name(), h.mode)))
@@ -198,7 +207,7 @@ impl Locker {
         self.granules.iter().filter(|g| g.usage != Use::Held).map(|g| (g.name, g.mode))
     }
 
-    /// The lock that is being waited for.
+    /// The lock for which the locker waits.
     pub fn waits_for(&self) -> Option<(LockName, Mode)> {
         self.pending.map(|p| (p.name, p.wanted))
     }
@@ -207,7 +216,7 @@ impl Locker {
         self.counts
     }
 
-    /// Says what the transaction that ends has asked for.
+    /// Reports the lock requests of the transaction that ends.
     #[inline]
     pub(crate) fn report(&mut self) {
         probe::lock_calls(|| {
@@ -287,7 +296,7 @@ impl Locker {
         }
     }
 
-    /// Sets the mode of the key at `position`; `NONE` takes it off the list.
+    /// Sets the mode of the key at `position`; `NONE` removes it from the list.
     pub(crate) fn set(&mut self, position: usize, mode: Mode) {
         if mode == Mode::NONE && self.index.is_empty() {
             self.held.remove(position);
@@ -296,7 +305,7 @@ impl Locker {
         }
     }
 
-    /// Takes the keys off the list of which `leave` says so.
+    /// Removes the keys for which `leave` returns true.
     pub(crate) fn leave(&mut self, mut leave: impl FnMut(&Held) -> bool) {
         self.held.retain(|h| !leave(h));
         self.index.clear();
@@ -306,7 +315,7 @@ impl Locker {
         }
     }
 
-    /// Forgets the keys.
+    /// Removes all keys.
     #[inline]
     pub(crate) fn clear_keys(&mut self) {
         self.held.clear();
@@ -316,7 +325,7 @@ impl Locker {
             if self.index.len() > KEEP {
                 self.index = Vec::new();
             }
-            // An empty index is what marks a short list, so the capacity is kept and the length is not.
+            // An empty index marks a short list, so the length is cleared and the capacity kept.
             self.index.clear();
         }
     }
@@ -331,15 +340,16 @@ thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread ends, and with it the transactions that it runs: what they have locked stays so, until the whole table goes.
+/// Announces that this thread ends, and with it the transactions that it runs. Their locks stay
+/// until the whole table is dropped.
 pub fn end_thread() {
     ENDS.set(true);
 }
 
 impl Drop for Locker {
     fn drop(&mut self) {
-        // The number of a locker that still stands in queues must never name another. What is parked is taken out
-        // when the number is handed out again.
+        // The number of a locker that still stands in queues must never name another. Its parked
+        // granules are released when the number is handed out again.
         if self.held().next().is_none() && self.pending.is_none() {
             if self.is_numbered {
                 self.ids.give_back(self.id);

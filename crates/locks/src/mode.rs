@@ -1,15 +1,22 @@
-//! What can be locked, and how strongly.
+//! Lock names and lock modes.
 //!
-//! A *table mode* is one of the six of multi-granularity locking. A *key mode* has two orthogonal parts
-//! (orthogonal key-range locking, Graefe 2010): what is done to the row with this key, and what is done to the
-//! open gap between it and the key before it. Two key modes are compatible when both parts are. One byte holds
-//! either kind, so that compatibility is a bit test: bit `b` of `COMPATIBLE[a]`.
+//! A *table mode* is one of the six modes of multi-granularity locking. A *key mode* has two
+//! independent parts (orthogonal key-range locking, Graefe 2010): the access to the row with this
+//! key, and the access to the open gap between this key and the key before it. Two key modes are
+//! compatible if both parts are. One byte holds either kind, so compatibility is a bit test: bit
+//! `b` of `COMPATIBLE[a]`.
+//!
+//! ```text
+//! keys of an index   10        20        30
+//!                        gap   ^ a lock on 20 covers the row 20 and the gap (10, 20)
+//! ```
 
 use base::TableId;
 use std::fmt;
 
-/// The name of a lock: a *granule* (a table, or a range of keys with one prefix) or a single key of an index (or the
-/// gap after its last one). Granules take table modes; what lies beneath them is locked after an intention on them.
+/// The name of a lock: a *granule* (a table, or all keys with one prefix), a single key of an
+/// index, or the gap after the last key. Granules take table modes. A name beneath a granule is
+/// locked after an intention on the granule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LockName {
     pub(crate) space: u32,
@@ -18,31 +25,33 @@ pub struct LockName {
 
 const KEY_SPACE: u32 = 1 << 16;
 const END_SPACE: u32 = 2 << 16;
-/// And the seven spaces above it, one per length of the prefix.
+/// This and the seven spaces above it: one per length of the prefix.
 const PREFIX_SPACE: u32 = 3 << 16;
 
 impl LockName {
-    /// The whole of a table; takes table modes.
+    /// A whole table; takes table modes.
     #[inline]
     pub const fn table(table: TableId) -> LockName {
         LockName { space: table.0 as u32, key: 0 }
     }
 
-    /// The key of `index` (a table's primary key or a secondary index) that hashes to `hash`; takes key modes.
-    /// Two keys with one hash share a lock: that costs a false conflict, never isolation.
+    /// The key of `index` (a table's primary key or a secondary index) that hashes to `hash`; takes
+    /// key modes. Two keys with one hash share a lock: the cost is a false conflict, never lost
+    /// isolation.
     #[inline]
     pub const fn key(index: TableId, hash: u64) -> LockName {
         LockName { space: KEY_SPACE | index.0 as u32, key: hash }
     }
 
-    /// The gap after the last key of `index`; takes key modes whose row part is `None`.
+    /// The gap after the last key of `index`; takes key modes with the row part `None`.
     #[inline]
     pub const fn end(index: TableId) -> LockName {
         LockName { space: END_SPACE | index.0 as u32, key: 0 }
     }
 
-    /// All keys of `index` whose first `parts` columns hash to `hash`; takes table modes. It lies beneath the table and
-    /// the shorter prefixes, and above its keys: the paths that [`acquire_below`](crate::LockTable::acquire_below) takes.
+    /// All keys of `index` of which the first `parts` columns hash to `hash`; takes table modes. In
+    /// the paths of [`acquire_below`](crate::LockTable::acquire_below) a prefix lies beneath the
+    /// table and shorter prefixes, and above its keys.
     ///
     /// # Panics
     /// Unless `1 <= parts <= 8`.
@@ -90,11 +99,11 @@ impl fmt::Debug for LockName {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Row {
     None,
-    /// Read.
+    /// The row is read.
     S,
-    /// Read, to be written perhaps: shares with readers, excludes another `U`.
+    /// The row is read and may be written later. Compatible with readers, not with another `U`.
     U,
-    /// Written.
+    /// The row is written.
     X,
 }
 
@@ -102,11 +111,11 @@ pub enum Row {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gap {
     None,
-    /// Found empty, and to stay so.
+    /// The gap was found empty and must stay empty.
     S,
-    /// A key is being put into it: shares with other inserters.
+    /// A key is being inserted into the gap. Compatible with other inserters.
     Insert,
-    /// Owned: neither readers nor inserters.
+    /// The gap is owned: excludes readers and inserters.
     X,
 }
 
@@ -128,7 +137,7 @@ impl Mode {
     pub const S: Mode = Mode(18);
     /// The table is read and some rows are written.
     pub const SIX: Mode = Mode(19);
-    /// The table is read, to be written perhaps.
+    /// The table is read, and all of it may be written later.
     pub const U: Mode = Mode(20);
     /// The table is written.
     pub const X: Mode = Mode(21);
@@ -144,21 +153,21 @@ impl Mode {
 
     /// Read of a row that is there.
     pub const ROW_S: Mode = Mode::key(Row::S, Gap::None);
-    /// Read of a key that is missing: held on the next key.
+    /// Read of a missing key: held on the next key.
     pub const GAP_S: Mode = Mode::key(Row::None, Gap::S);
-    /// A key met by a scan.
+    /// A key that a scan has met.
     pub const ROW_AND_GAP_S: Mode = Mode::key(Row::S, Gap::S);
-    /// Read of a row that will perhaps be written.
+    /// Read of a row that may be written later.
     pub const ROW_U: Mode = Mode::key(Row::U, Gap::None);
-    /// A key met by a scan that will perhaps write it.
+    /// A key that a scan has met and may write later.
     pub const ROW_U_AND_GAP_S: Mode = Mode::key(Row::U, Gap::S);
     /// Write of a row that is there.
     pub const ROW_X: Mode = Mode::key(Row::X, Gap::None);
-    /// Held on the next key while a key is put before it.
+    /// Held on the next key while a key is inserted before it.
     pub const GAP_INSERT: Mode = Mode::key(Row::None, Gap::Insert);
     /// Held on the key after a deleted one.
     pub const GAP_X: Mode = Mode::key(Row::None, Gap::X);
-    /// A key inserted or deleted.
+    /// An inserted or deleted key.
     pub const ROW_AND_GAP_X: Mode = Mode::key(Row::X, Gap::X);
 
     /// Whether two transactions may hold these modes on one name at once.
@@ -173,13 +182,14 @@ impl Mode {
         Mode(SUPREMUM[self.0 as usize][other.0 as usize])
     }
 
-    /// Whether holding this mode makes asking for `other` unnecessary.
+    /// Whether a holder of this mode need not request `other`.
     #[inline]
     pub const fn covers(self, other: Mode) -> bool {
         self.with(other).0 == self.0
     }
 
-    /// Whether this mode only protects what was read: it may go once the transaction acquires nothing more.
+    /// Whether this mode protects only reads. Such a lock may be released once the transaction
+    /// acquires no more locks.
     pub const fn is_shared(self) -> bool {
         match self.0 {
             16 | 18 | 20 => true,
@@ -188,7 +198,7 @@ impl Mode {
         }
     }
 
-    /// The mode that the granules above must be held in, at least, before this one is taken beneath them.
+    /// The least mode required on the granules above before this mode is taken beneath them.
     #[inline]
     pub const fn above(self) -> Mode {
         match self.0 {
@@ -199,21 +209,24 @@ impl Mode {
         }
     }
 
-    /// Whether a granule held in this table mode makes `beneath`, a mode of something inside it, unnecessary.
+    /// Whether a holder of this table mode on a granule need not request the mode `beneath` on a
+    /// name inside it.
     ///
-    /// `S` does not give a row's `U`: two holders of `S` would both believe they are the one that may go on to write.
+    /// `S` does not cover a row's `U`: two holders of `S` would each conclude that only they may go
+    /// on to write.
     #[inline]
     pub const fn covers_beneath(self, beneath: Mode) -> bool {
         BENEATH[self.0 as usize] & beneath.bit() != 0
     }
 
-    /// Whether a transaction may leave this mode to the next one on the same locker.
+    /// Whether the next transaction of the same locker may inherit this mode.
     #[inline]
     pub(crate) const fn is_inheritable(self) -> bool {
         self.0 == Mode::IS.0 || self.0 == Mode::IX.0 || self.0 == Mode::S.0
     }
 
-    /// This key mode without an `Insert` on the gap. An `S` together with an `Insert` has become an `X` and stays.
+    /// This key mode without `Insert` on the gap. `S` together with `Insert` has become `X`, and
+    /// stays.
     pub(crate) const fn without_insert(self) -> Mode {
         match self.0 {
             key @ 0..16 if key % 4 == Gap::Insert as u8 => Mode(key - Gap::Insert as u8),
@@ -265,7 +278,7 @@ impl fmt::Debug for Mode {
 }
 
 const fn rows_agree(a: u8, b: u8) -> bool {
-    // S shares with S and U; U shares with S only, or two upgraders would deadlock.
+    // S is compatible with S and U. U is compatible with S only, or two upgraders would deadlock.
     a == 0 || b == 0 || (a < 3 && b < 3 && !(a == 2 && b == 2))
 }
 
@@ -274,7 +287,7 @@ const fn gaps_agree(a: u8, b: u8) -> bool {
 }
 
 const fn tables_agree(a: u8, b: u8) -> bool {
-    // Bits of the modes (IS, IX, S, SIX, U, X from bit 0) that go with each mode.
+    // For each mode, the compatible modes as bits (IS, IX, S, SIX, U, X from bit 0).
     const WITH: [u8; 6] = [0b01_1111, 0b00_0011, 0b01_0101, 0b00_0001, 0b00_0101, 0];
     WITH[a as usize] & 1 << b != 0
 }
@@ -300,7 +313,7 @@ const COMPATIBLE: [u32; 32] = {
     all
 };
 
-/// The modes that need not be asked for beneath a granule held in each mode.
+/// For each mode of a granule, the modes that need not be requested beneath it.
 const BENEATH: [u32; 32] = {
     const fn covered(granule: Mode, beneath: u8) -> bool {
         let (row, intent) = match granule.0 {
@@ -373,7 +386,7 @@ const SUPREMUM: [[u8; 32]; 32] = {
             } else if a >= 16 && b >= 16 {
                 table_supremum(Mode(a), Mode(b)).0
             } else {
-                // The kinds are never mixed on one name (asserted when a lock is asked for).
+                // The kinds are never mixed on one name (asserted on each request).
                 Mode::X.0
             };
             b += 1;

@@ -1,6 +1,7 @@
-//! The intentions in a slot under loom: every interleaving of a few steps of a locker and of one that wants the whole table, with
-//! loom's memory model. `fast.rs` is compiled a second time here against loom's atomics and mutex, so what is explored is
-//! what runs; the steps around it are those of `inherit.rs` and `table.rs`, with one bucket.
+//! The intentions in a slot under loom: every interleaving of a few steps of a locker and of one
+//! that wants the whole table, in loom's memory model. This file compiles `fast.rs` a second time
+//! against loom's atomics and mutex, so the model explores the shipped code. The steps around it
+//! are those of `inherit.rs` and `table.rs`, with one bucket.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -39,15 +40,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const T: TableId = TableId(7);
-/// Another table of the locker's, in the same word.
+/// Another table of the locker, in the same word.
 const U: TableId = TableId(9);
 
-/// What the bucket of the table knows.
+/// The requests in the bucket of the table.
 #[derive(Default)]
 struct Bucket {
-    /// The locker's intention lies here.
+    /// The locker's intention is here.
     intention: bool,
-    /// A lock of the whole table is granted.
+    /// A lock on the whole table is granted.
     whole: bool,
 }
 
@@ -55,7 +56,7 @@ struct World {
     fast: Fast<SpinRaw>,
     strong: AtomicU64,
     bucket: Mutex<Bucket>,
-    /// The table's rows: loom reports two that touch them at once, or one after the other without an order.
+    /// The table's rows: loom reports two threads that access them at once, or without ordering.
     rows: UnsafeCell<u64>,
 }
 
@@ -75,7 +76,8 @@ impl World {
     }
 
     fn touch(&self) {
-        // SAFETY: nobody else touches the rows: that is what the model is about, and loom checks it.
+        // SAFETY: no other thread accesses the rows: the model tests exactly that, and loom checks
+        // it.
         self.rows.with_mut(|rows| unsafe { *rows += 1 });
     }
 
@@ -85,7 +87,8 @@ impl World {
         self.fast.with(|f| free() && f.put(table, Mode::IX))
     }
 
-    /// As the end of `LockTable::leave_granules`, for one intention in the slot: whether it is parked.
+    /// As the end of `LockTable::leave_granules`, for one intention in the slot. Returns whether it
+    /// is parked.
     fn leave(&self, inheritance: Inheritance, tables: &[TableId]) -> bool {
         if self.fast.leave(inheritance) {
             return inheritance == Inheritance::On;
@@ -99,7 +102,7 @@ impl World {
         false
     }
 
-    /// Two transactions of one locker; gives how many of them had the table.
+    /// Runs two transactions of one locker. Returns how many of them had the table.
     fn two_transactions(&self, inheritance: Inheritance) -> u32 {
         let mut had = 0;
         let mut parked = false;
@@ -107,7 +110,7 @@ impl World {
             assert!(parked && self.fast.reuse(U, Mode::IX) || self.enter(U));
             let taken_up = parked && self.fast.reuse(T, Mode::IX);
             if parked && !taken_up {
-                // As `LockTable::drop_parked`: it was thrown out, so there is nothing.
+                // As `LockTable::drop_parked`: it was discarded, so there is nothing to release.
                 assert!(self.fast.with(|f| f.take(T)).is_none(), "what could not be taken up is there");
             }
             if taken_up || self.enter(T) {
@@ -115,7 +118,8 @@ impl World {
                 had += 1;
                 parked = self.leave(inheritance, &[T, U]);
             } else {
-                // It would ask in the bucket. The other table's is given back as it came.
+                // Here it would request the lock in the bucket. The other table's lock is released
+                // as it came.
                 self.leave(inheritance, &[U]);
                 parked = false;
                 self.fast.with(|f| f.clear());
@@ -124,7 +128,7 @@ impl World {
         had
     }
 
-    /// A lock of the whole table is asked for, once: whether it was granted.
+    /// Requests a lock on the whole table once. Returns whether it was granted.
     fn whole_table(&self) -> bool {
         self.strong.fetch_add(1, Ordering::Relaxed);
         self.fast.with(|f| {
@@ -159,7 +163,7 @@ fn explore(inheritance: Inheritance) {
         let granted = other.join().unwrap();
         seen.lock().unwrap().insert((had, granted));
         world.bucket(|b| assert!(!b.intention && !b.whole, "a lock was left behind"));
-        // Nothing is in use any more, whatever is parked.
+        // No lock is in use, only parked.
         assert!(world.fast.with(|f| f.in_use(T).is_none() && f.in_use(U).is_none()));
     });
     let runs = runs.lock().unwrap();

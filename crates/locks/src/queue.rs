@@ -1,24 +1,38 @@
-//! The requests of one bucket, in the order they came: a pure data structure, no waiting and no waking.
+//! The requests of one bucket in order of arrival: a pure data structure that neither waits nor
+//! wakes.
 //!
-//! Requests on all names that hash to the bucket lie in one short vector. Per name the rules are:
-//! - a request holds `granted` and wants `wanted`; it waits while they differ;
-//! - a *conversion* (it holds something already) waits only for what others hold;
-//! - a *new* request waits for what others hold, for what waiting conversions want, and for what earlier new
-//!   requests want. So conversions come first, and among them the one that waits longest; new requests are served in order, and a request overtakes a
-//!   waiting one only if the two are compatible (it then delays nobody).
+//! One short vector holds the requests for all names that hash to the bucket. The rules for each
+//! name:
+//! - A request holds `granted` and wants `wanted`. It waits while they differ.
+//! - A *conversion* (a request that already holds a mode) waits only for the modes that other
+//!   requests hold.
+//! - A *new* request waits for the modes that others hold, the modes that waiting conversions want,
+//!   and the modes that earlier new requests want.
+//!
+//! So conversions come first, and among them the one that has waited longest. New requests are
+//! served in order. One overtakes a waiting request only if the two are compatible, and so delays
+//! it in no case.
+//!
+//! ```text
+//! T1 holds S.  T2 waits for X.  T3 asks for S: it waits behind T2.
+//! T1 asks for X: a conversion.  It waits for other holders only; there are none, so it is granted.
+//! ```
 
 use crate::mode::{LockName, Mode};
 use crate::requests::Requests;
 
-/// Names a locker within its table; also the index of its slot.
+/// Number of a locker in its table; also the index of its slot.
 pub(crate) type LockerId = u16;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
+    /// With `space`, the name of the lock.
     key: u64,
     space: u32,
     locker: LockerId,
+    /// The mode that the locker holds; [`Mode::NONE`] for a new request that waits.
     granted: Mode,
+    /// The mode that the locker requests; equal to `granted` if it does not wait.
     wanted: Mode,
 }
 
@@ -32,7 +46,7 @@ pub(crate) enum Entry {
 }
 
 impl Request {
-    /// A granted one.
+    /// A granted request.
     #[inline]
     pub(crate) fn new(name: LockName, locker: LockerId, mode: Mode) -> Request {
         Request { key: name.key, space: name.space, locker, granted: mode, wanted: mode }
@@ -43,7 +57,7 @@ impl Request {
         self.locker
     }
 
-    /// Whether this is a request at all.
+    /// Whether this is a request: an unused place wants nothing.
     #[inline]
     pub(crate) fn wants(&self) -> bool {
         self.wanted != Mode::NONE
@@ -66,7 +80,8 @@ impl Queue {
         self.0.iter().position(|r| r.locker == locker && r.is_for(name))
     }
 
-    /// Modes that a new request behind `before` requests has to be compatible with, as bits.
+    /// The modes with which a new request after the first `before` requests must be compatible, as
+    /// bits.
     #[inline]
     fn ahead(&self, name: LockName, before: usize) -> u32 {
         let mut bits = 0;
@@ -79,13 +94,13 @@ impl Queue {
         bits
     }
 
-    /// Modes that others than the request at `own` hold, as bits.
+    /// The modes that requests other than the one at `own` hold, as bits.
     fn held_by_others(&self, name: LockName, own: usize) -> u32 {
         let others = self.0.iter().enumerate().filter(|&(i, r)| i != own && r.is_for(name));
         others.fold(0, |bits, (_, r)| bits | r.granted.bit())
     }
 
-    /// A request by a locker that has none on this name yet.
+    /// Adds a request of a locker that has none on this name.
     #[inline]
     pub(crate) fn enter(&mut self, name: LockName, locker: LockerId, mode: Mode) -> Entry {
         debug_assert!(self.position(name, locker).is_none(), "{name:?} requested twice");
@@ -98,7 +113,8 @@ impl Queue {
         if free { Entry::Granted } else { Entry::Waiting }
     }
 
-    /// Puts a request that is known to conflict with nobody: one moved here from a fast path.
+    /// Adds a granted request that is known to conflict with none: one that is moved here from a
+    /// fast path.
     pub(crate) fn place(&mut self, name: LockName, locker: LockerId, mode: Mode) {
         self.0.push(Request::new(name, locker, mode));
     }
@@ -111,14 +127,14 @@ impl Queue {
             (self.0[own].granted, self.0[own].wanted) = (mode, mode);
             return Entry::Granted;
         }
-        // Behind the conversions that wait already.
+        // Placed after the conversions that wait already.
         let request = self.0.remove(own);
         self.0.push(Request { wanted: mode, ..request });
         Entry::Waiting
     }
 
-    /// As [`Queue::convert`], but changes nothing and says false if that could not be granted at once, or if somebody
-    /// waits for the name (who would then wait longer).
+    /// As [`Queue::convert`] if the mode can be granted at once. Otherwise changes nothing and
+    /// returns false; also if a request for the name waits, since it would have to wait longer.
     pub(crate) fn convert_at_once(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
         let Some(own) = self.position(name, locker) else { return false };
         let free = !self.has_waiters(name) && self.held_by_others(name, own) & mode.conflicts() == 0;
@@ -132,8 +148,8 @@ impl Queue {
         self.0.iter().any(|r| r.is_for(name) && r.waits())
     }
 
-    /// Takes out the requests of others that hold `name`, do not wait, conflict with `mode`, and of which `gone` says
-    /// that nobody uses them.
+    /// Removes the requests of other lockers that hold `name`, do not wait and conflict with
+    /// `mode`, if `gone` confirms that no transaction uses them.
     pub(crate) fn drop_unused(
         &mut self,
         name: LockName,
@@ -147,8 +163,8 @@ impl Queue {
         });
     }
 
-    /// Lowers a locker's request to `mode` (`NONE` removes it) and stops any wait of it. The caller then
-    /// calls [`Queue::promote`] if this returns true: somebody waits for the name.
+    /// Lowers a locker's request to `mode` (`NONE` removes it) and ends its wait. Returns true if a
+    /// request for the name waits: then the caller calls [`Queue::promote`].
     #[inline]
     pub(crate) fn lower(&mut self, name: LockName, locker: LockerId, mode: Mode) -> bool {
         if mode == Mode::NONE && self.0.remove_only(|r| r.locker == locker && r.is_for(name)) {
@@ -164,7 +180,7 @@ impl Queue {
         self.has_waiters(name)
     }
 
-    /// Grants what can be granted now, conversions first; `woken` hears of each.
+    /// Grants the requests that can be granted, conversions first. Calls `woken` for each.
     pub(crate) fn promote(&mut self, name: LockName, mut woken: impl FnMut(LockerId)) {
         for conversions in [true, false] {
             for i in 0..self.0.len() {
@@ -181,12 +197,13 @@ impl Queue {
         }
     }
 
-    /// What a locker holds on `name` and whether it waits for more.
+    /// The mode that a locker holds on `name`, and whether it waits for a stronger one.
     pub(crate) fn state(&self, name: LockName, locker: LockerId) -> Option<(Mode, bool)> {
         self.position(name, locker).map(|i| (self.0[i].granted, self.0[i].waits()))
     }
 
-    /// Calls `f` for each locker that `locker`'s waiting request on `name` waits for; nothing if it does not wait.
+    /// Calls `f` for each locker that `locker`'s waiting request on `name` waits for. Does nothing
+    /// if it does not wait.
     pub(crate) fn blockers(&self, name: LockName, locker: LockerId, mut f: impl FnMut(LockerId)) {
         let Some(own) = self.position(name, locker) else { return };
         let request = self.0[own];
@@ -205,7 +222,7 @@ impl Queue {
         }
     }
 
-    /// Every holder and waiter, for checks: name, locker, granted, wanted.
+    /// All holders and waiters, for checks: name, locker, granted, wanted.
     pub(crate) fn requests(&self) -> impl Iterator<Item = (LockName, LockerId, Mode, Mode)> {
         self.0.iter().map(|r| (LockName { space: r.space, key: r.key }, r.locker, r.granted, r.wanted))
     }

@@ -1,14 +1,23 @@
-//! De-escalation: who has to wait goes back from an escalated table to the keys it needs (as Rdb/VMS does, Joshi, VLDB 1991).
+//! De-escalation: a transaction that must wait goes back from an escalated table to the keys that
+//! it needs (as Rdb/VMS does, Joshi, VLDB 1991).
 //!
-//! An escalated table excludes far more than its holder has touched. While the holder runs that costs others a wait that
-//! ends by itself. But when it waits in turn, for one that waits for the table, there is a deadlock that key locks would
-//! not have made (in TPC-C, StockLevel with all order lines, and a NewOrder that has taken from the stock). So the keys that a
-//! table's lock covers are remembered, and before a wait each of them is locked again and the table is held as it was asked
-//! for. That waits for nobody: whoever holds or wants anything in the way of a covered key holds an intention on the table
-//! that the escalated lock excludes. The same before an escalated table is asked for more strongly.
+//! An escalated table excludes far more than its holder has touched. While the holder runs, that
+//! costs other transactions a wait that ends by itself. But if the holder waits in turn, for a
+//! transaction that waits for the table, there is a deadlock that key locks would not have made:
 //!
-//! So no escalated lock is ever an edge of a cycle, but for those whose keys were too many to remember, or that cover
-//! something else than keys: they stay to the end (`fixed`).
+//! ```text
+//! TPC-C.  T1 (StockLevel) has locked all of order_line, and waits for a row of stock.
+//!         T2 (NewOrder) has locked that row of stock, and waits to insert into order_line.
+//! ```
+//!
+//! So the keys that a table's lock covers are remembered. Before a wait each of them is locked
+//! again, and the table is lowered to the requested mode. This never waits: a transaction that
+//! holds or wants a conflicting lock on a covered key holds an intention on the table, which the
+//! escalated lock excludes. The same happens before a stronger mode is requested on an escalated
+//! table.
+//!
+//! So an escalated lock is never an edge of a cycle, except if it covers too many keys to remember,
+//! or names other than keys. Such a lock stays to the end of the transaction (`fixed`).
 
 use crate::locker::{Granule, Held, Locker, Pending};
 use crate::mode::{LockName, Mode};
@@ -18,12 +27,13 @@ use crate::table::{Acquired, LockTable};
 use latch::RawMutex;
 use std::sync::atomic::Ordering;
 
-/// Room for the keys that one locker remembers: 64 KiB. Once it is full of accesses, each key is kept once; with more keys than
-/// half of it, the table stays locked: locking them again would take longer than most waits.
+/// Number of keys that one locker remembers: 64 KiB. When the list is full of accesses, each key is
+/// kept once. If more than half of the list is left, the table stays locked, since locking the keys
+/// again would take longer than most waits.
 pub(crate) const REMEMBERED: usize = 4096;
 
 impl Locker {
-    /// Notes what the escalated granule at `at` covers, so that it can be asked for by name later.
+    /// Notes a name that the escalated granule at `at` covers, so that the key can be locked later.
     #[inline]
     pub(crate) fn remember(&mut self, at: usize, path: &[LockName], name: LockName, mode: Mode) {
         let granule = &mut self.granules[at];
@@ -47,7 +57,7 @@ impl Locker {
         }
     }
 
-    /// Keeps each covered key once, under all modes that it was asked for in.
+    /// Keeps each covered key once, with the supremum of the modes requested for it.
     #[cold]
     fn merge_covered(&mut self) {
         self.covered.sort_unstable_by_key(Held::place);
@@ -62,7 +72,7 @@ impl Locker {
 }
 
 impl<M: RawMutex> LockTable<M> {
-    /// Takes back a request that would have to wait, goes back to keys, and asks again.
+    /// Withdraws a request that would have to wait, goes back to key locks, and requests it again.
     #[cold]
     pub(crate) fn wait_with_keys(&self, locker: &mut Locker, pending: Pending) -> Acquired {
         match self.withdraw(locker) {
@@ -75,7 +85,7 @@ impl<M: RawMutex> LockTable<M> {
         }
         locker.covered.clear();
         let Pending { name, before, wanted, table } = pending;
-        // It is one request, however often it is asked.
+        // It counts as one request.
         let counts = &mut locker.counts;
         counts.requests -= 1;
         if name.is_granule() {
@@ -89,7 +99,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Makes the escalated granule at `at` what was asked for, and locks the keys that it covered.
+    /// Lowers the escalated granule at `at` to the requested mode, and locks the keys that it
+    /// covered.
     #[cold]
     pub(crate) fn reduce(&self, locker: &mut Locker, at: usize) {
         let Granule { name, asked, fixed, .. } = locker.granules[at];
@@ -101,14 +112,16 @@ impl<M: RawMutex> LockTable<M> {
         let covered = std::mem::take(&mut locker.covered);
         let mine = || covered.iter().filter(|key| key.table == table);
         if !mine().all(|key| self.lock_covered(locker, key)) {
-            // Only if somebody locks keys without an intention on their table. What the table covers stays covered.
+            // Possible only if a transaction locks keys without an intention on their table. The
+            // table's lock stays.
             locker.granules[at].fixed = true;
         } else {
             self.lower_granule(locker, at, asked);
             self.counters.reductions.fetch_add(1, Ordering::Relaxed);
             let granule = &mut locker.granules[at];
             let keys = mine().count() as u32;
-            // It has shown that others want the table.
+            // The reduction has shown that other transactions want the table, so the next
+            // escalation comes later.
             granule.most_reads = granule.most_reads.max(2 * keys);
             granule.most_writes = granule.most_writes.max(2 * keys);
         }
@@ -116,7 +129,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.covered.retain(|key| key.table != table);
     }
 
-    /// Locks a key that the table has covered so far; false if that would have to wait.
+    /// Locks a key that the table has covered so far. False if that would have to wait.
     fn lock_covered(&self, locker: &mut Locker, key: &Held) -> bool {
         let name = key.name();
         let at = locker.find(name);

@@ -1,4 +1,4 @@
-//! A short vector of requests, made for the case that there is none or one: what a bucket mostly holds.
+//! A short vector of requests, optimised for none or one, the usual content of a bucket.
 
 use crate::queue::Request;
 use std::ops::{Deref, DerefMut};
@@ -6,13 +6,15 @@ use std::ops::{Deref, DerefMut};
 /// As many as fill a cache line together with the bucket's mutex and the pointer.
 const INLINE: usize = 3;
 
-/// Inline while it has been short, on the heap for good once it was longer.
+/// Inline at first; on the heap for good once it has been longer than [`INLINE`].
 ///
-/// The inline ones lie at the front; a request that wants nothing marks a free place, since there is no room for a length.
+/// The inline requests lie at the front. A request that wants nothing marks a free place, since
+/// there is no room for a length.
 #[derive(Default)]
 pub(crate) struct Requests {
     inline: [Request; INLINE],
-    /// Where all of them are, once there is one. Boxed twice to be small here: few buckets ever have it.
+    /// All the requests, once there were too many. Boxed twice to be small here: few buckets ever
+    /// have it.
     #[allow(clippy::box_collection)]
     spilled: Option<Box<Vec<Request>>>,
 }
@@ -46,7 +48,7 @@ impl Requests {
         usize::from(a.wants()) + usize::from(b.wants()) + usize::from(c.wants())
     }
 
-    /// Pushes if there is nothing yet, as in most buckets of a table that is large enough.
+    /// Pushes if there is no request yet, as in most buckets of a table that is large enough.
     #[inline]
     pub(crate) fn push_first(&mut self, request: Request) -> bool {
         let empty = self.spilled.is_none() && !self.inline[0].wants();
@@ -56,7 +58,7 @@ impl Requests {
         empty
     }
 
-    /// Removes the one request there is, if `is_it`.
+    /// Removes the request if it is the only one and `is_it` accepts it.
     #[inline]
     pub(crate) fn remove_only(&mut self, is_it: impl FnOnce(&Request) -> bool) -> bool {
         let it = self.spilled.is_none() && !self.inline[1].wants() && is_it(&self.inline[0]);

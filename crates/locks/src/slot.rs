@@ -1,15 +1,16 @@
-//! One slot per locker: what others may see and touch of it.
+//! One slot per locker: the state that other lockers may read and change.
 //!
-//! Who may do what:
-//! - `fast` (intentions on tables that never reached a bucket) is written by its locker, and emptied entry by entry
-//!   by other lockers that ask for a strong lock on the table. Its mutex is locked before a bucket; see
-//!   [`crate::fast`].
-//! - `wait` is set to `Waiting` by its locker while it holds the bucket of the awaited name, to `Granted` or `Denied`
-//!   by whoever decides that while holding the same bucket, to `Idle` by its locker. Locked after a bucket.
-//! - `kept` (which of the requests in buckets may be parked, and which are) is added to by its locker, holding the
-//!   bucket, and marked by it without; struck out by whoever holds the bucket of the name, or by its locker. Locked
-//!   after a bucket, or alone.
-//! - `totals` are written by the locker and read by anyone; so is `label`.
+//! Access rules:
+//! - `fast` (intentions on tables that never reached a bucket): written by its locker. Other
+//!   lockers that request a strong lock on the table remove entries one by one. Its mutex is taken
+//!   before a bucket; see [`crate::fast`].
+//! - `wait`: set to `Waiting` by its locker, holding the bucket of the awaited name; to `Granted`
+//!   or `Denied` by the thread that decides, holding the same bucket; to `Idle` by its locker. Its
+//!   mutex is taken after a bucket.
+//! - `kept` (the requests in buckets that may be parked, and whether they are): its locker adds
+//!   notes while it holds the bucket, and marks them without the bucket. The locker, or a thread
+//!   that holds the bucket of the name, removes them. Its mutex is taken after a bucket, or alone.
+//! - `totals` and `label`: written by the locker, read by any thread.
 
 use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
@@ -22,19 +23,23 @@ use std::task::{Context, Poll, Waker};
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
-/// Lockers of one table that can hold or await locks at the same time: a request names its locker by 16 bits.
+/// Number of lockers of one table that can hold or await locks at the same time: a request stores
+/// its locker in 16 bits.
 pub const MAX_LOCKERS: usize = CHUNK * CHUNKS;
-/// With more numbers than this in use a locker gives its own back at the end of each transaction, so that lockers which are
-/// only kept for their buffers keep nobody out.
+/// If more numbers than this are in use, a locker returns its own at the end of each transaction.
+/// So lockers that are kept only for their buffers do not use numbers up.
 const SCARCE: usize = MAX_LOCKERS / 8 * 7;
-/// Requests in buckets that one locker may leave parked. More are given back.
+/// Number of requests in buckets that one locker may leave parked. Further ones are released.
 const KEPT: usize = 8;
 
-/// Requests of one locker that lie in buckets and may be parked.
+/// The requests of one locker that lie in buckets and may be parked.
 #[derive(Default)]
 pub(crate) struct Kept {
+    /// Number of notes.
     len: u8,
+    /// One bit per note: set while the request is in use.
     used: u8,
+    /// The names of the requests; the first `len` are set.
     names: [Option<LockName>; KEPT],
 }
 
@@ -43,7 +48,8 @@ impl Kept {
         self.names[..self.len as usize].iter().position(|&n| n == Some(name))
     }
 
-    /// Notes a granted request, parked from now on. The caller holds its bucket.
+    /// Notes a granted request, parked from now on. The caller holds its bucket. False if there is
+    /// no room.
     pub(crate) fn note(&mut self, name: LockName) -> bool {
         let at = self.len as usize;
         if at == KEPT {
@@ -55,7 +61,7 @@ impl Kept {
         true
     }
 
-    /// Takes it into use, or parks it. False if the note was struck out.
+    /// Marks the request as in use or parked. False if the note was removed.
     #[inline]
     pub(crate) fn mark(&mut self, name: LockName, used: bool) -> bool {
         let Some(at) = self.find(name) else { return false };
@@ -63,7 +69,8 @@ impl Kept {
         true
     }
 
-    /// Strikes the note out. The caller holds the bucket; the request must go with it if it was parked.
+    /// Removes the note. The caller holds the bucket, and must remove the request too if it was
+    /// parked.
     pub(crate) fn strike(&mut self, name: LockName) -> Option<Taken> {
         let at = self.find(name)?;
         let last = self.len as usize - 1;
@@ -72,7 +79,7 @@ impl Kept {
         self.names[at] = self.names[last].take();
         self.used = (self.used & !(1 << at) | last_used << at) & !(1 << last);
         self.len -= 1;
-        // Which mode the request has, the queue knows.
+        // The queue knows the mode of the request.
         Some(if used { Taken::InUse(Mode::NONE) } else { Taken::Parked })
     }
 
@@ -91,11 +98,11 @@ enum State {
     Idle,
     Waiting(LockName),
     Granted,
-    /// Chosen to break a cycle.
+    /// Chosen as the victim of a cycle.
     Denied,
 }
 
-/// How a wait stands.
+/// State of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
     Waits,
@@ -103,18 +110,18 @@ pub(crate) enum Standing {
     Denied,
 }
 
-/// A locker's one wait.
+/// The one wait of a locker.
 #[derive(Default)]
 pub(crate) struct Wait {
     state: State,
     waker: Option<Waker>,
-    /// When the transaction began.
+    /// Begin of the transaction, in ns of the caller's clock.
     begun_ns: u64,
-    /// Counts the waits of this slot.
+    /// Number of waits of this slot so far.
     turn: u64,
 }
 
-/// One wait of one locker.
+/// Identity of one wait of one locker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Awaited {
     pub(crate) name: LockName,
@@ -141,7 +148,7 @@ impl Wait {
         self.waker.take()
     }
 
-    /// What is awaited.
+    /// The awaited lock, if the locker waits.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self.state {
             State::Waiting(name) => Some(Awaited { name, begun_ns: self.begun_ns, turn: self.turn }),
@@ -170,7 +177,7 @@ impl Wait {
     }
 }
 
-/// Counts that every locker keeps for itself, so that none of them is a line all workers write.
+/// Counts that each locker keeps for itself, so that no cache line is written by all workers.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) granule_requests: AtomicU64,
@@ -185,22 +192,22 @@ pub(crate) struct Slot<M> {
     pub(crate) wait: Guarded<M, Wait>,
     pub(crate) kept: Guarded<M, Kept>,
     pub(crate) totals: Totals,
-    /// What the transaction is called beyond this table.
+    /// Id of the transaction beyond this table; see [`LockTable::label`](crate::LockTable::label).
     pub(crate) label: AtomicU64,
 }
 
-/// Numbers of lockers: handed out, given back.
+/// Numbers of lockers, free and used.
 #[derive(Default)]
 struct Numbers {
     free: Vec<LockerId>,
     next: usize,
 }
 
-/// Shared by a table and its lockers, so that a dropped locker gives its number back.
+/// Shared by a table and its lockers, so that a dropped locker returns its number.
 #[derive(Default)]
 pub(crate) struct Ids {
     numbers: Mutex<Numbers>,
-    /// Numbers in use: written with `numbers` locked.
+    /// Count of numbers in use. Written with `numbers` locked.
     used: AtomicUsize,
 }
 
@@ -234,7 +241,7 @@ impl Ids {
         self.used.load(Ordering::Relaxed) > SCARCE
     }
 
-    /// All numbers ever handed out are below this one.
+    /// All numbers handed out so far are below this one.
     fn bound(&self) -> usize {
         self.numbers().next
     }
@@ -242,7 +249,7 @@ impl Ids {
 
 type Chunk<M> = Box<[Slot<M>]>;
 
-/// The slots of all lockers of a table; a slot never moves.
+/// The slots of all lockers of a table. A slot never moves.
 pub(crate) struct Slots<M> {
     pub(crate) ids: Arc<Ids>,
     chunks: Box<[OnceLock<Chunk<M>>]>,
@@ -274,7 +281,7 @@ impl<M: RawMutex> Slots<M> {
         &chunk[id as usize % CHUNK]
     }
 
-    /// Every slot handed out before this call, and perhaps later ones.
+    /// All slots handed out before this call, and perhaps later ones.
     pub(crate) fn all(&self) -> impl Iterator<Item = (LockerId, &Slot<M>)> {
         (0..self.ids.bound()).map(|id| (id as LockerId, self.get(id as LockerId)))
     }

@@ -1,8 +1,8 @@
 //! The lock table: acquire and release.
 //!
-//! Latch order: a slot's `fast`, then one bucket, then a slot's `wait` or `kept`. The detector's mutex is taken before
-//! any of them and only by a request that has just been put to wait. No two buckets and no two slots' same part are
-//! ever locked together.
+//! Latch order: a slot's `fast`, then one bucket, then a slot's `wait` or `kept`. The detector's
+//! mutex is taken before any of them, and only by a request that was just queued to wait or by
+//! [`LockTable::blockers`]. A thread never holds two buckets, or the same part of two slots.
 
 use crate::detect::Walk;
 use crate::guarded::Guarded;
@@ -18,21 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acquired {
-    /// Held now.
+    /// The lock is held.
     Granted,
     /// In the queue: [`LockTable::poll`] until it is granted, or [`LockTable::cancel`].
     Waiting,
-    /// Waiting would close a cycle. The request is withdrawn; what was held before is still held.
+    /// Waiting would close a cycle. The request is withdrawn; the locks held before are still held.
     Deadlock,
-    /// [`MAX_LOCKERS`](crate::MAX_LOCKERS) others hold or await locks in this table, and this locker holds none. Nothing was
-    /// asked for; once the transaction of one of them has ended there is room.
+    /// [`MAX_LOCKERS`](crate::MAX_LOCKERS) other lockers hold or await locks in this table, and
+    /// this locker holds none. Nothing was requested. There is room once the transaction of one of
+    /// them has ended.
     Crowded,
 }
 
-/// Why a wait ended without the lock.
+/// The reason why a wait ended without the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LockAbort {
     #[error("waiting for the lock would close a cycle of waiting transactions")]
@@ -41,33 +42,35 @@ pub enum LockAbort {
     Timeout,
 }
 
-/// What happened since the table was made.
+/// Counts since the table was made.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct LockStats {
     pub waits: u64,
     pub deadlocks: u64,
     /// Waits given up: timeouts and cancelled requests.
     pub cancelled: u64,
-    /// Intention locks moved from fast lists to buckets because somebody wanted the table itself.
+    /// Intention locks moved from fast lists to buckets because of a strong request for the table.
     pub migrated: u64,
-    /// Parked locks thrown out because somebody wanted what conflicts with them.
+    /// Parked locks discarded because they conflicted with a request.
     pub invalidated: u64,
-    /// Table locks taken in place of many keys'.
+    /// Table locks taken in place of many key locks.
     pub escalations: u64,
-    /// Escalations that would have had to wait and were put off.
+    /// Escalations put off because they would have had to wait.
     pub escalations_put_off: u64,
-    /// Escalated locks that went back to keys, because their holder had to wait or asked for more.
+    /// Escalated locks that went back to key locks, because their holder had to wait or asked for a
+    /// stronger mode.
     pub reductions: u64,
-    /// Locks asked for on granules, by transactions that have ended.
+    /// Granule locks requested, by transactions that have ended.
     pub granule_requests: u64,
-    /// Of these, left by the transaction before.
+    /// Of these, inherited from the transaction before.
     pub inherited: u64,
-    /// Times that a granule's lock was put into the table, changed there or taken out, by transactions that have ended.
+    /// Number of times that a granule lock was added to the table, changed there or removed, by
+    /// transactions that have ended.
     pub granule_calls: u64,
 }
 
 impl LockStats {
-    /// The sum of two tables'.
+    /// The sum over two tables.
     #[must_use]
     pub fn and(self, other: &LockStats) -> LockStats {
         LockStats {
@@ -86,7 +89,7 @@ impl LockStats {
     }
 }
 
-/// Rare events only: each of these counters is one line for all workers.
+/// Counters of rare events: each of them is one cache line for all workers.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) waits: AtomicU64,
@@ -106,18 +109,22 @@ struct Bucket<M>(Guarded<M, Queue>);
 /// One counter per table (modulo), so that unrelated tables keep their fast path.
 const STRONG: usize = 256;
 
-/// A lock table. `M` is what protects it: `SpinRaw` for a table shared by the workers of an instance (the
-/// central lock manager), `ThreadBound` for one that a single worker owns (a partition's, or a serial instance's).
+/// A lock table. `M` protects it: `SpinRaw` for a table that the workers of an instance share (the
+/// central lock manager), `ThreadBound` for the table of a single worker (a partition's, or a
+/// serial instance's).
 pub struct LockTable<M: RawMutex> {
     buckets: Box<[Bucket<M>]>,
     /// 64 minus the logarithm of the number of buckets.
     shift: u32,
     pub(crate) tuning: LockTuning,
-    /// Requests, granted or waiting, for table modes stronger than an intention. While a table's counter is 0, its
-    /// intentions may be noted in slots. Changed before such a request enters its queue and after it has left; read
-    /// by a locker while it holds its slot's `fast`. A strong request visits every slot after it has announced
-    /// itself, so either it finds the intention in the slot, or the slot was visited first and the announcement is
-    /// seen (the slot's mutex orders the two).
+    /// Number of requests per table, granted or waiting, for modes stronger than an intention.
+    /// While the number is 0, intentions on the table may be noted in slots.
+    ///
+    /// Incremented before such a request enters its queue, and decremented after it has left. A
+    /// locker reads it while it holds the mutex of its slot's `fast`. A strong request increments
+    /// the counter and then visits each slot. So for each slot either the request finds the
+    /// intention there, or it visited the slot first, and the locker sees the increment (the slot's
+    /// mutex orders the two).
     pub(crate) strong: Box<[AtomicU32]>,
     pub(crate) slots: Slots<M>,
     pub(crate) detector: Guarded<M, Walk>,
@@ -125,7 +132,7 @@ pub struct LockTable<M: RawMutex> {
 }
 
 impl<M: RawMutex> LockTable<M> {
-    /// A table that does what it is asked and no more: no inheritance, no escalation.
+    /// A table without inheritance and escalation.
     ///
     /// # Panics
     /// If `buckets` is 0 or more than 2^30.
@@ -134,7 +141,7 @@ impl<M: RawMutex> LockTable<M> {
     }
 
     /// # Panics
-    /// If there are to be no buckets or more than 2^30.
+    /// If the number of buckets is 0 or more than 2^30.
     pub fn with(options: LockOptions) -> Self {
         assert!((1..=1 << 30).contains(&options.buckets), "between 1 and 2^30 buckets");
         let buckets = options.buckets.next_power_of_two().max(2);
@@ -149,12 +156,12 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// A new locker of this table, to be kept and reused from one transaction to the next.
+    /// A new locker of this table. The caller keeps and reuses it from one transaction to the next.
     pub fn locker(&self) -> Locker {
         Locker::new(Arc::clone(&self.slots.ids))
     }
 
-    /// Sees to it that the locker has a number; `false` if there is none left.
+    /// Gives the locker a number if it has none. `false` if all numbers are taken.
     #[inline]
     fn has_number(&self, locker: &mut Locker) -> bool {
         locker.is_numbered || self.give_number(locker)
@@ -178,7 +185,7 @@ impl<M: RawMutex> LockTable<M> {
         true
     }
 
-    /// The locker's transaction has ended, and others need numbers more.
+    /// Takes the number of a locker without a transaction, since numbers are scarce.
     #[cold]
     fn take_number(&self, locker: &mut Locker) {
         self.drop_all_parked(locker);
@@ -186,11 +193,11 @@ impl<M: RawMutex> LockTable<M> {
         locker.is_numbered = false;
     }
 
-    /// Asks for `mode` on `name`, on top of what the locker holds there.
+    /// Requests `mode` on `name`, in addition to the mode that the locker holds there.
     ///
     /// # Panics
-    /// In debug builds, if the locker is waiting already, if the mode is not of the name's kind, or if the
-    /// locker belongs to another table.
+    /// In debug builds, if the locker is waiting already, if the mode is not of the name's kind, or
+    /// if the locker belongs to another table.
     #[inline]
     pub fn acquire(&self, locker: &mut Locker, name: LockName, mode: Mode) -> Acquired {
         debug_assert!(Arc::ptr_eq(&locker.ids, &self.slots.ids), "a locker of another table");
@@ -203,9 +210,10 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Asks for `mode` on `name`, which lies beneath the granules `path`, the largest first: intentions on those come
-    /// first, nothing is asked for that a granule's own mode covers, and many keys beneath one table become a lock on
-    /// the table ([`Escalation`]). After a wait, ask again: the wait may have been for a granule.
+    /// Requests `mode` on `name`, which lies beneath the granules `path`, the largest first.
+    /// Intentions on the granules are acquired first. Nothing is requested that a granule's own
+    /// mode covers, and many keys beneath one table become a lock on the table ([`Escalation`]).
+    /// After a wait the caller must call again: the wait may have been for a granule.
     ///
     /// # Panics
     /// As [`LockTable::acquire`].
@@ -249,7 +257,7 @@ impl<M: RawMutex> LockTable<M> {
         }
         match table {
             Some(_) if name.is_granule() => self.acquire(locker, name, mode),
-            // A prefix that was asked for after the table may have moved it in the list.
+            // A prefix that was requested after the table may have moved the table in the list.
             Some(_) if path.len() > 1 => {
                 let at = path.iter().find(|g| g.is_table()).and_then(|&g| locker.granule(g));
                 self.acquire_counted(locker, at.expect("held"), name, mode)
@@ -297,8 +305,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Strengthens the key at position `at` of the locker's list to `wanted`. Also takes up again one that was given
-    /// back while the list was indexed (its mode is `NONE`).
+    /// Strengthens the key at position `at` of the locker's list to `wanted`. Also acquires again a
+    /// key that was released while the list was indexed (its mode is `NONE`).
     #[cold]
     fn raise_key(&self, locker: &mut Locker, at: usize, wanted: Mode) -> Acquired {
         let Held { mode: before, table, .. } = locker.held[at];
@@ -419,20 +427,22 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Gives one lock back before the end of the transaction.
+    /// Releases one lock before the end of the transaction.
     pub fn release(&self, locker: &mut Locker, name: LockName) {
         self.restore(locker, name, Mode::NONE);
     }
 
-    /// Gives back a [`Mode::GAP_INSERT`], wanted only while the key is put into the gap, and keeps whatever else
-    /// is held on the name. To be called after the insertion: a scan that came between would miss the new key.
+    /// Releases a [`Mode::GAP_INSERT`], which is needed only during the insertion, and keeps the
+    /// other modes held on the name. Call it after the insertion: a scan in between would miss the
+    /// new key.
     #[inline]
     pub fn release_instant(&self, locker: &mut Locker, name: LockName) {
         let held = locker.holds(name);
         self.restore(locker, name, held.without_insert());
     }
 
-    /// Lowers the lock on `name` to `mode`, usually what [`Locker::holds`] said before it was acquired.
+    /// Lowers the lock on `name` to `mode`, usually the mode that [`Locker::holds`] returned before
+    /// the lock was acquired.
     pub fn restore(&self, locker: &mut Locker, name: LockName, mode: Mode) {
         let held = locker.holds(name);
         if held == mode {
@@ -449,8 +459,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Gives back what only protects reads. Sound once this transaction acquires no lock anywhere any more, on
-    /// any instance: earlier it would break two-phase locking.
+    /// Releases the locks that protect only reads. Sound only if this transaction acquires no
+    /// further lock on any instance: otherwise it breaks two-phase locking.
     pub fn release_shared(&self, locker: &mut Locker) {
         for at in (0..locker.held.len()).rev() {
             let held = locker.held[at];
@@ -466,7 +476,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Gives everything back, and any wait up: the end of the transaction. The locker may begin another one.
+    /// Releases all locks and gives up any wait: the end of the transaction. The locker may begin
+    /// another one.
     #[inline]
     pub fn release_all(&self, locker: &mut Locker) {
         if locker.pending.is_some() {
@@ -489,7 +500,7 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Lowers what is in a bucket.
+    /// Lowers a lock that is in a bucket.
     #[inline]
     pub(crate) fn lower(&self, locker: LockerId, name: LockName, mode: Mode) {
         if self.bucket(name).with(|q| q.lower(name, locker, mode)) {
@@ -497,7 +508,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// Grants what can be granted now. Nobody comes between: who asks meanwhile queues behind those who wait.
+    /// Grants the requests that can be granted. The bucket is released and taken again in between;
+    /// no request can overtake meanwhile, since a new one queues behind those that wait.
     #[cold]
     fn let_others_by(&self, name: LockName) {
         let mut wakers = Wakers::new();
@@ -505,7 +517,7 @@ impl<M: RawMutex> LockTable<M> {
         wake(wakers);
     }
 
-    /// Lowers a granule in use, wherever it is.
+    /// Lowers a granule in use, in its slot or its bucket.
     pub(crate) fn lower_granule(&self, locker: &mut Locker, at: usize, mode: Mode) {
         locker.counts.granule_calls += 1;
         let Granule { name, mode: held, place, .. } = locker.granules[at];
@@ -535,14 +547,14 @@ impl<M: RawMutex> LockTable<M> {
         &self.buckets[(name.mix() >> self.shift) as usize].0
     }
 
-    /// A visit of a locker's wait.
+    /// Visits the wait of a locker.
     #[inline]
     pub(crate) fn wait_of(&self, id: LockerId) -> &Guarded<M, Wait> {
         enter::<M>(Section::LockSlot);
         &self.slots.get(id).wait
     }
 
-    /// Has the bucket of a name fetched from memory: a hint that it will be asked for.
+    /// Prefetches the bucket of a name, as a hint that the name will be requested.
     #[inline]
     pub fn prefetch(&self, name: LockName) {
         latch::prefetch(&raw const self.buckets[(name.mix() >> self.shift) as usize]);
@@ -569,8 +581,8 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    /// How many requests, granted or waiting, lie in the buckets, without what is parked: 0 when all transactions
-    /// have ended.
+    /// Number of requests, granted or waiting, in the buckets, without parked ones. 0 when all
+    /// transactions have ended.
     pub fn requests(&self) -> usize {
         let parked = |name: LockName, id: LockerId| {
             name.is_granule() && self.slots.get(id).kept.with(|k| k.is_parked(name))
@@ -590,7 +602,7 @@ pub(crate) fn enter<M: RawMutex>(section: Section) {
 
 pub(crate) type Wakers = SmallVec<[Waker; 4]>;
 
-/// After every latch is released: a waker may run anything.
+/// Called after all latches are released: a waker may run any code.
 #[inline]
 pub(crate) fn wake(wakers: Wakers) {
     wakers.into_iter().for_each(Waker::wake);

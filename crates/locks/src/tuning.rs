@@ -1,11 +1,12 @@
-//! What a lock table may be told: how many buckets, what is inherited, when to escalate, who dies. Plain values, so that
-//! they can be told across a process boundary.
+//! Options of a lock table: number of buckets, inheritance, escalation, choice of victims. Plain
+//! values, so that they can cross a process boundary.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Whether granules that are read or intended to be are left to the locker's next transaction (see `inherit`).
+/// Whether granules in shared or intention modes are left to the locker's next transaction (see
+/// `inherit`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Inheritance {
     On,
@@ -21,32 +22,34 @@ impl fmt::Display for Inheritance {
     }
 }
 
-/// Who gives up when waiting transactions form a cycle.
+/// The transaction that gives up when waiting transactions form a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Victim {
-    /// The one whose request closes it: it learns that at once, and nobody has to be woken.
+    /// The transaction that closes the cycle by its request: it learns that at once, and no wake-up
+    /// is needed.
     Requester,
-    /// The one that began last ([`Locker::begun_ns`](crate::Locker::begun_ns)), so that an old transaction gets through
-    /// in the end.
+    /// The one that began last ([`Locker::begun_ns`](crate::Locker::begun_ns)), so that an old
+    /// transaction gets through in the end.
     Youngest,
 }
 
-/// How many keys of a table one transaction locks before the table itself is locked instead (see `escalate`).
+/// The number of keys of a table that one transaction locks before it locks the table itself (see
+/// `escalate`).
 ///
-/// As text: `off`, `R` or `R:W`; `R` alone means forty times as many writes, since a table locked to be written stops
-/// everybody else.
+/// As text: `off`, `R` or `R:W`. `R` alone allows forty times as many writes, since a table locked
+/// to be written stops all other transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Escalation {
-    /// Keys locked to read; `None`: however many.
+    /// Keys locked to read; `None` for no limit.
     pub reads: Option<u32>,
-    /// Keys locked to write; `None`: however many.
+    /// Keys locked to write; `None` for no limit.
     pub writes: Option<u32>,
 }
 
 impl Escalation {
     pub const OFF: Escalation = Escalation { reads: None, writes: None };
 
-    /// After this many keys read, and forty times as many written.
+    /// After this many keys read, or forty times as many written.
     pub const fn after(reads: u32) -> Escalation {
         Escalation { reads: Some(reads), writes: Some(reads.saturating_mul(40)) }
     }
@@ -85,7 +88,7 @@ impl FromStr for Escalation {
     }
 }
 
-/// What the lock manager does beyond locking.
+/// Behaviour of the lock manager beyond plain locking.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockTuning {
     pub inheritance: Inheritance,
@@ -94,13 +97,14 @@ pub struct LockTuning {
 }
 
 impl LockTuning {
-    /// Every lock asked for, nothing more, and nothing after the transaction's end.
+    /// Exactly the requested locks, and none after the transaction's end.
     pub const PLAIN: LockTuning =
         LockTuning { inheritance: Inheritance::Off, escalation: Escalation::OFF, victim: Victim::Requester };
 }
 
 impl Default for LockTuning {
-    /// Inheritance, and escalation after 25 keys read: the baseline of the papers' conventional system.
+    /// Inheritance, and escalation after 25 keys read: the baseline of the papers' conventional
+    /// system.
     fn default() -> LockTuning {
         LockTuning {
             inheritance: Inheritance::On,
@@ -112,7 +116,7 @@ impl Default for LockTuning {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockOptions {
-    /// Rounded up to a power of two; a bucket is a cache line.
+    /// Number of buckets, rounded up to a power of two; a bucket is a cache line.
     pub buckets: usize,
     pub tuning: LockTuning,
 }

@@ -1,8 +1,9 @@
-//! Putting threads on CPUs and memory on nodes: the only place of the house that does either.
+//! Pinning threads to CPUs and binding memory to NUMA nodes. Only this file of the project does
+//! either.
 //!
-//! Affinity is a promise that can be checked, so failing to pin is an error. Memory binding is a wish: containers
-//! commonly forbid the calls, and the engine runs correctly without them, so its result is a word ([`Binding`]) for
-//! the log and the result row.
+//! Pinning can be checked, so failing to pin is an error. Binding memory is best effort: containers
+//! commonly forbid the calls, and the engine runs correctly without them. So its outcome is a value
+//! ([`Binding`]) for the log and the result row.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::cpu::{CpuId, NodeId, cpu_list};
 use crate::error::PinError;
 
-/// The CPUs that the calling thread may run on, ascending. (Linux' fixed-size mask: CPUs 0 to 1023.)
+/// The CPUs that the calling thread may run on, ascending. (Linux' fixed-size mask: CPUs 0 to
+/// 1023.)
 pub fn allowed_cpus() -> Vec<CpuId> {
     match sched_getaffinity(None) {
         Ok(set) => (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| CpuId(cpu as u32)).collect(),
@@ -21,19 +23,29 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     }
 }
 
-/// Pins the calling thread to one CPU. Errors when the CPU does not exist, is outside the process' cpuset, or the
-/// system refuses; the affinity is then unchanged.
+/// Pins the calling thread to one CPU.
+///
+/// # Errors
+/// The CPU does not exist or is outside the process' cpuset, or the system refuses. The affinity is
+/// then unchanged.
 pub fn pin_thread(cpu: CpuId) -> Result<(), PinError> {
     set_affinity(None, "this thread".to_owned(), &[cpu])
 }
 
-/// Lets the calling thread run on any of `cpus` (to undo a pin, or to confine a helper thread to an island).
+/// Lets the calling thread run on any of `cpus` (to undo a pin, or to confine a helper thread to an
+/// island).
+///
+/// # Errors
+/// As [`pin_thread`].
 pub fn pin_thread_to(cpus: &[CpuId]) -> Result<(), PinError> {
     set_affinity(None, "this thread".to_owned(), cpus)
 }
 
-/// Confines every thread that process `pid` has now to `cpus`; threads it starts later inherit from theirs. Meant
-/// for a child just started. Errors as [`pin_thread`], and when the process is gone.
+/// Confines all present threads of process `pid` to `cpus`; threads that it starts later inherit
+/// from theirs. Meant for a child that was just started.
+///
+/// # Errors
+/// As [`pin_thread`], and if the process is gone.
 pub fn pin_process(pid: u32, cpus: &[CpuId]) -> Result<(), PinError> {
     let who = || format!("process {pid}");
     let refuse = |reason: String| refused(who(), cpus, reason);
@@ -70,38 +82,40 @@ fn refused(who: String, cpus: &[CpuId], reason: String) -> PinError {
     PinError { who, cpus: cpu_list(cpus), reason, allowed: cpu_list(&allowed_cpus()) }
 }
 
-/// The outcome of asking for memory on a node.
+/// The outcome of a request for memory on a node.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Binding {
     /// New pages come from this node while it has room.
     Bound(NodeId),
-    /// The machine has one node or names none: there is nothing to choose.
+    /// The machine has one node or names none, so there is no choice.
     OneNode,
-    /// The system refuses; the reason is a clause for a message. Memory then comes from where the thread that
-    /// first touches a page runs, which for pinned workers is the same node.
+    /// The system refuses; the reason is a clause for a message. A page then comes from the node of
+    /// the thread that first touches it, which for pinned workers is the same node.
     Refused(String),
 }
 
-/// Asks that pages which the calling thread (and threads it starts) touches first come from `node`. `None` means
-/// that the machine names no node.
+/// Requests that pages which the calling thread (and threads that it starts) touches first come
+/// from `node`. `None` means that the machine names no node.
 ///
-/// The node is preferred, not demanded: when it is full, remote memory is slower, but a demanded node would have
-/// the kernel kill the process.
+/// The node is preferred, not demanded. If it is full, remote memory is slower, but with a demanded
+/// node the kernel would kill the process.
 pub fn bind_thread_memory(node: Option<NodeId>) -> Binding {
     let Some(node) = node else { return Binding::OneNode };
     let Some(mask) = NodeMask::of(node) else { return Binding::Refused(too_large(node)) };
-    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer; the mask is live and that long.
+    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer. The mask is
+    // live and that long.
     let code =
         unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_PREFERRED, mask.ptr(), mask.bits()) };
     answer(code, node)
 }
 
-/// Calls `f` with the calling thread [bound](bind_thread_memory) to `node`, as whatever it starts will be, and gives the thread back the
-/// policy that it had.
+/// Calls `f` with the calling thread [bound](bind_thread_memory) to `node`; threads that `f` starts
+/// are bound too. Then restores the thread's policy.
 pub fn with_memory_of<R>(node: Option<NodeId>, f: impl FnOnce() -> R) -> R {
     let (mut mode, mut mask): (libc::c_int, _) = (libc::MPOL_DEFAULT, NodeMask([0; MASK_WORDS]));
-    // SAFETY: get_mempolicy writes the mode and at most `bits()` bits of the mask, which is that long; both live.
+    // SAFETY: get_mempolicy writes the mode and at most `bits()` bits of the mask, which is that
+    // long. Both are live.
     let known = unsafe {
         libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, mask.0.as_mut_ptr(), mask.bits() - 1, 0, 0)
     };
@@ -109,13 +123,15 @@ pub fn with_memory_of<R>(node: Option<NodeId>, f: impl FnOnce() -> R) -> R {
         return f();
     }
     let result = f();
-    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer; the mask is live and that long.
+    // SAFETY: set_mempolicy reads `bits()` bits from the mask and keeps no pointer. The mask is
+    // live and that long.
     unsafe { libc::syscall(libc::SYS_set_mempolicy, mode, mask.ptr(), mask.bits()) };
     result
 }
 
-/// Asks that the pages of `area` come from `node`, moving those already there. The area's inner pages are meant:
-/// bytes on a page that reaches outside `area` follow that page. `None` means that the machine names no node.
+/// Requests that the pages of `area` come from `node`, and moves those already there. Only whole
+/// pages inside `area` are affected: the bytes at its ends share pages with their neighbours, and
+/// stay with them. `None` means that the machine names no node.
 pub fn bind_area(area: &mut [u8], node: Option<NodeId>) -> Binding {
     let Some(node) = node else { return Binding::OneNode };
     let Some(mask) = NodeMask::of(node) else { return Binding::Refused(too_large(node)) };
@@ -125,8 +141,9 @@ pub fn bind_area(area: &mut [u8], node: Option<NodeId>) -> Binding {
     if start >= end {
         return Binding::Refused("the area holds no whole page".to_owned());
     }
-    // SAFETY: the range lies inside `area`, which is borrowed mutably; mbind changes where its pages live and not
-    // what they hold, reads `bits()` bits from the live mask, and keeps no pointer.
+    // SAFETY: the range lies inside `area`, which is borrowed mutably. mbind changes the place of
+    // its pages and not their content, reads `bits()` bits from the live mask, and keeps no
+    // pointer.
     let code = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -141,10 +158,12 @@ pub fn bind_area(area: &mut [u8], node: Option<NodeId>) -> Binding {
     answer(code, node)
 }
 
-/// From linux/mempolicy.h (the `libc` crate has the modes but not the flags): also move pages that exist.
+/// From linux/mempolicy.h (the `libc` crate has the modes but not the flags): also move existing
+/// pages.
 const MPOL_MF_MOVE: libc::c_uint = 1 << 1;
 
-/// A node mask as the kernel reads it. The kernel takes one bit less than it is told, hence `bits() = len + 1`.
+/// A node mask in the kernel's format. The kernel uses one bit less than it is told, hence `bits()
+/// = len + 1`.
 struct NodeMask([libc::c_ulong; MASK_WORDS]);
 
 /// 1024 nodes: the kernel's largest MAX_NUMNODES.
@@ -168,7 +187,7 @@ impl NodeMask {
 }
 
 fn too_large(node: NodeId) -> String {
-    format!("node {node} is beyond what the kernel's masks hold")
+    format!("node {node} does not fit the kernel's node masks")
 }
 
 fn answer(code: libc::c_long, node: NodeId) -> Binding {

@@ -1,15 +1,18 @@
-//! What the control group allows: CPU time and memory, from cgroup v2, v1, or both mounted side by side.
+//! Limits of the control group on CPU time and memory, from cgroup v2, v1, or both mounted side by
+//! side.
 //!
-//! A limit on any ancestor holds too, so each chain is walked up to the mount point and the least value counts.
-//! Inside a container the path in `/proc/self/cgroup` may not exist under the mount (it names the host's tree): then
-//! the walk starts at the mount point itself, which is this container's group.
+//! A limit on an ancestor holds too. So each chain is walked up to the mount point, and the least
+//! value counts. Inside a container the path in `/proc/self/cgroup` may not exist under the mount
+//! (it names the host's tree). Then the walk starts at the mount point itself, which is this
+//! container's group.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::machine::Limits;
 
-/// v1 writes "no limit" as the largest multiple of a page below 2^63; anything this large means none.
+/// v1 writes "no limit" as the largest multiple of a page below 2^63. A value of this size or more
+/// means none.
 const UNLIMITED_BYTES: u64 = 1 << 60;
 
 /// The limits on this process.
@@ -18,7 +21,8 @@ pub(crate) fn limits() -> Limits {
     limits_under(Path::new("/sys/fs/cgroup"), &memberships)
 }
 
-/// `memberships` is the text of `/proc/self/cgroup`: lines of `id:controllers:path`, controllers empty for v2.
+/// `memberships` is the text of `/proc/self/cgroup`: lines of `id:controllers:path`, controllers
+/// empty for v2.
 fn limits_under(mount: &Path, memberships: &str) -> Limits {
     let mut limits = Limits::default();
     for line in memberships.lines() {
@@ -37,12 +41,12 @@ fn limits_under(mount: &Path, memberships: &str) -> Limits {
 pub(crate) struct MemoryGroup {
     pub(crate) path: PathBuf,
     pub(crate) limit: u64,
-    /// Used in it, without what the kernel takes back by itself: pages of files.
+    /// Bytes used in the group, without pages of files, which the kernel can take back by itself.
     pub(crate) used: u64,
 }
 
-/// Every group with a memory limit that holds for a process with these `memberships`, itself and
-/// its ancestors.
+/// All groups with a memory limit that apply to a process with these `memberships`: its own and
+/// their ancestors.
 pub(crate) fn memory_groups(mount: &Path, memberships: &str) -> Vec<MemoryGroup> {
     let mut groups = Vec::new();
     for line in memberships.lines() {
@@ -63,8 +67,8 @@ fn memory_group(path: PathBuf) -> Option<MemoryGroup> {
         let line = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|text| text.trim().parse::<u64>().ok())
     };
-    // The first version counts a group alone, and with its children under `total_`; the second one
-    // always with them.
+    // v1 counts a group alone, and with its children under `total_`; v2 always counts with the
+    // children.
     let files = |kind: &str| field(&format!("total_{kind}")).or_else(|| field(kind)).unwrap_or(0);
     let cached = files("inactive_file") + files("active_file");
     Some(MemoryGroup { path, limit, used: all.unwrap_or(0).saturating_sub(cached) })

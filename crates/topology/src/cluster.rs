@@ -1,45 +1,52 @@
-//! Islands from latency alone.
+//! Islands found from latencies alone.
 //!
-//! Average-linkage clustering turns the matrix into a tree of merges at growing heights (nanoseconds). A level of the
-//! hardware shows as a *relative* gap between two heights: SMT siblings 7 ns, same L3 20 ns, other L3 90 ns, other
-//! socket 200 ns. The rules, each of them the answer to a machine on which a cruder one fails:
+//! Average-linkage clustering turns the matrix into a tree of merges at growing heights
+//! (nanoseconds). A level of the hardware shows as a *relative* gap between two heights: SMT
+//! siblings 7 ns, same L3 20 ns, other L3 90 ns, other socket 200 ns. Each rule answers to a
+//! machine on which a cruder rule fails:
 //!
-//! * every gap of at least [`GAP`] counts, not only the largest (which finds SMT siblings on most Intel parts);
-//! * average linkage, because single linkage chains L3 groups together across sockets on EPYC;
-//! * two cuts with nearly the same number of groups are one level seen through noise: the coarser stays;
-//! * a level repeats itself over the machine, so a cut with one giant group is none. Dual EPYC boards show such a
-//!   cut: when the line's home is on socket 0, two L3 groups of socket 1 are as far from each other as from socket 0,
-//!   so only one of the sockets closes up. Their *profiles* still agree (both see socket 0 near itself and themselves
-//!   far), and clustering the groups by profile brings the sockets out.
+//! * Every gap of at least [`GAP`] counts, not only the largest, which finds SMT siblings on most
+//!   Intel parts.
+//! * Linkage is average, because single linkage chains L3 groups together across sockets on EPYC.
+//! * Two cuts with nearly the same number of groups are one level seen through noise: the coarser
+//!   one stays.
+//! * A level repeats itself over the machine, so a cut with one giant group is not a level. Dual
+//!   EPYC boards show such a cut: when the line's home is on socket 0, two L3 groups of socket 1
+//!   are as far from each other as from socket 0, so only one of the sockets closes up. But their
+//!   *profiles* agree (both see socket 0 near itself and themselves far), and clustering the groups
+//!   by profile finds the sockets.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpu::CpuId;
 use crate::latency::{LatencyMatrix, median};
 
-/// Heights must grow by this factor to make a level. Over the thirty machines in `machines/`, true levels grow
-/// by 1.67 or more; noise inside a level by 1.26 or less once the rules above are applied.
+/// Heights must grow by this factor to make a level. Over the thirty machines in `machines/`, true
+/// levels grow by 1.67 or more, and noise inside a level by 1.26 or less once the rules above are
+/// applied.
 const GAP: f64 = 1.5;
 
-/// A coarser cut must have at most this share of a finer cut's groups to be a level of its own.
+/// To be a level of its own, a coarser cut must have at most this share of the groups of a finer
+/// cut.
 const STEP: f64 = 0.75;
 
-/// No group may hold more than this many times the CPUs of the median group (the smaller of the two, of an even
-/// number). Hybrid parts and clipped CPU sets make groups unequal by a factor of two or so; the half-closed cut on
-/// EPYC by six and more, a lone noisy CPU by the size of the machine.
+/// No group may hold more than this many times the CPUs of the median group (of an even number, the
+/// smaller of the two). Hybrid parts and clipped CPU sets make groups unequal by a factor of about
+/// two. The half-closed cut on EPYC does so by six and more, and a single noisy CPU by the size of
+/// the machine.
 const LARGEST_OVER_MEDIAN: usize = 3;
 
-/// Two SMT siblings exchange a line through their own L1: 4 to 13 ns on everything from an Atom to an EPYC, while
-/// the fastest pair of cores needs 15 ns.
+/// Two SMT siblings exchange a line through their own L1 in 4 to 13 ns, on everything from an Atom
+/// to an EPYC. The fastest pair of cores needs 15 ns.
 const SMT_NS: f64 = 14.0;
 
-/// A profile's level needs this factor between heights, and a height of this share of the median latency. On the
-/// two EPYC boards the factor is above 2 and the share above 0.2; on a Threadripper (where there is one socket) the
-/// share stays below 0.1.
+/// A level found by profile needs this factor between heights, and a height of this share of the
+/// median latency. On the two EPYC boards the factor is above 2 and the share above 0.2. On a
+/// Threadripper (one socket) the share stays below 0.1.
 const PROFILE_GAP: f64 = 1.5;
 const PROFILE_SHARE: f64 = 0.12;
 
-/// What a level is, judged from latency alone.
+/// The kind of a level, judged from latency alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LevelKind {
@@ -54,7 +61,7 @@ pub enum LevelKind {
 /// One level: a partition of the matrix' CPUs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Level {
-    /// What the groups probably are.
+    /// The probable kind of the groups.
     pub kind: LevelKind,
     /// The groups, each ascending, ordered by first CPU.
     pub groups: Vec<Vec<CpuId>>,
@@ -64,8 +71,8 @@ pub struct Level {
     pub outside_ns: f64,
 }
 
-/// The levels that a matrix shows, finest first. None when all CPUs are about equally far apart (or there are fewer
-/// than three: one pair has nothing to be compared with).
+/// The levels of a matrix, finest first. None if all CPUs are about equally far apart, or if there
+/// are fewer than three (one pair has no other to be compared with).
 pub fn find_levels(latency: &LatencyMatrix) -> Vec<Level> {
     let n = latency.cpus().len();
     if n < 3 {
@@ -86,15 +93,16 @@ pub fn find_levels(latency: &LatencyMatrix) -> Vec<Level> {
 /// The merges of a hierarchical clustering, by growing height.
 struct Tree {
     leaves: usize,
-    /// (height, representative of one cluster, of the other); a representative is the cluster's smallest leaf.
+    /// (height, representative of one cluster, of the other); a representative is the cluster's
+    /// smallest leaf.
     merges: Vec<(f64, usize, usize)>,
 }
 
 type Partition = Vec<Vec<usize>>;
 
 impl Tree {
-    /// Repeatedly joins the two clusters of least mean distance. Keeps for each cluster its nearest neighbour, so
-    /// that a merge costs O(n) on ordinary data and O(n^2) at worst.
+    /// Repeatedly joins the two clusters of least mean distance. Keeps the nearest neighbour of
+    /// each cluster, so a merge costs O(n) on ordinary data and O(n^2) at worst.
     fn average_linkage(n: usize, distance: impl Fn(usize, usize) -> f64) -> Tree {
         let mut d: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| distance(i, j)).collect()).collect();
         let mut size = vec![1.0_f64; n];
@@ -143,7 +151,7 @@ fn nearest_of(d: &[Vec<f64>], alive: &[usize], i: usize) -> usize {
     others.min_by(|a, b| d[i][*a].total_cmp(&d[i][*b])).unwrap_or(i)
 }
 
-/// The cuts at which the height grows by `gap`, finest first, by the rules in the file's head.
+/// The cuts at which the height grows by `gap`, finest first, by the rules at the top of the file.
 fn regular_cuts(tree: &Tree, gap: f64) -> Vec<Partition> {
     let mut cuts: Vec<Partition> = Vec::new();
     for done in 1..tree.merges.len() {
@@ -176,8 +184,8 @@ fn is_smt(latency: &LatencyMatrix, groups: &[Vec<usize>]) -> bool {
     few && inside(latency, groups).is_some_and(|ns| ns <= SMT_NS)
 }
 
-/// The two sockets that show in the groups' distances to third groups (see the file's head); `None` unless they
-/// show clearly and are of about equal size.
+/// The two sockets that show in the groups' distances to third groups (see the top of the file).
+/// `None` unless they show clearly and are of about equal size.
 fn by_profile(latency: &LatencyMatrix, groups: &[Vec<usize>]) -> Option<Partition> {
     let n = groups.len();
     if n < 4 {
@@ -239,9 +247,9 @@ fn label(latency: &LatencyMatrix, partitions: Vec<Partition>) -> Vec<Level> {
     levels.collect()
 }
 
-/// With one level above SMT there is no second to compare with. Cores on one ring, mesh or crossbar of a whole die
-/// need 30 ns and more; cores of one L3 group of a chiplet part need 15 to 27. Tiles and clusters are slow like
-/// dies but small or many.
+/// Whether the single level above SMT is one of sockets: there is no second level to compare with.
+/// Cores on one ring, mesh or crossbar of a whole die need 30 ns and more; cores of one L3 group of
+/// a chiplet part need 15 to 27. Tiles and clusters are as slow as dies, but small or many.
 fn looks_like_sockets(groups: &[Vec<usize>], inside_ns: f64) -> bool {
     inside_ns >= 30.0 && groups.len() <= 8 && groups.iter().all(|group| group.len() >= 4)
 }

@@ -1,13 +1,18 @@
-//! The smallest experiment about islands: threads increment counters in a tight loop (VLDB 2012, section 3).
+//! The smallest experiment about islands: threads increment counters in a tight loop (VLDB 2012,
+//! section 3).
 //!
-//! `workers` threads form as many groups as there are counters; each group increments its own. One counter for all
-//! shows what sharing across the machine costs, one an island or socket what sharing at short distance costs, one a
-//! core what none costs. The placement says where a group's threads run: `island` keeps a group (and its counter's
-//! memory) together, `spread` scatters it, `os` lets it float.
+//! `workers` threads form as many groups as there are counters, and each group increments its own
+//! counter. One counter for all threads shows the cost of sharing across the machine. One counter
+//! per island or socket shows the cost of sharing at short distance, and one per core the cost
+//! without sharing. The placement decides where a group's threads run: `island` keeps a group (and
+//! its counter's memory) together, `spread` scatters it, `os` lets it float.
 //!
-//! Who may do what: a counter is made by the first thread of its group after that thread was pinned, so its page is
-//! local by first touch; its group alone increments it; the main thread reads it after all threads have ended, and
-//! compares it with what the threads say they did.
+//! Access rules:
+//! - The first thread of a group makes its counter after that thread was pinned, so its page is
+//!   local by first touch.
+//! - Only the threads of the group increment it.
+//! - The main thread reads it after all threads have ended, and compares it with the sum of the
+//!   threads' own counts.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
@@ -25,7 +30,8 @@ use crate::machine::Machine;
 use crate::placement::{InstancePlace, Placement, place};
 use crate::sizes::IslandCount;
 
-/// Increments between two looks at the stop flag: the flag's line stays shared, so looking is cheap, but not free.
+/// Increments between two checks of the stop flag. The flag's cache line stays shared, so a check
+/// is cheap, but not free.
 const BATCH: u64 = 64;
 
 /// How many threads share a counter.
@@ -66,7 +72,7 @@ impl Sharing {
     }
 }
 
-/// What makes an increment safe.
+/// The protection of an increment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protection {
@@ -103,14 +109,14 @@ pub struct CounterSpec {
     pub repeats: usize,
 }
 
-/// What one variant reached. Rates are increments per second over all threads.
+/// The result of one variant. Rates are increments per second over all threads.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CounterResult {
-    /// As asked for.
+    /// As requested.
     pub sharing: Sharing,
-    /// As asked for.
+    /// As requested.
     pub placement: Placement,
-    /// As asked for.
+    /// As requested.
     pub protection: Protection,
     /// Threads.
     pub workers: usize,
@@ -124,13 +130,13 @@ pub struct CounterResult {
     pub per_second_max: f64,
     /// Standard deviation over the repetitions in per cent of their mean; 0 for one repetition.
     pub stddev_percent: f64,
-    /// Whether the counters held exactly what the threads had added, in every repetition.
+    /// Whether the counters held exactly the sum of the threads' increments, in every repetition.
     pub consistent: bool,
     /// More threads than cores.
     pub oversubscribed: bool,
 }
 
-/// Why the experiment could not run.
+/// The reason why the experiment could not run.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum CounterError {
     /// The threads do not fit the machine.
@@ -139,7 +145,7 @@ pub enum CounterError {
     /// A thread could not be pinned.
     #[error(transparent)]
     Pin(#[from] PinError),
-    /// The machine is only described.
+    /// The machine is only described, not the one under this process.
     #[error("cannot count on a described machine; expected --machine live; leave --machine out")]
     NotLive,
     /// No repetition asked for.
@@ -150,8 +156,11 @@ pub enum CounterError {
     Thread(String),
 }
 
-/// Runs every sharing under every placement given, coarsest sharing first; variants that come to the same number of
-/// counters as the one before them (one socket, one island) are run once. Errors as [`run_counter`].
+/// Runs each sharing under each given placement, coarsest sharing first. A variant with as many
+/// counters as the one before it (one socket, one island) is skipped.
+///
+/// # Errors
+/// As [`run_counter`].
 pub fn run_counters(
     machine: &Machine,
     spec: CounterSpec,
@@ -175,8 +184,11 @@ pub fn run_counters(
     Ok(results)
 }
 
-/// Runs one variant on the live machine. Errors when the machine is only described, the workers do not fit it, or a
-/// thread cannot be started or pinned.
+/// Runs one variant on the live machine.
+///
+/// # Errors
+/// The machine is only described, the workers do not fit it, or a thread cannot be started or
+/// pinned.
 pub fn run_counter(machine: &Machine, spec: CounterSpec) -> Result<CounterResult, CounterError> {
     if !machine.is_live() {
         return Err(CounterError::NotLive);
@@ -231,7 +243,7 @@ impl Counter {
         for _ in 0..BATCH {
             match protection {
                 Protection::Lock => *self.locked.lock().unwrap_or_else(PoisonError::into_inner) += 1,
-                // Nothing else is published through the counter, so no order is needed beside its own.
+                // The counter publishes no other data, so it needs no order beside its own.
                 Protection::Atomic => _ = self.atomic.fetch_add(1, Ordering::Relaxed),
             }
         }
@@ -243,17 +255,18 @@ struct Run {
     exact: bool,
 }
 
-/// What the threads of one repetition share. `phase` is set by the main thread alone, and only forward.
+/// State that the threads of one repetition share. Only the main thread sets `phase`, and only
+/// forward.
 struct Shared {
     counters: Vec<OnceLock<Box<Counter>>>,
     phase: AtomicU8,
 }
 
-/// Threads are being started and placed.
+/// The threads are being started and placed.
 const PLACING: u8 = 0;
-/// All are placed, every counter exists: increment.
+/// All threads are placed and all counters exist: the threads increment.
 const COUNTING: u8 = 1;
-/// End.
+/// The threads stop.
 const STOPPED: u8 = 2;
 
 /// One thread's part.
@@ -322,11 +335,12 @@ fn start(
     let work = move || {
         let pinned = seat.cpu.map_or(Ok(()), pin_thread);
         if seat.first_of_group {
-            // A refusal leaves first touch, which places the counter as well.
+            // If the call is refused, first touch still places the counter.
             let _ = bind_thread_memory(seat.node);
             shared.counters[seat.group].get_or_init(Box::default);
         }
-        // The main thread hears every thread before it goes on, so the channel is open.
+        // The main thread receives a message from each thread before it goes on, so the channel is
+        // open.
         let _ = ready.send(pinned);
         drop(ready);
         count(&shared, seat.group, protection)
@@ -335,7 +349,7 @@ fn start(
     named.spawn(work).map_err(|e| CounterError::Thread(e.to_string()))
 }
 
-/// Increments from COUNTING to STOPPED; the number of increments.
+/// Increments from COUNTING to STOPPED. Returns the number of increments.
 fn count(shared: &Shared, group: usize, protection: Protection) -> u64 {
     while shared.phase.load(Ordering::Acquire) == PLACING {
         thread::yield_now();

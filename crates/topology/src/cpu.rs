@@ -1,13 +1,14 @@
 //! Names of places: a CPU and a NUMA node, as the operating system numbers them.
 //!
-//! Both are the numbers of `/sys`, `taskset` and `numactl`, so that what Atoll prints can be typed there.
+//! The numbers are those of `/sys`, `taskset` and `numactl`, so Atoll's output can be passed to
+//! these tools.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A logical CPU (hwloc's processing unit, Linux' `cpuN`): the thing a thread can be pinned to. Two SMT siblings
-/// are two CPUs.
+/// A logical CPU (hwloc's processing unit, Linux' `cpuN`), to which a thread can be pinned. Two SMT
+/// siblings are two CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuId(pub u32);
@@ -29,7 +30,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Writes CPUs the way `/sys` and `taskset` do: `0-7,96-103`. The order given does not matter.
+/// Formats CPUs as `/sys` and `taskset` do: `0-7,96-103`. The given order does not matter.
 pub fn cpu_list(cpus: &[CpuId]) -> String {
     let mut sorted: Vec<u32> = cpus.iter().map(|cpu| cpu.0).collect();
     sorted.sort_unstable();
@@ -42,7 +43,7 @@ pub fn cpu_list(cpus: &[CpuId]) -> String {
     runs.collect::<Vec<_>>().join(",")
 }
 
-/// Reads such a list; `None` when it is malformed or names a number no machine has.
+/// Parses such a list. `None` if it is malformed or names a number that no machine has.
 pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<CpuId>> {
     const MOST: u32 = 1 << 16;
     let mut cpus = Vec::new();

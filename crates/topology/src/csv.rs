@@ -1,22 +1,23 @@
 //! Latency files: a CSV of the lower triangle, and the plain-text table of the same tool.
 //!
-//! CSV: line i, column j < i is the one-way latency in ns between CPUs i and j; the diagonal and what is right of it
-//! are empty, or the same latencies once more. The text form has a heading, a line of column
-//! numbers after a line with the word `latency`, and cells like `576±6`. Both are what the project
-//! core-to-core-latency writes; see `machines/README.md`.
+//! CSV: line i, column j < i is the one-way latency in ns between CPUs i and j. The diagonal and
+//! the cells to the right of it are empty, or repeat the same latencies. The text form has a
+//! heading, a line with the word `latency`, a line of column numbers, and cells like `576±6`. The
+//! project core-to-core-latency writes both forms; see `machines/README.md`.
 //!
-//! Each complaint begins with the number of its line (from 1), a colon and a space.
+//! Each error text begins with its line number (from 1), a colon and a space.
 
 use crate::cpu::CpuId;
 use crate::latency::LatencyMatrix;
 use crate::tables::MOST_CPUS;
 
-/// Latencies above this (10 ms) are not of one machine.
+/// Latencies above this (10 ms) do not come from one machine.
 const MOST_NS: f64 = 1e7;
-/// One way may be so many times as slow as the other by chance; more is another machine's cell.
+/// By chance, one direction may be this many times as slow as the other. More means that the cell
+/// belongs to another machine.
 const LOPSIDED: f64 = 3.0;
 
-/// The matrix in `text`, over CPUs 0..n; or what is wrong with it, with its line.
+/// The matrix in `text`, over CPUs 0..n. An error is a line number and a description.
 pub(crate) fn parse_latencies(text: &str) -> Result<LatencyMatrix, String> {
     let rows = match text.lines().position(is_column_heading) {
         Some(heading) => table_rows(text, heading)?,
@@ -61,8 +62,8 @@ impl Row<'_> {
         (0..cpu).map(|column| self.latency(column)).collect()
     }
 
-    /// The diagonal and what is right of it, as far as there is anything: 0 from a CPU to itself,
-    /// and to the others the latencies that their rows have, but for chance.
+    /// Checks the diagonal and the cells to the right of it, if there are any: 0 from a CPU to
+    /// itself, and to other CPUs about the latency in the other CPU's row.
     fn rest(&self, cpu: usize, rows: &[Row<'_>]) -> Result<(), String> {
         for (column, cell) in self.cells.iter().enumerate().skip(cpu).filter(|(_, cell)| !cell.is_empty()) {
             if column >= rows.len() {
@@ -97,7 +98,7 @@ fn csv_rows(text: &str) -> Vec<Row<'_>> {
     lines.map(|(at, line)| Row { line: at + 1, cells: line.split(',').map(str::trim).collect() }).collect()
 }
 
-/// `       0       1   `: numbers counting up from 0, no commas, at least two.
+/// A line such as `       0       1   `: numbers that count up from 0, no commas, at least two.
 fn is_column_heading(line: &str) -> bool {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.len() >= 2 && words.iter().enumerate().all(|(at, word)| word.parse() == Ok(at))

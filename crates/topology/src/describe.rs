@@ -1,7 +1,7 @@
-//! `--machine M`: from what was typed to a machine.
+//! `--machine M`: turns the argument into a machine.
 //!
-//! `live` is the machine under the process; a path is a file, XML or CSV by its content; anything else with a
-//! colon is an hwloc synthetic string.
+//! `live` is the machine under the process. A path is a file, XML or CSV by its content. Any other
+//! argument with a colon is an hwloc synthetic string.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,8 @@ use crate::latency::LatencyMatrix;
 use crate::machine::{L3Group, Machine, Pu, Source};
 use crate::{synthetic, sysfs, xml};
 
-/// No description of a real machine comes near this; a larger file is a mistake (a disk image, a core dump).
+/// No description of a real machine is nearly this large; a larger file is a mistake (a disk image,
+/// a core dump).
 const MOST_BYTES: u64 = 64 << 20;
 
 const EXPECTED: &str =
@@ -26,13 +27,18 @@ const EXPECTED_SYNTHETIC: &str =
     "hwloc's synthetic form, outermost first, such as \"package:2 l3:2 core:4 pu:2\"";
 
 impl Machine {
-    /// The machine under this process. Errors when not a single CPU can be found.
+    /// The machine under this process.
+    ///
+    /// # Errors
+    /// Not a single CPU can be found.
     pub fn live() -> Result<Machine, MachineError> {
         sysfs::live()
     }
 
-    /// The machine that `argument` names: `live`, a file, or a synthetic string. Errors are one line each and name
-    /// the argument.
+    /// The machine that `argument` names: `live`, a file, or a synthetic string.
+    ///
+    /// # Errors
+    /// One line each, which names the argument.
     pub fn parse(argument: &str) -> Result<Machine, MachineError> {
         let argument = argument.trim();
         if argument == "live" {
@@ -50,12 +56,13 @@ impl Machine {
         Err(described(argument, problem.to_owned(), EXPECTED, "correct --machine"))
     }
 
-    /// The machine that the content of a file describes, XML or CSV; `name` is the file's, for error lines.
+    /// The machine that the content of a file describes, XML or CSV. `name` is the file's name, for
+    /// error texts.
     pub fn from_text(name: &str, text: &str) -> Result<Machine, MachineError> {
         from_text(name, text)
     }
 
-    /// A machine known by its latencies only: packages, L3 groups and cores are what clustering finds in them.
+    /// A machine known only by its latencies: clustering finds its packages, L3 groups and cores.
     pub fn from_latencies(name: &str, latency: LatencyMatrix) -> Machine {
         let levels = find_levels(&latency);
         let group = |kind: LevelKind, cpu: CpuId| -> Option<u32> {

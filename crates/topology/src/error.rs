@@ -1,11 +1,11 @@
-//! What can be wrong with a machine, a placement or a probe, each as one line: the value, what was expected, what
-//! to do.
+//! Errors of machines, placements and probes, each as one line: the value, the expected value, the
+//! advice.
 
 use thiserror::Error;
 
 use crate::cpu::CpuId;
 
-/// A machine that cannot be had.
+/// A machine that cannot be described or discovered.
 #[derive(Debug, Error, PartialEq)]
 pub enum MachineError {
     /// The argument is neither `live`, nor a readable file, nor a synthetic description.
@@ -13,11 +13,11 @@ pub enum MachineError {
     Described {
         /// The argument as given.
         value: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
-        /// What would have been right.
+        /// The expected form.
         expected: &'static str,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// A line of a latency file is wrong.
@@ -25,11 +25,11 @@ pub enum MachineError {
     Line {
         /// The file as given.
         file: String,
-        /// The line's number, and what is wrong with it.
+        /// The line's number, and the problem with it.
         problem: String,
-        /// What would have been right.
+        /// The expected form.
         expected: &'static str,
-        /// What to do.
+        /// Advice to the user.
         advice: &'static str,
     },
     /// The machine under this process could not be discovered.
@@ -37,7 +37,7 @@ pub enum MachineError {
         "machine \"live\": {problem}; expected /sys/devices/system/cpu or an affinity mask to name a CPU; mount /sys or describe the machine with --machine FILE"
     )]
     Live {
-        /// What went wrong.
+        /// The cause.
         problem: String,
     },
 }
@@ -50,7 +50,7 @@ pub enum PlacementError {
         "islands {instances}: more instances than the {workers} worker(s); expected 1 to {workers}; ask for fewer islands or more --workers"
     )]
     MoreInstancesThanWorkers {
-        /// Asked for.
+        /// The requested number.
         instances: usize,
         /// Workers in total.
         workers: usize,
@@ -61,17 +61,17 @@ pub enum PlacementError {
         /// The option.
         what: &'static str,
     },
-    /// More worker threads than anybody means.
+    /// More worker threads than can be intended.
     #[error("workers {workers}: expected at most {most} on this machine ({cpus} CPUs); ask for fewer")]
     TooManyWorkers {
-        /// Asked for.
+        /// The requested number.
         workers: usize,
-        /// Allowed.
+        /// The largest number allowed.
         most: usize,
-        /// CPUs of the process' set.
+        /// Number of CPUs in the process' set.
         cpus: usize,
     },
-    /// No CPU may be used.
+    /// The process may use no CPU.
     #[error(
         "the CPU set of this process holds no CPU of the machine; expected at least one; widen it with taskset or the container's cpuset"
     )]
@@ -92,7 +92,7 @@ pub enum PlacementError {
     },
 }
 
-/// A thread or process that could not be put where it was asked to be.
+/// A thread or process that could not be pinned as requested.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error(
     "cannot pin {who} to CPU {cpus}: {reason}; expected CPUs of this process' set ({allowed}); choose among them or run with --placement os"
@@ -100,11 +100,11 @@ pub enum PlacementError {
 pub struct PinError {
     /// "this thread" or "process 17".
     pub who: String,
-    /// The CPUs asked for, as a list.
+    /// The requested CPUs, as a list.
     pub cpus: String,
-    /// The system's word.
+    /// The system's error text.
     pub reason: String,
-    /// The CPUs that would have been possible.
+    /// The CPUs that are possible.
     pub allowed: String,
 }
 

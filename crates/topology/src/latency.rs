@@ -1,7 +1,7 @@
 //! Core-to-core latencies as a value.
 //!
-//! The unit everywhere is nanoseconds one way: the time from one core's write of a cache line until another core has
-//! seen it, that is half a round trip of a compare-and-swap ping-pong.
+//! The unit is always nanoseconds one way: the time from one core's write of a cache line until
+//! another core has seen it. That is half a round trip of a compare-and-swap ping-pong.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::cpu::CpuId;
 
 /// A symmetric matrix over a set of CPUs.
 ///
-/// Invariant: `ns` holds the lower triangle without the diagonal, row by row, so its length is n(n-1)/2; every value
-/// is finite and positive. Deserialising checks it.
+/// Invariant: `ns` holds the lower triangle without the diagonal, row by row, so its length is
+/// n(n-1)/2. Every value is finite and positive. Deserialising checks it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Raw")]
 pub struct LatencyMatrix {
@@ -35,7 +35,8 @@ impl TryFrom<Raw> for LatencyMatrix {
 }
 
 impl LatencyMatrix {
-    /// A matrix over `cpus` from its lower triangle (see the type); `None` when the invariant does not hold.
+    /// A matrix over `cpus` from its lower triangle (see the type); `None` if the invariant does
+    /// not hold.
     pub fn new(cpus: Vec<CpuId>, ns: Vec<f64>) -> Option<LatencyMatrix> {
         let mut distinct = cpus.clone();
         distinct.sort_unstable();
@@ -50,19 +51,21 @@ impl LatencyMatrix {
         &self.cpus
     }
 
-    /// One-way nanoseconds between the CPUs at two positions of [`LatencyMatrix::cpus`]; 0 from a CPU to itself.
+    /// One-way nanoseconds between the CPUs at two positions of [`LatencyMatrix::cpus`]; 0 from a
+    /// CPU to itself.
     pub fn at(&self, i: usize, j: usize) -> f64 {
         let (row, column) = (i.max(j), i.min(j));
         if row == column { 0.0 } else { self.ns[row * (row - 1) / 2 + column] }
     }
 
-    /// One-way nanoseconds between two CPUs; `None` when one is not in the matrix.
+    /// One-way nanoseconds between two CPUs; `None` if one of them is not in the matrix.
     pub fn between(&self, a: CpuId, b: CpuId) -> Option<f64> {
         let position = |cpu| self.cpus.iter().position(|c| *c == cpu);
         Some(self.at(position(a)?, position(b)?))
     }
 
-    /// Median over all pairs with one CPU in each group (within one group: over its pairs); `None` without a pair.
+    /// Median over all pairs with one CPU in each group (within one group: over its pairs); `None`
+    /// without a pair.
     pub fn median_between(&self, a: &[CpuId], b: &[CpuId]) -> Option<f64> {
         let positions = |group: &[CpuId]| -> Vec<usize> {
             (0..self.cpus.len()).filter(|at| group.contains(&self.cpus[*at])).collect()
@@ -78,7 +81,7 @@ impl LatencyMatrix {
     }
 }
 
-/// The middle value (the mean of the two middle ones); `None` of nothing.
+/// The middle value (the mean of the two middle ones); `None` for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -1,14 +1,19 @@
-//! The ground that islands stand on: what the machine looks like, how far apart its cores are, and who runs where.
+//! The machine: its structure, the distances between its cores, and the placement of threads and
+//! memory on it.
 //!
-//! Knows sockets, NUMA nodes, L3 groups, cores, SMT siblings, the process' CPU set and its control group's limits;
-//! knows nothing of instances' contents, transactions or channels. It is the only room that pins threads or binds
-//! memory.
+//! This crate knows sockets, NUMA nodes, L3 groups, cores, SMT siblings, the process' CPU set and
+//! the limits of its control group. It does not know the contents of instances, transactions or
+//! channels. It is the only crate that pins threads or binds memory.
 //!
-//! How it is used: [`Machine::parse`] turns `--machine` into a [`Machine`]; [`measure_latency`] measures the live one
-//! and [`Machine::with_latency`] lets its islands follow the figures; [`IslandCount::resolve`] and [`place`] turn
-//! `--islands`, `--workers` and `--placement` into a [`Layout`]; each worker then calls [`pin_thread`] and
-//! [`bind_thread_memory`] with its part of it. [`ping_pong_ns`] stamps result rows, [`run_counter`] is the smallest
-//! experiment that shows why any of this matters, [`picture`] draws the machine for a person.
+//! - [`Machine::parse`] turns `--machine` into a [`Machine`].
+//! - [`measure_latency`] measures the live machine, and [`Machine::with_latency`] derives its
+//!   islands from the figures.
+//! - [`IslandCount::resolve`] and [`place`] turn `--islands`, `--workers` and `--placement` into a
+//!   [`Layout`].
+//! - Each worker calls [`pin_thread`] and [`bind_thread_memory`] with its part of the layout.
+//! - [`ping_pong_ns`] gives the latency that is written into result rows.
+//! - [`run_counter`] is the smallest experiment that shows the effect of islands.
+//! - [`picture`] draws the machine for a person.
 
 mod cpu;
 mod error;

@@ -1,12 +1,12 @@
-//! A machine as a value: what sits where, and how far apart.
+//! A machine as a value: the place of each CPU, and the distances between CPUs.
 //!
-//! One flat table, [`Machine::pus`], says for every logical CPU in which core, L3 group, package and NUMA node it
-//! sits. Everything else (packages, groups, nodes) is attributes looked up by number, and the *islands* on top are
-//! the groups that placement works with. No function here trusts the numbers to be dense or in order: a container
-//! may show CPUs 3 and 17 of a machine.
+//! One flat table, [`Machine::pus`], gives the core, L3 group, package and NUMA node of every
+//! logical CPU. Packages, groups and nodes are attributes, looked up by number. The *islands* on
+//! top are the groups with which placement works. No function here assumes that numbers are dense
+//! or in order: a container may show CPUs 3 and 17 of a machine.
 //!
-//! A `Machine` never changes after it was made, except that [`Machine::with_latency`] gives a new one whose islands
-//! follow the measured distances instead of the cache groups that the hardware names.
+//! A `Machine` is immutable. [`Machine::with_latency`] returns a new one with islands that follow
+//! the measured distances instead of the hardware's cache groups.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::cluster::{Level, LevelKind, find_levels};
 use crate::cpu::{CpuId, NodeId};
 use crate::latency::LatencyMatrix;
 
-/// Where the description came from; a described machine can be planned for, not run on.
+/// The origin of the description. A described machine can be planned for, but not run on.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -24,7 +24,7 @@ pub enum Source {
     Live,
     /// An hwloc XML file; the text is its path.
     Xml(String),
-    /// A latency matrix; the text is its path. Packages, groups and cores are what clustering found.
+    /// A latency matrix; the text is its path. Clustering found the packages, groups and cores.
     LatencyCsv(String),
     /// An hwloc synthetic description such as `package:4 core:6`.
     Synthetic(String),
@@ -35,16 +35,18 @@ pub enum Source {
 pub struct Pu {
     /// The operating system's number.
     pub cpu: CpuId,
-    /// Physical core, numbered from 0 over the whole machine. CPUs with the same core are SMT siblings.
+    /// Physical core, numbered from 0 over the whole machine. CPUs with the same core are SMT
+    /// siblings.
     pub core: u32,
-    /// L3 group, numbered from 0 over the whole machine. Where no L3 is known, the package (else the NUMA node)
-    /// counts as one.
+    /// L3 group, numbered from 0 over the whole machine. Where no L3 is known, the package (else
+    /// the NUMA node) counts as one.
     pub l3: u32,
     /// Package (socket), numbered from 0.
     pub package: u32,
-    /// NUMA node, where the machine names one.
+    /// NUMA node, if the machine names one.
     pub node: Option<NodeId>,
-    /// Whether this process may run there (its affinity mask and cpuset); always true on a described machine.
+    /// Whether this process may run there (its affinity mask and cpuset); always true on a
+    /// described machine.
     pub allowed: bool,
 }
 
@@ -53,8 +55,8 @@ pub struct Pu {
 pub struct L3Group {
     /// The number used in [`Pu::l3`].
     pub l3: u32,
-    /// Size of the cache; `None` when the machine does not tell, or has none and the package
-    /// stands for it.
+    /// Size of the cache; `None` if it is unknown, or if there is no cache and the package stands
+    /// in for it.
     pub bytes: Option<u64>,
 }
 
@@ -63,11 +65,12 @@ pub struct L3Group {
 pub struct NumaNode {
     /// The operating system's number.
     pub node: NodeId,
-    /// Its memory; `None` when the machine does not tell.
+    /// Its memory; `None` if it is unknown.
     pub bytes: Option<u64>,
 }
 
-/// What the control group lets this process use; `None` = no limit. Described machines have no limits.
+/// The limits of the control group on this process; `None` for no limit. Described machines have no
+/// limits.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Limits {
     /// CPU time per second of wall clock, in CPUs (`cpu.max`, or v1's quota over period).
@@ -76,27 +79,27 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
 }
 
-/// CPUs that are near each other and far from the rest: the unit placement thinks in.
+/// CPUs that are near each other and far from the rest: the unit of placement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Island {
     /// All its CPUs, in ascending order, whether this process may use them or not.
     pub cpus: Vec<CpuId>,
 }
 
-/// What told the islands apart.
+/// The data from which the islands were found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IslandSource {
     /// Clusters in the core-to-core latencies.
     Latency,
-    /// The L3 groups (or packages, where no L3 is known) that the hardware names.
+    /// The L3 groups (or packages, if no L3 is known) that the hardware names.
     Caches,
 }
 
-/// A machine: see the file's head.
+/// A machine: see the top of the file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// Where the description came from.
+    /// The origin of the description.
     pub source: Source,
     /// The processor's model name, or for a described machine the name it was given.
     pub model: String,
@@ -104,15 +107,16 @@ pub struct Machine {
     pub pus: Vec<Pu>,
     /// L3 groups, ascending by number.
     pub l3: Vec<L3Group>,
-    /// NUMA nodes, ascending by number; empty where none is known (a latency CSV).
+    /// NUMA nodes, ascending by number; empty if none is known (a latency CSV).
     pub nodes: Vec<NumaNode>,
-    /// Relative distances (10 = local) between `nodes` in their order, row by row; empty where not told.
+    /// Relative distances (10 = local) between `nodes` in their order, row by row; empty if
+    /// unknown.
     pub node_distances: Vec<Vec<u64>>,
     /// Limits of the control group.
     pub limits: Limits,
     /// The islands, ordered by their first CPU. Every CPU is in exactly one.
     pub islands: Vec<Island>,
-    /// What told them apart.
+    /// The data from which they were found.
     pub island_source: IslandSource,
     /// Levels that clustering found in `latency`; empty without it.
     pub levels: Vec<Level>,
@@ -121,7 +125,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Completes a machine from its tables: islands follow the L3 groups until a latency matrix is attached.
+    /// Completes a machine from its tables: islands follow the L3 groups until a latency matrix is
+    /// attached.
     pub(crate) fn from_tables(source: Source, model: String, mut pus: Vec<Pu>) -> Machine {
         pus.sort_by_key(|pu| pu.cpu);
         let mut machine = Machine {
@@ -141,9 +146,10 @@ impl Machine {
         machine
     }
 
-    /// The same machine with its islands taken from `latency`. CPUs that the matrix does not cover keep to the
-    /// island of the nearest covered relative (SMT sibling, then L3 group); those without one become islands by
-    /// their L3 group. A matrix of fewer than two CPUs is kept but tells nothing apart.
+    /// The same machine with its islands taken from `latency`. A CPU that the matrix does not cover
+    /// stays in the island of its nearest covered relative (SMT sibling, then L3 group). CPUs
+    /// without a covered relative become islands by L3 group. A matrix of fewer than two CPUs is
+    /// kept, but does not change the islands.
     pub fn with_latency(mut self, latency: LatencyMatrix) -> Machine {
         self.levels = find_levels(&latency);
         if latency.cpus().len() >= 2 {
@@ -164,7 +170,7 @@ impl Machine {
         self.pus.binary_search_by_key(&cpu, |pu| pu.cpu).ok().map(|at| &self.pus[at])
     }
 
-    /// These CPUs by the core that they are threads of, in the order in which the cores come.
+    /// These CPUs grouped by core, in the order in which the cores first appear.
     pub fn cores_of(&self, cpus: &[CpuId]) -> Vec<Vec<CpuId>> {
         let mut cores: Vec<(u32, Vec<CpuId>)> = Vec::new();
         for pu in cpus.iter().filter_map(|cpu| self.pu(*cpu)) {
@@ -176,13 +182,13 @@ impl Machine {
         cores.into_iter().map(|(_, siblings)| siblings).collect()
     }
 
-    /// Size of the L3 cache that a CPU has a share in, as far as it is known.
+    /// Size of the L3 cache that a CPU shares, if known.
     pub fn l3_bytes(&self, cpu: CpuId) -> Option<u64> {
         let l3 = self.pu(cpu)?.l3;
         self.l3.iter().find(|group| group.l3 == l3)?.bytes
     }
 
-    /// The CPUs this process may run on, ascending.
+    /// The CPUs on which this process may run, ascending.
     pub fn allowed_cpus(&self) -> Vec<CpuId> {
         self.pus.iter().filter(|pu| pu.allowed).map(|pu| pu.cpu).collect()
     }
@@ -192,8 +198,8 @@ impl Machine {
         self.count(|pu| pu.core)
     }
 
-    /// L3 groups with at least one allowed CPU. When the islands come from latency, islands count instead: on a
-    /// virtual machine the caches that the hardware names are often fiction.
+    /// L3 groups with at least one allowed CPU. If the islands come from latency, islands count
+    /// instead: on a virtual machine the caches that the hardware names are often fictitious.
     pub fn l3_groups(&self) -> usize {
         match self.island_source {
             IslandSource::Latency if !self.has_cache_level() => self.count(|pu| pu.l3),
@@ -222,8 +228,8 @@ impl Machine {
         reduced.filter(|island| !island.cpus.is_empty()).collect()
     }
 
-    /// The two allowed CPUs to stamp result rows with: on two different islands if there are two, else on two
-    /// different cores, else SMT siblings. `None` with one CPU only.
+    /// The two allowed CPUs for the latency in result rows: on two different islands if there are
+    /// two, else on two different cores, else SMT siblings. `None` with one CPU only.
     pub fn stamp_pair(&self) -> Option<(CpuId, CpuId)> {
         let first = *self.pus.iter().find(|pu| pu.allowed)?;
         let others = || self.pus.iter().filter(|pu| pu.allowed && pu.cpu != first.cpu);
@@ -233,7 +239,7 @@ impl Machine {
         far.or_else(near).or_else(|| others().next()).map(|pu| (first.cpu, pu.cpu))
     }
 
-    /// The processors' NUMA node that most of `cpus` are local to (the lowest number on a tie).
+    /// The NUMA node to which most of `cpus` are local (the lowest number on a tie).
     pub fn node_of(&self, cpus: &[CpuId]) -> Option<NodeId> {
         let local = |node: NodeId| {
             cpus.iter().filter(|cpu| self.pu(**cpu).and_then(|pu| pu.node) == Some(node)).count()
@@ -285,7 +291,7 @@ impl Machine {
         islands.into_iter().map(|cpus| Island { cpus }).collect()
     }
 
-    /// Puts a CPU that no measured relative claims beside others of its L3 group, among `islands[first..]`.
+    /// Adds a CPU without a measured relative to others of its L3 group, among `islands[first..]`.
     fn join_uncovered(&self, islands: &mut Vec<Vec<CpuId>>, first: usize, pu: &Pu) {
         let same = |cpu: &CpuId| self.pu(*cpu).is_some_and(|other| other.l3 == pu.l3);
         match islands[first..].iter_mut().find(|group| group.iter().any(same)) {
@@ -295,9 +301,9 @@ impl Machine {
     }
 }
 
-/// The groups of the level that placement should work with: the finest one above SMT siblings, or everything in
-/// one group where the latencies show no such level. (SMT siblings share one core's execution units, so a pair of
-/// them is a core and not an island.)
+/// The groups of the level for placement: the finest one above SMT siblings, or one group if the
+/// latencies show no such level. (SMT siblings share one core's execution units, so a pair of them
+/// is a core and not an island.)
 pub fn island_groups(levels: &[Level], latency: &LatencyMatrix) -> Vec<Vec<CpuId>> {
     match levels.iter().find(|level| level.kind != LevelKind::Smt) {
         Some(level) => level.groups.clone(),

@@ -1,12 +1,13 @@
-//! Core-to-core latency, measured: two pinned threads hand one cache line to and fro by compare-and-swap.
+//! Core-to-core latency, measured: two pinned threads pass one cache line to and fro by
+//! compare-and-swap.
 //!
-//! Who may do what with the line: its value is a turn. `ping` alone changes PING to PONG, `pong` alone PONG to PING;
-//! either may set STOP, which both obey. A round trip is two one-way transfers, so a sample is half of its mean
-//! round trip, and the result the median of the samples: a sample into which the scheduler fell is an outlier and
-//! drops out.
+//! Protocol: the value of the line is a turn. Only `ping` changes PING to PONG, and only `pong`
+//! changes PONG to PING. Either may set STOP, and both obey it. A round trip is two one-way
+//! transfers, so a sample is half of its mean round trip. The result is the median of the samples,
+//! so a sample during which a thread was descheduled does not count.
 //!
-//! Each wait spins, and yields after [`SPINS`] tries: when the other thread is not running (a busy or throttled
-//! machine), spinning on would only take the CPU time it needs.
+//! Each wait spins, and yields after [`SPINS`] tries. If the other thread is not running (a busy or
+//! throttled machine), further spinning would only take CPU time from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,22 +27,22 @@ const PING: u32 = 0;
 const PONG: u32 = 1;
 const STOP: u32 = 2;
 
-/// Tries before a wait yields: about 20 µs, far beyond any latency between cores.
+/// Tries before a wait yields: about 20 µs, far more than any latency between cores.
 const SPINS: u32 = 10_000;
 
-/// How much to measure.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSpec {
     /// Round trips in a sample.
     pub round_trips: u32,
     /// Samples a pair.
     pub samples: u32,
-    /// Wall-clock time after which a pair makes do with the samples it has.
+    /// Wall-clock time after which a pair uses the samples that it has.
     pub limit: Duration,
 }
 
 impl ProbeSpec {
-    /// A few milliseconds: stamps a result row.
+    /// A few milliseconds; for result rows.
     pub const QUICK: ProbeSpec =
         ProbeSpec { round_trips: 500, samples: 15, limit: Duration::from_millis(50) };
 
@@ -50,23 +51,29 @@ impl ProbeSpec {
         ProbeSpec { round_trips: 2_000, samples: 100, limit: Duration::from_millis(500) };
 }
 
-/// What [`measure_latency`] found.
+/// The result of [`measure_latency`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Probe {
-    /// Medians over the process' CPUs; with one CPU a matrix of no pair.
+    /// Medians over the process' CPUs; with one CPU a matrix without a pair.
     pub latency: LatencyMatrix,
-    /// What a reader must know about the figures: that there is one CPU only, that CPUs are fewer than threads.
+    /// A warning about the figures: there is only one CPU, or there are fewer CPUs than threads.
     pub note: Option<String>,
 }
 
-/// One-way latency between two CPUs in ns, by [`ProbeSpec::QUICK`]: 5 ms on an idle machine, at most 50 ms or so.
-/// Errors when the CPUs are the same, one is outside this process' set, or they are too busy for one sample.
+/// One-way latency between two CPUs in ns, by [`ProbeSpec::QUICK`]: 5 ms on an idle machine, at
+/// most about 50 ms.
+///
+/// # Errors
+/// The CPUs are the same, one is outside this process' set, or they are too busy for one sample.
 pub fn ping_pong_ns(cpu_a: CpuId, cpu_b: CpuId) -> Result<f64, ProbeError> {
     ping_pong(cpu_a, cpu_b, ProbeSpec::QUICK)
 }
 
-/// One-way latency between every two CPUs that this process may use. `progress(done, pairs)` is called after each
-/// pair. Errors when the machine is only described, or as [`ping_pong_ns`].
+/// One-way latency between each two CPUs that this process may use. Calls `progress(done, pairs)`
+/// after each pair.
+///
+/// # Errors
+/// The machine is only described, or as [`ping_pong_ns`].
 pub fn measure_latency(
     machine: &Machine,
     spec: ProbeSpec,
@@ -100,7 +107,10 @@ fn note(machine: &Machine, cpus: usize) -> Option<String> {
     ))
 }
 
-/// One-way latency between two CPUs in ns, measured as `spec` says. Errors as [`ping_pong_ns`].
+/// One-way latency between two CPUs in ns, measured as `spec` says.
+///
+/// # Errors
+/// As [`ping_pong_ns`].
 pub fn ping_pong(cpu_a: CpuId, cpu_b: CpuId, spec: ProbeSpec) -> Result<f64, ProbeError> {
     if cpu_a == cpu_b {
         return Err(ProbeError::SameCpu(cpu_a));
@@ -111,7 +121,7 @@ pub fn ping_pong(cpu_a: CpuId, cpu_b: CpuId, spec: ProbeSpec) -> Result<f64, Pro
     let pong = start(move || {
         let pinned = pin_thread(cpu_b);
         let go = pinned.is_ok();
-        // The receiver waits for exactly this message, so sending cannot fail while it does.
+        // The receiver waits for exactly this message, so sending cannot fail meanwhile.
         let _ = ready.send(pinned);
         if go {
             while their_line.hand_over(PONG, PING, None) {}
@@ -147,8 +157,8 @@ fn start<T: Send + 'static>(
     named.spawn(work).map_err(|e| ProbeError::Thread(e.to_string()))
 }
 
-/// The samples, each in ns one way; fewer than asked for when the time runs out. The first is dropped: it holds the
-/// other thread's start.
+/// The samples, each in ns one way; fewer than requested if the time runs out. The first is
+/// dropped: it includes the start of the other thread.
 fn sample(line: &Line, spec: ProbeSpec) -> Vec<f64> {
     let deadline = Instant::now() + spec.limit;
     let mut samples = Vec::with_capacity(spec.samples as usize);
@@ -159,7 +169,7 @@ fn sample(line: &Line, spec: ProbeSpec) -> Vec<f64> {
                 return samples;
             }
         }
-        // A 100 ns clock could read zero; a latency of zero would break the matrix' invariant.
+        // A 100 ns clock could read zero, and a latency of zero would break the matrix' invariant.
         let ns = started.elapsed().as_nanos().max(1) as f64;
         if number > 0 {
             samples.push(ns / f64::from(spec.round_trips) / 2.0);
@@ -176,11 +186,13 @@ fn sample(line: &Line, spec: ProbeSpec) -> Vec<f64> {
 struct Line(AtomicU32);
 
 impl Line {
-    /// Waits for `mine` and makes it `theirs`. False when the line says STOP or the deadline has passed.
+    /// Waits for `mine` and changes it to `theirs`. False if the line says STOP or the deadline has
+    /// passed.
     fn hand_over(&self, mine: u32, theirs: u32, deadline: Option<Instant>) -> bool {
         let mut tries = 0_u32;
         loop {
-            // AcqRel as a lock's hand-over would have; relaxed success would cost the same here and say less.
+            // AcqRel as in a lock's hand-over. Relaxed on success would cost the same here and
+            // model it less well.
             match self.0.compare_exchange(mine, theirs, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(STOP) => return false,

@@ -1,16 +1,17 @@
-//! From "so many instances, so many workers" to a CPU for each worker.
+//! From a number of instances and workers to a CPU for each worker.
 //!
-//! A placement is drawn in two steps. First the machine is turned into islands of *seats*: every allowed core offers
-//! one seat, and only when there are more workers than cores do cores offer a second (their SMT sibling) and so on,
-//! the extra seats spread evenly over the machine. Then the instances take seats by the placement's rule:
+//! Placement has two steps. First the machine is turned into islands of *seats*. Every allowed core
+//! offers one seat. Only if there are more workers than cores do cores offer a second seat (their
+//! SMT sibling) and so on; the extra seats are spread evenly over the machine. Then the instances
+//! take seats by the rule of the placement:
 //!
 //! ```text
 //!   two islands of four cores, two instances A and B of four workers
-//!   island  | A A A A | B B B B |      mix  | A A B B | B B A A |      spread  | A A B B | A A B B |
+//!   island  | A A A A | B B B B |   mix  | A A B B | B B A A |   spread  | A A B B | A A B B |
 //! ```
 //!
-//! `spread` deals single workers round robin over the islands, `mix` deals half an instance to each of two
-//! neighbouring islands, `os` deals nothing: the threads float.
+//! `spread` deals single workers round robin over the islands. `mix` deals half an instance to each
+//! of two neighbouring islands. `os` deals no seats: the threads float.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,20 +23,21 @@ use crate::cpu::{CpuId, NodeId};
 use crate::error::PlacementError;
 use crate::machine::Machine;
 
-/// Workers per CPU beyond which a request is taken for a slip.
+/// Workers per CPU above which a request counts as a mistake.
 const MOST_WORKERS_PER_CPU: usize = 64;
 
-/// How the workers of an instance lie on the islands.
+/// The arrangement of an instance's workers on the islands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// On adjacent cores of one island (of neighbouring islands, when the instance is larger than one).
+    /// On adjacent cores of one island (of neighbouring islands, if the instance is larger than
+    /// one).
     Island,
     /// Scattered over all islands, round robin.
     Spread,
     /// Half on one island, half on another.
     Mix,
-    /// Unpinned: the operating system decides, and moves them.
+    /// Unpinned: the operating system chooses the CPU, and may change it.
     Os,
 }
 
@@ -69,24 +71,27 @@ impl FromStr for Placement {
     }
 }
 
-/// Where one instance lives.
+/// The place of one instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InstancePlace {
-    /// One entry a worker: the CPU to pin it to, or `None` to leave it to the operating system.
+    /// One entry per worker: the CPU to which it is pinned, or `None` to leave it to the operating
+    /// system.
     pub cpus: Vec<Option<CpuId>>,
-    /// The node for the instance's memory: local to most of its workers. `None` under `os`, and where the machine
-    /// names no node.
+    /// The node for the instance's memory: local to most of its workers. `None` under `os`, and if
+    /// the machine names no node.
     pub node: Option<NodeId>,
 }
 
-/// Where all instances of a deployment live.
+/// The places of all instances of a deployment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Layout {
-    /// The rule that made it.
+    /// The rule by which it was made.
     pub placement: Placement,
-    /// One entry an instance, in instance order; instances differ by at most one worker, larger ones first.
+    /// One entry per instance, in instance order. Instances differ by at most one worker, larger
+    /// ones first.
     pub instances: Vec<InstancePlace>,
-    /// There are more workers than cores, or than the control group gives CPU time for: warn, and mark the rows.
+    /// There are more workers than cores, or than the CPU time of the control group allows: warn,
+    /// and mark the rows.
     pub oversubscribed: bool,
 }
 
@@ -97,9 +102,12 @@ impl Layout {
     }
 }
 
-/// Places `workers` worker threads of `instances` instances on the CPUs of `machine` that this process may use.
-/// Errors when either is zero, there are more instances than workers, no CPU may be used, or there are more than
-/// 64 workers a CPU.
+/// Places `workers` worker threads of `instances` instances on the CPUs of `machine` that this
+/// process may use.
+///
+/// # Errors
+/// Either number is zero, there are more instances than workers, the process may use no CPU, or
+/// there are more than 64 workers per CPU.
 pub fn place(
     machine: &Machine,
     instances: usize,
@@ -144,7 +152,8 @@ fn pinned(taken: impl Iterator<Item = Vec<CpuId>>) -> Vec<Vec<Option<CpuId>>> {
     taken.map(|cpus| cpus.into_iter().map(Some).collect()).collect()
 }
 
-/// First halves are dealt like whole instances; the second half of each goes to the island after its first half's.
+/// The first halves are dealt like whole instances. The second half of each goes to the island
+/// after that of its first half.
 fn mixed(seats: &mut Seats, sizes: &[usize]) -> Vec<Vec<Option<CpuId>>> {
     let count = sizes.len();
     let halves: Vec<Vec<CpuId>> =
@@ -158,7 +167,7 @@ fn mixed(seats: &mut Seats, sizes: &[usize]) -> Vec<Vec<Option<CpuId>>> {
     pinned(whole.collect::<Vec<_>>().into_iter())
 }
 
-/// The seats not yet taken, by island, adjacent cores adjacent. Each is taken once.
+/// The free seats, by island, with adjacent cores adjacent. Each is taken once.
 struct Seats {
     free: Vec<VecDeque<CpuId>>,
     islands: Vec<Vec<CpuId>>,
@@ -188,7 +197,8 @@ impl Seats {
         Seats { free, islands, next_island: 0 }
     }
 
-    /// Seats for instance `at` of `of`: on its even share of the islands, wholly on one island if any has room.
+    /// Seats for instance `at` of `of`: on its even share of the islands, and wholly on one island
+    /// if any has room.
     fn together(&mut self, at: usize, of: usize, size: usize) -> Vec<CpuId> {
         let start = at * self.free.len() / of;
         let order = (start..start + self.free.len()).map(|island| island % self.free.len());
@@ -196,7 +206,7 @@ impl Seats {
         self.take_from(roomy.unwrap_or(start), size)
     }
 
-    /// The next `size` seats from island `start` on, going around.
+    /// The next `size` seats from island `start` on, wrapping around.
     fn take_from(&mut self, start: usize, size: usize) -> Vec<CpuId> {
         let count = self.free.len();
         let mut taken = Vec::with_capacity(size);

@@ -9,14 +9,14 @@ use crate::cpu::{CpuId, cpu_list};
 use crate::latency::LatencyMatrix;
 use crate::machine::{Island, IslandSource, Machine, Source};
 
-/// CPUs up to which the whole matrix is drawn; above, the islands' medians stand for it.
+/// Up to this number of CPUs the whole matrix is drawn; above, the islands' medians.
 const WHOLE_MATRIX: usize = 16;
 
-/// Islands up to which their medians are drawn as a matrix (7 columns each).
+/// Up to this number of islands their medians are drawn as a matrix (7 columns each).
 const ISLAND_MATRIX: usize = 16;
 
-/// The machine in text: what it is, its packages with their islands, its levels, and the latencies. Lines end in
-/// `\n` and stay under 120 columns with ordinary names.
+/// The machine as text: its model, its packages with their islands, its levels, and the latencies.
+/// Lines end in `\n` and stay under 120 columns with ordinary names.
 pub fn picture(machine: &Machine) -> String {
     let mut out = String::new();
     heading(&mut out, machine);
@@ -66,7 +66,7 @@ fn heading(out: &mut String, machine: &Machine) {
     }
 }
 
-/// One box a package, one row an island, one `[...]` a core with its SMT siblings.
+/// One box per package, one row per island, one `[...]` per core with its SMT siblings.
 fn packages(out: &mut String, machine: &Machine) {
     let mut numbers: Vec<u32> = machine.pus.iter().map(|pu| pu.package).collect();
     numbers.sort_unstable();
@@ -99,7 +99,7 @@ fn island_row(out: &mut String, machine: &Machine, number: usize, cpus: &[CpuId]
     }
 }
 
-/// `[0 96]`; a CPU that this process may not use stands in parentheses.
+/// `[0 96]`; a CPU that this process may not use is in parentheses.
 fn core(machine: &Machine, siblings: &[CpuId]) -> String {
     let cpu = |cpu: &CpuId| match machine.pu(*cpu) {
         Some(pu) if !pu.allowed => format!("({cpu})"),
@@ -169,7 +169,7 @@ fn latencies(out: &mut String, machine: &Machine, latency: &LatencyMatrix) {
     }
 }
 
-/// For more islands than a terminal is wide.
+/// The range of the medians, for more islands than a terminal is wide.
 fn span(latency: &LatencyMatrix, islands: &[Island]) -> String {
     let pairs = islands.iter().enumerate().flat_map(|(at, a)| islands[..at].iter().map(move |b| (a, b)));
     let medians = pairs.filter_map(|(a, b)| latency.median_between(&a.cpus, &b.cpus));

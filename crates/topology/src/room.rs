@@ -1,25 +1,25 @@
-//! How much memory this process may still take: what the machine has left, and what each control
-//! group above it does.
+//! The memory that this process may still take: the least of the machine's free memory and the room
+//! in each of its control groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup;
 
-/// Memory that is there to be taken, and what bounds it.
+/// Memory that can be taken, and its bound.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MemoryRoom {
     /// Bytes that can be taken now. Clean pages of the system's file cache count as free.
     pub free: u64,
-    /// Bytes that there are in all: the machine's memory, or the limit of the control group.
+    /// Total bytes: the machine's memory, or the limit of the control group.
     pub of: u64,
-    /// The control group whose limit it is; `None`: the machine's memory.
+    /// The control group that sets the limit; `None` if it is the machine's memory.
     pub group: Option<PathBuf>,
 }
 
-/// The room on this machine, now: the least of the machine and of every control group with a limit
-/// that this process is in (v1 and v2, nested ones included). `None` where the system does not
-/// tell.
+/// The present room on this machine: the least of the machine and of every control group with a
+/// limit that this process is in (v1 and v2, nested ones included). `None` if the system does not
+/// report it.
 pub fn memory_room() -> Option<MemoryRoom> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     room(&read("/proc/meminfo"), Path::new("/sys/fs/cgroup"), &read("/proc/self/cgroup"))

@@ -1,4 +1,4 @@
-//! `--islands`: how many instances, as a number or as a word about the machine.
+//! `--islands`: the number of instances, as a number or as a word about the machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,20 +14,20 @@ use crate::machine::Machine;
 pub enum IslandCount {
     /// This many instances.
     Count(usize),
-    /// One instance a core.
+    /// One instance per core.
     PerCore,
-    /// One instance an L3 group (an island found by latency).
+    /// One instance per L3 group (an island found by latency).
     PerL3,
-    /// One instance a package.
+    /// One instance per package.
     PerSocket,
-    /// One instance over everything.
+    /// One instance over the whole machine.
     Shared,
 }
 
 impl IslandCount {
-    /// The number of instances on `machine` with `workers` worker threads. The words never ask for more instances
-    /// than there are workers (one per core, of which only some are used, is one per worker); a number does, and
-    /// then errors.
+    /// The number of instances on `machine` with `workers` worker threads. The words never result
+    /// in more instances than there are workers: one per core, if only some cores are used, means
+    /// one per worker. A number may, and is then an error.
     pub fn resolve(self, machine: &Machine, workers: usize) -> Result<usize, PlacementError> {
         if workers == 0 {
             return Err(PlacementError::Zero { what: "workers" });
@@ -77,8 +77,8 @@ impl FromStr for IslandCount {
     }
 }
 
-/// The numbers of instances that fit the machine: one over everything, one a socket, an L3 group, a core; ascending,
-/// without repeats, none above `workers`.
+/// The numbers of instances that fit the machine: one in all, one per socket, per L3 group, per
+/// core. Ascending, without repeats, none above `workers`.
 pub fn default_islands(machine: &Machine, workers: usize) -> Vec<usize> {
     let all = [1, machine.packages(), machine.l3_groups(), machine.cores()];
     let mut sizes: Vec<usize> = all.into_iter().filter(|n| *n >= 1 && *n <= workers).collect();

@@ -1,15 +1,18 @@
-//! A machine in a line: hwloc's synthetic form, outermost level first, each `TYPE:COUNT` per object of the level
-//! before, such as `package:2 [numa(memory=64GiB)] l3:2(size=32MiB) core:4 pu:2`.
+//! A machine in one line: hwloc's synthetic form. Outermost level first, each `TYPE:COUNT` per
+//! object of the level before, such as `package:2 [numa(memory=64GiB)] l3:2(size=32MiB) core:4
+//! pu:2`.
 //!
-//! Understood: package (pack, socket), numa (node, numanode), l3, core, pu; die, group, l1, l2, l4, l5 and machine
-//! multiply and are not kept. `[numa]` attaches one node to each object of the level before it. Without `pu`, a core
-//! has one CPU. CPUs are numbered in order. Read here and not by hwloc, which ends the process on some inputs.
+//! Supported types: package (pack, socket), numa (node, numanode), l3, core, pu. The types die,
+//! group, l1, l2, l4, l5 and machine multiply and are not kept. `[numa]` attaches one node to each
+//! object of the level before it. Without `pu`, a core has one CPU. CPUs are numbered in order.
+//! Atoll parses this itself, because hwloc ends the process on some inputs.
 
 use crate::cpu::{CpuId, NodeId};
 use crate::machine::{Machine, NumaNode, Source};
 use crate::tables::{MOST_CPUS, Numa, RawPu, assemble};
 
-/// The levels that are kept, in the only order they may nest; `numa` may stand anywhere outside `core`.
+/// The levels that are kept, in the only order in which they may nest; `numa` may stand anywhere
+/// outside `core`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Package,
@@ -27,7 +30,7 @@ struct Level {
     bytes: Option<u64>,
 }
 
-/// The machine, or what is wrong with the text.
+/// Parses `text`. The error text states the problem.
 pub(crate) fn from_synthetic(text: &str) -> Result<Machine, String> {
     let levels = parse(text)?;
     let mut raw = vec![Coordinates::default()];
@@ -129,7 +132,7 @@ fn kind_of(name: &str) -> Option<Kind> {
     Some(kind)
 }
 
-/// Kept levels nest in their order and come once; nothing nests in a CPU.
+/// Checks that kept levels nest in their order and come once, and that no level is inside a CPU.
 fn fits(outer: &[Level], level: &Level, word: &str) -> Result<(), String> {
     let rank = |kind: Kind| [Kind::Package, Kind::L3, Kind::Core, Kind::Pu].iter().position(|k| *k == kind);
     let inside = |kind: Kind| outer.iter().any(|level| level.kind == kind);
@@ -138,10 +141,10 @@ fn fits(outer: &[Level], level: &Level, word: &str) -> Result<(), String> {
         Kind::Numa => inside(Kind::Core) || inside(Kind::Pu) || inside(Kind::Numa),
         kind => outer.iter().any(|level| rank(level.kind) >= rank(kind) && rank(level.kind).is_some()),
     };
-    if wrong { Err(format!("{word:?} cannot stand inside what is left of it")) } else { Ok(()) }
+    if wrong { Err(format!("{word:?} cannot stand inside the levels before it")) } else { Ok(()) }
 }
 
-/// `name(attributes)` apart.
+/// Splits `name(attributes)`.
 fn split_attributes(word: &str) -> Result<(&str, Option<&str>), String> {
     match word.split_once('(') {
         None => Ok((word, None)),
@@ -153,7 +156,8 @@ fn split_attributes(word: &str) -> Result<(&str, Option<&str>), String> {
     }
 }
 
-/// `size=32MiB` or `memory=64GB`; anything else would change the machine unseen, so it is refused.
+/// `size=32MiB` or `memory=64GB`. Any other attribute is refused, since it would be ignored
+/// silently.
 fn bytes(attributes: Option<&str>) -> Result<Option<u64>, String> {
     let Some(text) = attributes else { return Ok(None) };
     let value = text.strip_prefix("size=").or_else(|| text.strip_prefix("memory="));

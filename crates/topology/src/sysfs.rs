@@ -1,8 +1,8 @@
 //! The live machine, from `/sys/devices/system` and `/proc`.
 //!
-//! Why not through hwloc: `docs/decisions/0001-hwloc.md`. Every file may be missing (a sandbox without `/sys`, an
-//! architecture that names no caches); what is not told is left unknown, and the CPUs of the affinity mask are the
-//! least that is known.
+//! `docs/decisions/0001-hwloc.md` explains why this does not use hwloc. Every file may be missing
+//! (a sandbox without `/sys`, an architecture that names no caches). Then the value stays unknown;
+//! at least the CPUs of the affinity mask are known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ pub(crate) fn live() -> Result<Machine, MachineError> {
     Ok(machine)
 }
 
-/// The machine that the tree under `system` describes, of which this process may use `mine`.
+/// The machine that the tree under `system` describes. This process may use the CPUs `mine`.
 fn discover(system: &Path, cpuinfo: &Path, mine: &[CpuId]) -> Result<Machine, String> {
     let online = read(&system.join("cpu/online")).and_then(|text| parse_cpu_list(&text)).unwrap_or_default();
     let cpus = if online.is_empty() { mine.to_vec() } else { online };
@@ -34,7 +34,8 @@ fn discover(system: &Path, cpuinfo: &Path, mine: &[CpuId]) -> Result<Machine, St
         .into_iter()
         .map(|cpu| raw_pu(&system.join(format!("cpu/cpu{cpu}")), cpu, nodes.get(&cpu).copied()))
         .collect();
-    // Neighbours together: keys are the first CPU of each group, so this is the order of the hardware.
+    // Neighbours lie together: keys are the first CPU of each group, so this is the order of the
+    // hardware.
     raw.sort_by_key(|pu| (pu.package, pu.l3.map(|(first, _)| first), pu.core, pu.cpu));
     let mut machine = assemble(Source::Live, model(cpuinfo), raw, numa)?;
     machine.pus.iter_mut().for_each(|pu| pu.allowed = mine.contains(&pu.cpu));
@@ -45,7 +46,7 @@ fn raw_pu(folder: &Path, cpu: CpuId, node: Option<NodeId>) -> RawPu {
     let siblings = ["topology/core_cpus_list", "topology/thread_siblings_list"];
     let core = siblings.iter().find_map(|name| first_cpu(&folder.join(name)));
     let package = read(&folder.join("topology/physical_package_id"));
-    // Some ARM boards say -1: no package is named.
+    // Some ARM boards report -1: no package is named.
     let package = package.and_then(|text| text.trim().parse::<u64>().ok());
     RawPu { cpu, core: core.unwrap_or(u64::from(cpu.0)), l3: l3(&folder.join("cache")), package, node }
 }
@@ -130,7 +131,8 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Two sockets, each one node with two L3 groups of two cores of two threads; siblings are 8 apart.
+    /// Two sockets, each one node with two L3 groups of two cores of two threads; siblings are 8
+    /// apart.
     fn two_sockets() -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();

@@ -1,22 +1,24 @@
-//! From the coordinates that a description gives to the numbered tables of a [`Machine`].
+//! From the coordinates in a description to the numbered tables of a [`Machine`].
 //!
-//! Each reader (`sysfs`, `xml`, `synthetic`) names a CPU's core, cache and package by whatever key it has at hand.
-//! Here keys become numbers in the order they are met, so a reader that lists neighbours together gives neighbours
-//! adjacent numbers, whatever the operating system calls them.
+//! Each reader (`sysfs`, `xml`, `synthetic`) identifies a CPU's core, cache and package by keys of
+//! its own. Here keys become numbers in the order of their first appearance. So if a reader lists
+//! neighbours together, neighbours get adjacent numbers, independent of the operating system's
+//! numbers.
 
 use crate::cpu::{CpuId, NodeId};
 use crate::machine::{L3Group, Machine, NumaNode, Pu, Source};
 
-/// The most CPUs a description may name: bounds what a wrong file can make us allocate (64 MiB of latencies).
+/// The most CPUs that a description may name. Bounds the memory for a wrong file (64 MiB of
+/// latencies).
 pub(crate) const MOST_CPUS: usize = 4096;
 
-/// One CPU as a reader sees it; equal keys mean the same thing.
+/// One CPU as a reader sees it. Equal keys mean the same object.
 pub(crate) struct RawPu {
     pub(crate) cpu: CpuId,
     pub(crate) core: u64,
-    /// Key and size of the L3; `None` where no L3 is named.
+    /// Key and size of the L3; `None` if no L3 is named.
     pub(crate) l3: Option<(u64, Option<u64>)>,
-    /// `None` where no package is named.
+    /// `None` if no package is named.
     pub(crate) package: Option<u64>,
     pub(crate) node: Option<NodeId>,
 }
@@ -28,7 +30,7 @@ pub(crate) struct Numa {
     pub(crate) distances: Vec<Vec<u64>>,
 }
 
-/// What stands for an L3 group where no L3 is named.
+/// The object that counts as an L3 group where no L3 is named.
 #[derive(Clone, Copy, PartialEq)]
 enum GroupKey {
     Cache(u64),
@@ -36,7 +38,7 @@ enum GroupKey {
     Node(Option<NodeId>),
 }
 
-/// The machine of these CPUs; or what is wrong with them.
+/// Builds the machine of these CPUs. The error text states the problem.
 pub(crate) fn assemble(
     source: Source,
     model: String,
@@ -82,9 +84,9 @@ pub(crate) fn assemble(
     Ok(machine)
 }
 
-/// The position of `key` among those met so far.
+/// The position of `key` among those seen so far.
 fn number<K: PartialEq>(met: &mut Vec<K>, key: K) -> u32 {
-    // The last one first: readers list neighbours together.
+    // Searches from the end: readers list neighbours together.
     let at = met.iter().rposition(|known| *known == key).unwrap_or_else(|| {
         met.push(key);
         met.len() - 1

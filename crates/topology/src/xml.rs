@@ -3,13 +3,14 @@
 //! ```text
 //! <topology version="2.0"> <object type="Machine">
 //!   <object type="Package" os_index="0">  <info name="CPUModel" value="..."/>
-//!     <object type="NUMANode" os_index="0" local_memory="..."/>      memory hangs beside the caches (2), or around
-//!     <object type="L3Cache" cache_size="...">                       the cores as one more level (1)
+//!     <object type="NUMANode" os_index="0" local_memory="..."/>  format 2: beside the caches
+//!     <object type="L3Cache" cache_size="...">                   format 1: around the cores
 //!       <object type="Core"> <object type="PU" os_index="0"/> ...
-//! <distances2 type="NUMANode" nbobjs="2" ...> <indexes>0 1</indexes> <u64values>10 21 21 10</u64values>
+//! <distances2 type="NUMANode" nbobjs="2" ...>
+//!   <indexes>0 1</indexes> <u64values>10 21 21 10</u64values>
 //! ```
 //!
-//! Read here and not by hwloc, which ends the process on a file that contradicts itself.
+//! Atoll parses the file itself, because hwloc ends the process on a file that contradicts itself.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
@@ -17,13 +18,13 @@ use crate::cpu::{CpuId, NodeId};
 use crate::machine::{Machine, NumaNode, Source};
 use crate::tables::{Numa, RawPu, assemble};
 
-/// Elements beyond which a file is refused; the largest real machines need some 20,000.
+/// A file with more elements is refused; the largest real machines need about 20,000.
 const MOST_ELEMENTS: u32 = 1_000_000;
 
-/// Nesting beyond which a file is refused before it is parsed; hwloc's trees are some 15 deep.
+/// A file with deeper nesting is refused before it is parsed; hwloc's trees are about 15 deep.
 const MOST_DEPTH: usize = 200;
 
-/// The machine, or what is wrong with the text.
+/// Parses `text`. The error text states the problem.
 pub(crate) fn from_xml(text: &str, path: &str) -> Result<Machine, String> {
     if nesting(text) > MOST_DEPTH {
         return Err(format!("nests deeper than {MOST_DEPTH} elements"));
@@ -41,8 +42,9 @@ pub(crate) fn from_xml(text: &str, path: &str) -> Result<Machine, String> {
     assemble(Source::Xml(path.to_owned()), model, raw, numa(root, &objects)?)
 }
 
-/// An upper bound of the elements' nesting: what opens less what closes, at the worst place. Text inside comments
-/// counts too, which can only refuse a stranger file than any tool writes.
+/// An upper bound of the elements' nesting: the maximum, over all positions, of opening tags less
+/// closing tags. Text inside comments counts too; so an unusual file may be refused, but none that
+/// a tool writes.
 fn nesting(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     for tag in text.split('<').skip(1) {
@@ -84,7 +86,8 @@ fn raw_pu(pu: &Node) -> Result<RawPu, String> {
     })
 }
 
-/// The first node that belongs to exactly this ancestor: itself, its child, or behind a memory-side cache.
+/// The first node that belongs to exactly this ancestor: itself, its child, or behind a memory-side
+/// cache.
 fn memory_of<'a, 'input>(object: Node<'a, 'input>) -> Option<Node<'a, 'input>> {
     if is(&object, "NUMANode") {
         return Some(object);
@@ -122,7 +125,7 @@ fn numa(root: Node, objects: &[Node]) -> Result<Numa, String> {
     Ok(Numa { nodes, distances })
 }
 
-/// The node-to-node latencies in the order of `nodes`; `None` when the file has none that cover them.
+/// The node-to-node latencies in the order of `nodes`; `None` if the file has none that cover them.
 fn distances(root: Node, nodes: &[NumaNode]) -> Option<Vec<Vec<u64>>> {
     let mut matrices = root.children().filter(|child| child.has_tag_name("distances2"));
     let matrix = matrices.find(|matrix| matrix.attribute("type") == Some("NUMANode"))?;

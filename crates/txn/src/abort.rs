@@ -1,48 +1,50 @@
-//! Why a transaction ended without effect.
+//! The reasons for which a transaction ends without effect.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The reason of an abort: expected, small, counted by reason. (A *fault* is something else: I/O or corruption
-/// carries its context in the engine and poisons the instance; transactions that meet it abort with
-/// [`Abort::Fault`].)
+/// The reason of an abort: expected, small, counted by reason. A *fault* is different: I/O error or
+/// corruption. It carries its context in the engine and poisons the instance. Transactions that
+/// meet it abort with [`Abort::Fault`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Abort {
-    /// The procedure itself decided so (an unknown item, an empty balance); the number is the workload's own.
+    /// The procedure itself aborted (an unknown item, an empty balance). The workload defines the
+    /// number.
     User(u16),
-    /// Waiting for this lock would have closed a cycle.
+    /// Waiting for a lock would have closed a cycle.
     Deadlock,
-    /// A lock was not granted in time: how a deadlock over several instances ends.
+    /// A lock was not granted in time. Deadlocks over several instances end in this way.
     LockTimeout,
     /// Another instance could not do its part.
     Participant,
-    /// An instance that this transaction needs is down or was lost before the decision.
+    /// An instance that this transaction needs is down, or was lost before the decision.
     InstanceDown,
-    /// Another transaction has changed, or is about to change, what this one has seen: found when an optimistic engine
-    /// validates. Or keys went to another owner while their scan was on its way.
+    /// Another transaction has changed, or is about to change, data that this one has read: found
+    /// when an optimistic engine validates. Or keys moved to another owner while a scan over them
+    /// was on its way.
     Conflict,
-    /// The engine was chosen to run this transaction without locks, and it turned out to need them; it is run
-    /// again at once and never seen by a client.
+    /// The engine ran this transaction without locks, and it turned out to need them. The engine
+    /// runs it again at once, and no client sees this abort.
     NeedsLocks,
-    /// The step belongs to this worker of the instance, not to the one it came to, and gets there at once; never seen by a
-    /// client.
+    /// The step belongs to this worker of the instance, not to the one that received it. It is
+    /// forwarded at once, and no client sees this abort.
     NotHere(u16),
     /// The arguments do not fit the procedure or the table (too long a row, a malformed step).
     BadRequest,
-    /// No room: the data file or the buffer pool is full.
+    /// The data file or the buffer pool is full.
     NoSpace,
     /// The instance has met an I/O error or corruption and accepts nothing more.
     Fault,
     /// The instance is shutting down.
     Stopping,
-    /// As many transactions hold locks as the lock table has numbers for.
+    /// The lock table has no number left: too many transactions hold locks.
     Crowded,
-    /// The procedure has issued steps after those that it said were its last: nothing would protect
-    /// them. A bug of the procedure.
+    /// The procedure issued steps after the phase that it declared as its last: nothing would
+    /// protect them. A bug of the procedure.
     AfterLast,
     /// A request, its steps, their results or its reply is longer than a message may be.
     TooLong,
-    /// A link to an instance that this transaction needs has no room for now.
+    /// A link to an instance that this transaction needs has no room at present.
     Overloaded,
 }
 
@@ -69,14 +71,14 @@ impl Abort {
         }
     }
 
-    /// Whether running the same request again may succeed.
+    /// Whether the same request may succeed if it is run again.
     pub fn is_transient(self) -> bool {
         use Abort::{Conflict, Crowded, Deadlock, InstanceDown, LockTimeout, Overloaded, Participant};
         matches!(self, Conflict | Crowded | Deadlock | LockTimeout | Participant | InstanceDown | Overloaded)
     }
 }
 
-/// In a sentence, for messages.
+/// As a sentence, for messages.
 impl fmt::Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
@@ -85,7 +87,7 @@ impl fmt::Display for Abort {
             Abort::LockTimeout => "a lock was not granted in time; try it again",
             Abort::Participant => "another instance could not do its part; try it again",
             Abort::InstanceDown => "an instance that it needs is down; try it again later",
-            Abort::Conflict => "another transaction changed what it had seen; try it again",
+            Abort::Conflict => "another transaction changed data that this one had read; try it again",
             Abort::NeedsLocks | Abort::NotHere(_) => "it was run in a way that does not fit it",
             Abort::BadRequest => "its arguments do not fit the procedure or the table",
             Abort::NoSpace => "the data file or the memory is full",

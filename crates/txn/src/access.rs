@@ -1,17 +1,18 @@
-//! How a step touches rows.
+//! How a step reads and writes rows.
 //!
-//! Every method is asynchronous because a lock wait or a page fault parks the transaction, never the worker. Under
-//! a lock-based design each method takes the locks that make it serialisable before it returns; under an optimistic
-//! one it records what it saw. Closures run on the bytes in place and never leave the thread.
+//! Every method is asynchronous because a lock wait or a page fault parks the transaction, never
+//! the worker. Under a lock-based design each method takes the locks that make it serialisable
+//! before it returns. Under an optimistic design it records the rows and ranges that it has read.
+//! Closures run on the bytes in place and never leave the thread.
 
 use crate::{Abort, Route, Row, RowMut};
 use base::{Key, TableId};
 
-/// What an insert found.
+/// The outcome of an insert.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inserted {
     Done,
-    /// A row with that key is there; nothing was changed.
+    /// A row with that key exists; nothing was changed.
     Exists,
 }
 
@@ -21,7 +22,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Whether a scan goes on after this row.
+/// Whether a scan continues after this row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flow {
     More,
@@ -45,27 +46,30 @@ impl<'a> Range<'a> {
 
 /// The rows of one instance, as one transaction sees them.
 ///
-/// `key` is always the encoded primary key ([`base::Key`], the key columns in order). A table without a key takes
-/// [`Access::append`] and scans only.
+/// `key` is always the encoded primary key ([`base::Key`], the key columns in order). A table
+/// without a key supports only [`Access::append`] and scans.
 pub trait Access {
-    /// Tells where the step about to run belongs.
+    /// Announces the route of the step that is about to run.
     ///
     /// # Errors
-    /// [`Abort::NotHere`] if that is another worker; nothing was done.
+    /// [`Abort::NotHere`] if the step belongs to another worker; nothing was done.
     fn enter(&mut self, _route: Route) -> Result<(), Abort> {
         Ok(())
     }
 
-    /// From here on scans visit rows of these sites of the deployment only, as a share of a [`crate::Spread`] step does; with `None`
-    /// they visit what they name. An engine whose instance has one owner for all its rows need not look.
+    /// From now on scans visit only rows of these sites of the deployment, as for a share of a
+    /// [`crate::Spread`] step. `None` lifts the restriction. An engine may ignore this if one owner
+    /// has all rows of its instance.
     ///
     /// # Errors
-    /// [`Abort::Conflict`] if some of them have another owner by now, [`Abort::BadRequest`] if they are none of the instance's.
+    /// [`Abort::Conflict`] if some of the sites have another owner by now, [`Abort::BadRequest`] if
+    /// the instance has none of them.
     fn within(&mut self, _sites: Option<std::ops::Range<u32>>) -> Result<(), Abort> {
         Ok(())
     }
 
-    /// Runs `f` on the row with this key; `None` if there is none (and none will appear before this transaction ends).
+    /// Runs `f` on the row with this key. `None` if there is none (and none will appear before this
+    /// transaction ends).
     async fn read<R>(
         &mut self,
         table: TableId,
@@ -73,12 +77,13 @@ pub trait Access {
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort>;
 
-    /// Tells which rows of a table will be read or updated next, in this order, so that fetching them from memory can
-    /// overlap. A hint: it locks nothing, waits for nothing, changes no result, and may do nothing.
+    /// Prefetch: announces the rows of a table that will be read or updated next, in this order, so
+    /// that the engine can overlap fetching them from memory. A hint: it takes no lock, does not
+    /// wait and changes no result. An engine may ignore it.
     fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
 
-    /// Reads for update and writes back what `f` changed. Takes the exclusive lock from the start, so that two
-    /// updaters never deadlock on an upgrade. `f` must not change key columns.
+    /// Reads for update and writes the changes of `f` back. Takes the exclusive lock from the
+    /// start, so two updaters never deadlock on an upgrade. `f` must not change key columns.
     async fn update<R>(
         &mut self,
         table: TableId,
@@ -94,9 +99,10 @@ pub trait Access {
     /// Removes the row; `false` if there was none.
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort>;
 
-    /// Visits the rows of `range` in key order until `f` says [`Flow::Enough`]. `index` is the table itself (its
-    /// primary key; a keyless table in storage order, whole) or one of its secondary indexes. The range visited is
-    /// protected against phantoms. A scan of [`Range::ALL`] locks the whole table.
+    /// Visits the rows of `range` in key order until `f` returns [`Flow::Enough`]. `index` is the
+    /// table itself (its primary key; a keyless table in storage order, whole) or one of its
+    /// secondary indexes. The visited range is protected against phantoms. A scan of [`Range::ALL`]
+    /// locks the whole table.
     async fn scan(
         &mut self,
         index: TableId,
@@ -105,8 +111,9 @@ pub trait Access {
         f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort>;
 
-    /// As [`Access::scan`], of the keys alone, or of an index's entries, which end with the rows' keys: for who finds all that is
-    /// wanted there. Rows are not looked at, where that can be spared; a table without a key has nothing to visit.
+    /// As [`Access::scan`], over the keys alone, or over an index's entries, which end with the
+    /// rows' keys. For callers that need no other column: rows are not read where that can be
+    /// avoided. A table without a key has no keys to visit.
     async fn scan_keys(
         &mut self,
         index: TableId,
@@ -117,8 +124,8 @@ pub trait Access {
         self.scan(index, range, direction, |key, _| f(key)).await
     }
 
-    /// As [`Access::scan_keys`], by one who will update or delete one of the rows that the keys lead to. Where one lock stands for all
-    /// of them, it is the exclusive one from the start.
+    /// As [`Access::scan_keys`], for a caller that will update or delete one of the rows to which
+    /// the keys lead. Where one lock covers all of them, it is exclusive from the start.
     async fn scan_keys_for_update(
         &mut self,
         index: TableId,
@@ -129,9 +136,10 @@ pub trait Access {
         self.scan_keys(index, range, direction, f).await
     }
 
-    /// As [`Access::scan`], by one who will perhaps update or delete what it visits: a queue's head, say. Where locks isolate,
-    /// the rows are shared with readers and kept from others who scan them so, or change them; so two who take from one queue
-    /// wait for each other at the row, not for each other's read locks.
+    /// As [`Access::scan`], for a caller that may update or delete the rows that it visits, such as
+    /// the head of a queue. Under locks, readers may share the rows, but other such scans and
+    /// writers may not. So two transactions that take from one queue wait at the row, and do not
+    /// deadlock on each other's read locks.
     async fn scan_for_update(
         &mut self,
         index: TableId,
@@ -143,13 +151,14 @@ pub trait Access {
     }
 }
 
-/// The [`Access`] of whoever takes new rows and nothing else, as loading needs it: there is nothing to read before all are
-/// there, so every other call is [`Abort::BadRequest`].
+/// The [`Access`] of a consumer that only takes new rows, as loading needs it. Nothing can be read
+/// before all rows are there, so every other call is [`Abort::BadRequest`].
 pub trait NewRows {
     /// Takes a row; `key` is `None` for a table without a key.
     ///
     /// # Errors
-    /// Why it was not taken. A key that is there already may be told now ([`Inserted::Exists`]) or when all rows are there.
+    /// The reason why it was not taken. An existing key may be reported now ([`Inserted::Exists`])
+    /// or once all rows are there.
     fn put(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort>;
 }
 

@@ -1,16 +1,19 @@
-//! The language of transactions: what a workload says and what an engine understands.
+//! The language of transactions: the interface between a workload and an engine.
 //!
-//! A [`Procedure`](Workload::run) is an async function that issues [`Step`]s through a [`Transaction`]; a step
-//! names where it belongs ([`Step::route`]) and what it does there ([`Step::run`], through [`Access`]). Steps
-//! awaited together form a phase and every await on steps is a rendezvous point. Steps, requests and replies are
-//! plain serialisable values: they are the only things that ever cross a thread, a process or a machine.
+//! A [`Procedure`](Workload::run) is an async function that issues [`Step`]s through a
+//! [`Transaction`]. A step names the place to which it belongs ([`Step::route`]), and holds the
+//! code that runs there ([`Step::run`], through [`Access`]). Steps that are awaited together form a
+//! phase, and every await on steps is a rendezvous point. Only steps, requests and replies cross a
+//! thread, a process or a machine, as plain serialisable values.
 //!
-//! This room knows no engine and no workload; both sides depend on it and never on each other. Read it in this
-//! order: what a table is ([`schema`]), what a row is ([`row`]), how a step touches rows ([`access`]), how steps
-//! make a transaction ([`step`]), also over many sites ([`spread`]), what a workload offers ([`workload`]), and how a transaction ends badly ([`Abort`]).
+//! This crate knows no engine and no workload; both depend on it and never on each other. Reading
+//! order: tables ([`schema`]), rows ([`row`]), access to rows ([`access`]), steps and transactions
+//! ([`step`]), steps over many sites ([`spread`]), the interface of a workload ([`workload`]),
+//! aborts ([`Abort`]).
 
 #![forbid(unsafe_code)]
-#![allow(async_fn_in_trait)] // a transaction lives and dies on one worker: its futures need not be Send
+// A transaction stays on one worker from begin to end, so its futures need not be Send.
+#![allow(async_fn_in_trait)]
 
 mod abort;
 pub mod access;

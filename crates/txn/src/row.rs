@@ -1,21 +1,22 @@
-//! Rows as bytes: `[null bits][fixed columns][ends of the varying columns][varying columns]`; an end is a u16, or a u32
-//! in tables whose rows may be longer than 65,535 bytes.
+//! Rows as bytes: `[null bits][fixed columns][ends of the varying columns][varying columns]`. An
+//! end is a u16, or a u32 in tables with rows that may be longer than 65,535 bytes.
 //!
-//! Fixed columns lie at offsets that follow from the schema alone, so reading an integer is one load.
-//! A [`Layout`] is computed once per table; [`Row`] reads, [`RowMut`] changes in a scratch copy, [`RowBuf`] builds.
+//! Fixed columns lie at offsets that follow from the schema alone, so reading an integer is one
+//! load. A [`Layout`] is computed once per table. [`Row`] reads, [`RowMut`] changes a scratch copy,
+//! [`RowBuf`] builds.
 
 use crate::schema::{Column, Columns, TableDef, Type};
 use std::ops::Range;
 
-/// Where the columns of a table's rows lie.
+/// The positions of the columns in a table's rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     columns: Vec<Place>,
     nulls: usize,
-    /// Offset of the table of ends.
+    /// Offset of the array of ends.
     ends: usize,
     varying: usize,
-    /// Bytes of an end.
+    /// Bytes of one end.
     width: usize,
 }
 
@@ -25,14 +26,15 @@ struct Place {
     nullable: bool,
     /// Byte offset of a fixed column, ordinal of a varying one.
     at: usize,
-    /// Bytes of a fixed column, [`VARYING`] of another: what reading one asks first.
+    /// Bytes of a fixed column, [`VARYING`] for the others. Every read of a column tests this
+    /// first.
     length: usize,
 }
 
 const VARYING: usize = usize::MAX;
 
 impl Layout {
-    /// Bytes of every row, if all are equally long.
+    /// Bytes of each row, if all are equally long.
     #[inline]
     pub fn row_bytes(&self) -> Option<usize> {
         (self.varying == 0).then_some(self.ends)
@@ -72,7 +74,7 @@ impl Layout {
         Layout::of(table).head() + table.columns.iter().map(most).sum::<usize>()
     }
 
-    /// Where the `i`-th varying column ends.
+    /// Offset at which the `i`-th varying column ends.
     #[inline]
     fn end(&self, bytes: &[u8], i: usize) -> usize {
         let at = self.ends + self.width * i;
@@ -87,7 +89,7 @@ impl Layout {
         bytes[at..at + self.width].copy_from_slice(&(end as u32).to_le_bytes()[..self.width]);
     }
 
-    /// The row of which no column was set yet.
+    /// A row with no column set.
     fn fresh(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.head()];
         for (i, c) in self.columns.iter().enumerate() {
@@ -130,7 +132,7 @@ impl Layout {
         if length != VARYING { (at, at + length) } else { self.varying_span(bytes, at) }
     }
 
-    /// Of the `i`-th varying column.
+    /// First and end offset of the `i`-th varying column.
     fn varying_span(&self, bytes: &[u8], i: usize) -> (usize, usize) {
         let start = if i == 0 { self.head() } else { self.end(bytes, i - 1) };
         (start, self.end(bytes, i))
@@ -191,13 +193,14 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A row being changed: a scratch copy that the engine compares with the old bytes afterwards. It knows which columns were
-/// set, so that what hangs on others need not be looked at, and which bytes, so that only those are compared.
+/// A row being changed: a scratch copy that the engine compares with the old bytes afterwards. It
+/// records the columns that were set: the engine skips indexes on other columns. It also records
+/// the range of bytes that was set: only this range is compared.
 pub struct RowMut<'a> {
     layout: &'a Layout,
     bytes: &'a mut Vec<u8>,
     set: Columns,
-    /// The first byte that was set, and the one behind the last.
+    /// The first byte that was set, and the byte past the last.
     touched: (usize, usize),
 }
 
@@ -207,8 +210,8 @@ impl<'a> RowMut<'a> {
         RowMut { layout, bytes, set: Columns::NONE, touched: (usize::MAX, 0) }
     }
 
-    /// Bytes outside of this range are what they were; it may reach beyond the row, and is empty if nothing was set. Says
-    /// nothing of a row whose length has changed.
+    /// The bytes outside of this range are unchanged. The range may reach past the row, and is
+    /// empty if no byte was set. It has no meaning for a row that has changed its length.
     #[inline]
     pub fn touched(&self) -> Range<usize> {
         self.touched.0..self.touched.1
@@ -219,7 +222,7 @@ impl<'a> RowMut<'a> {
         self.touched = (self.touched.0.min(from), self.touched.1.max(to));
     }
 
-    /// The columns that were set so far, to whatever value.
+    /// The columns set so far, whether or not their value changed.
     pub fn columns_set(&self) -> Columns {
         self.set
     }
@@ -229,7 +232,7 @@ impl<'a> RowMut<'a> {
         Row { layout: self.layout, bytes: self.bytes }
     }
 
-    /// Makes it the row `bytes`, of the same table.
+    /// Replaces the whole row by `bytes`, a row of the same table.
     pub fn replace(&mut self, bytes: &[u8]) {
         debug_assert!(self.layout.fits(bytes), "a row of another table");
         self.bytes.clear();
@@ -245,7 +248,8 @@ impl<'a> RowMut<'a> {
 
     /// # Panics
     /// If the column is not an integer, or the value does not fit a 4-byte one.
-    #[inline(always)] // a third of the instructions is the call, of which a new order has a hundred
+    // Inlined: a call would be a third of the instructions, and a NewOrder makes a hundred of them.
+    #[inline(always)]
     pub fn set_int(&mut self, column: u16, value: i64) {
         let Place { at, length, nullable, .. } = self.layout.columns[column as usize];
         let to = self.bytes.get_mut(at..).unwrap_or_default();
@@ -276,7 +280,7 @@ impl<'a> RowMut<'a> {
         match place.ty {
             Type::Text(max) => {
                 assert!(value.len() <= max as usize, "{} bytes in a column of {max}", value.len());
-                // Those behind it move, and their ends change.
+                // The columns after this one move, and their ends change.
                 self.touch(0, usize::MAX);
                 self.bytes.splice(at..end, value.iter().copied());
                 for i in place.at..self.layout.varying {
@@ -322,12 +326,12 @@ fn no_place_for(column: u16, length: usize, value: i64) -> ! {
     );
 }
 
-/// Builds rows of one table; reuse it, its buffer stays.
+/// Builds rows of one table. Reuse it: it keeps its buffer.
 #[derive(Clone, Debug)]
 pub struct RowBuf {
     layout: Layout,
     bytes: Vec<u8>,
-    /// A row as it is begun.
+    /// A row with no column set.
     fresh: Vec<u8>,
 }
 
@@ -345,7 +349,7 @@ impl RowBuf {
         RowMut::new(&self.layout, &mut self.bytes)
     }
 
-    /// The row as it was left: for one that is much like it. Nothing of it counts as set.
+    /// Continues from the last row, for one that is much like it. No column counts as set.
     #[inline]
     pub fn again(&mut self) -> RowMut<'_> {
         RowMut::new(&self.layout, &mut self.bytes)
@@ -427,7 +431,7 @@ mod tests {
         assert!(row.columns_set().meets(Columns::of(&[0])) && row.columns_set().meets(Columns::of(&[500])));
     }
 
-    /// Whatever is done to a row, its bytes outside of what it calls touched are what they were.
+    /// After any change of a row, the bytes outside of the touched range are unchanged.
     #[test]
     fn bytes_that_were_not_touched_are_the_same() {
         let layout = Layout::of(&table());

@@ -1,16 +1,17 @@
-//! Tables as values: what a SQL layer can read and a catalog can store.
+//! Tables as values, in a form that a SQL layer can read and a catalog can store.
 
 use base::{Key, KeyReader, TableId};
 use serde::{Deserialize, Serialize};
 
-/// A column's type. Integers of every width are handled as `i64`; money is an integer number of cents.
+/// The type of a column. Integers of both widths are handled as `i64`; money is an integer number
+/// of cents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Type {
     /// 4 bytes, signed.
     I32,
     /// 8 bytes, signed.
     I64,
-    /// Exactly `0` bytes, padded with spaces by whoever writes it.
+    /// Exactly `0` bytes; the writer pads with spaces.
     Char(u16),
     /// At most `0` bytes of UTF-8.
     Text(u32),
@@ -28,7 +29,8 @@ impl Type {
     }
 }
 
-/// A set of columns of one table. The 64th and all behind it share a place: what meets one of them seems to meet all.
+/// A set of columns of one table. Columns from the 64th on share one bit: a set with one of them
+/// seems to contain them all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Columns(u64);
 
@@ -72,7 +74,8 @@ impl Column {
     }
 }
 
-/// A secondary index: an ordered set of entries (columns of `columns`, then the table's key) to rows.
+/// A secondary index: an ordered set of entries (columns of `columns`, then the table's key) to
+/// rows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexDef {
     pub id: TableId,
@@ -80,15 +83,15 @@ pub struct IndexDef {
     pub columns: Vec<u16>,
 }
 
-/// Where a table's rows lie.
+/// Where the rows of a table are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TableKind {
     /// In a heap: every index leads to the row's address.
     #[default]
     Heap,
-    /// In the leaves of the primary key's tree: that one look finds the row, and secondary indexes lead to the primary
-    /// key. The table must have one.
+    /// In the leaves of the primary key's tree. One look-up finds the row, and secondary indexes
+    /// lead to the primary key. The table must have a primary key.
     Clustered,
 }
 
@@ -112,7 +115,8 @@ pub struct TableDef {
     /// Positions of the primary-key columns in order; empty for a table that is only appended to.
     pub key: Vec<u16>,
     pub indexes: Vec<IndexDef>,
-    /// Routing keys of this table are `0..domain`; 0 means every instance holds a copy (read-only after loading).
+    /// Routing keys of this table are `0..domain`. 0 means that every instance holds a copy
+    /// (read-only after loading).
     pub domain: u64,
     pub kind: TableKind,
 }
@@ -147,7 +151,8 @@ impl TableDef {
         self.key.iter().fold(k, |k, &c| self.key_part(k, row, c))
     }
 
-    /// Appends the entry of `row` in secondary index `index` to `out`: [`TableDef::entry_of`] without a key of its own.
+    /// Appends the entry of `row` in secondary index `index` to `out`: as [`TableDef::entry_of`],
+    /// without allocating a key.
     pub fn put_entry(&self, index: &IndexDef, row: crate::Row<'_>, out: &mut Vec<u8>) {
         for &column in index.columns.iter().chain(&self.key) {
             match self.columns[column as usize].ty {
@@ -157,7 +162,8 @@ impl TableDef {
         }
     }
 
-    /// The primary key in an entry of secondary index `index`; `None` if the bytes are no such entry.
+    /// The primary key in an entry of secondary index `index`; `None` if the bytes are not such an
+    /// entry.
     pub fn key_in_entry<'a>(&self, index: &IndexDef, entry: &'a [u8]) -> Option<&'a [u8]> {
         let mut reader = KeyReader::new(entry);
         for &column in &index.columns {
@@ -177,7 +183,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The same tables, those that have a key of this kind.
+    /// The same schema, with all tables that have a key stored in this kind.
     #[must_use]
     pub fn of_kind(mut self, kind: TableKind) -> Schema {
         for table in self.tables.iter_mut().filter(|table| !table.key.is_empty()) {

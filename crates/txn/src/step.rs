@@ -1,29 +1,30 @@
-//! Steps, and how they make a transaction.
+//! Steps, and how they form a transaction.
 
 use crate::{Abort, Access, Share, Spread};
 use base::TableId;
 use serde::{Serialize, de::DeserializeOwned};
 use std::pin::pin;
 
-/// Names a kind of step within its workload; travels with the step's bytes.
+/// Number of a kind of step within its workload; sent with the step's bytes.
 pub type StepId = u16;
 
-/// Where a step belongs: a table and the leading integer of the keys it touches there.
+/// The place to which a step belongs: a table and the leading integer of the keys that it touches
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
     pub table: TableId,
     pub key: u64,
 }
 
-/// Whether a step may change rows. A step that says [`Effect::Reads`] and writes anyway is still right, only likelier to
-/// meet a deadlock over several instances.
+/// Whether a step may change rows. A step that declares [`Effect::Reads`] and writes anyway is
+/// still correct, only more likely to meet a deadlock over several instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     Reads,
     Writes,
 }
 
-/// A piece of a transaction that runs whole in one place: plain values plus the code they select.
+/// A part of a transaction that runs in one place: plain values, and the code that they select.
 pub trait Step: Serialize + DeserializeOwned + 'static {
     const ID: StepId;
     const EFFECT: Effect = Effect::Writes;
@@ -33,20 +34,21 @@ pub trait Step: Serialize + DeserializeOwned + 'static {
     async fn run<A: Access>(&self, access: &mut A) -> Result<Self::Output, Abort>;
 }
 
-/// A phase: steps that may run in any order or in parallel. Implemented for a step alone, for vectors of one kind and
-/// for tuples of up to eight groups.
+/// A phase: steps that may run in any order or in parallel. Implemented for a single step, for
+/// vectors of one kind, and for tuples of up to eight groups.
 ///
-/// An engine drives it in one of two ways: whole ([`Steps::run_all`], when every step is at home: static calls only) or
-/// one by one ([`Steps::encode`] at home, [`Steps::accept`] when the reply is back).
+/// An engine drives it in one of two ways: whole ([`Steps::run_all`], if every step is at home:
+/// static calls only), or one by one ([`Steps::encode`] at home, [`Steps::accept`] when the reply
+/// is back).
 pub trait Steps {
     type Outputs;
-    /// Outputs as they come in.
+    /// The outputs received so far.
     type Partial;
 
     fn count(&self) -> usize;
-    /// [`Effect::Writes`] if any step says so.
+    /// [`Effect::Writes`] if any step declares it.
     fn effect(&self) -> Effect;
-    /// What step `i` says; where all are of one kind, what the phase says.
+    /// The effect of step `i`; that of the phase if all steps are of one kind.
     fn effect_of(&self, _i: usize) -> Effect {
         self.effect()
     }
@@ -57,33 +59,36 @@ pub trait Steps {
 
     fn partial(&self) -> Self::Partial;
     async fn run<A: Access>(&self, i: usize, access: &mut A, into: &mut Self::Partial) -> Result<(), Abort>;
-    /// Takes step `i`'s output as it came over a channel.
+    /// Takes step `i`'s output in the form in which a channel delivers it.
     fn accept(&self, i: usize, bytes: &[u8], into: &mut Self::Partial) -> Result<(), Abort>;
     /// # Panics
-    /// If an output is missing: the engine must bring every step home first.
+    /// If an output is missing: the engine must first collect the output of every step.
     fn finish(partial: Self::Partial) -> Self::Outputs;
 
     async fn run_all<A: Access>(&self, access: &mut A) -> Result<Self::Outputs, Abort>;
 }
 
-/// One run of a procedure: the door through which it issues its steps. An abort that a step has ended with is the transaction's, also
-/// if the procedure makes nothing of it: what the step had done by then may be half of what it was to do.
+/// One run of a procedure: it issues its steps through this. If a step ends with an abort, the
+/// transaction aborts, even if the procedure ignores it: the step may have done half of its work.
 pub trait Transaction {
     /// Runs the steps of one phase; returns when all are done.
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
 
-    /// The same for the last phase: the prepare request of a distributed commit may ride on it, so no further steps
-    /// may follow; those that do end the transaction with [`Abort::AfterLast`].
+    /// As [`Transaction::all`], for the last phase: the prepare request of a distributed commit may
+    /// be sent with its steps. No steps may follow; any that do end the transaction with
+    /// [`Abort::AfterLast`].
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort>;
 
-    /// For a phase after which only the home goes on: as [`Transaction::all`], but the prepare request may ride on the steps
-    /// that are elsewhere. Those that follow must be routed as the procedure's own home is; one that reaches an instance
-    /// which was asked to prepare ends the transaction with [`Abort::AfterLast`].
+    /// As [`Transaction::all`], for a phase after which only the home instance goes on: the prepare
+    /// request may be sent with the steps that run elsewhere. Later steps must have the route of
+    /// the procedure's home. A step that reaches an instance which was asked to prepare ends the
+    /// transaction with [`Abort::AfterLast`].
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
         self.all(steps).await
     }
 
-    /// Runs a step over all the sites that it reaches; returns when all are done that it needs. A phase of its own, or several.
+    /// Runs a step over all the sites that it reaches; returns when all the shares that it needs
+    /// are done. Counts as one phase or several.
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
         self.all(Share::whole(step)).await
     }
@@ -96,10 +101,11 @@ pub fn encode<T: Serialize>(value: &T, out: &mut Vec<u8>) {
         .expect("it is a plain value and a Vec takes every byte");
 }
 
-/// The most bytes that a number of 64 bits takes.
+/// The largest number of bytes of an encoded 64-bit number.
 const NUMBER_BYTES: usize = 10;
 
-/// Takes an encoding byte by byte, as most of it comes: as a writer each byte would be a copy of one byte.
+/// Collects an encoding byte by byte, in which form most of it arrives. Through `io::Write` each
+/// byte would cost a copy of one byte.
 struct Bytes(Vec<u8>);
 
 impl postcard::ser_flavors::Flavor for Bytes {
@@ -113,7 +119,7 @@ impl postcard::ser_flavors::Flavor for Bytes {
 
     #[inline]
     fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        // Numbers come as a few bytes each, for which a call costs more than the loop.
+        // Numbers arrive as a few bytes each, for which a call costs more than the loop.
         if bytes.len() <= NUMBER_BYTES {
             self.0.reserve(NUMBER_BYTES);
             bytes.iter().for_each(|&byte| self.0.push(byte));
@@ -170,7 +176,7 @@ impl<S: Step> Steps for S {
     }
 }
 
-/// Many steps of one kind, their outputs in the same order.
+/// Many steps of one kind; the outputs are in the same order.
 #[derive(Clone, Debug)]
 pub struct Each<S, const N: usize = 4>(pub smallvec::SmallVec<[S; N]>);
 
@@ -276,7 +282,8 @@ tuple!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuple!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-/// The body of a [`crate::Workload::run_step`]: runs the encoded step whose number is given, one of the kinds named.
+/// The body of a [`crate::Workload::run_step`]: runs the encoded step with the given number, one of
+/// the listed kinds.
 ///
 /// ```text
 /// run_one_of!(id, args, access, out; ReadRows, UpdateRows)
@@ -291,7 +298,8 @@ macro_rules! run_one_of {
     };
 }
 
-/// Runs an encoded step and appends its encoded output: what a workload's [`crate::Workload::run_step`] does per kind.
+/// Runs an encoded step and appends its encoded output. A workload's [`crate::Workload::run_step`]
+/// does this for each kind.
 pub async fn run_encoded<S: Step, A: Access>(
     args: &[u8],
     access: &mut A,

@@ -1,23 +1,26 @@
-//! What a workload offers to whoever deploys, loads, drives and checks it. It knows no engine.
+//! The interface of a workload to the code that deploys, loads, drives and checks it. It knows no
+//! engine.
 
 use crate::{Abort, Access, Route, Schema, StepId, Transaction};
 use base::{InstanceId, SiteId, TableId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::ops::Range;
 
-/// Which run of adjacent sites each instance owns.
+/// The run of adjacent sites that each instance owns.
 ///
-/// The routing keys `0..domain` of every table are cut into `sites` equal runs; instance `i` owns sites
-/// `bounds[i]..bounds[i + 1]`. The data and the request stream therefore stay the same for every number of instances.
+/// The routing keys `0..domain` of every table are cut into `sites` equal runs; instance `i` owns
+/// sites `bounds[i]..bounds[i + 1]`. So the data and the request stream stay the same for every
+/// number of instances.
 ///
-/// Bounds begin with 0, never fall and name at least one instance, also after a journey over a wire.
+/// Invariant: bounds begin with 0, never fall and name at least one instance. Deserialising checks
+/// it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u32>", into = "Vec<u32>")]
 pub struct Placement {
     bounds: Vec<u32>,
 }
 
-/// Bytes that are no placement.
+/// Bounds that violate the invariant of [`Placement`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "not a placement: expected bounds that begin with 0, never fall and hold at least one site, found {0:?}"
@@ -43,7 +46,8 @@ impl From<Placement> for Vec<u32> {
 }
 
 impl Placement {
-    /// Divides `sites` over `instances` as evenly as it goes, earlier instances taking one more where it does not.
+    /// Divides `sites` over `instances` as evenly as possible; earlier instances take the
+    /// remainder, one site each.
     ///
     /// # Panics
     /// Unless `1 <= instances <= sites`.
@@ -89,10 +93,10 @@ impl Placement {
     }
 }
 
-/// The outcome of the consistency conditions: empty means that all of them hold.
+/// The outcome of the consistency conditions. Empty if all of them hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// One line per condition that does not hold: its name, what was expected, what was found.
+    /// One line per condition that does not hold: its name, the expected value, the value found.
     pub violations: Vec<String>,
 }
 
@@ -102,25 +106,26 @@ impl Verdict {
     }
 }
 
-/// How clients are tied to instances.
+/// How clients are bound to instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clients {
-    /// Each client belongs to one instance and draws requests whose home lies among that instance's sites.
+    /// Each client belongs to one instance and draws requests with a home among that instance's
+    /// sites.
     Bound,
-    /// The same, and a worker's clients keep to its share of the instance's sites, where there is one for each worker: terminals
-    /// that have one home for a whole run.
+    /// As `Bound`, and the clients of a worker keep to its share of the instance's sites, if there
+    /// is one site for each worker: terminals that keep one home for a whole run.
     Homed,
-    /// Clients draw over all sites and every request is sent to its home: the homes are not equally popular, and binding
-    /// clients would even that out.
+    /// Clients draw over all sites, and each request is sent to its home. For workloads in which
+    /// homes are not equally popular: bound clients would even that out.
     Routed,
 }
 
-/// What a person at a terminal needs for one kind of request, in seconds.
+/// The pauses of a person at a terminal for one kind of request, in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pauses {
-    /// Before it is sent; always as long.
+    /// Before the request is sent; constant.
     pub keying_s: f64,
-    /// After its answer has come; on average, exponentially distributed.
+    /// After its reply; the mean of an exponential distribution.
     pub think_s: f64,
 }
 
@@ -129,8 +134,8 @@ pub trait Generator {
     type Request;
     fn next(&mut self) -> Self::Request;
 
-    /// The next request of somebody who stays at one place: terminal `number` of those that are bound to `site`, which is one
-    /// of the generator's. Terminals may share a generator.
+    /// The next request of a terminal that stays at one place: terminal `number` of those bound to
+    /// `site`, one of the generator's sites. Terminals may share a generator.
     fn next_at(&mut self, _site: u32, _number: u32) -> Self::Request {
         self.next()
     }
@@ -141,7 +146,7 @@ pub trait Workload: Clone + Send + Sync + 'static {
     type Request: Clone + Serialize + DeserializeOwned + Send + 'static;
     type Reply: Serialize + DeserializeOwned + Send + 'static;
     type Generator: Generator<Request = Self::Request> + Send + 'static;
-    /// What one instance reports to the consistency check.
+    /// The report of one instance to the consistency check.
     type Audit: Serialize + DeserializeOwned + Send + 'static;
 
     fn name(&self) -> String;
@@ -149,10 +154,11 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// The number of logical sites.
     fn sites(&self) -> u32;
 
-    /// The procedures: dispatches on the request.
+    /// The procedures; selected by the request.
     async fn run<T: Transaction>(&self, request: &Self::Request, txn: &mut T) -> Result<Self::Reply, Abort>;
 
-    /// The steps by number, for those that arrive over a channel (see [`crate::step::run_encoded`]).
+    /// The steps by number, for steps that arrive over a channel (see
+    /// [`crate::step::run_encoded`]).
     async fn run_step<A: Access>(
         &self,
         id: StepId,
@@ -161,17 +167,19 @@ pub trait Workload: Clone + Send + Sync + 'static {
         out: &mut Vec<u8>,
     ) -> Result<(), Abort>;
 
-    /// Every place the request will touch, its home first, as far as its arguments tell. The engine uses it to choose
-    /// the home instance and to run a transaction that stays at home without locks where the design allows; a request
-    /// that names too little is still right, only slower.
+    /// All routes that the request will touch, its home first, as far as its arguments tell. The
+    /// engine uses them to choose the home instance, and to run a transaction that stays at home
+    /// without locks where the design allows. A request that names too few is still correct, only
+    /// slower.
     fn routes(&self, request: &Self::Request, visit: &mut dyn FnMut(Route));
 
-    /// Rows that the request will ask for, as far as its arguments tell: where they are is fetched while other requests are run. A
-    /// hint.
+    /// Rows that the request will access, as far as its arguments tell. The engine may prefetch
+    /// them while other requests run. A hint.
     #[inline]
     fn wants(&self, _request: &Self::Request, _visit: &mut impl FnMut(TableId, &[u8])) {}
 
-    /// Whether the request writes nothing, whatever it finds. One that says so and writes after all is only slower.
+    /// Whether the request never writes. A request that claims this and writes after all is only
+    /// slower.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false
     }
@@ -179,8 +187,9 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// The name under which results of this request are reported ("payment"), one of few.
     fn kind(&self, request: &Self::Request) -> &'static str;
 
-    /// Reports amounts by name ("lines", "remote_lines") of a request that was carried out, `reply` being `None` if the
-    /// workload had it rolled back. They are added up over a run, for whoever compares the run with the definition.
+    /// Reports named amounts ("lines", "remote_lines") of a request that was carried out; `reply`
+    /// is `None` if the workload rolled it back. They are summed over a run, to compare it with the
+    /// definition of the benchmark.
     #[inline]
     fn observe(
         &self,
@@ -194,43 +203,46 @@ pub trait Workload: Clone + Send + Sync + 'static {
         Clients::Bound
     }
 
-    /// How long a person is busy with this request before and after it; `None` for a workload without people.
+    /// How long a person is busy before and after this request; `None` for a workload without
+    /// people.
     fn pauses(&self, _request: &Self::Request) -> Option<Pauses> {
         None
     }
 
-    /// A stream of requests whose home lies in `sites`.
+    /// A stream of requests with a home in `sites`.
     fn generator(&self, seed: u64, sites: Range<u32>) -> Self::Generator;
 
-    /// How many pieces the data of one site is loaded in; each is one transaction.
+    /// Number of pieces in which the data of one site is loaded; each is one transaction.
     fn load_parts(&self, site: SiteId) -> u32;
 
-    /// How many leading columns of a table's key, all of them integers, one lock stands for where a worker owns the rows and
-    /// locks them for itself: the fewer, the fewer locks and the more transactions that meet on one.
+    /// Number of leading columns of a table's key, all integers, that one lock covers where a
+    /// worker owns the rows and has its own lock table. With fewer columns there are fewer locks,
+    /// and more transactions conflict on one.
     fn lock_columns(&self, _table: TableId) -> u8 {
         1
     }
 
-    /// Inserts piece `part` of `site`. Replicated tables are inserted by every instance: pieces of
+    /// Inserts piece `part` of `site`. Replicated tables are inserted by each instance, in
     /// [`Workload::load_replicated`].
     async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort>;
     async fn load_replicated<A: Access>(&self, _access: &mut A) -> Result<(), Abort> {
         Ok(())
     }
 
-    /// Gathers what the consistency conditions need from the instance that owns `sites`. Runs alone.
+    /// Gathers the data for the consistency conditions from the instance that owns `sites`. Runs
+    /// alone.
     async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<Self::Audit, Abort>;
-    /// Judges the audits of all instances together. `committed`: transactions known to have committed since loading, if it is
-    /// known; of those kinds only that the workload says it counts.
+    /// Judges the audits of all instances together. `committed` is the number of transactions known
+    /// to have committed since loading, if known, counting only the kinds that the workload counts.
     fn judge(&self, audits: Vec<Self::Audit>, committed: Option<u64>) -> Verdict;
 
-    /// The number under which the database itself remembers that this request was carried out, for workloads that keep
-    /// such a record; unique over all streams of a run.
+    /// The number under which the database itself records that this request was carried out, for
+    /// workloads that keep such a record. Unique over all streams of a run.
     fn ledger_id(&self, _request: &Self::Request) -> Option<u64> {
         None
     }
-    /// Compares a client's ledger with the database: each of `acknowledged` must be there exactly once, each of `unknown`
-    /// (sent, never answered) at most once, and nothing else.
+    /// Compares a client's ledger with the database: each of `acknowledged` must be there exactly
+    /// once, each of `unknown` (sent, never answered) at most once, and no other.
     fn judge_ledger(&self, _audits: &[Self::Audit], _acknowledged: &[u64], _unknown: &[u64]) -> Verdict {
         Verdict::default()
     }

@@ -1,12 +1,14 @@
-//! The log alone: `cargo run --release -p wal --example log_insert [memory|sync|all]` (`all` unless told).
+//! The log alone: `cargo run --release -p wal --example log_insert [memory|sync|all]` (default
+//! `all`).
 //!
-//! `memory`: GB of frames per second into a log in memory, for each way to insert, 1 and 2 threads, records of several
-//! sizes (bodies, without the 40 bytes of a frame); and the same with every fifth record one that comes after
-//! everything ([`Order::Last`]), and with every fifth a commit ([`Order::Resting`]). Rounds of all combinations in turn; the median, and in brackets the lowest and highest.
-//! "x" is the rate of two threads over that of one.
+//! `memory`: GB of frames per second into a log in memory, for each way to insert, 1 and 2 threads,
+//! and records of several sizes (bodies, without the 40 bytes of a frame). The same with every
+//! fifth record of order [`Order::Last`], and with every fifth a commit ([`Order::Resting`]).
+//! Rounds go over all combinations in turn; shown are the median and, in brackets, the lowest and
+//! highest. "x" is the rate of two threads over that of one.
 //!
-//! `sync`: what the device takes (4 KiB writes to a file written before, by write and fdatasync), beside it commits of
-//! 120 bytes by 1 and 16 clients, each waiting for its own; in turn again.
+//! `sync`: the time of the device for 4 KiB writes to a file written before (write and fdatasync),
+//! beside commits of 120 bytes by 1 and 16 clients, each of which waits for its own; in turn again.
 
 use base::{Lsn, TxnId};
 use std::path::Path;
@@ -19,13 +21,13 @@ const BYTES_PER_THREAD: u64 = 24 << 20;
 const SIZES: [usize; 4] = [40, 120, 400, 2000];
 const TIME: Duration = Duration::from_millis(700);
 
-/// How often a record comes after everything.
+/// The share and the kind of ordered records.
 #[derive(Clone, Copy)]
 enum Commits {
     Never,
-    /// That comes after everything.
+    /// Every fifth record has order [`Order::Last`].
     FifthLast,
-    /// That rests on everything.
+    /// Every fifth record is a commit, [`Order::Resting`].
     FifthResting,
 }
 

@@ -1,4 +1,5 @@
-//! What a killed process, a power cut and a hostile hand leave of a log, and what opening it makes of that.
+//! The state that a killed process, a power cut or random bytes leave of a log, and the result of
+//! opening it.
 
 use crate::files::{RING, WHOSE};
 use crate::segment::HEADER;
@@ -9,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use world::{Deed, Open, Verdict, memory, watched};
 
-/// A log in async mode whose flusher is stuck, with three threads that have each an open extent: records 0 to 9 of
-/// the first, 10 to 19 of the second, 20 to 29 of the third, appended in turn. Gives a copy of the folder as a kill
-/// would leave it, and where each record lies.
+/// A log in async mode with a stuck flusher, and three threads that have each an open extent. The
+/// first appends records 0 to 9, the second 10 to 19, the third 20 to 29, in turn. Returns a copy
+/// of the folder as a kill would leave it, and the place of each record.
 fn killed(insert: Insert) -> (tempfile::TempDir, Vec<Span>) {
     killed_after(insert, |_| Vec::new())
 }
 
-/// The same; before the kill `then` is done, which gives where it put the records from 30 on.
+/// As [`killed`]. Before the kill `then` runs and returns the places of the records from 30 on.
 fn killed_after(insert: Insert, then: impl FnOnce(&Log) -> Vec<Span>) -> (tempfile::TempDir, Vec<Span>) {
     let folder = tempfile::tempdir().unwrap();
     let stuck = Arc::new(AtomicBool::new(false));
@@ -33,7 +34,7 @@ fn killed_after(insert: Insert, then: impl FnOnce(&Log) -> Vec<Span>) -> (tempfi
     let log = Log::open(files, folder.path(), options).unwrap();
     stuck.store(true, Ordering::SeqCst);
     let mut spans = vec![None; 30];
-    // The flusher meets this one at once and sticks; it is not part of the image.
+    // The flusher meets this record at once and sticks. It is not part of the image.
     let first = add(&log, 1000);
     crate::tests::until(|| {
         log.kick(first.end);
@@ -75,7 +76,8 @@ fn reopen(folder: &Path) -> Result<Vec<u64>, LogFault> {
     numbers(&log)
 }
 
-/// The records of `killed` in the order of their places, with the one before them.
+/// The numbers of the records of `killed` in the order of their places, with the record before
+/// them.
 fn by_place(spans: &[Span]) -> Vec<u64> {
     let mut order: Vec<u64> = (0..spans.len() as u64).collect();
     order.sort_unstable_by_key(|&n| spans[n as usize].start);
@@ -109,7 +111,7 @@ fn a_kill_with_open_extents_loses_nothing() {
     }
 }
 
-/// The last append of a thread was under way: it is gone, and nothing else.
+/// The last append of a thread was under way: its record is lost, and no other.
 #[test]
 fn an_unfinished_append_in_an_open_extent_is_no_damage() {
     for victim in [9u64, 19, 29] {
@@ -124,8 +126,8 @@ fn an_unfinished_append_in_an_open_extent_is_no_damage() {
     }
 }
 
-/// Threads were in the midst of an append when somebody else closed their extents, by a pad or by giving the rest to others,
-/// and then the process was killed. That was told as damage, and the database did not open any more.
+/// Threads are in the middle of an append when another thread closes their extents, by a pad or by
+/// giving the rest back. Then the process is killed. Opening must not report this as damage.
 #[test]
 fn an_unfinished_append_in_a_closed_extent_is_no_damage() {
     let close = |log: &Log| {
@@ -170,8 +172,8 @@ fn a_hole_with_a_record_behind_it_is_damage() {
     assert!(matches!(&error, LogFault::Corrupt { file, .. } if file.ends_with(RING)), "{error}");
 }
 
-/// After a power cut the ring is what the kernel happened to write: a hole may be something lost, and what rests on it
-/// must not come back.
+/// After a power cut the ring holds the pages that the kernel happened to write. A hole may be a
+/// lost record, and records that rest on it must not come back.
 #[test]
 fn after_a_power_cut_the_log_ends_at_the_first_hole() {
     let (folder, spans) = killed(Insert::Extents);
@@ -181,7 +183,8 @@ fn after_a_power_cut_the_log_ends_at_the_first_hole() {
     assert_eq!(found, [1000]);
 }
 
-/// Bits are turned all over a log: each is told, or hits bytes that hold nothing, or the tail that a crash explains.
+/// Bits are flipped all over a log. Each flip is reported, or hits bytes without meaning, or the
+/// tail that a crash explains.
 #[test]
 fn turned_bits_are_told() {
     const RECORDS: u64 = 300;
@@ -227,7 +230,8 @@ fn turned_bits_are_told() {
     assert!(told > 300 && harmless > 100 && cut > 0, "{told} told, {harmless} harmless, {cut} cut");
 }
 
-/// Lengths, marks and pads that lead anywhere: no panic, no allocation to match, no endless reading.
+/// Lengths, marks and pads that lead anywhere: no panic, no allocation of that size, no endless
+/// reading.
 #[test]
 fn arbitrary_bytes_are_no_log() {
     let files = memory();
@@ -239,7 +243,8 @@ fn arbitrary_bytes_are_no_log() {
         let bytes: Vec<u8> = (0..512)
             .flat_map(|n| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(n + round);
-                // Every other word is what a frame's position would be, so that the rest of it is looked at.
+                // Every other word is the position of a frame there, so that the reader looks at
+                // the rest of it.
                 let place = 64 + n * 8 - 8;
                 if n % 2 == 1 { place.to_le_bytes() } else { (state >> 8).to_le_bytes() }
             })

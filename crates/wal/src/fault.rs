@@ -1,17 +1,17 @@
-//! What can go wrong with a log.
+//! The errors of a log.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The log cannot be read or written. After a fault while writing the log is poisoned: nothing that was not
-/// durable before will ever be reported as durable.
+/// The log cannot be read or written. A fault while writing poisons the log: a record that was not
+/// durable before is never reported as durable.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LogFault {
-    /// The file system refused; the message names the file.
+    /// The file system returned an error; the message names the file.
     #[error("the log failed: {0}")]
     Io(Arc<io::Error>),
-    /// Bytes that were durable once are not what was written.
+    /// Bytes that were durable differ from the bytes that were written.
     #[error(
         "{}: the log is corrupt at byte {offset}: {what}; restore the file from a copy, or the database from a backup",
         file.display()
@@ -23,10 +23,10 @@ pub enum LogFault {
         file.display()
     )]
     Version { file: PathBuf, found: u32, expected: u32 },
-    /// A segment that must exist does not.
+    /// A segment of the middle of the log does not exist.
     #[error("{}: this log segment is missing ({why}); put the file back, or restore from a backup", file.display())]
     Missing { file: PathBuf, why: String },
-    /// A record that the log in memory has overwritten since.
+    /// The log in memory has overwritten this record.
     #[error("the log in memory no longer has the record at {lsn}; only files keep them all")]
     Forgotten { lsn: u64 },
     /// Options that cannot work.

@@ -1,4 +1,4 @@
-//! The log's folder: which segments there are, and how one more begins.
+//! The log's folder: its list of segments, and how a new segment begins.
 
 use crate::options::{Durability, LogOptions};
 use crate::ring::Ring;
@@ -9,36 +9,42 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::{File, Files, Open};
 
-/// A file that will be the next segment: all written once, so that syncing it later changes no metadata.
+/// Name of the file that becomes the next segment. All of it is written in advance, so a later sync
+/// changes no metadata.
 const SPARE: &str = "spare-segment";
-/// A segment on its way into the archive.
+/// Name of a segment while it is copied to the archive.
 const INCOMING: &str = "incoming-segment";
-/// The ring of async mode, shared with the kernel. Behind the ring's bytes it says whose they are ([`Whose`]).
+/// Name of the ring of async mode, shared with the kernel. A trailer after the ring's bytes
+/// identifies the writer.
 pub(crate) const RING: &str = "ring";
 const RING_MAGIC: &[u8; 8] = b"ATOLLRNG";
-/// Bytes behind the ring: a page, so that the mapping ends with one.
+/// Bytes after the ring: one page, so that the mapping ends at a page boundary.
 pub(crate) const WHOSE: usize = 4096;
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-/// Who may do what: the flusher begins segments; anyone drops old ones or takes the list. Dropping keeps the last.
+/// Access rules: the flusher begins segments; any thread drops old ones or reads the list. Dropping
+/// keeps the last segment.
 pub(crate) struct LogFiles {
     pub files: Arc<dyn Files>,
     pub dir: PathBuf,
     pub options: LogOptions,
+    /// The segments in order, the current one last.
     segments: Mutex<Vec<Segment>>,
-    /// Held while the spare is made, so that the flusher waits for it rather than making a second one.
+    /// The next segment's file. Held while the file is created, so that the flusher waits for it
+    /// and does not create a second one.
     spare: Mutex<Option<Arc<dyn File>>>,
 }
 
-/// Who wrote a ring.
+/// Identity of the writer of a ring.
 ///
 /// ```text
-/// behind the ring:  0 "ATOLLRNG"   8 life u64   16 boot u64   24 crc32c u32 (of bytes 0..24)
+/// after the ring:  0 "ATOLLRNG"   8 life u64   16 boot u64   24 crc32c u32 (of bytes 0..24)
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Whose {
     pub life: u64,
-    /// The machine's start ([`world::boot`]): since then nothing of the ring was lost, whatever became of the process.
+    /// Boot id of the machine ([`world::boot`]). While it stays the same, no byte of the ring is
+    /// lost, even if the process dies.
     pub boot: u64,
 }
 
@@ -53,7 +59,7 @@ impl Whose {
         out
     }
 
-    /// `None` if these bytes say nothing.
+    /// `None` if these bytes are not a valid trailer.
     pub fn decode(bytes: &[u8]) -> Option<Whose> {
         let bytes = bytes.get(..28)?;
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -62,7 +68,8 @@ impl Whose {
     }
 }
 
-/// The list and the spare are consistent between any two steps, so a panic elsewhere does not spoil them.
+/// Locks `m` and ignores poisoning: the list and the spare are consistent between any two steps, so
+/// a panic elsewhere does not spoil them.
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,7 +93,8 @@ impl LogFiles {
         lock(&self.segments).clone()
     }
 
-    /// The ring for this opening; to be called when nothing in an old one is needed any more.
+    /// Creates the ring for this opening and removes an old one. Call it when no byte of the old
+    /// ring is needed.
     pub fn ring(&self, life: u64) -> Result<Ring, LogFault> {
         let bytes = self.options.buffer_bytes;
         let path = self.dir.join(RING);
@@ -115,7 +123,8 @@ impl LogFiles {
         Ok(file)
     }
 
-    /// Makes the next segment's file ahead of need. A failure is left to [`LogFiles::begin`] to meet and report.
+    /// Creates the file of the next segment ahead of need. An error is dropped here;
+    /// [`LogFiles::begin`] meets and reports it.
     pub fn prepare(&self) {
         let mut spare = lock(&self.spare);
         if spare.is_none() {
@@ -123,12 +132,14 @@ impl LogFiles {
         }
     }
 
-    /// Begins a segment at `start`, replacing an empty one that starts there. Durable when it returns.
+    /// Begins a segment at `start`, in place of an empty one that starts there. Durable when it
+    /// returns.
     pub fn begin(&self, start: u64, life: u64) -> Result<Segment, LogFault> {
         self.begin_with(start, life, 0, &[])
     }
 
-    /// As [`LogFiles::begin`], for a new life: with the first frames, and where the log ended that it found.
+    /// As [`LogFiles::begin`], for a new life: with its first frames, and the end of the log that
+    /// this life found.
     pub fn begin_with(
         &self,
         start: u64,
@@ -136,7 +147,8 @@ impl LogFiles {
         inherited: u64,
         frames: &[u8],
     ) -> Result<Segment, LogFault> {
-        // Held to the end: a second spare must not be begun under the name that this one still has.
+        // Held to the end: until the rename, this file has the name under which the next spare is
+        // created.
         let mut spare = lock(&self.spare);
         let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
         let mut segments = lock(&self.segments);
@@ -152,8 +164,9 @@ impl LogFiles {
         Ok(begun)
     }
 
-    /// Removes (or archives) the segments that end at or before `lsn`, oldest first and each durably before the next, so
-    /// that what remains after a crash has no hole: a folder's unsynced removals may reach the device in any order.
+    /// Removes (or archives) the segments that end at or before `lsn`, oldest first. Each removal
+    /// is made durable before the next, so that a crash leaves no gap: unsynced removals from a
+    /// folder may reach the device in any order.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
         let mut segments = lock(&self.segments);
         while segments.len() > 1 && segments[1].start <= lsn {
@@ -167,7 +180,7 @@ impl LogFiles {
     fn retire(&self, segment: &Segment) -> Result<(), LogFault> {
         if let Some(archive) = &self.options.archive {
             let name = segment::name(segment.start);
-            // A rename would be enough on one file system; an archive is usually on another device.
+            // Copied, not renamed: an archive is usually on another device.
             let incoming = archive.join(INCOMING);
             self.copy(&*segment.file, &incoming)?;
             self.files.rename(&incoming, &archive.join(name))?;
@@ -191,10 +204,11 @@ impl LogFiles {
         }
     }
 
-    /// The segments from the one with position `lsn` on, archived ones included if it is among them.
+    /// The segments from the one that contains position `lsn` on, including archived ones if
+    /// needed.
     ///
     /// # Errors
-    /// No such segment, or one missing in between.
+    /// No such segment, or a segment missing in between.
     pub fn segments_from(&self, lsn: u64) -> Result<Vec<Segment>, LogFault> {
         let kept = self.segments();
         let first = kept.first().map_or(FIRST_LSN, |s| s.start);
@@ -205,7 +219,7 @@ impl LogFiles {
             Some(archive) => recover::segments(&*self.files, archive)?,
             None => Vec::new(),
         };
-        // A crash between archiving and removing leaves a segment in both places.
+        // A crash between archiving and removing leaves a segment in both folders.
         all.retain(|s| s.start < first);
         let oldest = all.first().map_or(first, |s| s.start);
         let missing =
@@ -225,7 +239,7 @@ impl LogFiles {
         }
     }
 
-    /// Where the oldest archived segment starts.
+    /// Start of the oldest archived segment.
     pub fn archived_from(&self) -> Result<Option<u64>, LogFault> {
         let Some(archive) = &self.options.archive else { return Ok(None) };
         Ok(self.files.list(archive)?.iter().filter_map(|name| segment::start_of(name)).min())

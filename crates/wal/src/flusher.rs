@@ -1,17 +1,18 @@
-//! Writing the ring to segments and waiting for the device: by a thread of its own, so that nobody else has to, or by
-//! whoever has nothing else to do.
+//! Flushing: writing the ring to segments and waiting for the device. Either the flusher's own
+//! thread does it, so that no worker has to, or a worker that has nothing else to do.
 //!
 //! ```text
-//!   several wait, or transactions could run:  worker --wake--> thread: write, sync --wake--> worker
-//!   all that a worker has waits for the log:  worker: write, sync
+//!   several wait, or others could run:  worker --wake--> thread: write, sync --wake--> worker
+//!   all of a worker wait for the log:   worker: write, sync
 //! ```
 //!
-//! The two wake-ups take longer than a quick device takes for a sync. So a worker whose every transaction waits for the log
-//! flushes by itself ([`Flusher::flush_here`]), unless more are expected to wait than do: then the thread collects them
-//! ([`Pace`]).
+//! The two wake-ups take longer than a fast device takes for a sync. So a worker of which all
+//! transactions wait for the log flushes by itself ([`Flusher::flush_here`]). If more waiters are
+//! expected than there are, the thread collects them instead ([`Pace`]).
 //!
-//! Who may do what: whoever holds the lock around [`Work`] writes and syncs. Only the thread waits for that lock; who
-//! finds it taken leaves his flush to the thread, which comes next.
+//! Access rules: the thread that holds the lock around [`Work`] writes and syncs. Only the
+//! flusher's thread waits for that lock. A worker that finds it taken leaves its flush to that
+//! thread, which runs next.
 
 use crate::LogFault;
 use crate::files::LogFiles;
@@ -24,22 +25,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
-/// Appending wakes the flusher once per this many bytes (a power of two), so that the ring drains early.
+/// Appending wakes the flusher once per 2^18 bytes, so that the ring drains early.
 const NUDGE_SHIFT: u32 = 18;
-/// Records nobody asks for are written after this time, or when the ring fills.
+/// Records that no waiter asks for are written after this time, or when the ring fills.
 const BUSY: Duration = Duration::from_millis(5);
+/// Pause of the flusher's thread after a round that found no new record.
 const IDLE: Duration = Duration::from_millis(50);
 
+/// Handle of the flusher's thread. Dropping it flushes the log a last time and ends the thread.
 pub(crate) struct Flusher {
     desk: Arc<Desk>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
 }
 
-/// What the thread and those who flush by themselves share.
+/// State shared by the flusher's thread and the workers that flush by themselves.
 struct Desk {
     shared: Arc<Shared>,
+    /// The lock of the access rules: its holder writes and syncs.
     work: Mutex<Work>,
+    /// Set once, when the log is dropped.
     stop: AtomicBool,
 }
 
@@ -59,7 +64,7 @@ impl Flusher {
         Ok(Flusher { desk, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
-    /// Has the thread look around now.
+    /// Wakes the flusher's thread.
     pub fn nudge(&self) {
         self.thread.unpark();
     }
@@ -83,7 +88,8 @@ impl Flusher {
         }
         let flushed =
             self.desk.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
-        // Somebody else is at it, more are coming, or one came too late for this flush.
+        // Another thread is flushing, more waiters are expected, or a record came too late for this
+        // flush.
         if matches!(flushed, None | Some(Some(Duration::ZERO))) {
             self.nudge();
         }
@@ -95,14 +101,16 @@ impl Drop for Flusher {
         self.desk.stop.store(true, Ordering::Release);
         self.nudge();
         if let Some(handle) = self.handle.take() {
-            // A flusher that panicked has told so on standard error; the log ends where it stopped.
+            // A flusher that panicked has reported that on standard error. The log ends where it
+            // stopped.
             let _ = handle.join();
         }
     }
 }
 
 impl Desk {
-    /// After a panic the log is poisoned, so whatever state the work is in, nothing more is done with it.
+    /// Ignores mutex poisoning: after a panic the log is poisoned, so the state of the work is not
+    /// used again.
     fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,14 +123,14 @@ impl Desk {
         }
     }
 
-    /// The thread's body.
+    /// Body of the flusher's thread.
     fn run(&self) {
         loop {
             let stop = if self.stop.load(Ordering::Acquire) { Stop::Yes } else { Stop::No };
             if stop == Stop::No && self.shared.is_wanted() {
                 self.wait_for_company();
             }
-            // Let go of before the pause.
+            // A statement of its own, so that the lock is released before the pause.
             let pause = self.work().attempt(stop);
             match pause {
                 Some(pause) if stop == Stop::No => match pause {
@@ -152,7 +160,7 @@ impl Desk {
     }
 }
 
-/// Poisons the log when whoever flushes panics: nobody may wait for it any more.
+/// Poisons the log when the flushing thread panics, so that no waiter waits for ever.
 struct Guard<'a>(&'a Shared);
 
 impl Drop for Guard<'_> {
@@ -170,35 +178,39 @@ enum Stop {
     No,
 }
 
+/// The state of writing and syncing, used by the thread that holds the lock.
 struct Work {
     shared: Arc<Shared>,
     files: Arc<LogFiles>,
+    /// The segment that the log is written to.
     current: Segment,
-    /// Makes the next segment's file meanwhile.
+    /// Thread that creates the file of the next segment ahead of need.
     spare: Option<JoinHandle<()>>,
+    /// Decides whether to wait for more waiters before a sync.
     pace: Pace,
-    /// When all there was had been written, ns.
+    /// Time at which the flusher last closed the open extents and wrote all records, ns.
     all_written_ns: u64,
 }
 
 impl Work {
-    /// Whether nobody is to be waited for.
+    /// Whether a sync may begin without waiting for more waiters.
     fn is_company_here(&self) -> bool {
         self.pace.is_company_here(self.shared.waiters.count())
     }
 
-    /// One round; gives how long to sleep, `None` if the log is broken.
+    /// Does one round. Returns the time to sleep, `None` if the log is broken.
     fn attempt(&mut self, stop: Stop) -> Option<Duration> {
         let shared = self.shared.clone();
         if shared.fault.get().is_some() {
             return None;
         }
-        // Here, so that a panic poisons the log before the next one gets the work.
+        // Within this call, so that a panic poisons the log before the next thread takes the work.
         let _guard = Guard(&shared);
         self.round(stop).inspect_err(|fault| shared.poison(fault.clone())).ok()
     }
 
-    /// Writes what there is, syncs if someone waits for that; gives how long to sleep.
+    /// Writes the complete records, and syncs if a waiter waits for the device. Returns the time to
+    /// sleep.
     fn round(&mut self, stop: Stop) -> Result<Duration, LogFault> {
         let shared = self.shared.clone();
         let before = shared.written.load(Ordering::Relaxed);
@@ -225,8 +237,8 @@ impl Work {
         })
     }
 
-    /// Writes what is whole below `end`; closes what appenders have reserved only as far as somebody asks for what lies
-    /// behind, or once in a while.
+    /// Writes the complete records below `end`. Closes open extents only as far as a waiter needs
+    /// the records after them, or once per [`BUSY`].
     fn write(&mut self, end: u64, stop: Stop) -> Result<(), LogFault> {
         let shared = self.shared.clone();
         let asked = shared.pressed.load(Ordering::Acquire).max(shared.wanted.load(Ordering::Acquire));
@@ -255,8 +267,8 @@ impl Work {
 
     fn write_up_to(&self, to: u64) -> Result<(), LogFault> {
         let from = self.shared.written.load(Ordering::Relaxed);
-        // SAFETY: below `to` all is whole: its owners are gone, and appenders leave the ring's bytes alone until
-        // `written` passes them, below.
+        // SAFETY: below `to` the log is complete, so its writers have finished. Appenders leave
+        // these bytes of the ring alone until `written` passes them, below.
         let pieces = unsafe { self.shared.ring.pieces(from, to) };
         let mut at = self.current.offset(from);
         for piece in pieces.into_iter().filter(|p| !p.is_empty()) {
@@ -277,7 +289,7 @@ impl Work {
         Ok(())
     }
 
-    /// Has the next segment's file made once this one is half full.
+    /// Starts to create the file of the next segment once the current one is half full.
     fn look_ahead(&mut self) {
         let used = self.shared.written.load(Ordering::Relaxed) - self.current.start;
         let busy = self.spare.as_ref().is_some_and(|s| !s.is_finished());

@@ -1,46 +1,53 @@
-//! One record's bytes.
+//! The layout of a record in the log: a *frame*.
 //!
 //! ```text
-//!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8   21 flags u8   22 unused u16
-//! 24 txn u64     32 previous u64   [undo_next u64, compensation records only]   [rests_on u64, if it is not 0]
-//!    body   zeros to 8 bytes
+//!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8
+//! 21 flags u8     22 unused u16
+//! 24 txn u64     32 previous u64   [undo_next u64, compensation records only]
+//!    [rests_on u64, if it is not 0]   body   zeros to 8 bytes
 //! ```
 //!
 //! - `length` counts the whole frame without the padding; frames start at multiples of 8.
-//! - `check` is the CRC-32C of everything from byte 20 on, mixed with length, lsn, behind and the *life* of the log
-//!   (a random number per opening, in the segment's header). So bytes of an earlier life or another place in the
-//!   log never pass for a record, whatever the device kept of them.
-//! - `behind` is how far the record starts after what was on the device when it was appended. A frame that fails
-//!   its check, followed by one that knows it to be on the device, was damaged; otherwise it is the torn tail.
+//! - `check` is the CRC-32C of all bytes from 20 on, mixed with length, lsn, behind and the *life*
+//!   of the log. A life is a random number per opening, stored in the segment's header. So bytes of
+//!   an earlier life or of another place in the log never pass for a record, even if the device
+//!   kept them.
+//! - `behind` is the distance from the end of the log on the device, at the time of the append, to
+//!   the start of the record. It tells damage from a torn tail: if a frame fails its check and a
+//!   later frame shows that the first one was on the device, the first one was damaged. Otherwise
+//!   it belongs to the torn tail.
 //!
-//! Frames that are no records fill what nobody wrote. They have 16 bytes of their own, whose `length` has bit 31 set:
-//! a *pad* (bit 30 clear) is followed by bytes that mean nothing, `length` altogether; a *mark* (bit 30 set) says that
-//! one thread reserved `length` bytes from here on.
+//! Two further kinds of frames hold no record. They take 16 bytes, and their `length` has bit 31
+//! set:
 //!
-//! Little-endian throughout.
+//! - a *pad* (bit 30 clear) is followed by bytes without meaning, `length` bytes in all;
+//! - a *mark* (bit 30 set) states that one thread reserved `length` bytes from the mark on.
+//!
+//! All integers are little-endian.
 
 use base::{Lsn, TxnId, copy_short, crc32c};
 
-/// [`RecordHeader::flags`]: a compensation record; it is redone, never undone, and has an `undo_next`.
+/// Bit of [`RecordHeader::flags`]: a compensation record. It is redone, never undone, and has an
+/// `undo_next`.
 pub const CLR: u8 = 1;
 
-/// In the flags as stored: the frame has a `rests_on`.
+/// Bit of the stored flags: the frame has a `rests_on`.
 const RESTS: u8 = 2;
 
 const FIXED: usize = 40;
-/// Bytes of a frame that is no record.
+/// Bytes of a frame that holds no record.
 pub(crate) const HEAD: usize = 16;
 const FILLER: u32 = 1 << 31;
 const MARK: u32 = 1 << 30;
-/// What a pad or mark has in place of the sum of a record's bytes.
+/// Stands in for the checksum of the bytes in the check of a pad or mark.
 const FILLER_SUM: u32 = 0x5eed_f111;
-/// Where the part of a frame begins that is checksummed before its place in the log is known.
+/// First byte of the part of a frame that is checksummed before its place in the log is known.
 const SUMMED_FROM: usize = 20;
 
-/// What the log itself knows about a record.
+/// The fields of a record that the log itself reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// The writer's own numbering of its records.
+    /// Kind of the record, numbered by the writer.
     pub kind: u8,
     /// Bit 0 is [`CLR`].
     pub flags: u8,
@@ -50,8 +57,9 @@ pub struct RecordHeader {
     pub prev: Lsn,
     /// In a compensation record, the next record to undo; else not stored, 0.
     pub undo_next: Lsn,
-    /// How much of the log must have survived for this record to count, 0 if that lies before it anyway; written by the log
-    /// itself ([`Order::Resting`](crate::Order::Resting)).
+    /// The position up to which the log must have survived for this record to count; 0 if that is
+    /// at or before the record in any case. The log sets it
+    /// ([`Order::Resting`](crate::Order::Resting)).
     pub rests_on: Lsn,
 }
 
@@ -61,12 +69,13 @@ impl RecordHeader {
     }
 }
 
-/// Where a record lies in the log: bytes `start..end` of it.
+/// Place of a record: bytes `start..end` of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub start: Lsn,
     pub end: Lsn,
-    /// Once the log is durable up to here the record stays: its end, or what it rests on.
+    /// Once the log is durable up to here, no crash loses the record: its end or the position that
+    /// it rests on, whichever is larger.
     pub holds: Lsn,
 }
 
@@ -76,12 +85,12 @@ impl Span {
     }
 }
 
-/// Bytes a frame takes in the log, padding included.
+/// Bytes that a frame takes in the log, padding included.
 pub(crate) fn padded(length: usize) -> usize {
     length.next_multiple_of(8)
 }
 
-/// Multiplies and folds: every bit of `a` and `b` reaches every bit of the result.
+/// Multiplies and folds: each bit of `a` and `b` affects each bit of the result.
 #[inline]
 fn mix(a: u64, b: u64) -> u32 {
     let p = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);
@@ -94,15 +103,17 @@ fn check(sum: u32, length: u32, lsn: u64, behind: u32, life: u64) -> u32 {
     sum ^ mix(lsn ^ life, (u64::from(length) << 32 | u64::from(behind)) ^ life.rotate_left(32))
 }
 
-/// The life of a log in memory. Its frames are not summed (that would be half the cost of appending), only placed:
-/// nothing can happen to them that a sum would find.
+/// The life of a log in memory. Its frames carry no checksum of their bytes, which would be half
+/// the cost of an append: memory has no failures that a checksum would find. The check still covers
+/// their place.
 pub(crate) const IN_MEMORY: u64 = 0;
 
 fn sum(frame: &[u8], length: usize, life: u64) -> u32 {
     if life == IN_MEMORY { 0 } else { crc32c(&frame[SUMMED_FROM..length]) }
 }
 
-/// Writes the frame into `out`, all but what depends on its place in the log; gives the sum for [`seal`].
+/// Builds the frame in `out`, except the fields that depend on its place in the log. Returns the
+/// sum for [`seal`].
 #[inline]
 pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], life: u64) -> u32 {
     out.clear();
@@ -124,21 +135,21 @@ pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], li
     let length = out.len();
     out[..4].copy_from_slice(&(length as u32).to_le_bytes());
     let sum = sum(out, length, life);
-    // As `resize`, without its call of `memset` for a few bytes.
+    // Does the same as `resize`, without its call of `memset` for a few bytes.
     out.extend_from_slice(&[0; 8]);
     out.truncate(padded(length));
     sum
 }
 
-/// A record that is neither a compensation nor rests on anything, and whose bytes are not summed: all of its frame follows
-/// from this and its place.
+/// A record that is no compensation record, rests on nothing and carries no checksum. These fields
+/// and its place determine its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain<'a> {
     pub kind: u8,
     pub txn: TxnId,
     pub prev: Lsn,
     pub body: &'a [&'a [u8]],
-    /// Of the frame, without the padding.
+    /// Length of the frame without the padding.
     pub length: usize,
 }
 
@@ -152,9 +163,9 @@ impl<'a> Plain<'a> {
         Plain { kind, txn, prev, body, length }
     }
 
-    /// Writes the frame where it belongs, `to` being as long as it is with its padding. What was just written in small
-    /// pieces is dear to copy in large ones, for it must have reached the cache first: hence not into a buffer that is then
-    /// copied.
+    /// Builds the frame in `to`, its place in the ring, which has the frame's padded length. The
+    /// frame is not built in a buffer and copied: a copy reads large pieces of bytes just written
+    /// in small pieces, and such a read waits until all these writes have reached the cache.
     #[inline]
     pub fn lay(&self, to: &mut [u8], lsn: u64, behind: u64, life: u64) {
         let (length, behind) = (self.length as u32, u32::try_from(behind).unwrap_or(u32::MAX));
@@ -166,7 +177,7 @@ impl<'a> Plain<'a> {
             self.txn.0,
             self.prev.0,
         ];
-        // The padding, before what of the body lies in the same word.
+        // The padding first: the body overwrites its own part of the same word.
         if let Some(last) = to.last_chunk_mut::<8>() {
             *last = [0; 8];
         }
@@ -186,7 +197,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Completes a built frame for its place.
+/// Sets the fields of a built frame that depend on its place.
 #[inline]
 pub(crate) fn seal(frame: &mut [u8], sum: u32, lsn: u64, behind: u64, life: u64) {
     let length = u32_at(frame, 0);
@@ -196,7 +207,8 @@ pub(crate) fn seal(frame: &mut [u8], sum: u32, lsn: u64, behind: u64, life: u64)
     frame[16..20].copy_from_slice(&behind.to_le_bytes());
 }
 
-/// Seals the intact frame at the start of `frames` anew, for another life; gives its padded length.
+/// Seals the intact frame at the start of `frames` again, for another life. Returns its padded
+/// length.
 pub(crate) fn reseal(frames: &mut [u8], lsn: u64, life: u64) -> usize {
     let length = u32_at(frames, 0) as usize;
     let sum = sum(frames, length, life);
@@ -205,12 +217,12 @@ pub(crate) fn reseal(frames: &mut [u8], lsn: u64, life: u64) -> usize {
     padded(length)
 }
 
-/// A frame in place of `bytes` that hold no record.
+/// A pad frame that covers `bytes` bytes without a record.
 pub(crate) fn pad(lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
     filler(FILLER, lsn, bytes, life)
 }
 
-/// A frame before `bytes` (itself included) that one thread reserved.
+/// A mark frame: one thread reserved `bytes` bytes from here on, the mark included.
 pub(crate) fn mark(lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
     filler(FILLER | MARK, lsn, bytes, life)
 }
@@ -225,7 +237,7 @@ fn filler(tag: u32, lsn: u64, bytes: u64, life: u64) -> [u8; HEAD] {
     frame
 }
 
-/// Bytes that the frame with this `length` takes in the log.
+/// Bytes in the log of a frame with this `length` field.
 pub(crate) fn span(length: u32) -> usize {
     match length & (FILLER | MARK) {
         0 | MARK => padded(length as usize),
@@ -242,7 +254,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Copies the frame at the start of `pieces` (or all of them, when its length is more).
+/// Copies the frame at the start of `pieces` (or all bytes, if its length field is larger).
 pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Vec<u8> {
     let byte = |n: usize| pieces[0].get(n).or_else(|| pieces[1].get(n - pieces[0].len()));
     let length = u32::from_le_bytes(std::array::from_fn(|n| byte(n).copied().unwrap_or(0)));
@@ -252,22 +264,23 @@ pub(crate) fn prefix(pieces: [&[u8]; 2]) -> Vec<u8> {
     [&pieces[0][..first], &pieces[1][..second]].concat()
 }
 
-/// An intact frame, taken apart.
+/// The fields of an intact frame.
 pub(crate) struct Frame<'a> {
     pub header: RecordHeader,
     pub body: &'a [u8],
     /// Padded length in bytes.
     pub bytes: usize,
-    /// Everything before this position was on the device when the record was appended, `None` if not known.
+    /// All positions before this one were on the device when the record was appended; `None` if not
+    /// known.
     pub stable_before: Option<u64>,
 }
 
-/// An intact frame of any sort.
+/// An intact frame of any kind.
 pub(crate) enum Item<'a> {
     Record(Frame<'a>),
-    /// Nothing for so many bytes.
+    /// This many bytes hold no record.
     Pad(usize),
-    /// The next so many bytes, this frame included, were reserved by one thread.
+    /// One thread reserved this many bytes from here on, this frame included.
     Mark(u64),
 }
 
@@ -282,10 +295,10 @@ impl Item<'_> {
     }
 }
 
-/// The frame of any sort at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and
-/// life. What a pad covers need not be there.
+/// The frame at the start of `bytes`, which lie at position `lsn`; `None` unless it is intact and
+/// of this place and life. The bytes that a pad covers need not be present.
 ///
-/// Inlined: handing the value on through memory costs a restart more than checking it.
+/// Inlined: returning the value through memory costs a restart more than checking it.
 #[inline(always)]
 pub(crate) fn item(bytes: &[u8], lsn: u64, life: u64) -> Option<Item<'_>> {
     if bytes.len() < HEAD || u32_at(bytes, 0) & FILLER == 0 {
@@ -300,13 +313,14 @@ pub(crate) fn item(bytes: &[u8], lsn: u64, life: u64) -> Option<Item<'_>> {
     Some(if word & MARK == 0 { Item::Pad(reserved as usize) } else { Item::Mark(reserved) })
 }
 
-/// Where a record's body begins.
+/// Offset of a record's body in its frame.
 #[inline]
 fn before_body(flags: u8) -> usize {
     FIXED + if flags & CLR != 0 { 8 } else { 0 } + if flags & RESTS != 0 { 8 } else { 0 }
 }
 
-/// The record at the start of `bytes`, which lie at `lsn`; `None` unless it is intact and of this place and life.
+/// The record at the start of `bytes`, which lie at position `lsn`; `None` unless it is intact and
+/// of this place and life.
 #[inline(always)]
 fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     if bytes.len() < FIXED || u64_at(bytes, 8) != lsn {
@@ -337,7 +351,8 @@ fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     })
 }
 
-/// Kind, padded length and body of the record at the start of `bytes`, which was found intact before.
+/// Kind, padded length and body of the record at the start of `bytes`. The caller has found it
+/// intact before.
 #[inline]
 pub(crate) fn known(bytes: &[u8]) -> (u8, u64, &[u8]) {
     let length = u32_at(bytes, 0) as usize;
@@ -373,7 +388,7 @@ mod tests {
         }
     }
 
-    /// What is laid out in place is what is built and sealed.
+    /// A frame built in place has the same bytes as one built and sealed.
     #[test]
     fn a_plain_frame_is_the_same_in_place() {
         let cases: [&[&[u8]]; 4] = [&[], &[b"ab", b"", b"cde"], &[&[7; 24]], &[&[1; 11], &[2; 90]]];

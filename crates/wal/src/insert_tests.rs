@@ -1,6 +1,8 @@
-//! The rules of [`crate::insert`], each by a test that fails without it, and all three ways under many threads.
+//! The rules of [`crate::insert`], each with a test that fails without it, and all three ways under
+//! many threads.
 //!
-//! Several workers are played by one thread with several slots, so that who reserves when is decided here.
+//! One thread with several slots plays several workers, so that each test fixes the order of
+//! reservations.
 
 use crate::insert::{Content, Draft, Slot};
 use crate::tests::{DIR, add, numbers, options};
@@ -19,7 +21,7 @@ fn extents() -> Log {
     log(Insert::Extents, Durability::Sync)
 }
 
-/// Workers with slots of their own, and records numbered as [`add`] numbers them.
+/// Workers with slots of their own. Records are numbered as [`add`] numbers them.
 struct Workers {
     slots: Vec<Arc<Slot>>,
     next: u64,
@@ -55,7 +57,8 @@ impl Workers {
     }
 }
 
-/// Those that take the shorter way are found like the others, also where the ring ends in the midst of one.
+/// Records that take the shorter path are found like the others, also where one wraps round the end
+/// of the ring.
 #[test]
 fn plain_records_are_read_back_like_others() {
     for (durability, insert) in [
@@ -103,7 +106,7 @@ fn workers_fill_extents_of_their_own_and_orders_hold() {
     let b1 = workers.append(&log, 1, Order::ANY);
     let a2 = workers.append(&log, 0, Order::ANY);
     assert!(a2.start == a1.end && a2.end < b1.start, "one worker's records touch");
-    // Behind the other's record: in an extent of its own.
+    // Past the other worker's record: in an extent of its own.
     let a3 = workers.append(&log, 0, Order::After(b1.end));
     assert!(a3.start >= b1.end);
     let b2 = workers.append(&log, 1, Order::Last);
@@ -140,7 +143,8 @@ fn a_resting_record_stays_where_its_worker_is_and_what_it_rests_on_is_reached() 
     }
 }
 
-/// Nobody else appends any more: the flusher itself has to get to where the youngest extent ended when it was relied on.
+/// No further append comes: the flusher itself must reach the end that the youngest extent had when
+/// a record came to rest on it.
 #[test]
 fn what_is_rested_on_becomes_durable_by_itself() {
     let log = Arc::new(extents());
@@ -149,7 +153,8 @@ fn what_is_rested_on_becomes_durable_by_itself() {
     let other = workers.append(&log, 1, Order::ANY);
     let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
     assert!(commit.end < other.start && commit.holds > other.end);
-    // On a thread of its own, which keeps the log: one that never gets there fails the test and does not hang it.
+    // On a thread of its own that keeps the log: a flusher that never gets there fails the test and
+    // does not hang it.
     let (tell, told) = std::sync::mpsc::channel();
     let waits = Arc::clone(&log);
     std::thread::spawn(move || tell.send(waits.wait_durable(commit.holds)));
@@ -158,8 +163,8 @@ fn what_is_rested_on_becomes_durable_by_itself() {
     assert_eq!(log.fence(), commit.holds);
 }
 
-/// A commit that has seen another's must not count without it: not in the life that finds it, and not in a later one, when
-/// the log has long grown past what was lost.
+/// A commit that has seen another must not count without it: neither in the life that finds it nor
+/// in a later one, when the log has long grown past the lost part.
 #[test]
 fn a_record_whose_rest_was_lost_is_gone_for_ever() {
     let files = world::memory();
@@ -218,7 +223,8 @@ fn an_older_extent_is_padded_and_counted() {
     assert_eq!(sorted(&log), [0, 1]);
 }
 
-/// An open extent of a worker that never comes back stops neither who waits for the device nor who needs room.
+/// An open extent of a worker that never comes back stops neither a waiter for the device nor an
+/// appender that needs room.
 #[test]
 fn nobody_waits_for_an_idle_worker() {
     for durability in [Durability::Sync, Durability::Async, Durability::Memory] {
@@ -242,7 +248,7 @@ fn nobody_waits_for_an_idle_worker() {
     }
 }
 
-/// Random workers, orders, fences, waits and sizes, against what the rules say.
+/// Random workers, orders, fences, waits and sizes, against the rules.
 #[test]
 fn orders_hold_at_random() {
     for seed in 0..30u64 {
@@ -287,7 +293,8 @@ fn orders_hold_at_random() {
     }
 }
 
-/// What a thread wrote in order comes back in order, and nothing is lost, whichever way it was inserted.
+/// The records that a thread wrote in order come back in order, and none is lost, for each way to
+/// insert.
 #[test]
 fn threads_lose_nothing() {
     const EACH: u64 = 3_000;
@@ -337,7 +344,7 @@ fn threads_lose_nothing() {
     }
 }
 
-/// Threads come and go; what they leave open is taken over.
+/// Threads come and go. Their slots, and the extents that they leave open, are taken over.
 #[test]
 fn short_lived_threads_share_few_slots() {
     let log = extents();

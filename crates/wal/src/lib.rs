@@ -1,16 +1,20 @@
-//! The write-ahead log: records of opaque bytes, in order, durable as promised.
+//! The write-ahead log: records of opaque bytes in segment files, durable as [`Durability`]
+//! promises.
 //!
-//! A record enters by [`Log::append`]: framed and checksummed in the appender's own scratch space, given a place that its
-//! [`Order`] allows in one of three ways ([`Insert`]), copied into a ring. A flusher (a thread, or whoever has nothing else to
-//! do) writes the ring to segment files and syncs them; one sync makes everything durable that was in the ring when the
-//! write began (group commit). Whoever must know waits by [`Log::poll_durable`] (a task) or [`Log::wait_durable`] (a
-//! thread). After a crash [`Log::open`] finds the
-//! end of what is valid, and [`Log::read_from`] gives the records back; [`LogReader::keep`] has them stay in memory, where
-//! [`Stretch::record`] finds each again.
+//! - Append: [`Log::append`] frames and checksums a record in a buffer of its thread. It reserves a
+//!   place that the record's [`Order`] allows, in one of three ways ([`Insert`]), and copies the
+//!   record into a ring.
+//! - Flush: the flusher's thread, or a worker that has nothing else to do, writes the ring to
+//!   segment files and syncs them. One sync makes all records durable that were in the ring when
+//!   the write began (group commit).
+//! - Wait: a task waits by [`Log::poll_durable`], a thread by [`Log::wait_durable`].
+//! - Recover: [`Log::open`] finds the end of the valid records after a crash.
+//! - Read: [`Log::read_from`] returns the records. [`LogReader::keep`] keeps them in memory, where
+//!   [`Stretch::record`] finds each by its position.
 //!
-//! What counts as durable is an option, [`Durability`]; `docs/log.md` has the table of what survives what.
+//! `docs/log.md` has a table of the failures that each durability mode survives.
 //!
-//! What it does not know: what records mean, transactions beyond their number, pages.
+//! This crate does not know the meaning of records, transactions beyond their ids, or pages.
 
 mod fault;
 mod files;

@@ -5,12 +5,12 @@
 //!          segment files |  ring
 //! ```
 //!
-//! Who may do what:
-//! - appenders give records their places as [`crate::insert`] says, and copy them into the ring;
-//! - the flusher alone moves `written` (bytes given to the file system, their ring space is free) and `stable`
-//!   (bytes on the device), as far as the log is whole;
-//! - anyone reads them. In memory mode there is no flusher: `stable` stays where it began, and whoever reserves moves
-//!   `written` over what the ring forgets.
+//! Access rules:
+//! - Appenders give records their places as [`crate::insert`] says, and copy them into the ring.
+//! - The flusher alone moves `written` (bytes given to the file system; their space in the ring is
+//!   free) and `stable` (bytes on the device), as far as the log is complete.
+//! - Any thread reads both. Memory mode has no flusher: `stable` stays where it began, and a thread
+//!   that reserves moves `written` past the records that the ring discards.
 
 use crate::fault::LogFault;
 use crate::files::LogFiles;
@@ -37,14 +37,14 @@ pub(crate) const FIRST_LSN: u64 = 64;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What a thread has for its appends.
+/// State of one thread for its appends.
 struct Hand {
-    /// Where it builds a frame before it asks for a place.
+    /// Buffer in which the thread builds a frame before it asks for a place.
     scratch: Vec<u8>,
-    /// The log it appended to last, and its slot there.
+    /// Id of the log of the thread's last append; `slot` is the thread's slot there.
     log: u64,
     slot: Option<Arc<Slot>>,
-    /// Its slots in other logs.
+    /// The thread's slots in other logs.
     others: Vec<(u64, Arc<Slot>)>,
 }
 
@@ -59,7 +59,7 @@ impl Hand {
         if let Some(slot) = self.slot.take() {
             self.others.push((self.log, slot));
         }
-        // Slots that only this thread still has are of logs that are gone.
+        // A slot that only this thread refers to belongs to a log that was dropped.
         self.others.retain(|(_, slot)| Arc::strong_count(slot) > 1);
         let known = self.others.iter().position(|(log, _)| *log == shared.id);
         self.slot = Some(known.map_or_else(|| shared.inserter.slot(), |n| self.others.swap_remove(n).1));
@@ -67,35 +67,37 @@ impl Hand {
     }
 }
 
-/// What appenders, waiters and the flusher share.
+/// State that appenders, waiters and the flusher share.
 pub(crate) struct Shared {
     /// Unique in this process.
     id: u64,
     pub options: LogOptions,
-    /// This opening's number, in every check.
+    /// Random number of this opening, part of each frame's check.
     pub life: u64,
-    /// Where this opening's first record starts.
+    /// Start of the first record of this opening.
     pub opened_at: u64,
     pub ring: Ring,
     pub inserter: Inserter,
     pub written: CachePadded<AtomicU64>,
     pub stable: CachePadded<AtomicU64>,
-    /// How far someone wants the log on the device (for `Sync`, durable).
+    /// The highest position that a waiter wants on the device (for `Sync`: durable).
     pub wanted: CachePadded<AtomicU64>,
-    /// How far someone wants it written: for room in the ring, or to read it.
+    /// The highest position that a thread wants written, for room in the ring or to read it.
     pub pressed: AtomicU64,
     pub flushes: AtomicU64,
     pub fsyncs: AtomicU64,
     pub fault: OnceLock<LogFault>,
-    /// Whether there is a fault.
+    /// Whether `fault` is set, for reads by appenders. Set after `fault`.
     broken: AtomicBool,
     pub waiters: Waiters,
 }
 
-/// An open log. Dropping it writes (and, unless in memory, syncs) what was appended.
+/// An open log. Dropping it writes all that was appended, and syncs it unless the log is in memory.
 pub struct Log {
     pub(crate) shared: Arc<Shared>,
+    /// The segments; `None` in memory mode.
     files: Option<Arc<LogFiles>>,
+    /// `None` in memory mode.
     flusher: Option<Flusher>,
 }
 
@@ -108,14 +110,20 @@ impl Shared {
             inserter: Inserter::new(&options, ring.bytes() as u64, end, segment_end),
             options,
             ring,
+            /// All bytes below were given to the file system. Written by the flusher.
             written: CachePadded::new(AtomicU64::new(end)),
+            /// All bytes below are on the device. Written by the flusher.
             stable: CachePadded::new(AtomicU64::new(end)),
             wanted: CachePadded::new(AtomicU64::new(0)),
             pressed: AtomicU64::new(0),
+            /// Number of writes. Written by the flusher.
             flushes: AtomicU64::new(0),
+            /// Number of syncs. Written by the flusher.
             fsyncs: AtomicU64::new(0),
+            /// The fault that poisoned the log. Set once, by the thread that met it.
             fault: OnceLock::new(),
             broken: AtomicBool::new(false),
+            /// Tasks and threads that wait for `written` or `stable`.
             waiters: Waiters::default(),
         }
     }
@@ -123,15 +131,16 @@ impl Shared {
     pub fn durable(&self) -> u64 {
         match self.options.durability {
             Durability::Sync => self.stable.load(Ordering::Acquire),
-            // Once the flusher has stopped, a record for which the ring has no room goes nowhere, and nobody knows which these
-            // are: what is written counts, though what lies in the ring outlives the process as well.
+            // After a fault the flusher has stopped, and a record without room in the ring is
+            // dropped. It is not known which records these are, so only written records count,
+            // although the bytes in the ring survive the process as well.
             Durability::Async if self.fault.get().is_some() => self.written.load(Ordering::Acquire),
             Durability::Async | Durability::Memory => self.inserter.reserved(),
         }
     }
 
-    /// What survives a power cut, in every mode; in memory mode, where nothing does, what is
-    /// durable.
+    /// The position up to which a power cut loses nothing, in every mode. In memory mode, where
+    /// nothing survives, the same as [`Shared::durable`].
     fn on_device(&self) -> u64 {
         match self.options.durability {
             Durability::Memory => self.durable(),
@@ -143,14 +152,14 @@ impl Shared {
         self.fault.get().map_or(Ok(()), |f| Err(f.clone()))
     }
 
-    /// The log is broken from now on; the first reason stays.
+    /// Marks the log as broken. The first fault is kept.
     pub fn poison(&self, fault: LogFault) {
         let _ = self.fault.set(fault);
         self.broken.store(true, Ordering::Release);
         self.waiters.wake(u64::MAX);
     }
 
-    /// Whether someone waits for the device.
+    /// Whether a waiter waits for the device.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire) > self.stable.load(Ordering::Relaxed)
     }
@@ -172,8 +181,8 @@ impl Shared {
 }
 
 impl Log {
-    /// Opens the log in folder `dir`, making it when there is none, and cuts a torn tail off for ever.
-    /// In memory mode `files` and `dir` are not used.
+    /// Opens the log in folder `dir`, creates it if there is none, and cuts off a torn tail for
+    /// good. In memory mode `files` and `dir` are not used.
     ///
     /// # Errors
     /// [`LogFault`]: damage that a crash cannot explain, another version, a missing segment, I/O.
@@ -192,7 +201,7 @@ impl Log {
         Ok(Log { shared, files: Some(found.files), flusher: Some(flusher) })
     }
 
-    /// The largest body [`Log::append`] takes, in bytes.
+    /// The largest body that [`Log::append`] takes, in bytes.
     pub fn max_body(&self) -> usize {
         self.shared.ring.bytes() / 4
     }
@@ -201,8 +210,9 @@ impl Log {
         self.shared.options.durability
     }
 
-    /// Appends a record whose body is the concatenation of `body`, at a place that `order` allows: positions grow
-    /// with time only where it says so. Blocks only while the ring is full.
+    /// Appends a record with the concatenation of `body` as its body, at a place that `order`
+    /// allows. Positions ascend with time only as far as `order` requires. Blocks only while the
+    /// ring is full.
     ///
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
@@ -235,8 +245,9 @@ impl Log {
         probe::within(Component::Logging, || HAND.with_borrow_mut(append))
     }
 
-    /// As [`Log::append`], of a record that is no compensation and rests on nothing; gives where it starts and ends. Most
-    /// records are such, and they take a shorter way: a log in memory has them written where they belong.
+    /// As [`Log::append`], for a record that is no compensation record and rests on nothing.
+    /// Returns its start and end. Most records are of this kind and take a shorter path: in a log
+    /// in memory the frame is built in the ring.
     ///
     /// # Panics
     /// As [`Log::append`].
@@ -250,7 +261,8 @@ impl Log {
         self.append_unsummed(frame::Plain::new(kind, txn, prev, body), after)
     }
 
-    #[inline(always)] // into one place; a call hands over two structs through memory
+    // Inlined at its one caller: a call would pass two structs through memory.
+    #[inline(always)]
     fn append_unsummed(&self, plain: frame::Plain<'_>, after: Lsn) -> (Lsn, Lsn) {
         let shared = &*self.shared;
         let bytes = frame::padded(plain.length);
@@ -267,14 +279,15 @@ impl Log {
         (Lsn(start), Lsn(start + bytes as u64))
     }
 
-    /// Finds a place for a record and puts it there; gives the place.
-    #[inline(always)] // what kind of draft it is and what order it asks for is known where it is called
+    /// Finds a place for a record and copies it there. Returns its start.
+    // Inlined: the caller knows the kind of draft and of order at compile time.
+    #[inline(always)]
     fn put(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
         let has_place = self.shared.inserter.append_within(slot, &mut draft, order, &self.shared.room());
         has_place.unwrap_or_else(|| self.put_further(slot, draft, order))
     }
 
-    /// As [`Log::put`], where what the thread has reserved does not do.
+    /// As [`Log::put`], where the positions that the thread has reserved are not suitable.
     #[inline(never)]
     fn put_further(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
         let Placed { start, reserved } = self.place(slot, &mut draft, order);
@@ -304,7 +317,7 @@ impl Log {
         let needed = (next + bytes).saturating_sub(shared.ring.bytes() as u64);
         shared.pressed.fetch_max(needed, Ordering::Release);
         self.nudge();
-        // The flusher may have written past `next` by the time this looks: that counts as room.
+        // The flusher may have written past `next` meanwhile. That counts as room.
         shared.waiters.block_until(|| !room.must_wait(next + bytes));
     }
 
@@ -314,14 +327,14 @@ impl Log {
         }
     }
 
-    /// All records ending at or below this are as safe as the durability mode promises.
+    /// All records that end at or below this position are as safe as the durability mode promises.
     #[inline]
     pub fn durable(&self) -> Lsn {
         Lsn(self.shared.durable())
     }
 
-    /// Whether the device has the log up to `upto`, as [`Log::poll_stable`] has it; asks for it if
-    /// not, without waiting.
+    /// Whether the device has the log up to `upto` in the sense of [`Log::poll_stable`]. Requests
+    /// it if not, without waiting.
     pub fn ask_stable(&self, upto: Lsn) -> bool {
         let is_there = self.shared.on_device() >= upto.0;
         if !is_there {
@@ -330,7 +343,7 @@ impl Log {
         is_there
     }
 
-    /// Asks for the log to be durable up to `upto`, without waiting.
+    /// Requests that the log become durable up to `upto`, without waiting.
     pub fn kick(&self, upto: Lsn) {
         if self.shared.durable() < upto.0 {
             self.want(upto.0);
@@ -342,14 +355,16 @@ impl Log {
         self.nudge();
     }
 
-    /// Has somebody see to what was asked for with [`Urge::Caller`]: the flusher's thread, without waiting.
+    /// Wakes the flusher's thread to do the flush that was requested with [`Urge::Caller`], without
+    /// waiting.
     pub fn flush(&self) {
         self.nudge();
     }
 
-    /// As [`Log::flush`], but if nobody is at it and as many wait as are to be expected, the calling thread writes and syncs
-    /// the log itself, which takes as long as the device does and saves it the wake-ups to the flusher and back. For a thread
-    /// that has nothing else to do.
+    /// As [`Log::flush`], but the calling thread writes and syncs the log itself if no other thread
+    /// is flushing and as many transactions wait as are expected. The call lasts as long as the
+    /// device takes, and saves the wake-ups to the flusher and back. For a thread that has nothing
+    /// else to do.
     pub fn flush_here(&self) {
         if let Some(flusher) = &self.flusher {
             flusher.flush_here();
@@ -359,14 +374,14 @@ impl Log {
     /// Ready once the log is durable up to `upto`; wakes the task then.
     ///
     /// # Errors
-    /// The fault that poisoned the log, when it happened before `upto` was durable.
+    /// The fault that poisoned the log, if it happened before `upto` was durable.
     pub fn poll_durable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
         self.poll(upto, urge, cx, Shared::durable)
     }
 
     /// Ready once the device has the log up to `upto`, in every mode; in memory mode at once. For
-    /// what several logs must agree on: one that loses its end in a power cut still has what the
-    /// others rely on.
+    /// transactions on which several logs must agree: a log that loses its end in a power cut must
+    /// still have the records on which the other logs rely.
     ///
     /// # Errors
     /// As [`Log::poll_durable`].
@@ -408,8 +423,9 @@ impl Log {
         self.wait(upto.0, Shared::durable)
     }
 
-    /// Blocks until the log up to `upto` is on the device, also in async mode: what must happen before a data
-    /// page with that change may be written. In memory mode there is nothing to wait for.
+    /// Blocks until the log up to `upto` is on the device, also in async mode. A data page may be
+    /// written only after this, with `upto` the end of its last change. In memory mode the call
+    /// returns at once.
     ///
     /// # Errors
     /// As [`Log::poll_durable`].
@@ -427,25 +443,25 @@ impl Log {
         if reached(shared) >= upto { Ok(()) } else { shared.fault() }
     }
 
-    /// A position at or behind the end of every record whose append is over; the log will be durable up to it when it
-    /// is asked for. Later records may lie before it.
+    /// A position at or past the end of each record of which the append is over. The log becomes
+    /// durable up to it on request. Later records may lie before it.
     pub fn end(&self) -> Lsn {
         Lsn(self.shared.inserter.end())
     }
 
-    /// A position that divides the log in time: every record appended before this call starts below it and is in the
-    /// log whole, every record appended after it starts there or later. Closes what appenders have reserved, so it is
-    /// for checkpoints, not for transactions.
+    /// A position that divides the log in time: each record appended before this call starts below
+    /// it and is complete, each record appended after it starts there or later. It closes all open
+    /// extents, so it is meant for checkpoints, not for transactions.
     pub fn fence(&self) -> Lsn {
         Lsn(self.shared.inserter.fence(&self.shared.room()))
     }
 
-    /// Where the oldest record that is still kept starts (in memory mode, where the log began).
+    /// Start of the oldest record that is kept (in memory mode, the start of the log).
     pub fn first(&self) -> Lsn {
         Lsn(self.files.as_ref().map_or(self.shared.opened_at, |f| f.first()))
     }
 
-    /// The reason why nothing becomes durable any more, if so.
+    /// The fault that poisoned the log, after which nothing becomes durable.
     pub fn poisoned(&self) -> Option<LogFault> {
         self.shared.fault.get().cloned()
     }
@@ -461,12 +477,12 @@ impl Log {
         }
     }
 
-    /// The records from the one that starts at `from` to the end of the log as it is now.
+    /// The records from the one that starts at `from` to the present end of the log.
     pub fn read_from(&self, from: Lsn) -> LogReader {
         LogReader::new(&self.shared, self.files.clone(), from.0, self.written())
     }
 
-    /// Has all that was appended written, and gives the end of it.
+    /// Waits until all appended records are written. Returns their end.
     fn written(&self) -> Result<u64, LogFault> {
         let shared = &*self.shared;
         if self.durability() == Durability::Memory {
@@ -480,8 +496,8 @@ impl Log {
         if written() >= end { Ok(end) } else { shared.fault().map(|()| end) }
     }
 
-    /// Where the oldest archived record lies; `None` without an archive, or while it is empty. From there on
-    /// [`Log::read_from`] gives every record there was, to restore a database from an old copy.
+    /// Start of the oldest archived record; `None` without an archive, or while it is empty. From
+    /// there on [`Log::read_from`] gives every record, to restore a database from an old copy.
     ///
     /// # Errors
     /// I/O.
@@ -489,8 +505,8 @@ impl Log {
         self.files.as_ref().map_or(Ok(None), |f| Ok(f.archived_from()?.map(Lsn)))
     }
 
-    /// Drops the segments that hold only records before `lsn`, or moves them to the archive. What follows stays
-    /// readable, and from an archive everything.
+    /// Drops the segments that hold only records before `lsn`, or moves them to the archive. Later
+    /// records stay readable; with an archive, all records do.
     ///
     /// # Errors
     /// I/O.

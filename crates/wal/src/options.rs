@@ -1,4 +1,4 @@
-//! What a log promises, and how large its parts are.
+//! Durability modes and sizes of a log.
 
 use crate::LogFault;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use std::path::PathBuf;
 pub enum Durability {
     /// When the device has it: survives a power cut.
     Sync,
-    /// When it is appended: the buffer is shared with the kernel, so it survives the death of the process, but a
-    /// power cut may lose the last second. What is there after a power cut is still a consistent prefix.
+    /// When it is appended to a buffer that is shared with the kernel. It survives the death of the
+    /// process; a power cut may lose the last second. A power cut leaves a consistent prefix of the
+    /// log.
     Async,
-    /// When it is appended, to memory that forgets: nothing is written anywhere.
+    /// When it is appended, in memory. Nothing is written, and old records are overwritten.
     Memory,
 }
 
 impl Durability {
     pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Memory];
 
-    /// As the option spells it.
+    /// The value as the option spells it.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
@@ -44,12 +45,12 @@ impl std::str::FromStr for Durability {
     }
 }
 
-/// Who sees to it that a task's part of the log gets to the device.
+/// The thread that flushes the log for a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urge {
     /// The flusher's thread, which is woken.
     Flusher,
-    /// The caller, who says [`crate::Log::flush`] or [`crate::Log::flush_here`] before long.
+    /// The caller: it calls [`crate::Log::flush`] or [`crate::Log::flush_here`] soon.
     Caller,
 }
 
@@ -58,9 +59,10 @@ pub enum Urge {
 pub enum Insert {
     /// One lock, held while the record is copied.
     Mutex,
-    /// A consolidation array: who finds the lock busy joins a group, and copies outside the lock.
+    /// A consolidation array: a thread that finds the lock busy joins a group, and copies outside
+    /// the lock.
     Consolidated,
-    /// Each thread reserves runs of the log and fills them by itself.
+    /// Each thread reserves runs of the log and fills them alone.
     Extents,
 }
 
@@ -79,31 +81,39 @@ impl Insert {
 /// Sizes in bytes; [`LogOptions::new`] gives the defaults.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
+    /// When a record counts as durable.
     pub durability: Durability,
     /// Size of a segment file. A power of two is not needed.
     pub segment_bytes: u64,
-    /// Size of the ring between appending and writing, a power of two. A record may take a quarter of it.
+    /// Size of the ring between appending and writing, a power of two. A record may take a quarter
+    /// of it.
     pub buffer_bytes: usize,
+    /// The way in which appenders share the log.
     pub insert: Insert,
-    /// Where segments go when nothing but old readers needs them; `None` removes them.
+    /// Folder to which segments move when only readers of old records need them; `None` removes
+    /// them.
     pub archive: Option<PathBuf>,
 }
 
 impl LogOptions {
-    /// Defaults: segments of 16 MiB (filled with zeros in 10-20 ms, in the background); a ring of 16 MiB, about
-    /// 50 ms of appending at full speed, more than a sync takes. In memory 1 MiB, which stays in a core's cache.
+    /// Defaults. A segment has 16 MiB, filled with zeros in 10-20 ms in the background. The ring
+    /// has 16 MiB, about 50 ms of appending at full speed, more than a sync takes. In memory mode
+    /// it has 1 MiB, which stays in a core's cache.
     pub fn new(durability: Durability) -> LogOptions {
         let buffer_bytes = if durability == Durability::Memory { 1 << 20 } else { 16 << 20 };
         LogOptions {
             durability,
             segment_bytes: 16 << 20,
             buffer_bytes,
+            /// The way in which appenders share the log.
             insert: Insert::Extents,
             archive: None,
         }
     }
 
-    /// A killed process' extents leave holes in the ring, which only the kernel's boot id tells from losses.
+    /// Falls back to [`Insert::Mutex`] in async mode if the kernel gives no boot id. The extents of
+    /// a killed process leave holes in the ring, and only the boot id tells these holes from lost
+    /// records.
     pub(crate) fn where_holes_are_told(self, boot: u64) -> LogOptions {
         let insert =
             if self.durability == Durability::Async && boot == 0 { Insert::Mutex } else { self.insert };
@@ -132,11 +142,12 @@ impl LogOptions {
 pub struct LogStats {
     /// Bytes appended, frames and padding included.
     pub bytes: u64,
-    /// Bytes of those that hold no record: what was reserved and not used, and marks.
+    /// The part of `bytes` that holds no record: pads (reserved and not used) and marks.
     pub padding: u64,
+    /// Number of records appended.
     pub records: u64,
-    /// Times the flusher wrote.
+    /// Number of writes by the flusher.
     pub flushes: u64,
-    /// Times the device was waited for.
+    /// Number of syncs.
     pub fsyncs: u64,
 }

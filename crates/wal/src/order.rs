@@ -1,35 +1,45 @@
-//! What a record must come after.
+//! The place that a record requires relative to other records.
 //!
-//! Workers fill the log side by side, so positions need not grow with time. Recovery needs them to grow only where one
-//! record builds on another, and whoever appends says so: a change of a page comes after that page's last change, a
-//! transaction's record after the one before it, and a record whose meaning rests on more than that (a page taken from the
-//! free list) comes after everything.
+//! Workers fill different parts of the log at once, so positions need not ascend with time.
+//! Recovery needs ascending positions only where one record builds on another, and the appender
+//! states which:
 //!
-//! A commit rests on every commit whose effects were seen, but nothing has to be *repeated* in that order: all that matters
-//! is that it does not count when one of those was lost. So it goes wherever there is room and says how much of the log it
-//! rests on, and the reader passes it over if a crash left less.
+//! - a change of a page comes after the page's last change;
+//! - a record of a transaction comes after the transaction's previous record;
+//! - a record that depends on more than that (a page taken from the free list) comes after all
+//!   records.
+//!
+//! A commit depends on each commit of which the transaction saw effects, but redo does not repeat
+//! commits in that order. It is enough that a commit does not count when an earlier one that it
+//! depends on was lost. So a commit goes wherever there is room and states how much of the log it
+//! rests on. The reader skips it if a crash left less.
+//!
+//! ```text
+//! T1 commits at 5000.  T2 saw T1's row and commits at 3000, in an older extent: it rests on 6000.
+//! A crash leaves the log up to 4000: T1's commit is lost, and the reader skips T2's commit.
+//! ```
 
 use base::Lsn;
 
-/// Where in the log a record may go.
+/// The places in the log at which a record may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// It starts at this position or later.
+    /// At this position or later.
     After(Lsn),
-    /// It starts behind every record whose append was over when this one's began.
+    /// Past every record of which the append was over when this append began.
     Last,
-    /// It starts at this position or later, wherever there is room, and rests on every record whose append was over when
-    /// this one's began: should a crash lose one of those, this one is not given back either
-    /// ([`RecordHeader::rests_on`](crate::RecordHeader::rests_on)). For records that say what became of a transaction, not for
-    /// changes of pages.
+    /// At this position or later, wherever there is room. The record rests on every record of which
+    /// the append was over when this append began: if a crash loses one of those, the reader skips
+    /// this record too ([`RecordHeader::rests_on`](crate::RecordHeader::rests_on)). For records
+    /// that state the outcome of a transaction, not for changes of pages.
     Resting(Lsn),
 }
 
 impl Order {
-    /// Wherever there is room.
+    /// Any place.
     pub const ANY: Order = Order::After(Lsn(0));
 
-    /// This order, and also not before `lsn`.
+    /// This order, and also at `lsn` or later.
     #[must_use]
     pub fn not_before(self, lsn: Lsn) -> Order {
         match self {
@@ -39,7 +49,7 @@ impl Order {
         }
     }
 
-    /// Whether a record of this order may start at `start`, as far as a position alone can tell.
+    /// Whether a record of this order may start at `start`, as far as the position alone tells.
     #[inline]
     pub(crate) fn allows(self, start: u64) -> bool {
         match self {

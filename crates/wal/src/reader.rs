@@ -1,4 +1,4 @@
-//! Reading the log back, in order.
+//! Reading the log back, in the order of positions.
 
 use crate::LogFault;
 use crate::files::LogFiles;
@@ -8,28 +8,29 @@ use crate::segment::{Segment, Window};
 use base::Lsn;
 use std::sync::Arc;
 
-/// A record as read: where it lies, its header, its body.
+/// A record as read: its place, its header, its body.
 pub type Record = (Span, RecordHeader, Vec<u8>);
 
-/// The records from a position to the end that the log had when the reader was made. After an error it ends.
+/// The records from a position to the end that the log had when the reader was made. After an error
+/// it ends.
 pub struct LogReader {
     source: Source,
-    /// Where the log ended that each life found, ascending; empty for a log in memory.
+    /// The end of the log that each life found, ascending; empty for a log in memory.
     inherited: Vec<u64>,
     next: u64,
     end: u64,
-    /// Met before the first record.
+    /// An error from before the first record.
     fault: Option<LogFault>,
 }
 
 enum Source {
     Files {
         segments: Vec<Segment>,
-        /// Which of them was read last.
+        /// Index of the segment that was read last.
         current: usize,
         window: Window,
     },
-    /// What is read is copied out of the ring first.
+    /// Each frame is copied out of the ring before it is read.
     Ring(Arc<Shared>, Vec<u8>),
 }
 
@@ -59,8 +60,8 @@ impl LogReader {
         LogReader { source, inherited, next, end: end.unwrap_or(0), fault }
     }
 
-    /// Shows the next record to `look`, without a copy where it was read from files; `None` at the end. Records that rest on
-    /// what a crash took are passed over.
+    /// Passes the next record to `look`, without a copy if it was read from files; `None` at the
+    /// end. Skips records that rest on a part of the log that a crash lost.
     pub fn advance<R>(
         &mut self,
         look: impl FnOnce(Span, &RecordHeader, &[u8]) -> R,
@@ -72,7 +73,8 @@ impl LogReader {
         while self.next < self.end {
             let at = self.next;
             let fault = match self.source.bytes(at, self.end) {
-                // Taken apart here and handed on by reference: moving a frame costs more than checking it.
+                // Parsed here and passed on by reference: moving a frame costs more than checking
+                // it.
                 Ok((bytes, life)) => match frame::item(bytes, at, life) {
                     Some(Item::Record(frame)) => {
                         self.next = at + frame.bytes as u64;
@@ -99,7 +101,8 @@ impl LogReader {
 }
 
 impl LogReader {
-    /// From now on what is read stays in memory, about `expected` bytes. Does nothing for a log in memory.
+    /// From now on all bytes that are read stay in memory, about `expected` bytes. No effect on a
+    /// log in memory.
     pub fn keep(&mut self, expected: usize) {
         if let Source::Files { window, .. } = &mut self.source {
             window.keep(expected);
@@ -114,7 +117,7 @@ impl LogReader {
         }
     }
 
-    /// Hands over what was kept; what is read from here on is kept anew.
+    /// Returns the kept bytes. Bytes that are read later are kept anew.
     pub fn take_kept(&mut self) -> Stretch {
         let (start, bytes) = match &mut self.source {
             Source::Files { window, .. } => window.take(),
@@ -124,7 +127,8 @@ impl LogReader {
     }
 }
 
-/// A stretch of the log as it lies in the files, kept by a reader that has checked each of its records.
+/// A run of the log as it lies in the files. The reader that kept it has checked each of its
+/// records.
 #[derive(Default)]
 pub struct Stretch {
     /// Position of the first byte.
@@ -148,8 +152,8 @@ impl Stretch {
         (kind, Lsn(start.0 + bytes), body)
     }
 
-    /// A mixture of bytes of the record that starts at `start`: looking at it has the first two of its cache lines fetched,
-    /// which is all of most records.
+    /// An arbitrary mix of bytes of the record that starts at `start`. Reading them fetches its
+    /// first two cache lines, which are all of most records.
     #[inline]
     pub fn peek(&self, start: Lsn) -> u8 {
         let at = (start.0 - self.start) as usize;
@@ -187,19 +191,21 @@ impl Source {
     }
 }
 
-/// Whether a record at `at` rests on what was lost: its life, or what of it was moved into the next one, ended before that.
-/// What the present life rests on is still there.
+/// Whether a record at `at` rests on a lost part of the log: the record's life, with the part that
+/// the next life took over from its ring, ended before `rests_on`. For a record of the present life
+/// nothing is lost.
 fn lost(inherited: &[u64], at: u64, rests_on: u64) -> bool {
     inherited.get(inherited.partition_point(|&end| end <= at)).is_some_and(|&end| end < rests_on)
 }
 
-/// Whether the `n`-th segment is the one that has position `lsn`.
+/// Whether the `n`-th segment contains position `lsn`.
 #[inline]
 fn covers(segments: &[Segment], n: usize, lsn: u64) -> bool {
     segments[n].start <= lsn && segments.get(n + 1).is_none_or(|next| lsn < next.start)
 }
 
-/// The segment that has position `lsn`. Later ones win: what an earlier one has at these positions was cut off.
+/// Index of the segment that contains position `lsn`. If two do, the later one counts: recovery has
+/// cut these positions off the earlier one.
 fn covering(segments: &[Segment], lsn: u64) -> usize {
     segments.partition_point(|s| s.start <= lsn) - 1
 }
@@ -207,10 +213,11 @@ fn covering(segments: &[Segment], lsn: u64) -> usize {
 fn from_ring(shared: &Shared, lsn: u64, end: u64) -> Option<Vec<u8>> {
     let size = shared.ring.bytes() as u64;
     shared.inserter.held(|reserved| {
-        // A record has at most half a ring.
+        // A record takes at most half a ring.
         let until = end.min(lsn + size / 2);
-        // SAFETY: below `end` all is whole and its owners are gone, and what overlays it in the ring would have been
-        // reserved, which nobody can while the shared end is held.
+        // SAFETY: below `end` the log is complete and its writers have finished. Bytes that
+        // overwrite it in the ring would have to be reserved, and no thread can reserve while the
+        // shared end is held.
         (lsn + size >= reserved).then(|| frame::prefix(unsafe { shared.ring.pieces(lsn, until) }))
     })
 }

@@ -1,12 +1,19 @@
-//! Opening a log: where it ends, and making sure that nothing behind that end is ever read.
+//! Opening a log: it finds the end, and ensures that bytes past that end are never read.
 //!
-//! Only the last segment can be incomplete (see [`crate::segment`]). Its first frame that fails its check is the
-//! torn tail, unless a later frame knows that it was on the device already: then it was damaged. The log goes on
-//! in a *new* segment, of a new life, that starts at the end found; readers follow the later segment, so what the
-//! old one still has behind that point is dead for ever.
+//! Only the last segment can be incomplete (see [`crate::segment`]). Its first frame that fails its
+//! check is the torn tail, unless a later frame shows that this frame was on the device already:
+//! then it was damaged. The log continues in a *new* segment, of a new life, that starts at the end
+//! found. Readers follow the later segment, so the rest of the old one past that point is never
+//! read again.
 //!
-//! In async mode the ring file holds what the flusher had not written when the process died; it is moved over. There,
-//! and only there, extents may have an unfilled rest.
+//! ```text
+//! old segment, life 7:   rec rec rec | torn ....
+//! new segment, life 8:               | frames moved from the ring, then new records
+//!                                    ^ end found
+//! ```
+//!
+//! In async mode the ring file holds the records that the flusher had not written when the process
+//! died. They are moved to the new segment. Only there extents may have an unfilled rest.
 
 use crate::LogFault;
 use crate::files::{LogFiles, RING, WHOSE, Whose};
@@ -52,7 +59,7 @@ pub(crate) fn recover(
     Ok(Recovered { files: log_files, current, life, end, segment_end })
 }
 
-/// The folder's segments, each with a good header, none missing in between.
+/// The folder's segments in order. Each has a valid header, and none is missing in between.
 pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
     let mut segments: Vec<Segment> = Vec::new();
     for start in files.list(dir)?.iter().filter_map(|n| segment::start_of(n)) {
@@ -73,8 +80,9 @@ pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, Lo
     Ok(segments)
 }
 
-/// A process that died may have left its last writes with the kernel only; if it died of a sync that failed, the kernel
-/// even counts them as written, and syncing them again does nothing. So they are written again.
+/// Writes the tail of the last segment again and syncs it. A process that died may have left its
+/// last writes in the kernel only. If it died of a failed sync, the kernel even counts these writes
+/// as done, and another sync would do nothing.
 fn bring_to_device(last: &Segment, from: u64, to: u64) -> Result<(), LogFault> {
     let mut piece = vec![0; 1 << 16];
     let mut at = from;
@@ -90,17 +98,18 @@ fn bring_to_device(last: &Segment, from: u64, to: u64) -> Result<(), LogFault> {
     Ok(last.file.sync()?)
 }
 
-/// How far the last segment's intact frames go.
+/// How far the intact frames of the last segment go.
 #[derive(Clone, Copy)]
 struct Intact {
     end: u64,
-    /// Up to here they are on the device for sure.
+    /// Up to here they are certainly on the device.
     stable: u64,
-    /// Where the last extent that has a mark ends: a hole before that is what its owner did not use.
+    /// End of the last extent that has a mark. A hole before it is the part that the extent's owner
+    /// did not fill.
     reserved: u64,
 }
 
-/// The end of the last segment's intact frames.
+/// Finds the end of the intact frames of the last segment.
 fn end_of(last: &Segment, ring: Option<&OldRing>) -> Result<Intact, LogFault> {
     let mut window = Window::default();
     let mut intact = Intact { end: last.start, stable: last.start, reserved: 0 };
@@ -112,7 +121,7 @@ fn end_of(last: &Segment, ring: Option<&OldRing>) -> Result<Intact, LogFault> {
         }
         intact.end += item.bytes() as u64;
     }
-    // What the process wrote before it died is all there, unless the machine went down too.
+    // All writes of the dead process are there, unless the machine went down too.
     let nothing_lost = ring.is_some_and(|ring| ring.whole);
     let mut at = intact.end + 8;
     while let Some(candidate) = window.next_candidate(last, at)? {
@@ -131,11 +140,11 @@ fn end_of(last: &Segment, ring: Option<&OldRing>) -> Result<Intact, LogFault> {
     Ok(intact)
 }
 
-/// What a process in async mode left in the memory it shared with the kernel.
+/// The ring that a dead process in async mode shared with the kernel.
 struct OldRing {
     bytes: Vec<u8>,
     path: PathBuf,
-    /// The machine has not been down since: every store of the process is here.
+    /// The machine has not been down since, so each store of the process is in the ring.
     whole: bool,
 }
 
@@ -161,10 +170,12 @@ impl OldRing {
         Ok(Some(OldRing { bytes, path, whole: whose.boot == files.boot() && whose.boot != 0 }))
     }
 
-    /// The frames that follow what the segment has, at their places, for the new life; pads where there are none.
+    /// The frames that follow the segment's last one, at their places and sealed for the new life,
+    /// with pads where there are none.
     ///
-    /// A hole is an unfinished or unused part of an extent, and is passed over when the ring is whole. After a power
-    /// cut a hole may as well be something lost, on which what follows rests: then the log ends before it.
+    /// A hole is an unfinished or unused part of an extent. It is skipped if the ring is whole.
+    /// After a power cut a hole may also be a lost record on which later records depend, so the log
+    /// ends before it.
     fn rest(mut self, intact: Intact, old: u64, new: u64) -> Result<Vec<u8>, LogFault> {
         let size = self.bytes.len();
         self.bytes.rotate_left((intact.end % size as u64) as usize);
@@ -194,15 +205,19 @@ impl OldRing {
             }
         }
         if self.whole {
-            // The last extent's unused rest: records may rest on all of it.
+            // The unused rest of the last extent counts too: records may rest on all of it.
             pad_up_to(&mut out, at, intact.end, new);
         }
         Ok(out)
     }
 
-    /// How many of the `bytes` up to an extent's end, from `at` on, hold nothing: all of them, or, if the extent was closed
-    /// while its owner was in the midst of a record, those before the pad that closes it. Its owner filled it front to back:
-    /// any other frame behind the hole means that the hole was a frame.
+    /// How many of the `bytes` from `at` to the end of an extent hold no record. The owner fills
+    /// the extent front to back, so there are three cases:
+    ///
+    /// - no frame follows: all the bytes;
+    /// - the pad that closed the extent while its owner was copying a record follows: the bytes
+    ///   before the pad;
+    /// - another frame follows: the hole was a record that is damaged, an error.
     fn unfilled(&self, at: usize, bytes: usize, lsn: u64, life: u64) -> Result<usize, LogFault> {
         let item = |n: &usize| frame::item(&self.bytes[at + n..at + bytes], lsn + *n as u64, life);
         let behind = (8..=bytes - HEAD).step_by(8).find_map(|n| Some((n, item(&n)?)));
@@ -218,7 +233,7 @@ impl OldRing {
     }
 }
 
-/// Lengthens `out`, which begins at position `start`, to `bytes` by a pad.
+/// Extends `out`, which begins at position `start`, to `bytes` by a pad.
 fn pad_up_to(out: &mut Vec<u8>, bytes: usize, start: u64, life: u64) {
     let hole = bytes - out.len();
     if hole > 0 {

@@ -1,8 +1,9 @@
-//! The bytes between appending and writing: position P of the log lies at P modulo the ring's size.
+//! The ring: the bytes that are appended and not yet written. Position P of the log lies at P
+//! modulo the ring's size.
 //!
-//! Who may do what: an appender writes positions that were reserved for it, after it was made sure that the flusher is
-//! done with what lay there; the flusher reads positions between what it has written and what is whole.
-//! [`crate::insert`] keeps the two apart; the ring itself only copies.
+//! Access rules: an appender writes the positions reserved for it, once the flusher has finished
+//! with the bytes that lay there before. The flusher reads the positions between `written` and the
+//! end of the complete part. [`crate::insert`] keeps the two apart; the ring only copies.
 
 use std::cell::UnsafeCell;
 use world::SharedMemory;
@@ -14,15 +15,15 @@ pub(crate) struct Ring {
     _memory: Memory,
 }
 
-/// What the bytes live in, kept for its destructor.
+/// The memory of the ring, kept for its destructor.
 #[expect(dead_code, reason = "held, never read")]
 enum Memory {
     Own(Box<[UnsafeCell<u8>]>),
     Shared(Box<dyn SharedMemory>),
 }
 
-// SAFETY: the ring is plain memory that belongs to no thread; the callers' protocol (above) keeps two threads off
-// one byte.
+// SAFETY: the ring is plain memory that belongs to no thread. The callers' protocol (above) keeps
+// two threads off one byte.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
@@ -48,13 +49,14 @@ impl Ring {
     /// Copies `data` to position `at`.
     ///
     /// # Safety
-    /// Nobody else touches these positions meanwhile.
+    /// No other thread accesses these positions during the call.
     #[inline]
     pub unsafe fn put(&self, at: u64, data: &[u8]) {
         debug_assert!(data.len() <= self.bytes());
         let from = at as usize & self.mask;
         let first = data.len().min(self.bytes() - from);
-        // SAFETY: `from + first` and the rest are inside the ring; the caller has these positions for itself.
+        // SAFETY: `from + first` and the rest are inside the ring; the caller has exclusive use of
+        // these positions.
         unsafe {
             std::ptr::copy_nonoverlapping(data.as_ptr(), self.start.add(from), first);
             if first < data.len() {
@@ -63,10 +65,11 @@ impl Ring {
         }
     }
 
-    /// The place of `len` bytes at position `at`, to be written; `None` if it is in two pieces.
+    /// The memory of `len` bytes at position `at`, to be written; `None` if it wraps round the end
+    /// of the ring.
     ///
     /// # Safety
-    /// As [`Ring::put`], for as long as the place is used.
+    /// As [`Ring::put`], for as long as the slice is used.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "the positions are the caller's, as in `put`")]
     pub unsafe fn place(&self, at: u64, len: usize) -> Option<&mut [u8]> {
@@ -74,20 +77,22 @@ impl Ring {
         if len > self.bytes() - from {
             return None;
         }
-        // SAFETY: inside the ring, initialised from the start, and the caller has these positions for itself.
+        // SAFETY: inside the ring, initialised when it was made, and the caller has exclusive use
+        // of these positions.
         Some(unsafe { std::slice::from_raw_parts_mut(self.start.add(from), len) })
     }
 
     /// The bytes at positions `from..to`, in at most two pieces.
     ///
     /// # Safety
-    /// Nobody writes these positions as long as the pieces are used.
+    /// No thread writes these positions as long as the pieces are used.
     pub unsafe fn pieces(&self, from: u64, to: u64) -> [&[u8]; 2] {
         let len = (to - from) as usize;
         debug_assert!(len <= self.bytes());
         let at = from as usize & self.mask;
         let first = len.min(self.bytes() - at);
-        // SAFETY: inside the ring, initialised from the start, and not written meanwhile, as the caller promises.
+        // SAFETY: inside the ring, initialised when it was made, and not written meanwhile, as the
+        // caller promises.
         unsafe {
             [
                 std::slice::from_raw_parts(self.start.add(at), first),

@@ -1,17 +1,20 @@
 //! One segment file: a header block, then frames.
 //!
 //! ```text
-//!  0 "ATOLLLOG"   8 format u32   12 crc32c u32 (of bytes 16..48)   16 start lsn u64   24 previous segment's start u64
-//! 32 life u64    40 inherited u64   ... zeros to 4096, then the frame at lsn `start`
+//!  0 "ATOLLLOG"   8 format u32   12 crc32c u32 (of bytes 16..48)   16 start lsn u64
+//! 24 previous segment's start u64   32 life u64   40 inherited u64
+//!    zeros to 4096, then the frame at lsn `start`
 //! ```
 //!
-//! The file is named `log-` and its start in 16 hex digits. Position P lies at byte 4096 + P - start. A segment is
-//! put in place by a rename after its header is on the device, and only when the one before is on the device in
-//! full: so a segment that has a successor is complete, and only the last one can have a torn tail.
+//! The file is named `log-` and its start in 16 hex digits. Position P lies at byte 4096 + P -
+//! start. A segment is renamed to its name after its header is on the device, and only once the
+//! segment before it is on the device in full. So a segment that has a successor is complete, and
+//! only the last one can have a torn tail.
 //!
-//! A life's first segment says where the log ended that the life found: `inherited`, at or behind `start`, for it may begin
-//! with what was in a dead process' ring. Records before that which rest on anything behind it do not count, for ever. In
-//! other segments it is 0.
+//! The first segment of a life stores in `inherited` the end of the log that the life found. It is
+//! at or past `start`, since the segment may begin with records from the ring of a dead process. An
+//! earlier record that rests on a position past `inherited` never counts. In other segments
+//! `inherited` is 0.
 
 use crate::LogFault;
 use crate::frame::{self, Item};
@@ -24,16 +27,18 @@ const MAGIC: &[u8; 8] = b"ATOLLLOG";
 const FORMAT: u32 = 3;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
-/// Bytes a reader fetches at a time.
+/// Bytes that a reader fetches at a time.
 const WINDOW: usize = 1 << 20;
 
 #[derive(Clone)]
 pub(crate) struct Segment {
+    /// Position of the first frame.
     pub start: u64,
-    /// Start of the segment before, 0 when this was the first of all.
+    /// Start of the segment before, 0 for the first segment of the log.
     pub previous: u64,
+    /// Life of the log in which its frames were written.
     pub life: u64,
-    /// Where the log ended that this life found, in its first segment; else 0.
+    /// In the first segment of a life, the end of the log that the life found; else 0.
     pub inherited: u64,
     pub path: PathBuf,
     pub file: Arc<dyn File>,
@@ -43,7 +48,7 @@ pub(crate) fn name(start: u64) -> String {
     format!("log-{start:016x}")
 }
 
-/// The start of the segment called `name`; `None` when that is not a segment's name.
+/// The start of the segment called `name`; `None` if that is not the name of a segment.
 pub(crate) fn start_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log-").filter(|d| d.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
@@ -67,7 +72,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Segment {
-    /// Reads and checks the header of the segment that its name says starts at `start`.
+    /// Reads and checks the header of a segment that starts at `start` according to its name.
     pub fn read(path: &Path, file: Arc<dyn File>, start: u64) -> Result<Segment, LogFault> {
         let corrupt = |offset: u64, what: &str| LogFault::Corrupt {
             file: path.to_owned(),
@@ -92,7 +97,7 @@ impl Segment {
         Ok(Segment { start, previous, life, inherited, path: path.to_owned(), file })
     }
 
-    /// Where position `lsn` lies in the file.
+    /// Offset of position `lsn` in the file.
     pub fn offset(&self, lsn: u64) -> u64 {
         HEADER + (lsn - self.start)
     }
@@ -102,47 +107,47 @@ impl Segment {
     }
 }
 
-/// A stretch of the log, read ahead.
+/// A run of the log, read ahead.
 #[derive(Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
     /// Position of the first byte.
     at: u64,
-    /// Start of the segment that the last bytes are of; 0 when there are none.
+    /// Start of the segment from which the last bytes came; 0 if there are none.
     segment: u64,
     keeping: Keeping,
 }
 
-/// What becomes of bytes that were read and passed.
+/// Whether bytes stay after the reader has passed them.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Keeping {
     #[default]
     Nothing,
-    /// They stay, from one segment to the next.
+    /// They stay, across segments.
     All,
 }
 
 impl Window {
-    /// From now on all that is read stays, about `expected` bytes, until it is taken.
+    /// From now on all bytes that are read stay, about `expected` bytes, until [`Window::take`].
     pub fn keep(&mut self, expected: usize) {
         let mut bytes = Vec::with_capacity(expected + WINDOW);
         world::prefer_huge_pages(bytes.spare_capacity_mut());
         *self = Window { bytes, keeping: Keeping::All, ..Window::default() };
     }
 
-    /// Bytes that a keeping window has.
+    /// Number of bytes that are kept.
     pub fn kept(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Hands over what was kept, and where it begins.
+    /// Returns the kept bytes and the position of the first.
     pub fn take(&mut self) -> (u64, Vec<u8>) {
         self.segment = 0;
         (self.at, std::mem::take(&mut self.bytes))
     }
 
-    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before. A keeping window is asked
-    /// for ascending positions.
+    /// The bytes of `segment` from `lsn` on: at least `want` of them unless the file ends before.
+    /// If the window keeps bytes, the caller asks for ascending positions.
     #[inline]
     pub fn bytes(&mut self, segment: &Segment, lsn: u64, want: usize) -> Result<&[u8], LogFault> {
         let have = (self.at + self.bytes.len() as u64).saturating_sub(lsn);
@@ -157,7 +162,8 @@ impl Window {
         if self.keeping == Keeping::Nothing || self.bytes.is_empty() {
             self.at = lsn;
         }
-        // What was read from `lsn` on already may be a dead tail of the segment before, or half a frame.
+        // Bytes that were read from `lsn` on before may be the cut tail of the segment before, or
+        // half a frame.
         let from = (lsn - self.at) as usize;
         self.bytes.resize(from, 0);
         self.bytes.resize(from + want.max(WINDOW), 0);
@@ -167,12 +173,12 @@ impl Window {
         Ok(())
     }
 
-    /// The frame of any sort at `lsn`, `None` unless it is intact.
+    /// The frame of any kind at `lsn`, `None` unless it is intact.
     pub fn item(&mut self, segment: &Segment, lsn: u64) -> Result<Option<Item<'_>>, LogFault> {
         Ok(frame::item(self.frame(segment, lsn)?, lsn, segment.life))
     }
 
-    /// All bytes of what may be a frame at `lsn`; none if it cannot be one.
+    /// All bytes of a possible frame at `lsn`; none if the bytes there cannot be a frame.
     #[inline]
     pub fn frame(&mut self, segment: &Segment, lsn: u64) -> Result<&[u8], LogFault> {
         let head = self.bytes(segment, lsn, 16)?;
@@ -181,14 +187,15 @@ impl Window {
         }
         let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
         let bytes = frame::span(length);
-        // A length that leads beyond the file is not worth an allocation.
+        // A length that leads past the end of the file is not worth an allocation.
         if bytes > head.len() && segment.offset(lsn) + bytes as u64 > segment.file.len()? {
             return Ok(&[]);
         }
         self.bytes(segment, lsn, bytes)
     }
 
-    /// The first position from `lsn` (a multiple of 8) on where bytes look like a frame of that position.
+    /// The first position from `lsn` (a multiple of 8) on at which the bytes look like a frame of
+    /// that position.
     pub fn next_candidate(&mut self, segment: &Segment, mut lsn: u64) -> Result<Option<u64>, LogFault> {
         loop {
             let bytes = self.bytes(segment, lsn, 16)?;

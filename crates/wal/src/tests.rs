@@ -1,4 +1,5 @@
-//! The log against crashes, damage and failing devices. Segments and rings are tiny, so that every edge comes early.
+//! The log under crashes, damage and failing devices. Segments and rings are tiny, so that every
+//! edge comes early.
 
 use crate::segment::HEADER;
 use crate::{CLR, Durability, Log, LogFault, LogOptions, Order, RecordHeader, Span, Urge};
@@ -22,7 +23,7 @@ pub(crate) fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
     Log::open(files.clone(), Path::new(DIR), options(Durability::Sync))
 }
 
-/// Appends record `n`, whose body says so, of a length that varies with it.
+/// Appends record `n`. Its body and its length depend on `n`.
 pub(crate) fn add(log: &Log, n: u64) -> Span {
     let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
     log.append(&header, Order::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
@@ -40,7 +41,7 @@ pub(crate) fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
         .collect()
 }
 
-/// The log's folder, copied file by file.
+/// A copy of the log's folder, file by file.
 pub(crate) fn image(files: &Arc<dyn Files>) -> Arc<dyn Files> {
     let copy = memory();
     for name in files.list(Path::new(DIR)).unwrap() {
@@ -113,8 +114,8 @@ fn reading_starts_where_it_is_told() {
     }
 }
 
-/// Whatever prefix of the last writes reached the device, the records before it are there, the log goes on, and
-/// nothing of the cut-off part ever comes back.
+/// For each prefix of the last writes that reached the device: the records before it are there, the
+/// log continues, and the part that was cut off never comes back.
 #[test]
 fn a_torn_tail_is_cut_for_ever() {
     let files = memory();
@@ -141,8 +142,8 @@ fn a_torn_tail_is_cut_for_ever() {
     }
 }
 
-/// Sectors reach the device in any order: a hole before intact frames of the same unsynced group is a torn tail,
-/// and those frames stay dead even when new records end exactly where they start.
+/// Sectors reach the device in any order. A hole before intact frames of the same unsynced group is
+/// a torn tail, and those frames stay dead even if new records end exactly where they start.
 #[test]
 fn frames_behind_a_torn_one_never_come_back() {
     let files = memory();
@@ -263,7 +264,8 @@ fn archived_segments_are_read_from_the_archive() {
         numbers(&log).unwrap().first(),
         spans.iter().position(|s| s.start == log.first()).map(|n| n as u64).as_ref()
     );
-    // One that is in both places, after a crash, is read once; one that is in neither is named.
+    // A segment that is in both folders after a crash is read once. One that is in neither is named
+    // in the error.
     let archive = Path::new("archive");
     let names = files.list(archive).unwrap();
     let kept = segments(&files)[0].clone();
@@ -354,13 +356,14 @@ fn a_task_is_woken_when_its_record_is_durable() {
     assert!(matches!(log.poll_durable(span.end, Urge::Flusher, &mut cx), Poll::Ready(Ok(()))));
 }
 
-/// The flusher writes what nobody asks for as well, unsynced; who asks afterwards was never woken.
+/// The flusher also writes records that no waiter asks for, but does not sync them. A later waiter
+/// needs a sync of its own.
 #[test]
 fn who_asks_for_what_was_written_already_is_woken() {
     for urge in [Urge::Flusher, Urge::Caller] {
         let log = open(&memory()).unwrap();
         let span = add(&log, 1);
-        // Reading has the log written, which syncs nothing.
+        // Reading makes the flusher write the log, without a sync.
         assert_eq!(numbers(&log).unwrap(), [1]);
         assert!(log.durable() < span.end);
         let count = Arc::new(Count(AtomicU64::new(0)));
@@ -374,7 +377,7 @@ fn who_asks_for_what_was_written_already_is_woken() {
     }
 }
 
-/// Which threads have synced segments.
+/// Files that note which threads sync segments.
 fn syncers() -> (Arc<dyn Files>, Arc<Mutex<Vec<std::thread::ThreadId>>>) {
     let syncers: Arc<Mutex<Vec<_>>> = Arc::default();
     let theirs = syncers.clone();
@@ -402,7 +405,7 @@ fn a_caller_who_is_alone_flushes_on_his_own_thread() {
         if mine > 0 {
             return;
         }
-        // The flusher's thread was just about, as it is now and then.
+        // The flusher's thread may sync now and then.
     }
     panic!("never on the caller's thread");
 }
@@ -422,7 +425,7 @@ fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
         }
     });
     let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
-    // Nothing becomes durable while they ask.
+    // The log becomes durable only after all have asked.
     gate.store(false, Ordering::SeqCst);
     let spans: Vec<_> = (0..5).map(|n| add(&log, n)).collect();
     probe::profile(Profiling::ON);
@@ -465,7 +468,7 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
         until(|| is_held.load(Ordering::SeqCst));
         let second = add(&log, 2);
         assert!(log.poll_durable(second.end, Urge::Caller, &mut cx).is_pending());
-        // Comes back at once, or the scope never ends.
+        // Returns at once, or the scope never ends.
         log.flush_here();
         gate.store(true, Ordering::SeqCst);
         until(|| log.durable() >= second.end);
@@ -501,7 +504,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_ever() {
             let error = log.wait_stable(bad.end).unwrap_err();
             assert!(matches!(&error, LogFault::Io(e) if e.kind() == ErrorKind::StorageFull), "{error}");
             broken.store(false, Ordering::SeqCst);
-            // Far more than the ring holds: nobody may wait for room that never comes.
+            // Far more than the ring holds: no append may wait for room that never comes.
             let later = (0..1000).fold(bad, |_, n| add(&log, n));
             assert!(log.wait_durable(later.end).is_err() && log.wait_stable(bad.end).is_err());
             let mut cx = Context::from_waker(Waker::noop());
@@ -543,7 +546,7 @@ fn a_full_ring_waits_for_the_flusher() {
     assert_eq!(numbers(&log).unwrap(), (0..n).collect::<Vec<_>>());
 }
 
-/// A waiter's position can be written out by the flusher while it waits: that counts as room.
+/// The flusher can write past a waiter's position while it waits: that counts as room.
 #[test]
 fn appenders_that_wait_for_room_are_overtaken_and_go_on() {
     let files = world::memory();
@@ -575,7 +578,7 @@ fn memory_keeps_what_fits_and_never_waits() {
     assert!(matches!(error, LogFault::Forgotten { .. }), "{error}");
 }
 
-/// The process dies before the flusher wrote anything: the ring, shared with the kernel, has it all.
+/// The process dies before the flusher writes: the ring, shared with the kernel, has all records.
 #[test]
 fn async_survives_the_death_of_the_process() {
     let folder = tempfile::tempdir().unwrap();
@@ -587,7 +590,7 @@ fn async_survives_the_death_of_the_process() {
             _ => Verdict::Do,
         }
     });
-    // No segment begins while dead: a dead process renames nothing.
+    // No segment begins after the death: a dead process renames nothing.
     let options = LogOptions { segment_bytes: 1 << 16, ..options(Durability::Async) };
     let mut expected = 0;
     for round in 1..4 {
@@ -611,8 +614,8 @@ fn async_survives_the_death_of_the_process() {
     assert_eq!(numbers(&log).unwrap(), (0..expected).collect::<Vec<_>>());
 }
 
-/// Async promises less; what is asked for on the device is there all the same, and the task that
-/// asked is woken.
+/// Async mode promises less, but a task can still ask for the device, and is woken when the log is
+/// there.
 #[test]
 fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
     for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {

@@ -1,4 +1,5 @@
-//! More transactions at once than a table has numbers for: none panics, each is told, and all get their turn.
+//! More transactions at once than a table has numbers: none panics, each gets an answer, and all
+//! get their turn.
 
 use crate::{Table, granted};
 use base::TableId;
@@ -34,7 +35,7 @@ fn one_transaction_too_many_is_told_and_let_in_when_another_ends() {
             assert_eq!(table.acquire(&mut more, key(MAX_LOCKERS), Mode::ROW_S), Acquired::Crowded);
         }
         assert_eq!(more.held().count(), 0);
-        // As a transaction that aborts for it does.
+        // A transaction that aborts for this reason does the same.
         table.release_all(&mut more);
 
         table.release_all(&mut lockers[500]);
@@ -45,7 +46,7 @@ fn one_transaction_too_many_is_told_and_let_in_when_another_ends() {
         assert_eq!(lock(&table, &mut lockers[500], 500), Acquired::Crowded);
         table.release_all(&mut lockers[500]);
 
-        // One that is dropped makes room as well, and the last to come sees what the others hold.
+        // A dropped locker makes room as well, and the last to come sees the locks of the others.
         let mut first = lockers.swap_remove(0);
         table.release_all(&mut first);
         drop(first);
@@ -61,7 +62,7 @@ fn one_transaction_too_many_is_told_and_let_in_when_another_ends() {
     }
 }
 
-/// Parts are kept from one transaction to the next; a burst leaves many of them behind.
+/// Lockers are kept from one transaction to the next; a burst leaves many of them behind.
 #[test]
 fn those_that_have_nothing_to_do_keep_nobody_out() {
     for inheritance in [Inheritance::Off, Inheritance::On] {
@@ -72,7 +73,7 @@ fn those_that_have_nothing_to_do_keep_nobody_out() {
             table.release_all(locker);
         }
         assert_eq!(table.requests(), 0);
-        // What they have left parked is in the way of no lock of the whole table.
+        // The locks that they have left parked do not block a lock on the whole table.
         assert!(granted(table.acquire(&mut lockers[0], T, Mode::X)));
         table.release_all(&mut lockers[0]);
     }

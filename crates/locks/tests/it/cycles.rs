@@ -49,7 +49,7 @@ fn two_readers_that_both_want_to_write() {
 
 #[test]
 fn a_cycle_through_the_queue_rather_than_through_holders() {
-    // c waits behind b's writer, which waits for a's read; a then wants what c has.
+    // c waits behind b's write request, which waits for a's read lock. Then a wants c's lock.
     let table = Table::new(64);
     let (mut a, mut b, mut c) = (table.locker(), table.locker(), table.locker());
     assert!(granted(table.acquire(&mut a, key(1), Mode::ROW_S)));
@@ -88,7 +88,8 @@ fn a_long_queue_without_a_cycle_is_no_deadlock() {
     }
 }
 
-/// Whoever closes the ring: the member that began last dies, hears of it when it polls, and keeps what it held.
+/// Whichever member closes the ring: the one that began last gives up, learns of it when it polls,
+/// and keeps its locks.
 #[test]
 fn the_youngest_of_a_ring_dies() {
     for youngest in 0..3 {

@@ -1,4 +1,4 @@
-//! A table's lock in place of many keys'.
+//! A table lock in place of many key locks.
 
 use crate::{Table, granted, is_granted};
 use base::TableId;
@@ -72,7 +72,7 @@ fn it_never_waits_and_asks_again_later() {
     table.release_all(&mut a);
 }
 
-/// Both hold IX and read much: waiting for S, each would wait for the other's IX.
+/// Both hold IX and read much. If they waited for S, each would wait for the other's IX.
 #[test]
 fn two_that_would_escalate_do_not_deadlock() {
     let table = escalating(10, 20);
@@ -109,7 +109,8 @@ fn nobody_who_waits_for_the_table_is_overtaken() {
     [&mut whole, &mut writer].into_iter().for_each(|l| table.release_all(l));
 }
 
-/// A scan of the table that was not asked for would be in everybody's way for as long as it stayed.
+/// A parked table lock that was never requested would keep the intentions of all other lockers off
+/// the fast path.
 #[test]
 fn an_escalated_lock_is_not_inherited() {
     let tuning =

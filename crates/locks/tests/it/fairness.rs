@@ -1,5 +1,5 @@
-//! Nobody waits for ever: one writer among readers that never leave the lock free, readers among writers, and one who
-//! wants the whole table among those who inherit it.
+//! No request waits for ever: one writer among readers that never leave the lock free, readers
+//! among writers, and one request for the whole table among lockers that inherit it.
 
 use crate::{Table, inheriting, wait};
 use base::TableId;
@@ -15,8 +15,8 @@ fn lock(table: &Table, locker: &mut Locker, name: LockName, mode: Mode) {
     }
 }
 
-/// Two crowd members hold `crowd` in turns that overlap, so that it is held by somebody all the time; meanwhile one
-/// asks for `alone` again and again, and must get it (the wait fails the test after 5 s).
+/// Two crowd members hold `crowd` in turns that overlap, so the lock is never free. Meanwhile one
+/// locker requests `alone` again and again, and must get it (the wait fails the test after 5 s).
 fn alone_in_a_crowd(table: &Table, name: LockName, crowd: Mode, alone: Mode) {
     const TIMES: u64 = 50;
     let (over, inside, turns) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -26,7 +26,8 @@ fn alone_in_a_crowd(table: &Table, name: LockName, crowd: Mode, alone: Mode) {
                 let (mut one, mut other) = (table.locker(), table.locker());
                 lock(table, &mut one, name, crowd);
                 while !over.load(Ordering::Relaxed) {
-                    // The next is asked for before the last is given back, unless that would be to wait for oneself.
+                    // The next lock is requested before the last is released, unless the locker
+                    // would wait for itself.
                     if table.acquire(&mut other, name, crowd) == Acquired::Waiting {
                         table.release_all(&mut one);
                         wait(table, &mut other).expect("nobody cancels");

@@ -1,4 +1,5 @@
-//! What one transaction leaves to the next: how much it saves, and that nobody but the locker ever notices.
+//! Inheritance from one transaction to the next: how much it saves, and that only the locker
+//! notices it.
 
 use crate::{granted, inheriting, is_granted};
 use base::TableId;
@@ -15,8 +16,9 @@ fn transaction(table: &crate::Table, locker: &mut Locker, tables: u16, mode: Mod
     table.release_all(locker);
 }
 
-/// The bar of the paper's idea here: nine of ten calls for hot table locks are gone. Twenty tables are more than the fast
-/// path and the parking places in buckets take, four are not; a scanner makes all of them bucket locks.
+/// The goal of the paper: nine of ten calls for hot table locks are saved. Twenty tables are more
+/// than the fast path and the parking places in buckets hold, four are not. A scanner makes all of
+/// them bucket locks.
 #[test]
 fn nine_of_ten_calls_for_hot_tables_are_gone() {
     for (tables, mode) in [(1, Mode::IS), (4, Mode::IX), (9, Mode::IX), (4, Mode::S)] {
@@ -36,8 +38,8 @@ fn nine_of_ten_calls_for_hot_tables_are_gone() {
     }
 }
 
-/// An inherited intention costs one change of a word, and no critical section: what a profile counts for `locking` must fall
-/// by the visits that the table locks would have made.
+/// An inherited intention costs one change of a word, and no critical section. The count of
+/// `locking` in a profile must fall by the visits that the table locks would have made.
 #[test]
 fn an_inherited_table_lock_is_no_critical_section() {
     use probe::{Profiling, Section};
@@ -51,11 +53,11 @@ fn an_inherited_table_lock_is_no_critical_section() {
         probe::profile(Profiling::Off);
         [Section::LockSlot, Section::LockBucket].map(|section| profile.entered[section as usize] / 100)
     };
-    // Two tables with a key each; a key goes into its bucket and out of it.
+    // Two tables with a key each: a key enters its bucket and leaves it.
     assert_eq!(sections(false, Mode::IX), [2, 4]);
     assert_eq!(sections(true, Mode::IX), [0, 4]);
-    // A lock of the whole table lies in a bucket, and looks for intentions in the one slot that there is. Inherited, it is marked in
-    // the slot when it is taken up and when it is parked.
+    // A lock on the whole table lies in a bucket. It searches the one slot that there is for
+    // intentions. If inherited, it is marked in the slot when it is taken up and when it is parked.
     assert_eq!(sections(false, Mode::S), [2, 8]);
     assert_eq!(sections(true, Mode::S), [4, 4]);
 }
@@ -114,7 +116,7 @@ fn an_inherited_lock_in_use_is_waited_for() {
     }
 }
 
-/// With the parked `IX` still counted as held, b would wait for a and a for b.
+/// If the parked `IX` still counted as held, b would wait for a and a for b.
 #[test]
 fn a_parked_lock_closes_no_cycle() {
     let table = inheriting(4);
@@ -147,7 +149,8 @@ fn an_inherited_lock_in_use_closes_one() {
     table.release_all(&mut a);
 }
 
-/// A worker that wrote and now only reads holds no more than a reader: nobody waits who would not without inheritance.
+/// A worker that wrote and then only reads holds no more than a reader: no transaction waits
+/// because of inheritance.
 #[test]
 fn what_is_taken_up_is_just_what_is_asked_for() {
     let table = inheriting(4);
@@ -220,7 +223,8 @@ fn a_dropped_lockers_estate_is_cleared_before_its_number_is_used_again() {
     [&mut a, &mut b].into_iter().for_each(|l| table.release_all(l));
 }
 
-/// A scan that was parked and thrown out must not keep everybody's intentions in the buckets.
+/// A scan lock that was parked and discarded must not keep the intentions of all lockers in the
+/// buckets.
 #[test]
 fn the_fast_path_opens_again_once_a_parked_scan_is_gone() {
     let table = inheriting(4);
@@ -233,7 +237,7 @@ fn the_fast_path_opens_again_once_a_parked_scan_is_gone() {
     [&mut writer, &mut other].into_iter().for_each(|l| table.release_all(l));
     assert!(granted(table.acquire(&mut scanner, T, Mode::S)));
     table.release_all(&mut scanner);
-    // The next one takes over its number, and nothing of what it parked.
+    // The next locker takes over its number, and none of its parked locks.
     drop(scanner);
     let mut last = table.locker();
     assert!(granted(table.acquire(&mut last, T, Mode::IX)));

@@ -1,5 +1,6 @@
-//! The lock table from outside: modes against their definition, queues, cycles, inheritance, escalation; random
-//! schedules against a naive model, real threads, and every interleaving that shuttle draws.
+//! Tests of the lock table through its interface: modes against their definition, queues, cycles,
+//! inheritance, escalation; random schedules against a naive model, real threads, and every
+//! interleaving that shuttle draws.
 
 mod crowd;
 mod cycles;
@@ -28,7 +29,7 @@ fn inheriting(buckets: usize) -> Table {
     Table::with(LockOptions { buckets, tuning })
 }
 
-/// Counts the times it is woken, and unparks the thread that made it.
+/// Counts its wake-ups, and unparks the thread that made it.
 struct Bell(AtomicUsize, std::thread::Thread);
 
 impl Wake for Bell {

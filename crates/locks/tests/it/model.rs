@@ -1,5 +1,6 @@
-//! Random schedules in one thread, against a model that is nothing but the rules: per name a list of requests in the
-//! order they came, and deadlock as reachability. Every answer must be the model's, with and without inheritance.
+//! Random schedules in one thread, against a model that consists of the rules: per name a list of
+//! requests in order of arrival, and deadlock as reachability. Each answer must be the model's,
+//! with and without inheritance.
 
 use crate::{Table, inheriting, is_granted, poll};
 use base::TableId;
@@ -23,7 +24,7 @@ impl Request {
     }
 }
 
-/// All requests, the oldest first; a conversion that has to wait goes to the end.
+/// All requests, the oldest first. A conversion that must wait moves to the end.
 #[derive(Default)]
 struct Model(Vec<Request>);
 
@@ -36,7 +37,7 @@ impl Model {
         self.find(name, who).map_or(Mode::NONE, |i| self.0[i].granted)
     }
 
-    /// Whom the request at `at` waits for.
+    /// The lockers for which the request at `at` waits.
     fn blockers(&self, at: usize) -> BTreeSet<usize> {
         let r = self.0[at];
         let converts = r.granted != Mode::NONE;
@@ -203,7 +204,7 @@ fn schedule(table: &Table, seed: u64) -> Seen {
                 }
             }
         }
-        // One that has been granted what it waits for does not know before it polls.
+        // A locker learns of a grant only when it polls.
         for (who, locker) in lockers.iter().enumerate().filter(|(_, l)| l.waits_for().is_none()) {
             for (name, mode) in locker.held() {
                 assert_eq!(mode, model.holds(name, who), "{what}: {name:?} of locker {who}");

@@ -1,4 +1,5 @@
-//! Every pair of modes, asked of a real table, against matrices written by hand and against what the modes mean.
+//! Each pair of modes, requested from a real table, against matrices written by hand and against
+//! the meaning of the modes.
 
 use crate::{Table, granted};
 use base::TableId;
@@ -105,9 +106,10 @@ fn shared_modes_are_those_that_change_nothing() {
     assert_eq!(shared, want);
 }
 
-/// What a mode lets its holder do, and of what it keeps others: the definition that the tables in `mode` implement.
-/// Per subject (a row, a gap, or a whole granule) the acts are `look`, `claim` (look, and be the only one who goes on to
-/// change), `fill` (put something in beside others who do) and `own`.
+/// The acts that a mode allows its holder and denies to others: the definition that the tables in
+/// `mode` implement. For each subject (a row, a gap, a whole granule) the acts are `look`, `claim`
+/// (look, and be the only holder that may go on to change), `fill` (insert beside others that
+/// insert) and `own`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Look,
@@ -143,8 +145,9 @@ fn gap_acts(gap: Gap) -> &'static [Act] {
     }
 }
 
-/// What is done to all that lies in the granule, and what to some of it: two who do something to *some* meet again at
-/// the rows, so only *all* against *all* and *all* against *some* conflict here.
+/// The acts on all rows in the granule, and the acts on some of them. Two holders that act on
+/// *some* rows meet again at the rows, so only *all* against *all* and *all* against *some*
+/// conflict here.
 fn granule_acts(mode: Mode) -> (Vec<Act>, Vec<Act>) {
     match mode {
         Mode::IS => (vec![], vec![Act::Look]),
@@ -188,8 +191,9 @@ fn a_supremum_is_the_least_mode_that_covers_both() {
     }
 }
 
-/// Whoever holds a granule need not ask for what it covers beneath: everything that another may hold there at the same
-/// time, by a lock of its own or by its granule's, agrees with it.
+/// The holder of a granule need not request the modes that it covers beneath. Each mode that
+/// another locker may hold there at the same time, by a lock of its own or by its granule's, is
+/// compatible with them.
 #[test]
 fn what_a_granule_covers_nobody_can_take_away() {
     let beneath: Vec<Mode> =

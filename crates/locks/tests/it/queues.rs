@@ -1,4 +1,4 @@
-//! Who is granted when: order, conversions, giving back, waking, giving up.
+//! The order of grants: arrival, conversions, releases, wake-ups, giving up.
 
 use crate::{Table, bell, granted, is_granted, poll};
 use base::TableId;
@@ -181,8 +181,9 @@ fn a_dropped_lockers_number_is_used_again() {
     assert_eq!(poll(&table, &mut a), Poll::Ready(Ok(())), "nothing is awaited");
 }
 
-/// Update intent: readers come and go beside it, a second one waits, and the conversion waits for the readers that are
-/// there but lets no new one in. With S in its place, two who read before they write would deadlock.
+/// Update intent: readers come and go beside it, a second one waits, and the conversion waits for
+/// the present readers but admits no new one. With S in its place, two transactions that read
+/// before they write would deadlock.
 #[test]
 fn one_who_reads_to_update_among_readers_and_its_like() {
     let table = Table::new(4);

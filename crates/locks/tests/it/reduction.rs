@@ -1,4 +1,4 @@
-//! An escalated table becomes its keys again before its holder waits.
+//! An escalated table goes back to key locks before its holder waits.
 
 use crate::{Table, granted, is_granted};
 use base::TableId;
@@ -33,8 +33,8 @@ fn read_lines(table: &Table, locker: &mut Locker, lines: std::ops::Range<u64>) {
     lines.for_each(|i| assert!(granted(lock(table, locker, i, Mode::ROW_AND_GAP_S))));
 }
 
-/// TPC-C's StockLevel has read order lines of one district and is about to read the stock; a NewOrder of another has taken
-/// from the stock and is about to put its lines in.
+/// TPC-C: a StockLevel has read order lines of one district and is about to read the stock. A
+/// NewOrder of another district has updated the stock and is about to insert its lines.
 #[test]
 fn an_escalated_reader_that_waits_lets_others_into_the_table() {
     let table = escalating(25, 1000);
@@ -141,7 +141,8 @@ fn too_many_keys_stay_a_table() {
     end(&table, [&mut reader, &mut writer]);
 }
 
-/// Each access was remembered, so that few keys read often filled the memory, and the table stayed locked.
+/// A few keys that are read often must not fill the memory for keys, or the table would stay
+/// locked.
 #[test]
 fn few_keys_read_often_are_remembered_once() {
     let table = escalating(10, 1000);
@@ -154,7 +155,7 @@ fn few_keys_read_often_are_remembered_once() {
     assert!(is_granted(&table, &mut writer), "the table is held by its keys now");
     assert_eq!((reader.holds(LINES), table.stats().reductions), (Mode::IS, 1));
     assert_eq!((0..20).map(|i| reader.holds(line(i))).find(|m| *m != Mode::ROW_AND_GAP_S), None);
-    // After twice as many keys, not accesses, it escalates again.
+    // It escalates again after twice as many keys, not accesses.
     table.release_all(&mut writer);
     assert!(is_granted(&table, &mut reader));
     read_lines(&table, &mut reader, 20..60);
@@ -162,7 +163,7 @@ fn few_keys_read_often_are_remembered_once() {
     end(&table, [&mut reader, &mut writer]);
 }
 
-/// What was asked again, once the keys were locked, was counted as another request.
+/// A request that is repeated once the keys are locked counts once.
 #[test]
 fn a_request_that_waits_with_keys_is_counted_once() {
     use probe::{Counter, Profiling};
@@ -185,9 +186,9 @@ fn a_request_that_waits_with_keys_is_counted_once() {
         let (now, granules) = (reader.counts(), u64::from(asked));
         assert_eq!((now.requests - before.requests, now.waited - before.waited), (1, 1));
         assert_eq!(now.granule_requests - before.granule_requests, granules);
-        // The table that goes back to keys is changed once.
+        // The lock of the table that goes back to keys is changed once.
         assert_eq!(now.granule_calls - before.granule_calls, 1 + granules);
-        // The profile is told at the end.
+        // The profile is reported at the end.
         table.release_all(&mut reader);
         let counted = probe::window().expect("it is on");
         assert_eq!(counted.count(Counter::LockRequests), now.requests - begun.requests);

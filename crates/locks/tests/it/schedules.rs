@@ -1,5 +1,6 @@
-//! The lock table under shuttle: its own code, with a mutex at which shuttle may switch to any other thread. Everything
-//! that lockers share is behind such a mutex, or is the announcement counter that the slots' mutexes order.
+//! The lock table under shuttle: its own code, with a mutex at which shuttle may switch to any
+//! other thread. All state that lockers share is behind such a mutex, except the counter of strong
+//! requests, which the slots' mutexes order.
 
 use base::TableId;
 use latch::RawMutex;
@@ -39,7 +40,7 @@ fn table(inheritance: Inheritance, victim: Victim) -> Arc<Table> {
     Arc::new(Table::with(LockOptions { buckets: 2, tuning }))
 }
 
-/// Whether the lock is held; the transaction must end if not.
+/// Whether the lock is held; if not, the transaction must end.
 fn lock(table: &Table, locker: &mut Locker, name: LockName, mode: Mode) -> bool {
     match table.acquire(locker, name, mode) {
         Acquired::Granted => return true,
@@ -55,7 +56,7 @@ fn lock(table: &Table, locker: &mut Locker, name: LockName, mode: Mode) -> bool 
     }
 }
 
-/// What the holders of a name believe: how many are in, and whether one of them must be alone.
+/// The view of the holders of a name: how many are in, and whether one of them must be alone.
 #[derive(Default)]
 struct Room {
     shared: AtomicU64,
@@ -98,7 +99,7 @@ fn inherit_invalidate_reuse(crowd: Mode, alone: Mode) {
     let inherited: u64 = agents.into_iter().map(|a| a.join().unwrap()).sum();
     assert!(inherited <= 4);
     assert_eq!(table.requests(), 0);
-    // What the agents have left parked is in nobody's way.
+    // The locks that the agents have left parked block no request.
     assert!(lock(&table, &mut locker, T, Mode::X));
     table.release_all(&mut locker);
     assert_eq!(table.requests(), 0);
@@ -116,8 +117,9 @@ fn shared_locks_parked_in_buckets() {
     shuttle::check_pct(|| inherit_invalidate_reuse(Mode::S, Mode::X), 500, 4);
 }
 
-/// Two rows locked in opposite orders, and the table wanted as a whole: every run ends, and nobody is in where another
-/// must be alone. A lost wake-up or an undetected cycle would never end (shuttle reports it as too many steps).
+/// Two rows locked in opposite orders, and the whole table: each run ends, and no locker is in
+/// where another must be alone. A lost wake-up or an undetected cycle would never end (shuttle
+/// reports it as too many steps).
 fn crossing(inheritance: Inheritance, victim: Victim) {
     let table = table(inheritance, victim);
     let rooms = Arc::new([Room::default(), Room::default()]);
@@ -158,8 +160,8 @@ fn crossing(inheritance: Inheritance, victim: Victim) {
     assert_eq!(table.requests(), 0);
 }
 
-/// Whoever asks again while it still stood in the way of another when that one began its walk: the walk must not take the
-/// old edge and the new one for a cycle.
+/// A locker requests again a lock that still blocked another locker when that one began its walk.
+/// The walk must not take the old edge and the new one for a cycle.
 #[test]
 fn one_lock_alone_is_never_a_deadlock() {
     shuttle::check_random(
@@ -188,8 +190,9 @@ fn one_lock_alone_is_never_a_deadlock() {
     );
 }
 
-/// Readers of many keys who then read a row that writers change before they write one of those keys: with the table
-/// escalated, and given up again before a wait, nobody ever dies, and no writer is in with a reader of its key.
+/// Readers of many keys then read a row that writers change before they write one of those keys.
+/// The readers escalate to the table and go back to keys before they wait, so no transaction
+/// aborts, and no writer is in with a reader of its key.
 fn escalated_readers_among_writers() {
     let tuning = LockTuning { escalation: Escalation { reads: Some(1), writes: None }, ..LockTuning::PLAIN };
     let table = Arc::new(Table::with(LockOptions { buckets: 2, tuning }));

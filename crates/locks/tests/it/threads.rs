@@ -1,4 +1,4 @@
-//! Many threads against one invariant: nobody ever holds what conflicts with another's.
+//! Many threads against one invariant: no two threads ever hold conflicting locks.
 
 use crate::{Table, wait};
 use base::TableId;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 
-/// What each thread believes it holds, kept apart from the table.
+/// The locks that each thread should hold, recorded apart from the table.
 #[derive(Default)]
 struct Ledger(Mutex<HashMap<LockName, Vec<(usize, Mode)>>>);
 
@@ -130,7 +130,8 @@ fn many_threads(tuning: LockTuning) {
     assert!(committed.into_inner() > 4_000);
 }
 
-/// A scan counts the rows of a table that only holders of `IX` change: the fast path must not let one slip by.
+/// A scan counts the rows of a table that only holders of `IX` change. The fast path must not let
+/// such a holder pass.
 #[test]
 fn a_scanner_never_meets_a_writer() {
     for inheritance in [Inheritance::Off, Inheritance::On] {

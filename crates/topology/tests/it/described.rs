@@ -1,4 +1,4 @@
-//! `--machine`: everything that can be typed, right and wrong.
+//! `--machine`: all forms of the argument, valid and invalid.
 
 use topology::{CpuId, Machine, MachineError, NodeId, Source, picture};
 
@@ -128,7 +128,7 @@ fn errors_are_one_line_and_name_value_expectation_and_advice() {
     }
 }
 
-/// Cut and bent files are read or refused; nothing panics and nothing hangs.
+/// Truncated and altered files are read or refused; none panics and none hangs.
 #[test]
 fn mutated_files_never_panic() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

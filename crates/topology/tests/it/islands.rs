@@ -1,6 +1,7 @@
-//! Islands from latency alone, over every machine there is a file of. What is expected comes from the hardware's
-//! data sheets and the numbering each system uses, not from the algorithm; where the data shows less than the
-//! hardware has, the table says so and expects what the data supports.
+//! Islands from latency alone, for each machine of which there is a file. The expected values come
+//! from the hardware's data sheets and the numbering of each system, not from the algorithm. Where
+//! the data shows less than the hardware has, the table notes it and expects the levels that the
+//! data supports.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use topology::{CpuId, LatencyMatrix, Level, LevelKind, Machine, find_levels, isl
 
 use crate::{described, lists, machines};
 
-/// How a system numbers SMT siblings.
+/// The numbering of SMT siblings on a system.
 #[derive(Clone, Copy)]
 enum Siblings {
     /// One thread a core.
@@ -26,12 +27,13 @@ struct Expected {
     file: &'static str,
     cpus: usize,
     siblings: Siblings,
-    /// Cores in each group that shares a cache, in order; empty = one group, no such level.
+    /// Number of cores in each group that shares a cache, in order; empty = one group, no such
+    /// level.
     caches: &'static [usize],
     /// Number of sockets that the data shows, in equal parts; 1 = no such level.
     sockets: usize,
     islands: usize,
-    /// Where the data and the hardware differ, or why there is what there is.
+    /// The difference between data and hardware, or the reason for the expected values.
     note: &'static str,
 }
 
@@ -166,14 +168,15 @@ fn medians_of_the_large_epyc_are_those_of_the_literature() {
     assert!((194.0..198.0).contains(&cache.outside_ns), "{}", cache.outside_ns);
 }
 
-/// The same levels come out whatever order the CPUs are listed in.
+/// The result does not depend on the order in which the CPUs are listed.
 #[test]
 fn the_order_of_cpus_does_not_matter() {
     for file in ["amd-ryzen-threadripper-3960x.csv", "dual-intel-xeon-e5-2680-v4.csv", "apple-m1-pro.csv"] {
         let machine = described(file);
         let matrix = machine.latency.as_ref().unwrap();
         let n = matrix.cpus().len();
-        // 7 has no factor in common with 48, 56 or 8 but 56: step by 5 there.
+        // The step must be coprime to `n`: 7 is, except for multiples of 7 such as 56, which take
+        // 5.
         let step = if n.is_multiple_of(7) { 5 } else { 7 };
         let order: Vec<CpuId> = (0..n).map(|at| matrix.cpus()[at * step % n]).collect();
         let ns = (0..n).flat_map(|i| (0..i).map(move |j| (i, j)));
@@ -213,7 +216,8 @@ fn too_few_cpus_show_nothing() {
     assert!(LatencyMatrix::new(vec![CpuId(0), CpuId(1)], vec![f64::NAN]).is_none());
 }
 
-/// Measured islands overrule the caches that a virtual machine names, and unmeasured CPUs stay with their relatives.
+/// Measured islands overrule the caches that a virtual machine names, and unmeasured CPUs stay with
+/// their relatives.
 #[test]
 fn latency_overrules_named_caches() {
     let machine = Machine::parse("package:1 core:8 pu:2").unwrap();

@@ -1,5 +1,5 @@
-//! What only the machine under the test can show. Everything here also holds on one CPU and in a container that
-//! forbids memory binding.
+//! Properties that only the machine under the test can show. All tests also pass on one CPU, and in
+//! a container that forbids memory binding.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -106,7 +106,7 @@ fn a_thread_lent_to_a_node_has_its_own_policy_back() {
     });
 }
 
-/// The kernel's own word on the area, where it gives one: `7f.. prefer:0 anon=..`.
+/// The kernel's own report about the area, if it gives one: `7f.. prefer:0 anon=..`.
 fn assert_policy(area: &[u8], node: NodeId) {
     let Ok(maps) = std::fs::read_to_string("/proc/self/numa_maps") else { return };
     let middle = area.as_ptr() as usize + area.len() / 2;

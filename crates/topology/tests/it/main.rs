@@ -1,4 +1,4 @@
-//! One binary for all scenarios of the room; each module is one subject.
+//! One binary for all tests of the crate; each module has one subject.
 
 mod described;
 mod islands;

@@ -1,4 +1,4 @@
-//! Where workers go: the four placements and the sizes, on described machines.
+//! The placement of workers: the four placements and the sizes, on described machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,8 +70,8 @@ fn cores_come_before_siblings_and_siblings_spread_evenly() {
     assert!(!place(&smt, 2, 4, Placement::Island).unwrap().oversubscribed);
 }
 
-/// Over many machines, sizes and counts: every worker has a seat, no CPU is used twice while another is free, whole
-/// instances stay inside an island whenever they evenly fit.
+/// Over many machines, sizes and counts: every worker has a seat, no CPU is used twice while
+/// another is free, and whole instances stay inside an island whenever they evenly fit.
 #[test]
 fn seats_are_used_once_and_instances_stay_together() {
     let machines =

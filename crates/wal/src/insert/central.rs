@@ -1,20 +1,24 @@
-//! One lock: the baseline. Whoever holds it has the tail of the ring for itself, copies its record there and moves on.
+//! Log insertion under one lock, the baseline. A thread that holds the lock owns the tail of the
+//! ring: it takes the next positions, copies its record and releases the lock.
 //!
-//! Who may do what: the holder of the lock moves `next`, and publishes it as `end` after the copy; anyone reads `end`.
+//! Access rules: the thread that holds the lock moves `next`, and publishes it as `end` after the
+//! copy. Any thread reads `end`.
 
 use super::{Complete, Counts, Crowded, Draft, Placed, Room};
 use latch::{CachePadded, SpinMutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where records and segments go next.
+/// The next positions for records and segments.
 pub(crate) struct Tail {
-    /// Where the next record goes.
+    /// Start of the next record.
     pub next: u64,
-    /// Where the current segment is full.
+    /// The position at which the current segment is full.
     pub segment_end: u64,
+    /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Positions at which the flusher must begin a new segment.
     pub cuts: Vec<u64>,
+    /// Number of records so far.
     pub records: u64,
 }
 
@@ -23,12 +27,12 @@ impl Tail {
         Tail { next, segment_end, segment_bytes, cuts: Vec::new(), records: 0 }
     }
 
-    /// Whether `bytes` more go beyond what the flusher has made room for and must wait.
+    /// Fails if the next `bytes` must wait until the flusher has made room.
     pub fn crowded(&self, bytes: u64, room: &Room<'_>) -> Result<(), Crowded> {
         if room.must_wait(self.next + bytes) { Err(Crowded { next: self.next, bytes }) } else { Ok(()) }
     }
 
-    /// Takes the next `bytes`, beginning a segment with them when they do not fit the current one.
+    /// Takes the next `bytes`. Begins a segment with them if they do not fit the current one.
     pub fn take(&mut self, bytes: u64) -> u64 {
         let start = self.next;
         self.next += bytes;
@@ -41,7 +45,9 @@ impl Tail {
 }
 
 pub(crate) struct Central {
+    /// The state behind the lock.
     tail: CachePadded<SpinMutex<Tail>>,
+    /// All bytes below are in the ring. Written by the holder of the lock.
     end: CachePadded<AtomicU64>,
 }
 
@@ -58,8 +64,8 @@ impl Central {
         tail.crowded(bytes, room)?;
         let start = tail.take(bytes);
         if room.welcomes(tail.next) {
-            // SAFETY: the lock is held, so no other appender is here; the flusher is done with these positions,
-            // since there is room for them.
+            // SAFETY: the lock is held, so no other appender writes here. There is room for these
+            // positions, so the flusher has finished with them.
             unsafe { draft.put(room, start) };
         }
         tail.records += 1;

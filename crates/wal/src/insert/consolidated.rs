@@ -1,18 +1,25 @@
-//! A consolidation array with decoupled buffer fill (Aether, sections 4.1 to 4.3): threads that find the lock busy
-//! join a group, its first member reserves for all, everyone copies outside the lock, and groups become visible in the
-//! order of their places.
+//! A consolidation array with decoupled buffer fill (Aether, sections 4.1 to 4.3). Threads that
+//! find the lock busy join a group, and the first member reserves positions for all. Each member
+//! copies its record outside the lock. Groups become visible in the order of their positions.
 //!
 //! ```text
-//! group:  open, empty ──join──> open, n bytes of k ──leader holds the lock──> closed ──place known──> filled ──> open, empty
+//! group:  open, empty --join--> open, n bytes of k members --leader holds the lock--> closed
+//!                  ^                                                                    |
+//!                  +------ done, collected <--last member-- filled <--members copy-- base known
 //! ```
 //!
-//! Who may do what:
-//! - a thread joins by one compare-and-swap of `joined` while it is open; whoever joins an empty group leads it;
-//! - the leader, holding the lock, closes the group, puts a fresh one in its place, and publishes `base`;
-//! - members fill their parts and count `unfilled` down; the last one moves `released` from the group's start to its
-//!   end and gives the group back; when `released` has not got there yet, it leaves that to those it waits for
-//!   (delegated release): a thread that lost its processor in the middle of a copy must not stop all others;
-//! - the flusher reads the ring below `released` only.
+//! Access rules:
+//! - A thread joins an open group by one compare-and-swap of `joined`. The thread that joins an
+//!   empty group is its leader.
+//! - The leader, under the lock, closes the group, puts a fresh group in its place, reserves the
+//!   positions and publishes `base`.
+//! - Each member copies its record and decrements `unfilled`. The last member moves `released` from
+//!   the start of the group to its end and marks the group as done.
+//! - If `released` has not reached the start of the group, the last member does not wait. It adds
+//!   the range to `early`, and the thread that releases the range before it releases this one too
+//!   (delegated release). So a thread that is preempted in the middle of a copy does not stop the
+//!   others. (With [`Promise::Released`] each member then waits until its own record is released.)
+//! - The flusher reads the ring only below `released`.
 
 use super::central::Tail;
 use super::{Complete, Counts, Crowded, Draft, Placed, Room};
@@ -20,23 +27,28 @@ use latch::{Backoff, CachePadded, SpinMutex};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Groups that can be joined at a time: the paper finds three or four enough.
+/// Number of groups that can be joined at a time. The paper finds three or four enough.
 const ARRAY: usize = 4;
-/// Groups altogether; those not open are being filled or free. More than threads that can be inside at once.
+/// Number of groups in total: open, being filled, or free. More than the threads that can append at
+/// once.
 const GROUPS: usize = 256;
-/// In `joined`: nobody can join.
+/// Bit of `joined`: the group admits no more members.
 const CLOSED: u64 = 1 << 63;
-/// In `joined`: one member. The bytes lie below.
+/// One member, in `joined`. The bits below count the bytes.
 const MEMBER: u64 = 1 << 40;
 const BYTES: u64 = MEMBER - 1;
-/// `base` before it is known.
+/// Value of `base` before the leader has published it.
 const UNKNOWN: u64 = u64::MAX;
 
+/// A group of records that share one reservation.
 struct Group {
+    /// [`CLOSED`], the number of members, and the bytes of their records.
     joined: AtomicU64,
+    /// Position of the group, or [`UNKNOWN`]. Published by the leader.
     base: AtomicU64,
-    /// Of all members together; set before `base`.
+    /// Bytes of all members together. Set before `base`.
     bytes: AtomicU64,
+    /// Number of members that have not filled their part. Set before `base`.
     unfilled: AtomicU64,
 }
 
@@ -51,42 +63,47 @@ impl Group {
     }
 }
 
-/// Behind the lock.
+/// State that the lock protects.
 struct Locked {
     tail: Tail,
-    /// Groups nobody uses.
+    /// Groups that are not in use.
     free: Vec<usize>,
 }
 
 pub(crate) struct Consolidated {
     locked: CachePadded<SpinMutex<Locked>>,
-    /// Everything below is reserved.
+    /// All positions below are reserved.
     reserved: CachePadded<AtomicU64>,
-    /// Everything below is filled.
+    /// All positions below are filled.
     released: CachePadded<AtomicU64>,
-    /// The groups that can be joined.
+    /// Indexes of the groups that can be joined.
     array: [AtomicUsize; ARRAY],
     groups: Box<[CachePadded<Group>]>,
-    /// Groups filled and to be used again, as bits; collected by whoever holds the lock.
+    /// One bit per group that is filled and can be used again. Collected by the thread that holds
+    /// the lock.
     done: [AtomicU64; GROUPS / 64],
+    /// Largest number of bytes of a group.
     group_bytes: u64,
-    /// What is filled and not yet released, since something before it is not; and how many there are.
+    /// Ranges that are filled but not released, since an earlier range is not filled; `waiting`
+    /// counts them.
     early: CachePadded<SpinMutex<Vec<(u64, u64)>>>,
     waiting: AtomicU64,
+    /// Decides when an append is over.
     promise: Promise,
 }
 
-/// When a record counts as appended.
+/// When an append is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promise {
-    /// When it is in the ring.
+    /// When the record is in the ring.
     Filled,
-    /// When everything before it is, too: what a killed process leaves has no holes.
+    /// When all records before it are in the ring, too. Then the ring of a killed process has no
+    /// holes.
     Released,
 }
 
 thread_local! {
-    /// Which group to try first, so that threads spread.
+    /// Index of the group that the thread tries first, so that threads spread over the array.
     static FIRST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -120,7 +137,7 @@ impl Consolidated {
         self.in_company(draft, room)
     }
 
-    /// Reserves for one record.
+    /// Reserves positions for one record.
     fn alone(&self, locked: &mut Locked, draft: &Draft<'_>, room: &Room<'_>) -> Result<(u64, u64), Crowded> {
         let bytes = draft.bytes();
         locked.tail.crowded(bytes, room)?;
@@ -134,7 +151,7 @@ impl Consolidated {
     fn in_company(&self, draft: &mut Draft<'_>, room: &Room<'_>) -> Result<Placed, Crowded> {
         let bytes = draft.bytes();
         let Some((index, offset)) = self.join(bytes) else {
-            // Too long for a group, or all are full.
+            // The record is too long for a group, or all groups are full.
             let mut locked = self.locked.lock();
             let reserved = self.alone(&mut locked, draft, room)?;
             drop(locked);
@@ -153,7 +170,7 @@ impl Consolidated {
         Ok(Placed { start, reserved })
     }
 
-    /// Enters a group that has room; gives which, and where in it.
+    /// Joins a group that has room. Returns the group's index and the record's offset in the group.
     fn join(&self, bytes: u64) -> Option<(usize, u64)> {
         let first = FIRST.get();
         for n in 0..ARRAY {
@@ -177,7 +194,7 @@ impl Consolidated {
         None
     }
 
-    /// Reserves for the group; gives what it reserved.
+    /// Reserves positions for the group. Returns the reserved range.
     fn lead(&self, index: usize, room: &Room<'_>) -> (u64, u64) {
         let mut backoff = Backoff::new();
         let mut locked = loop {
@@ -205,7 +222,7 @@ impl Consolidated {
         (start, start + bytes)
     }
 
-    /// Takes back the groups that are done.
+    /// Moves the groups that are done to the free list.
     fn collect(&self, locked: &mut Locked) {
         for (word, done) in self.done.iter().enumerate() {
             let mut bits =
@@ -219,12 +236,13 @@ impl Consolidated {
 
     fn fill(&self, start: u64, draft: &mut Draft<'_>, room: &Room<'_>) {
         if room.welcomes(start + draft.bytes()) {
-            // SAFETY: these positions were reserved for this record alone, and there is room for them.
+            // SAFETY: these positions were reserved for this record alone, and there is room for
+            // them.
             unsafe { draft.put(room, start) };
         }
     }
 
-    /// One member's part is filled; the last one passes the group on.
+    /// One member has filled its part. The last member releases the group.
     fn leave(&self, index: usize, base: u64) {
         let group = &self.groups[index];
         if group.unfilled.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -236,10 +254,12 @@ impl Consolidated {
         self.done[index / 64].fetch_or(1 << (index % 64), Ordering::Release);
     }
 
-    /// Makes what is filled visible, after everything before it: now, or by whoever fills that.
+    /// Makes a filled range visible once all earlier ranges are: at once, or by the thread that
+    /// releases the range before it.
     fn release(&self, (start, end): (u64, u64)) {
-        // Sequentially consistent, as is the count below: of two threads, one that moves `released` up to `start` and
-        // this one, at least one sees what the other did.
+        // Sequentially consistent, like the count below. Let T1 move `released` to `start` while T2
+        // (this thread) finds it lower. Then T1 sees T2's count, or T2 sees T1's `released`: one of
+        // them releases the range.
         if self.released.compare_exchange(start, end, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.early.lock().push((start, end));
             self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -258,7 +278,7 @@ impl Consolidated {
             let Some(next) = early.iter().position(|(start, _)| *start == released) else { return };
             let (_, end) = early.swap_remove(next);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
-            // Nobody else moves it from here: these positions are this range's.
+            // No other thread moves `released` from here: the position is the start of this range.
             self.released.store(end, Ordering::SeqCst);
         }
     }
@@ -302,7 +322,7 @@ impl Consolidated {
     }
 }
 
-/// Where the group begins, once its leader knows.
+/// Waits until the leader has published the start of the group.
 fn known(group: &Group) -> u64 {
     let mut backoff = Backoff::new();
     loop {

@@ -1,4 +1,5 @@
-//! Extents: a thread reserves a run of the log and fills it record by record, sharing nothing.
+//! Log insertion by extents: a thread reserves a run of the log, an *extent*, and fills it record
+//! by record. Per record it writes no memory that other threads write.
 //!
 //! ```text
 //!              written                                                reserved
@@ -6,45 +7,68 @@
 //!                                      claimed^      end^              open
 //! ```
 //!
-//! A record that [rests](Order::Resting) on all there is, as a commit does, goes where its thread's others go, and shares
-//! nothing either: what is reserved is a bound for all that there is, and one look at `reserved` gives it. Only that bound
-//! must be reached some day, though it may lie in the midst of another thread's extent. So the first who rests on it says so
-//! in `reserved` itself ([`RELIED`]), and from then on the youngest extent does not give its rest back but pads it.
+//! A and B are two threads. `c` is a *lone* record: a short record of order [`Order::Last`],
+//! appended by a thread that has no open extent, or has one that is not the youngest. The thread
+//! reserves and copies it under the lock, and keeps its own extent.
 //!
-//! `c` is a *lone* record: short, to come [`Order::Last`], of a thread that has no extent or not the youngest. It is
-//! reserved and copied under the lock, and a thread that has an extent keeps it. With `marks`, each extent begins with a frame
-//! that says how long it is: whoever finds the ring of a process that was killed gets over the unfilled rest with it.
+//! A commit [rests on](Order::Resting) all records that were appended before it. Its place is
+//! wherever its thread's other records go, so it writes nothing shared either: `reserved` is an
+//! upper bound of all appended records, and the commit reads it once. The log must reach that bound
+//! some day, although the bound may lie in the middle of another thread's extent. For this the
+//! first record that rests on the bound sets the bit [`RELIED`] in `reserved`. From then on the
+//! youngest extent, when it is sealed, does not give its unused rest back but pads it.
 //!
-//! Who may do what:
-//! - [`Slot`] is a thread's. Its owner alone moves `claimed` forward, by compare-and-swap, copies a record to what it
-//!   claimed, and then moves `filled` there by a plain store. Anyone who holds the lock may set [`SEALED`] in `claimed`.
-//! - `end`, `number` and `size` of a slot are written by whoever holds the lock.
-//! - The lock protects the queue of extents and the shared end of the log. It is taken once per extent, per lone
-//!   record, and per round of the flusher.
-//! - `reserved` is written under the lock, but that anyone may set [`RELIED`] in it by compare-and-swap. Whoever gives the
-//!   youngest extent's rest back takes `reserved` down by a compare-and-swap that fails if that was faster.
-//! - The flusher alone calls [`Extents::complete`] (in memory mode, where there is none, whoever reserves and finds no
-//!   room does so under the lock).
+//! ```text
+//! T1's extent (youngest)  [rec rec .........]      T2 commits: rests on `end`, sets RELIED
+//!                                           ^end
+//! T1's extent is sealed   [rec rec | pad    ]      the log reaches `end`, T2's commit is durable
+//! ```
+//!
+//! With [`Marks::Written`], each extent begins with a frame that states its length. Recovery reads
+//! it in the ring of a killed process and skips the unfilled rest of the extent.
+//!
+//! Access rules:
+//! - A [`Slot`] belongs to one thread, its owner. Only the owner moves `claimed` forward, by
+//!   compare-and-swap. It then copies the record to the claimed bytes and moves `filled` past
+//!   them by a plain store. A thread that holds the lock may set [`SEALED`] in `claimed`.
+//! - `end`, `number` and `size` of a slot: written by a thread that holds the lock.
+//! - The lock protects the queue of extents and the shared end of the log. It is taken once per
+//!   extent, once per lone record, and once per round of the flusher.
+//! - `reserved`: written under the lock, except that any thread may set [`RELIED`] by
+//!   compare-and-swap. A thread that gives the rest of the youngest extent back lowers `reserved`
+//!   by a compare-and-swap, which fails if [`RELIED`] was set first.
+//! - Only the flusher calls [`Extents::complete`]. Memory mode has no flusher: there a thread that
+//!   reserves and finds no room does the same work under the lock.
 //!
 //! Invariants:
-//! 1. The queue's extents touch: each begins where the one before ends, the last ends at `reserved`. (Not on a broken
-//!    log, where records get positions and go nowhere.)
-//! 2. An open extent has one slot, a slot at most one open extent; `claimed` lies within it and is not sealed.
-//! 3. A sealed extent is never written by its owner again: a claim is a compare-and-swap from an unsealed value. So
-//!    whoever sealed it may pad from `claimed` on, while the owner still fills what lies before.
-//! 4. `filled` only grows, and reaches every value that `claimed` had when it was sealed, as the claim came before the
-//!    seal. Who waits for that waits for one copy, never for another append.
-//! 5. An extent's rest is 0 or at least 16 bytes: a pad frame fits.
-//! 6. Only the youngest extent gives its rest back; nothing was claimed there, so no position is used twice. No position up
-//!    to which somebody relies on the log is given back: [`Extents::end`] is never below it, and the flusher reaches it. Its
-//!    mark says so from then on, before anything else can be put there; one whose mark may have been written out keeps its
-//!    rest.
-//! 7. A record's start is at or behind what its [`Order`] asks for; for `Last` it is behind everything reserved by
-//!    others when the append began. A slot's own records ascend but for lone ones, which overtake its extent.
-//! 8. What a resting record rests on, or its own place, is at or behind the end of each record that was over, and of what
-//!    those rest on. For it lies in the youngest extent and nobody relies on that one's end (then all others' records, and
-//!    what they rest on, lie before that extent); or it rests on the end of the youngest extent.
-//! 9. What [`Extents::complete`] gives out is frames without holes: records, pads, marks.
+//! 1. The extents in the queue are contiguous: each begins where the one before it ends, and the
+//!    last one ends at `reserved`. (On a broken log this does not hold: records get positions but
+//!    are not written anywhere.)
+//! 2. An open extent has one slot, and a slot has at most one open extent. `claimed` lies within
+//!    the open extent and is not sealed.
+//! 3. The owner never claims in a sealed extent: a claim is a compare-and-swap from an unsealed
+//!    value. So the thread that sealed it may pad from `claimed` on while the owner still fills the
+//!    bytes before `claimed`.
+//! 4. `filled` only grows, and it reaches each value that `claimed` had when it was sealed, since
+//!    the claim came before the seal. A thread that waits for this waits for one copy, never for
+//!    another append.
+//! 5. The rest of an extent is 0 or at least 16 bytes, so a pad frame fits.
+//! 6. Only the youngest extent gives its rest back. Nothing was claimed in that rest, so no
+//!    position is used twice. A position up to which some record relies on the log is never given
+//!    back: [`Extents::end`] is at or past it, and the flusher reaches it. When the rest is given
+//!    back, the extent's mark is rewritten with the new length before any other record can be put
+//!    there. An extent of which the mark may have been written out keeps its rest.
+//! 7. A record starts at or past the position that its [`Order`] requires. For [`Order::Last`] that
+//!    is past all positions that other threads had reserved when the append began. The records of
+//!    one slot ascend, except lone records, which may lie at higher positions than later records of
+//!    the slot's extent.
+//! 8. Let R be a resting record, and let `h` be the larger of R's own end and the position that R
+//!    rests on. Each record of which the append was over when R's began ends at or before `h`, and
+//!    rests on positions at or before `h`. Two cases: (a) R lies in the youngest extent and no
+//!    record relies on the end of that extent; then the records of all other threads, and the
+//!    positions that they rest on, lie before that extent. (b) R rests on the end of the youngest
+//!    extent.
+//! 9. [`Extents::complete`] reports only frames without holes: records, pads, marks.
 
 use super::sync::{Arc, AtomicU64, Backoff, CachePadded, Ordering, SpinMutex};
 use super::{Complete, Counts, Crowded, Draft, Drain, Holes, Placed, Room};
@@ -52,30 +76,38 @@ use crate::frame::{self, HEAD};
 use crate::order::Order;
 use std::collections::VecDeque;
 
-/// In `claimed`: no more claims. Positions are multiples of 8.
+/// Bit of `claimed`: no more claims. Positions are multiples of 8, so the bit is free.
 const SEALED: u64 = 1;
-/// In `reserved`: some record rests on all below. Positions are multiples of 8.
+/// Bit of `reserved`: some record rests on all positions below. Positions are multiples of 8, so
+/// the bit is free.
 const RELIED: u64 = 1;
-/// The largest extent that several records share: two pages of the ring, so that reserving is rare and the pad small.
+/// The largest extent that several records share. At this size threads reserve rarely, and the pad
+/// that closes an extent stays small.
 const LARGEST: u64 = 16 << 10;
-/// A slot's first: a few short records.
+/// Size of the first extent of a slot: a few short records.
 const FIRST: u64 = 512;
-/// An extent that ended early is followed by one of what was used of it, in steps of this.
+/// After an extent that was sealed early, the next one has the size of the used part, rounded up to
+/// a multiple of this.
 const STEP: u64 = 64;
 /// A longer record is not copied under the lock.
 const LONE: u64 = 256;
 
-/// What one thread has reserved.
+/// The extent that one thread has reserved.
 pub(crate) struct Slot(CachePadded<Words>);
 
 struct Words {
+    /// The next position that the owner may claim, with the bit [`SEALED`].
     claimed: AtomicU64,
+    /// All claimed bytes below are in the ring. Written by the owner alone.
     filled: AtomicU64,
+    /// End of the slot's extent.
     end: AtomicU64,
-    /// Which extent it is, counted from the first of all.
+    /// Number of the extent, counted from the first extent of the log.
     number: AtomicU64,
-    /// How much the next extent should be, by what became of the last ones.
+    /// Size of the next extent: doubled after a full extent, cut to the used part after one sealed
+    /// early.
     size: AtomicU64,
+    /// Number of records that the slot's owners have filled. Written by the owner.
     records: AtomicU64,
 }
 
@@ -93,14 +125,15 @@ impl Default for Slot {
 }
 
 impl Slot {
-    /// Notes it among those to wait for, if need be.
+    /// Adds the slot to `late` if its owner has claimed bytes below `claimed` that it has not
+    /// filled yet.
     fn late(self: &Arc<Self>, claimed: u64, late: &mut Late) {
         if self.0.filled.load(Ordering::Acquire) < claimed {
             late.push((self.clone(), claimed));
         }
     }
 
-    /// Waits until everything below `claimed` is in the ring (invariant 4).
+    /// Waits until all bytes below `claimed` are in the ring (invariant 4).
     fn settle(&self, claimed: u64) {
         let mut backoff = Backoff::new();
         while self.0.filled.load(Ordering::Acquire) < claimed {
@@ -109,19 +142,19 @@ impl Slot {
     }
 }
 
-/// A stretch of the log between what is written and what is reserved.
+/// A run of the log between `written` and `reserved`.
 struct Extent {
     start: u64,
     end: u64,
     state: State,
-    /// Who fills, or filled, it; `None` for lone records.
+    /// Slot of the thread that fills or filled it; `None` for lone records.
     slot: Option<Arc<Slot>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Everything below has been claimed, and what lies behind is padded.
+    /// All bytes below `claimed` were claimed; the bytes from there on are padded or given back.
     Sealed {
         claimed: u64,
     },
@@ -130,44 +163,54 @@ enum State {
 /// Why an extent ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Why {
-    /// No room for one more record.
+    /// It has no room for one more record.
     Full,
-    /// An order, or the flusher.
+    /// The order of a record requires a later place, or the flusher needs the bytes after it.
     Early,
 }
 
 struct Tail {
-    /// The shared end.
+    /// The shared end of the log: the next position to reserve.
     next: u64,
+    /// The position at which the current segment is full.
     segment_end: u64,
+    /// Bytes of a segment.
     segment_bytes: u64,
+    /// Positions at which segments must begin and that [`Extents::complete`] has not reported yet.
     cuts: Vec<u64>,
+    /// The extents from the oldest incomplete one to the youngest, which ends at `next`.
     queue: VecDeque<Extent>,
-    /// Extents that have left the queue.
+    /// Number of extents that have left the queue.
     popped: u64,
-    /// Everything below has been given out as whole, and is the flusher's.
+    /// All positions below were reported to the flusher as complete; the flusher may read them.
     given: u64,
+    /// All slots of the log, those of ended threads included.
     slots: Vec<Arc<Slot>>,
+    /// Number of lone and dropped records.
     lone: u64,
+    /// Bytes of pads and marks.
     padding: u64,
 }
 
 pub(crate) struct Extents {
+    /// The state behind the lock.
     tail: CachePadded<SpinMutex<Tail>>,
-    /// `next`, for a look without the lock.
+    /// Copy of `next`, with the bit [`RELIED`], for reads without the lock.
     reserved: CachePadded<AtomicU64>,
+    /// Size limit of an extent: [`LARGEST`], less in a small ring.
     largest: u64,
+    /// Bytes of the mark at the start of an extent; 0 for [`Marks::Absent`].
     mark: u64,
 }
 
-/// Whether extents begin with a mark: needed where a dead process' ring is read.
+/// Whether extents begin with a mark. Needed where recovery reads the ring of a dead process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Marks {
     Written,
     Absent,
 }
 
-/// Those who have claimed and not yet filled.
+/// Slots of which the owner has claimed and not yet filled, each with the position to wait for.
 type Late = Vec<(Arc<Slot>, u64)>;
 
 fn fits(start: u64, end: u64, bytes: u64) -> bool {
@@ -197,11 +240,12 @@ impl Extents {
         }
     }
 
-    /// A slot for the calling thread, perhaps one that a thread which is gone has left.
+    /// A slot for the calling thread. Reuses the slot of a thread that has ended.
     pub fn slot(&self) -> Arc<Slot> {
         let mut tail = self.tail.lock();
         if let Some(slot) = tail.slots.iter().find(|s| Arc::strong_count(s) == 1) {
-            // Only the registry has it: its last owner let go of it, after whatever it did to it.
+            // Only the registry refers to the slot. The fence pairs with the drop by the last
+            // owner: all its writes to the slot happen before this use.
             std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
             return slot.clone();
         }
@@ -223,7 +267,8 @@ impl Extents {
         }
     }
 
-    /// Puts a record into the slot's extent, if that is open and takes it; gives the place.
+    /// Puts a record into the slot's extent if that is open and has room, in the required order.
+    /// Returns the start of the record.
     #[inline(always)]
     pub fn append_within(
         &self,
@@ -243,14 +288,15 @@ impl Extents {
         Some(start)
     }
 
-    /// Whether the slot's extent takes a record at `start`.
+    /// Whether the slot's extent may take a record at `start`.
     #[inline]
     fn admits(&self, slot: &Slot, start: u64, bytes: u64, order: Order) -> bool {
         let end = slot.0.end.load(Ordering::Relaxed);
         let ordered = match order {
             Order::After(lsn) | Order::Resting(lsn) => lsn.0 <= start,
-            // Everything that was reserved before this extent lies before it, nothing was reserved after it, and no record
-            // before it rests on what it has not filled yet.
+            // If the extent is the youngest and its end carries no RELIED bit: all positions
+            // reserved before it lie before it, none were reserved after it, and no earlier record
+            // rests on its unfilled part.
             Order::Last => self.reserved.load(Ordering::Acquire) == end,
         };
         start & SEALED == 0 && fits(start, end, bytes) && ordered
@@ -286,8 +332,8 @@ impl Extents {
         let start = at + self.mark;
         if self.mark > 0 {
             let mark = frame::mark(at, end - at, room.life);
-            // SAFETY: these positions were reserved just now, there is room for them, and they are nobody else's
-            // before the slot says so.
+            // SAFETY: these positions were reserved just now and there is room for them. No other
+            // thread uses them before the slot publishes them.
             unsafe { room.ring.put(at, &mark) };
             tail.padding += self.mark;
         }
@@ -303,8 +349,8 @@ impl Extents {
         Ok(Placed { start, reserved: (at, end) })
     }
 
-    /// Takes an extent for a record of `bytes` from the shared end; `None` if the log is broken and it would
-    /// overwrite something.
+    /// Reserves an extent for a record of `bytes` at the shared end. `None` if the log is broken
+    /// and the extent would overwrite bytes that were never written.
     fn take(
         &self,
         tail: &mut Tail,
@@ -332,7 +378,7 @@ impl Extents {
         Ok(Some((at, tail.next)))
     }
 
-    /// A short record that comes after everything, while the thread keeps its own extent.
+    /// Appends a short record of order [`Order::Last`]; the thread keeps its own extent.
     fn lone(&self, tail: &mut Tail, draft: &mut Draft<'_>, room: &Room<'_>) -> Result<Placed, Crowded> {
         let bytes = draft.bytes();
         if room.must_wait(tail.next + bytes) {
@@ -343,8 +389,8 @@ impl Extents {
             return Ok(self.dropped(tail, bytes));
         }
         let start = tail.advance(bytes);
-        // SAFETY: these positions were reserved just now and there is room for them; whoever might read them needs
-        // the lock to learn of them.
+        // SAFETY: these positions were reserved just now and there is room for them. A reader
+        // learns of them only under the lock.
         unsafe { draft.put(room, start) };
         tail.lone += 1;
         let end = tail.next;
@@ -359,7 +405,7 @@ impl Extents {
         Ok(Placed { start, reserved: (start, end) })
     }
 
-    /// A position for a record that goes nowhere: the log is broken.
+    /// A position for a record that is dropped because the log is broken.
     fn dropped(&self, tail: &mut Tail, bytes: u64) -> Placed {
         let start = tail.next;
         tail.next += bytes;
@@ -368,7 +414,8 @@ impl Extents {
         Placed { start, reserved: (start, tail.next) }
     }
 
-    /// Ends the `index`-th extent of the queue, which is open: its rest is given back or padded.
+    /// Seals the `index`-th extent of the queue, which must be open. Its rest is given back or
+    /// padded.
     fn seal(&self, tail: &mut Tail, index: usize, why: Why, room: &Room<'_>) {
         let extent = &mut tail.queue[index];
         let slot = extent.slot.as_ref().expect("an open extent has a slot");
@@ -388,33 +435,36 @@ impl Extents {
             extent.end = claimed;
             tail.next = claimed;
             if self.mark > 0 {
-                // Its owner may still be filling what it claimed. Should the process die of it, this says where the hole
-                // ends.
+                // The owner may still be filling its last claim. If the process dies meanwhile,
+                // this mark states where the hole ends.
                 let mark = frame::mark(extent.start, used, room.life);
-                // SAFETY: the flusher was not given the mark yet, nobody else writes or reads it, and the lock is held.
+                // SAFETY: the mark was not yet reported to the flusher, no other thread writes or
+                // reads it, and the lock is held.
                 unsafe { room.ring.put(extent.start, &mark) };
             }
         } else if rest > 0 {
             tail.padding += rest;
-            // SAFETY: sealed, so its owner touches nothing from `claimed` on, and it is behind what the flusher was
-            // given.
+            // SAFETY: the extent is sealed, so its owner touches nothing from `claimed` on, and
+            // these positions were not yet reported to the flusher.
             unsafe { room.ring.put(claimed, &frame::pad(claimed, rest, room.life)) };
         }
     }
 
-    /// In memory: everything that the ring up to `end` overwrites is done with.
+    /// In memory mode: discards all records that the ring overwrites up to position `end`.
     fn forget(&self, tail: &mut Tail, end: u64, room: &Room<'_>) {
         if room.drain == Drain::Oblivion && end > room.limit() {
             let mut late = Late::new();
             let upto = end - room.ring.bytes() as u64;
             let whole = self.whole(tail, Holes::Close { upto }, room, &mut late);
-            // Under the lock, since nobody else makes room; each is one copy away.
+            // Waits under the lock, since no other thread makes room. Each wait lasts one copy.
             late.iter().for_each(|(slot, claimed)| slot.settle(*claimed));
             room.forget_below(whole);
         }
     }
 
-    /// Takes extents off the queue's front as far as they are whole, or `holes` says to make them so.
+    /// Removes complete extents from the front of the queue. Seals open ones where `holes` asks for
+    /// it. Returns the position up to which the log is complete once the slots in `late` have
+    /// settled.
     fn whole(&self, tail: &mut Tail, holes: Holes, room: &Room<'_>, late: &mut Late) -> u64 {
         while let Some(front) = tail.queue.front() {
             match (front.state, &front.slot) {
@@ -498,8 +548,8 @@ impl Extents {
         }
     }
 
-    /// See [`Inserter::end`](super::Inserter::end): the youngest extent counts as far as it is claimed, or whole if somebody
-    /// relies on it.
+    /// See [`Inserter::end`](super::Inserter::end). The youngest extent counts up to `claimed`, or
+    /// whole if a record relies on its end.
     pub fn end(&self) -> u64 {
         let tail = self.tail.lock();
         match tail.queue.back() {
@@ -518,7 +568,7 @@ impl Extents {
         Counts { records: filled + tail.lone, padding: tail.padding }
     }
 
-    /// Runs `f` while nobody can reserve; gives it the shared end.
+    /// Runs `f` with the shared end while the lock keeps all threads from reserving.
     pub fn held<T>(&self, f: impl FnOnce(u64) -> T) -> T {
         let tail = self.tail.lock();
         f(tail.next)
@@ -526,7 +576,7 @@ impl Extents {
 }
 
 impl Tail {
-    /// Takes the next `bytes`, beginning a segment with them when they do not fit the current one.
+    /// Reserves the next `bytes`. Begins a segment with them if they do not fit the current one.
     fn advance(&mut self, bytes: u64) -> u64 {
         let start = self.next;
         self.next += bytes;
@@ -538,11 +588,11 @@ impl Tail {
     }
 }
 
-/// Copies a record to what the slot's owner has claimed for it.
+/// Copies a record to the bytes that the slot's owner has claimed for it.
 #[inline(always)]
 fn fill(slot: &Slot, start: u64, draft: &mut Draft<'_>, room: &Room<'_>) {
-    // SAFETY: the owner has claimed these positions of an extent for which there was room; nobody reads them before
-    // `filled` says so, and a seal pads only behind them.
+    // SAFETY: the owner has claimed these positions of an extent for which there was room. No
+    // thread reads them before `filled` covers them, and a seal pads only the bytes after them.
     unsafe { draft.put(room, start) };
     slot.0.filled.store(start + draft.bytes(), Ordering::Release);
     slot.0.records.store(slot.0.records.load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -1,14 +1,15 @@
-//! Three ways to give records their places, to be compared (Johnson et al., "Aether: A Scalable Approach to Logging",
-//! PVLDB 2010, sections 4 and 5).
+//! Three ways to give records their places in the log (Johnson et al., "Aether: A Scalable Approach
+//! to Logging", PVLDB 2010, sections 4 and 5).
 //!
 //! | way | reserving a place | copying | shared per record |
 //! |---|---|---|---|
 //! | [`Central`] | one lock | under the lock | the lock, the tail |
-//! | [`Consolidated`] | one lock, taken once for a group | outside, released in order | the lock or a group's word |
+//! | [`Consolidated`] | one lock, taken once for a group | outside, in order | lock or group word |
 //! | [`Extents`] | one lock, taken once per run of the log | outside | nothing |
 //!
-//! All three promise the flusher the same: [`Inserter::complete`] gives a position below which the ring holds whole
-//! frames and no hole, and where segments must begin below it.
+//! All three give the flusher the same guarantee. [`Inserter::complete`] returns a position below
+//! which the ring holds whole frames without a hole, and the positions below it at which segments
+//! must begin.
 
 mod central;
 mod consolidated;
@@ -30,42 +31,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
 
-/// The ring, and how much of it appenders may have.
+/// The ring, and the part of it that appenders may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Room<'a> {
+    /// The ring.
     pub ring: &'a Ring,
+    /// Life of the log, part of each frame's check.
     pub life: u64,
-    /// Below this position the ring's bytes are somebody else's no more: written out, or in memory forgotten.
+    /// The bytes of the ring below this position may be overwritten: they were written to a segment
+    /// or, in memory mode, discarded.
     pub written: &'a AtomicU64,
-    /// The log has failed: a record for which there is no room gets a position and goes nowhere, since it would
-    /// overwrite what was acknowledged and never written.
+    /// The log has failed. A record for which the ring has no room gets a position but is not
+    /// copied, since the copy would overwrite acknowledged bytes that were never written.
     pub broken: &'a AtomicBool,
+    /// How the ring gets room.
     pub drain: Drain,
-    /// To be woken by whoever cannot go away and come again.
+    /// The flusher's thread, to wake when an appender must wait in place; `None` where the caller
+    /// can return and try again.
     pub flusher: Option<&'a Thread>,
 }
 
-/// Who makes room.
+/// How the ring gets room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Drain {
-    /// The flusher, by writing; an appender without room waits for it.
+    /// The flusher writes; an appender without room waits for it.
     Flusher,
-    /// Nobody: the oldest records are forgotten.
+    /// The oldest records are discarded.
     Oblivion,
 }
 
 impl Room<'_> {
-    /// Bytes that end at or below this overwrite nothing that is still needed.
+    /// Bytes that end at or below this position overwrite nothing that is still needed.
     pub fn limit(&self) -> u64 {
         self.written.load(Ordering::Acquire) + self.ring.bytes() as u64
     }
 
-    /// Whether an appender that wants to reserve up to `end` must wait first.
+    /// Whether an appender that wants to reserve positions up to `end` must wait first.
     pub fn must_wait(&self, end: u64) -> bool {
         self.drain == Drain::Flusher && end > self.limit() && !self.broken.load(Ordering::Acquire)
     }
 
-    /// In memory: nobody needs what lies below `position`.
+    /// In memory mode: discards the records below `position`.
     pub fn forget_below(&self, position: u64) {
         self.written.fetch_max(position, Ordering::Release);
     }
@@ -76,38 +82,42 @@ impl Room<'_> {
         }
     }
 
-    /// Whether bytes that end at `end` may be put into the ring.
+    /// Whether bytes that end at `end` may be copied into the ring.
     pub fn welcomes(&self, end: u64) -> bool {
         self.drain == Drain::Oblivion || end <= self.limit()
     }
 }
 
-/// There is no room for so many bytes at `next`.
+/// The ring has no room for this many bytes at `next`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowded {
+    /// The next position to reserve.
     pub next: u64,
+    /// Number of bytes to reserve.
     pub bytes: u64,
 }
 
-/// A record in the ring.
+/// A record that was copied into the ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
+    /// Position of the record.
     pub start: u64,
-    /// Positions that were reserved for it (and perhaps for others), empty when there was room already.
+    /// Positions reserved for this record (and perhaps for later ones). Empty if the record went
+    /// into positions reserved before.
     pub reserved: (u64, u64),
 }
 
-/// A record on its way.
+/// A record without a place.
 pub(crate) struct Draft<'a> {
     pub content: Content<'a>,
-    /// What the device had when the append began.
+    /// The position up to which the device had the log when the append began.
     pub stable: u64,
 }
 
 pub(crate) enum Content<'a> {
-    /// Built but for what depends on its place, with its sum.
+    /// A complete frame except the fields that depend on its place, and its checksum.
     Built(&'a mut [u8], u32),
-    /// To be written in its place. Only in a log whose records are not summed.
+    /// The parts of a frame that is built in the ring. Only in a log without checksums.
     Plain(frame::Plain<'a>),
 }
 
@@ -120,10 +130,10 @@ impl Draft<'_> {
         }
     }
 
-    /// Puts the record where it belongs.
+    /// Copies the record to its place in the ring.
     ///
     /// # Safety
-    /// The caller has the positions `start..start + bytes` of the ring for itself.
+    /// The caller has exclusive use of the positions `start..start + bytes` of the ring.
     #[inline(always)]
     pub unsafe fn put(&mut self, room: &Room<'_>, start: u64) {
         let (bytes, behind) = (self.bytes() as usize, start - self.stable.min(start));
@@ -145,7 +155,7 @@ impl Draft<'_> {
     }
 }
 
-/// A record at the end of the ring and at its beginning.
+/// Copies a record that wraps round the end of the ring.
 ///
 /// # Safety
 /// As [`Draft::put`].
@@ -163,19 +173,19 @@ unsafe fn put_around(
     unsafe { ring.put(start, &whole) };
 }
 
-/// What is whole: everything below `upto`; segments begin at `cuts`.
+/// The log is complete below `upto`. Segments begin at `cuts`.
 #[derive(Default, Debug)]
 pub(crate) struct Complete {
     pub upto: u64,
     pub cuts: Vec<u64>,
 }
 
-/// What the flusher does about places that were reserved and not used.
+/// How the flusher treats positions that were reserved but not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holes {
-    /// Stop before the first.
+    /// It stops before the first of them.
     Leave,
-    /// Close them: the records below a position are asked for.
+    /// It closes them below `upto`: a waiter needs the records below that position.
     Close { upto: u64 },
 }
 
@@ -193,7 +203,8 @@ pub(crate) enum Inserter {
 }
 
 impl Inserter {
-    /// The way that `options` names, for a log that goes on at `end` and whose segment is full at `segment_end`.
+    /// Creates the inserter that `options` names, for a log that continues at `end` in a
+    /// segment that ends at `segment_end`.
     pub fn new(options: &LogOptions, ring_bytes: u64, end: u64, segment_end: u64) -> Inserter {
         let (segment_end, segment_bytes) = (segment_end & !7, options.segment_bytes & !7);
         let tail = central::Tail::new(end, segment_end, segment_bytes);
@@ -211,7 +222,8 @@ impl Inserter {
         }
     }
 
-    /// Puts a record into what its thread has reserved already, if that does; gives the place.
+    /// Puts a record into the positions that its thread has reserved already, if these are
+    /// suitable. Returns the start of the record.
     #[inline(always)]
     pub fn append_within(
         &self,
@@ -240,19 +252,20 @@ impl Inserter {
         }
     }
 
-    /// What a record rests on whose append by the slot's owner begins now, and that rests on all whose append is over: a
-    /// position that the flusher reaches when it is asked to; 0 when wherever the record goes is behind that.
+    /// For an append of order [`Order::Resting`] that the slot's owner begins now: the position up
+    /// to which the log must survive for the record to count. The flusher reaches that position on
+    /// request. 0 if the record's own place is past all earlier records in any case.
     #[inline]
     pub fn rests_on(&self, slot: &Slot) -> u64 {
         match self {
-            // Places grow with time.
+            // Places ascend with time.
             Inserter::Mutex(_) | Inserter::Consolidated(_) => 0,
             Inserter::Extents(extents) => extents.rests_on(slot),
         }
     }
 
-    /// At or behind the end of every record whose append is over and of what it rests on, and reached by the flusher before
-    /// long.
+    /// A position at or past the end of each record of which the append is over, and of the
+    /// positions that these rest on. The flusher reaches it.
     pub fn end(&self) -> u64 {
         match self {
             Inserter::Mutex(central) => central.end(),
@@ -261,7 +274,8 @@ impl Inserter {
         }
     }
 
-    /// At or behind the end of every record whose append is over. Cheap; may be more than is ever written.
+    /// A position at or past the end of each record of which the append is over. Cheaper than
+    /// [`Inserter::end`], but the flusher may never reach it.
     #[inline]
     pub fn reserved(&self) -> u64 {
         match self {
@@ -271,7 +285,7 @@ impl Inserter {
         }
     }
 
-    /// A position below which the log is whole. Called by one thread at a time.
+    /// A position below which the log is complete. Called by one thread at a time.
     pub fn complete(&self, holes: Holes, room: &Room<'_>) -> Complete {
         match self {
             Inserter::Mutex(central) => central.complete(),
@@ -280,7 +294,8 @@ impl Inserter {
         }
     }
 
-    /// A position such that every record appended before starts below it and is whole, and every later one does not.
+    /// A position that divides the log in time: each record appended before the call starts below
+    /// it and is complete, each later one starts at or past it.
     pub fn fence(&self, room: &Room<'_>) -> u64 {
         match self {
             Inserter::Mutex(central) => central.end(),
@@ -297,7 +312,7 @@ impl Inserter {
         }
     }
 
-    /// Runs `f` while nobody can reserve; gives it the end of what is reserved.
+    /// Runs `f` with the end of the reserved positions while no thread can reserve.
     pub fn held<T>(&self, f: impl FnOnce(u64) -> T) -> T {
         match self {
             Inserter::Mutex(central) => central.held(f),
@@ -306,7 +321,7 @@ impl Inserter {
         }
     }
 
-    /// The calling thread's own place to keep what it has reserved.
+    /// A slot for the calling thread, in which it keeps its reserved positions.
     pub fn slot(&self) -> Arc<Slot> {
         match self {
             Inserter::Extents(extents) => extents.slot(),

@@ -1,6 +1,7 @@
-//! Extents under loom: every interleaving of a few steps of two appenders and the flusher, with loom's memory model. The
-//! file is compiled a second time here against loom's atomics, so what is explored is what runs. The ring is made of
-//! loom's cells: a byte that two threads touch without order is reported.
+//! Extents under loom: every interleaving of a few steps of two appenders and the flusher, in
+//! loom's memory model. This file compiles `extents.rs` a second time against loom's atomics, so
+//! the model explores the shipped code. The ring consists of loom's cells: loom reports a byte that
+//! two threads access without ordering.
 
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ mod sync {
         pub fn new() -> Backoff {
             Backoff
         }
-        /// A waiter of the model yields at once: loom then runs the others until something changed.
+        /// A waiting thread of the model yields at once: loom runs the other threads until
+        /// something has changed.
         pub fn wait(&mut self) {
             loom::thread::yield_now();
         }
@@ -58,12 +60,12 @@ use std::sync::Arc;
 const LIFE: u64 = 5;
 const START: u64 = 64;
 const WORDS: usize = 64;
-/// A record of the model: a pad frame would do, but records must be told from pads, so it is three words.
+/// Length of a record of the model: three words, so that a record differs from a pad frame.
 const RECORD: usize = 24;
 const MAGIC: u64 = 0xfeed << 32;
 
 struct Ring([UnsafeCell<u64>; WORDS]);
-// SAFETY: loom reports it when two threads use a cell without order.
+// SAFETY: loom reports two threads that use a cell without ordering.
 unsafe impl Sync for Ring {}
 // SAFETY: as above.
 unsafe impl Send for Ring {}
@@ -146,13 +148,15 @@ impl House {
         start
     }
 
-    /// Appends a record that rests on all; gives how much of the log must survive for it to count.
+    /// Appends a resting record. Returns the position up to which the log must survive for it to
+    /// count.
     fn commit(&self, slot: &Arc<Slot>, who: u64) -> u64 {
         let rests_on = self.extents.rests_on(slot);
         rests_on.max(self.append(slot, who, Order::Resting(Lsn(0))) + RECORD as u64)
     }
 
-    /// Walks what is said to be whole; gives who has records there.
+    /// Walks the part of the log that is reported complete. Returns the writers of the records in
+    /// it.
     fn walk(&self, mut from: u64, upto: u64) -> Vec<u64> {
         let mut found = Vec::new();
         while from < upto {
@@ -185,7 +189,8 @@ fn explore(f: impl Fn() + Sync + Send + 'static) {
     model.check(f);
 }
 
-/// The flusher seals while owners claim and fill: what it gets is whole, and in the end everything is there.
+/// The flusher seals while owners claim and fill. All that it gets is complete, and at the end all
+/// records are there.
 #[test]
 fn what_is_given_to_the_flusher_is_whole() {
     explore(|| {
@@ -221,7 +226,7 @@ fn what_is_given_to_the_flusher_is_whole() {
     });
 }
 
-/// A record that comes after everything lies behind whatever its thread has heard of.
+/// A record of order `Last` lies past each record that its thread has heard of.
 #[test]
 fn last_is_behind_what_was_over() {
     explore(|| {
@@ -243,7 +248,8 @@ fn last_is_behind_what_was_over() {
     });
 }
 
-/// Who has heard of a commit rests on all that it rests on, and all of that is reached, whatever the flusher closes meanwhile.
+/// T1 reads the position up to which T2's commit needs the log. T1's next commit needs at least as
+/// much, and the flusher reaches both while it closes extents.
 #[test]
 fn what_is_rested_on_is_passed_on_and_reached() {
     explore(|| {
@@ -279,7 +285,7 @@ fn what_is_rested_on_is_passed_on_and_reached() {
     });
 }
 
-/// A record that comes last is behind what the commits rest on that were over.
+/// A record of order `Last` lies past the positions on which earlier commits rest.
 #[test]
 fn last_is_behind_what_is_rested_on() {
     explore(|| {
@@ -300,7 +306,7 @@ fn last_is_behind_what_is_rested_on() {
     });
 }
 
-/// Records appended before the fence lie below it, those after it do not.
+/// Records appended before the fence lie below it, later ones do not.
 #[test]
 fn a_fence_divides() {
     explore(|| {

@@ -1,4 +1,4 @@
-//! The primitives the extents are built from. The loom models compile the same file against loom's versions of these
+//! Primitives of the extents. The loom models compile `extents.rs` against loom's versions of these
 //! names (see `models.rs`).
 
 pub(crate) use latch::{Backoff, CachePadded, SpinMutex};
