@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! value of an entry:   row | 0        the row itself
-//!                      address | 1    the row is longer than a leaf takes and lies in the table's heap
+//!                      address | 1    the row is too long for a leaf and lies in the table's heap
 //! ```
 //!
 //! **Why an ordinary tree.** There are two designs: a special tree that knows rows, with ghosts and

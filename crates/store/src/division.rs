@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   future border           k
-//!   leaves        [ . . ][ . | . ][ . . ]   scanned a few at a time: which pages have rows on both sides?
-//!   heap pages     p  q    q   r    s  r    q and r: the side with fewer rows moves out, page by page
+//!   leaves        [ . . ][ . | . ][ . . ]   scanned a few at a time: which pages are mixed?
+//!   heap pages     p  q    q   r    s  r    q and r: the side with fewer rows moves out
 //! ```
 //!
 //! Transactions change the table between two pieces, so the pieces reduce the remaining work but

@@ -88,7 +88,6 @@ impl AddAssign for Divided {
 
 /// Which rows may share a page.
 pub(crate) enum Part<'k> {
-    /// Rows that the same leaf leads to.
     OfLeaf,
     /// All parts of the table at once, after a load.
     OnShelves(&'k mut Shelves),
