@@ -1,10 +1,10 @@
 //! Creating and dropping tables and indexes, as part of a transaction.
 //!
 //! ```text
-//!   create:  allocate roots -> row planned -> format roots -> row idle -> build -> row used ... commit
-//!                              system records, which stay                       the transaction's record
-//!   drop:    row idle -> ... commit -> free all pages -> remove the row
-//!            the transaction's                system records
+//!   create:  allocate roots -> row planned -> format roots -> row idle -> build  (system records,
+//!            which stay) -> row used -> ... commit  (the transaction's records)
+//!   drop:    row idle -> ... commit  (the transaction's records)
+//!            -> free all pages -> remove the row  (system records)
 //! ```
 //!
 //! After the end of a transaction, by commit or rollback, every row that it changed and that is not

@@ -538,7 +538,7 @@ impl Store {
             done.bytes += row.len();
         }
         if let Part::At { key, reserved } = part {
-            // A page goes to the front when it gets its first row, so only the first pages have room.
+            // Rows go to the first page with room, and a new page goes to the front.
             homes.truncate(RESERVED);
             reserved[usize::from(first.key.as_slice() >= *key)] = homes;
         }

@@ -34,7 +34,8 @@ impl Store {
     /// As [`Store::commit`]: no branch was committed.
     ///
     /// # Panics
-    /// Without a branch, or if the note is longer than [`wal::Log::max_body`] less 10 bytes a branch.
+    /// Without a branch, or if the note is longer than [`wal::Log::max_body`] less 10 bytes per
+    /// branch.
     pub fn commit_together(&self, txns: &mut [&mut Txn], note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
         let Some(only) = writer_if_alone(txns) else { return self.commit_several(txns, note) };
         let lsn = self.commit(txns[only], note)?;

@@ -2,8 +2,8 @@
 //! sorted entries.
 //!
 //! ```text
-//!   each worker:  Loader -- rows --> heap pages (one record each)    one worker, when all are done:
-//!                    \---- entries, kept in memory ----> Loaded ---> build_trees: sort, pack bottom up
+//!   each worker:  Loader -- rows --> heap pages (one record each)   one worker at the end:
+//!                    \---- entries, kept in memory ----> Loaded --> build_trees: sort, pack
 //! ```
 //!
 //! A clustered table has no heap pages to fill. A worker keeps up to [`WAITING`] bytes of its rows,
