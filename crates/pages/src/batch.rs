@@ -26,7 +26,8 @@ impl Aligned {
 
     pub fn bytes(&self) -> &[u8] {
         let (start, bytes) = (self.0.as_ptr().cast(), self.0.len() * HEADER);
-        // SAFETY: blocks are plain bytes without padding, one after the other, borrowed as long as the result.
+        // SAFETY: blocks are plain bytes without padding, one after the other, borrowed as long as
+        // the result.
         unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 
@@ -43,7 +44,8 @@ pub(crate) type Leaving = (usize, PageId);
 pub(crate) struct Batch {
     image: Aligned,
     pub ids: Vec<PageId>,
-    /// The youngest change in it: the log must be on the device beyond this before the batch may be.
+    /// The youngest change in the batch. The log must be durable beyond it before the batch is
+    /// written.
     pub youngest: Lsn,
     pub leaving: Vec<Leaving>,
 }
@@ -69,7 +71,8 @@ impl Batch {
         let at = HEADER + self.ids.len() * PAGE_SIZE;
         let to = &mut self.image.bytes_mut()[at..at + PAGE_SIZE];
         to.copy_from_slice(from.bytes());
-        // SAFETY: `to` is a page's length of bytes at a multiple of 4096, the alignment of `Page`, which is plain bytes.
+        // SAFETY: `to` is a page's length of bytes at a multiple of 4096, the alignment of `Page`,
+        // which is plain bytes.
         unsafe { &mut *to.as_mut_ptr().cast::<Page>() }.seal(id);
         self.ids.push(id);
         self.youngest = self.youngest.max(from.lsn());

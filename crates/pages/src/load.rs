@@ -339,7 +339,8 @@ impl Pool {
             self.entered(index, id);
             self.counts.loaded.fetch_add(1, Ordering::Relaxed);
         } else {
-            // SAFETY: the page is still being loaded by this entry, and no reference to its bytes is left.
+            // SAFETY: the page is still being loaded by this entry, and no reference to its bytes
+            // is left.
             unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
             self.latch(id).abandon_load();
             self.slots.give(slot);

@@ -1,4 +1,5 @@
-//! Pages divided among owners: what a cleaner, a checkpoint and those who need frames may do with them.
+//! Pages divided among owners: what a cleaner, a checkpoint and those who need frames may do with
+//! them.
 
 use crate::tests::{FRAMES, PAGES, Random, fill, get, open, put};
 use crate::{ByPage, Coupled, PageFault, Pool, Stop, Tending};
@@ -45,8 +46,8 @@ fn work(pool: &Pool, owner: usize, free: &Mutex<Share>) -> Share {
     share
 }
 
-/// Owners change their pages and hand them on, while a cleaner keeps frames free and checkpoints are taken: no change is lost, and
-/// every checkpoint comes to an end.
+/// Owners change their pages and hand them on, while a cleaner keeps frames free and checkpoints
+/// are taken: no change is lost, and every checkpoint comes to an end.
 #[test]
 fn pages_are_cleaned_and_leave_by_their_owners() {
     let files = memory();
@@ -68,7 +69,8 @@ fn pages_are_cleaned_and_leave_by_their_owners() {
         let live = move |owner| {
             assert!(work(pool, owner, free).is_empty());
             at_work.fetch_sub(1, Ordering::Relaxed);
-            // A page may have been offered to it just before it gave that up: an owner answers as long as it lives.
+            // A page may have been offered to it just before it gave that up: an owner answers as
+            // long as it lives.
             while !gone.load(Ordering::Relaxed) {
                 pool.turn();
                 std::thread::yield_now();

@@ -53,8 +53,9 @@ const BACKED_AT_ONCE: usize = 1 << 8;
 pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
-    /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many:
-    /// [`Pool::shortage`]), memory is not. When there are frames for all of them nothing is ever evicted.
+    /// Maximum number of pages of the database. Addresses are reserved for all of them, memory is
+    /// not. If the system does not grant as many addresses, the maximum is lower
+    /// ([`Pool::shortage`]). If there are as many frames as pages, no page is ever evicted.
     pub max_pages: u32,
     pub latching: Latching,
 }
@@ -324,15 +325,17 @@ impl Pool {
     #[inline]
     pub(crate) fn latch(&self, id: PageId) -> &PageLatch {
         debug_assert!(id.0 < self.max_pages);
-        // SAFETY: there is a word for each page below `max_pages`; zeroed memory is an absent page's latch; the
-        // memory lives as long as the pool and is only ever used as latches, which are atomics.
+        // SAFETY: there is a word for each page below `max_pages`; zeroed memory is an absent
+        // page's latch; the memory lives as long as the pool and is only ever used as latches,
+        // which are atomics.
         unsafe { &*self.words.start().cast::<PageLatch>().add(id.0 as usize) }
     }
 
     #[inline]
     pub(crate) fn page(&self, id: PageId) -> NonNull<Page> {
         debug_assert!(id.0 < self.max_pages);
-        // SAFETY: the region has room for `max_pages` pages, so the address is inside it and not null.
+        // SAFETY: the region has room for `max_pages` pages, so the address is inside it and not
+        // null.
         unsafe { NonNull::new_unchecked(self.region.start().cast::<Page>().add(id.0 as usize)) }
     }
 
@@ -418,7 +421,8 @@ impl Pool {
                 }
             } else if let Some(version) = self.begin_fresh(id)? {
                 let latch = self.latch(id);
-                // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets go of it alike.
+                // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets
+                // go of it alike.
                 let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
                 page.clear();
                 return Ok(page);

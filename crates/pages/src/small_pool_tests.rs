@@ -1,5 +1,6 @@
-//! Many clients in few frames: what one has read for itself is there when it comes to use it. Counted in page reads, not
-//! timed: without that, pages are read again and again and nobody gets on.
+//! Many clients in few frames: what one has read for itself is there when it comes to use it.
+//! Counted in page reads, not timed: without that, pages are read again and again and nobody gets
+//! on.
 
 use crate::tests::{DATA, Random, log};
 use crate::{Coupled, PAGE_HEADER, Pool, PoolOptions, Stop};
@@ -34,7 +35,8 @@ fn between(random: &mut Random, after: u32, to: u32) -> PageId {
     PageId(after + 1 + random.below(u64::from(to - after)) as u32)
 }
 
-/// Root, inner page, leaf and heap page, as a look-up visits them; every other one changes the heap page.
+/// Root, inner page, leaf and heap page, as a look-up visits them; every other one changes the heap
+/// page.
 fn visit(pool: &Pool, path: &[PageId; PATH as usize], number: u64) -> Result<(), Stop> {
     let [above @ .., last] = path;
     above.iter().try_for_each(|&id| pool.shared::<Coupled>(id).map(drop))?;

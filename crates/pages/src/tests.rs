@@ -1,4 +1,5 @@
-//! The pool against a model, a crash, a flipped bit, a full disk and a dishonest log. Pools are tiny.
+//! The pool against a model, a crash, a flipped bit, a full disk and a dishonest log. Pools are
+//! tiny.
 
 use crate::{Coupled, LatchPolicy, Owned, PAGE_HEADER, PAGE_SIZE, Page, PageFault, Pool, PoolOptions, Stop};
 use base::{Lsn, PageId};
@@ -239,7 +240,8 @@ fn increment(pool: &Pool, id: PageId) {
     });
 }
 
-/// Who holds a page exclusively may have to evict, and thus to write, while a checkpoint waits for that page.
+/// Who holds a page exclusively may have to evict, and thus to write, while a checkpoint waits for
+/// that page.
 #[test]
 fn a_checkpoint_and_an_eviction_do_not_wait_for_each_other() {
     let files = memory();
@@ -366,8 +368,8 @@ fn the_allocator_gives_each_page_once_and_survives_as_a_value() {
     assert!(pool.reserve(PageId(77)).is_err());
 }
 
-/// A page newer than its log (the log was lost, or is another database's) was read; the first change of it asked the log for
-/// a place behind a position that it will not reach.
+/// A page newer than its log (the log was lost, or is another database's) was read; the first
+/// change of it asked the log for a place behind a position that it will not reach.
 #[test]
 fn a_page_newer_than_the_log_is_refused() {
     let files = memory();
@@ -388,7 +390,8 @@ fn a_page_newer_than_the_log_is_refused() {
     }
 }
 
-/// What a damaged log or control file says would have been handed out as a page, beyond the memory that is there for pages.
+/// What a damaged log or control file says would have been handed out as a page, beyond the memory
+/// that is there for pages.
 #[test]
 fn an_allocator_that_speaks_of_pages_out_of_reach_is_refused() {
     let files = memory();
@@ -407,7 +410,8 @@ fn poke(files: &Arc<dyn Files>, path: &str, offset: u64, bytes: &[u8]) {
     files.open(Path::new(path), Open::ReadWrite).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-/// Fills a pool and closes it; pages 1 to `PAGES` are in the file, the highest ones in the doublewrite area too.
+/// Fills a pool and closes it; pages 1 to `PAGES` are in the file, the highest ones in the
+/// doublewrite area too.
 fn written() -> Arc<dyn Files> {
     let files = memory();
     let pool = open(&files, Durability::Sync);
@@ -586,8 +590,8 @@ fn a_slow_device_is_not_mistaken_for_a_full_pool() {
     });
 }
 
-/// Records, in order, what the device is told, and checks two rules: no page goes anywhere before the log up to
-/// its lsn is on the device, and no page is overwritten in place before its copy is.
+/// Records, in order, what the device is told, and checks two rules: no page goes anywhere before
+/// the log up to its lsn is on the device, and no page is overwritten in place before its copy is.
 #[derive(Default)]
 struct Recorder {
     log_written: u64,
@@ -641,7 +645,8 @@ fn no_page_runs_ahead_of_the_log_or_its_own_copy() {
         let files = watched(memory(), {
             let recorder = recorder.clone();
             move |path, deed| {
-                // The flusher and the page writer both come here; a violation is seen by the test at the end.
+                // The flusher and the page writer both come here; a violation is seen by the test
+                // at the end.
                 recorder.lock().unwrap().see(path, deed, 64);
                 Verdict::Do
             }

@@ -1,5 +1,5 @@
-//! Pages that are waited for without blocking: one read for many waiters, failures that reach each of them, full disks,
-//! owners, and what a scan does to pages in use.
+//! Pages that are waited for without blocking: one read for many waiters, failures that reach each
+//! of them, full disks, owners, and what a scan does to pages in use.
 
 use crate::tests::{DATA, FRAMES, PAGES, Random, fill, get, log, open, put};
 use crate::{Coupled, Owned, PAGE_HEADER, PAGE_SIZE, PageFault, Pool, PoolOptions, Progress, Stop, Tending};
@@ -24,7 +24,8 @@ impl Wake for Count {
     }
 }
 
-/// Polls a future to its end as a worker does; a wait that nobody ends fails the test instead of hanging it.
+/// Polls a future to its end as a worker does; a wait that nobody ends fails the test instead of
+/// hanging it.
 fn run<T>(pool: &Pool, future: impl Future<Output = T>) -> T {
     run_tending(pool, future, || ())
 }
@@ -241,7 +242,8 @@ fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
     (files, full)
 }
 
-/// Every resident page is dirty and cannot be written: who waits for a frame is told, with a cleaner's thread or without.
+/// Every resident page is dirty and cannot be written: who waits for a frame is told, with a
+/// cleaner's thread or without.
 #[test]
 fn a_full_disk_is_told_to_those_who_wait_for_a_frame() {
     for served in [false, true] {
@@ -328,7 +330,8 @@ async fn increment(pool: &Pool, id: PageId) {
     .await;
 }
 
-/// The owner copies, another thread writes: the owner goes on while a checkpoint and evictions are under way.
+/// The owner copies, another thread writes: the owner goes on while a checkpoint and evictions are
+/// under way.
 #[test]
 fn an_owner_cleans_in_slices_while_another_thread_writes() {
     let files = memory();
@@ -396,8 +399,8 @@ fn a_pool_can_go_while_pages_are_being_read() {
     }
 }
 
-/// Popular pages and scans between: the share of popular look-ups that find their page, of the pool and of a plain clock
-/// (second chance) on the same trace.
+/// Popular pages and scans between: the share of popular look-ups that find their page, of the pool
+/// and of a plain clock (second chance) on the same trace.
 #[test]
 fn scans_leave_the_popular_pages_alone() {
     let (frames, pages) = (200, 2000u64);
@@ -424,7 +427,8 @@ enum Asker {
     Scan,
 }
 
-/// A thousand look-ups of a Zipf-like draw, then a scan of 600 pages with several uses in a row; and again.
+/// A thousand look-ups of a Zipf-like draw, then a scan of 600 pages with several uses in a row;
+/// and again.
 fn trace(pages: u64) -> Vec<(u32, Asker)> {
     let mut random = Random(3);
     let mut trace = Vec::new();

@@ -80,7 +80,7 @@ pub(crate) struct Device {
     queue: IoQueue,
     /// Pages were written in place and not synced yet.
     unsynced: bool,
-    /// A batch that is in the doublewrite area, and whose writing in place failed half-way.
+    /// A batch that is in the doublewrite area, but of which writing in place failed half-way.
     unfinished: Option<Batch>,
 }
 
