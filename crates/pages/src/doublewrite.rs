@@ -2,7 +2,8 @@
 //! tears a write in place, a whole copy of the page is here.
 //!
 //! ```text
-//!  0 "ATOLLDBW"   8 format u32   12 crc32c u32 (of bytes 16..4096)   16 count u32   20 page ids u32 ...
+//!  0 "ATOLLDBW"   8 format u32   12 crc32c u32 (of bytes 16..4096)   16 count u32
+//! 20 page ids u32 ...
 //!  4096 pages, as they are in the data file
 //! ```
 //!

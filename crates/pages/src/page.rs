@@ -1,8 +1,8 @@
 //! A page's bytes, and the header that all kinds of pages share.
 //!
 //! ```text
-//!  0 checksum u32   4 format u8   5 kind u8   6 flags u16   8 lsn u64   16 page id u32   20 owner u32
-//! 24 ...
+//!  0 checksum u32   4 format u8   5 kind u8   6 flags u16   8 lsn u64   16 page id u32
+//! 20 owner u32   24 ...
 //! ```
 //!
 //! The checksum (CRC-32C of the rest) is set when the page is written, and verified when it is

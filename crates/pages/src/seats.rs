@@ -7,7 +7,7 @@
 //! have room for. In a pool of more than a few hundred frames no operation waits for a seat.
 //!
 //! ```text
-//!   queue:  a b c d e      an entry may take a seat if fewer entries than free seats stand before it:
+//!   queue:  a b c d e      an entry may take a seat if it is among the first `free` entries:
 //!           free = 2       a and b have been woken
 //! ```
 //!
