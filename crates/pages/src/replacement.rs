@@ -10,10 +10,9 @@
 //! ```
 //!
 //! The transaction that loads a page uses it at once, once or a few times in a row, which shows
-//! nothing about later use. So a page is marked only
-//! when half of the allowed number of unproven pages were loaded after it. It counts as proven if
-//! it is used after that. A page that is evicted unproven and soon loaded again goes directly to
-//! the main queue.
+//! nothing about later use. So a page is marked only when half of the allowed number of unproven
+//! pages were loaded after it. It counts as proven if it is used after that. A page that is evicted
+//! unproven and soon loaded again goes directly to the main queue.
 //!
 //! The queues contain slots. Every slot that names a page is in one of the queues, or was popped by
 //! a thread that is examining it. The marks are in the pages' words and cost the user of a page

@@ -347,7 +347,7 @@ fn an_owner_cleans_in_slices_while_another_thread_writes() {
             loop {
                 let id = 1 + random.below(u64::from(PAGES)) as u32;
                 let page = with_pages(&pool, || pool.exclusive::<Owned>(PageId(id)).map(drop));
-                // An owner that stops to call `tend` would wait for a frame for ever.
+                // An owner that does not call `tend` meanwhile waits for a frame for ever.
                 run_tending(&pool, page, || {
                     pool.tend();
                 });

@@ -2,9 +2,9 @@
 //! memory.
 //!
 //! ```text
-//!   depth readers: 8 KiB at a random place, one read at a time no faster than their writes
-//!   one writer:    log, sync; batch to one place, sync;        as often as the engine does it
-//!                  each page in place, sync
+//!   depth readers: 8 KiB at a random place, one read at a time; no faster than their writes
+//!   one writer:    log, sync; batch to one place, sync; each page in place, sync;
+//!                  as often as the engine does it
 //! ```
 //!
 //! All I/O except the log bypasses the system's page cache, as in the engine. Blocking threads keep

@@ -2,7 +2,7 @@
 //! file that is never synced.
 //!
 //! ```text
-//!   length u32 | CRC-32C u32 | table u32, key u64, length u32, row | table u32, key u64, length u32, ...
+//!   length u32 | CRC-32C u32 | table u32, key u64, length u32, row | table u32, key u64, ...
 //! ```
 
 use crate::fault::PeerFault;
