@@ -56,7 +56,7 @@ enum Medium {
 
 struct Found {
     heap_pages: u64,
-    /// Pages of the index that leads to them.
+    /// Leaves of the index.
     leaves: u64,
     scan: Duration,
 }

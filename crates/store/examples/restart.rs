@@ -3,7 +3,8 @@
 //! brings all pages up to date.
 //!
 //! ```text
-//! cargo run --release -p store --example restart -- WORKLOAD [DATABASE_MIB] [LOG_MIB] [THREADS] [FOLDER]
+//! cargo run --release -p store --example restart -- \
+//!     WORKLOAD [DATABASE_MIB] [LOG_MIB] [THREADS] [FOLDER]
 //! ```
 //!
 //! `WORKLOAD` is `update-1` or `update-10` (as many random rows of 250 bytes, one commit), `tpcb`,

@@ -9,7 +9,7 @@ use store::{NoteId, Recovered, Store, Txn};
 use wal::Durability;
 use world::Files;
 
-/// Opens, lets `f` work, and kills the process, or closes if `f` returns `true`.
+/// Opens, lets `f` work, and kills the process, or closes the store if `clean`.
 fn live(files: &Arc<dyn Files>, clean: bool, f: impl FnOnce(&Store, Recovered)) {
     let life = Life::new();
     let (store, recovered) = open(&Mortal::over(files, &life), Durability::Sync, 64);
