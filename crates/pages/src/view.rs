@@ -6,10 +6,11 @@
 //! taken. (Readers without latches: Lehman and Yao. The version check is that of optimistic lock
 //! coupling in the Adaptive Radix Tree, Leis et al., DaMoN 2016.)
 //!
-//! ## Why this is sound enough The protocol is a seqlock, and `latch` models it with atomics. Here
-//! the bytes are plain memory: the writer changes them with ordinary stores and `memmove`. Reading
-//! at the same time is a data race, which the language leaves undefined. Its only way to read
-//! racing bytes is one atomic at a time, on both sides. This file relies on the following instead:
+//! ## Why this is sound enough
+//! The protocol is a seqlock, and `latch` models it with atomics. Here the bytes are plain memory:
+//! the writer changes them with ordinary stores and `memmove`. Reading at the same time is a data
+//! race, which the language leaves undefined. Its only way to read racing bytes is one atomic at a
+//! time, on both sides. This file relies on the following instead:
 //!
 //! - No reference to the bytes is ever made, so the compiler cannot assume that they stay the same.
 //!   Small reads are *volatile* loads into a local variable: they happen once, as written, and a

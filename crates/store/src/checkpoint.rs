@@ -73,8 +73,8 @@ impl Store {
     }
 
     /// Copies the next batch of pages, which another thread writes when it serves the pool
-    /// ([`pages::Pool::turn`]); never waits for a device. Once this returns [`Progress::Finished`],
-    /// [`Store::finish_checkpoint`] is due.
+    /// ([`pages::Pool::serve`]); never waits for a device. Once this returns
+    /// [`Progress::Finished`], [`Store::finish_checkpoint`] is due.
     ///
     /// # Errors
     /// The fault that poisoned the store, or one that poisons it now; the previous checkpoint stays

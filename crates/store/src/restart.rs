@@ -193,7 +193,8 @@ fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Prepared>) {
 /// The order matters. T1 changes a row and appends its commit record. Its locks are released then,
 /// before the record is durable, and T2 changes the same row. A crash loses T1's commit record:
 /// both are losers now. T2's change must be undone first. If T1 were undone before T2, the undo of
-/// T2 would bring back the value that T1 wrote, which never committed.
+/// T2 would bring back the value that T1 wrote, which never committed. And if T1 and T2 changed two
+/// rows in opposite orders, undoing one whole transaction after the other is wrong in both orders.
 fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
     let next = |txn: &Txn| txn.chain.undo.lsn_before(txn.chain.undo.len());
     let mut order: BinaryHeap<(Lsn, usize)> = losers.iter().map(next).zip(0..).collect();

@@ -152,8 +152,8 @@ pub(crate) struct Chain {
     pub last: Lsn,
     pub worker: usize,
     pub undo: UndoList,
-    /// Leaves that were split or rebalanced in this transaction, as tree and separator, for
-    /// [`Store::parted`].
+    /// Leaves that were split or rebalanced in this transaction, or that got an entry back by undo:
+    /// the tree, and the separator or the key. For [`Store::parted`].
     pub parted: Vec<(TableId, Key)>,
     /// During undo of a record: the record to undo next. The compensation record names it.
     pub compensating: Option<Lsn>,

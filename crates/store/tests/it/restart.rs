@@ -27,8 +27,8 @@ fn set(store: &Store, txn: &mut Txn, id: i64, score: i64) {
 }
 
 /// With early lock release, two transactions may have changed one row and both lose their commit
-/// records. If one transaction were undone completely before the other, in either order, row 1 or
-/// row 2 would keep a value that was never committed.
+/// records. Here they change two rows in opposite orders. If one transaction were undone completely
+/// before the other, in either order, row 1 or row 2 would keep a value that was never committed.
 #[test]
 pub fn two_losers_that_changed_the_same_rows_are_undone_youngest_first() {
     let files = world::memory();
