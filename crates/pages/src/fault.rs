@@ -38,7 +38,7 @@ pub enum PageFault {
         file.display()
     )]
     Corrupt { page: PageId, file: PathBuf, offset: u64 },
-    /// The page's last change lies behind the end of the log.
+    /// The LSN of the page's last change lies beyond the end of the log.
     #[error(
         "{}: {page:?} at byte {offset} was last changed at log position {}, and the log ends at {}: data and log are not of \
          one database, or the log has lost its end; restore both from one backup",

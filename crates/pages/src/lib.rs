@@ -28,7 +28,7 @@
 //! ([`Pool::renew_by`]). [`Pool::prefetch`] reads a page that no thread waits for yet;
 //! [`Pool::prefetch_all`] reads neighbouring pages together.
 //!
-//! The pool does not know the contents of a page behind its header, the contents of log records, or
+//! The pool does not know the contents of a page after its header, the contents of log records, or
 //! transactions.
 
 mod allocator;

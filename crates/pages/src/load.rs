@@ -357,7 +357,7 @@ impl Pool {
     /// and possible.
     ///
     /// The log is durable beyond a page's last change before the page is written. So if a page's
-    /// LSN lies behind the end of the log, page and log are not of one database, or the log has
+    /// LSN lies beyond the end of the log, page and log are not of one database, or the log has
     /// lost its end. Then changes of the page could not be logged correctly.
     fn verify(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
         if !page.intact(id) {

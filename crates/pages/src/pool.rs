@@ -421,8 +421,8 @@ impl Pool {
                 }
             } else if let Some(version) = self.begin_fresh(id)? {
                 let latch = self.latch(id);
-                // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets
-                // go of it alike.
+                // SAFETY: the loader holds the exclusive latch and hands it over; every policy
+                // releases it in the same way.
                 let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
                 page.clear();
                 return Ok(page);

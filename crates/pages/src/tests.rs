@@ -368,7 +368,7 @@ fn the_allocator_gives_each_page_once_and_survives_as_a_value() {
 }
 
 /// A page newer than its log: the log was lost, or belongs to another database. If such a page were
-/// read, its first change would ask the log for a place behind a position that the log does not
+/// read, its first change would ask the log for a place after a position that the log does not
 /// reach.
 #[test]
 fn a_page_newer_than_the_log_is_refused() {

@@ -299,7 +299,7 @@ impl Analysis {
     }
 }
 
-/// The branches that a joint record names, and the note behind them.
+/// The branches that a joint record names, and the note after them.
 fn joint(span: Span, body: &[u8]) -> Result<(Joint<'_>, &[u8]), StoreFault> {
     Joint::decode(body).ok_or(StoreFault::Record { lsn: span.start, what: "it names no branches" })
 }

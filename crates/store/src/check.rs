@@ -23,7 +23,7 @@ use std::path::Path;
 use txn::{Row, TableKind};
 use world::Files;
 
-/// Maximum number of findings reported per kind and tree. The others are only counted.
+/// Maximum number of findings reported per kind and tree. Most checks count the others.
 const TOLD: usize = 5;
 
 /// The facts about a sound store.

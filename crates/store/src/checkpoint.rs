@@ -3,7 +3,7 @@
 //! 0. Finish the redo that restart has left. Pages that wait for redo are not dirty yet, and the
 //!    log that they need lies before `begin`.
 //! 1. Set `begin`: put a fence into the log ([`wal::Log::fence`]). Records appended before lie
-//!    before it, later records behind it. Every page changed by a record before it is now latched
+//!    before it, later records after it. Every page changed by a record before it is now latched
 //!    or dirty.
 //! 2. Write all those pages. From now on redo needs nothing before `begin`.
 //! 3. Collect the values that restart needs: running transactions, notes, allocator state. They may

@@ -94,7 +94,7 @@ pub struct Division {
     key: Key,
     reach: Reach,
     coming: Arc<Coming>,
-    /// The leaves that are still to be scanned, from the first key to the key behind the last leaf.
+    /// The leaves that are still to be scanned, from the first key to the first key after the last leaf.
     /// `from` is `None` once all leaves are scanned.
     from: Option<Key>,
     until: Option<Key>,

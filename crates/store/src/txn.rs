@@ -415,7 +415,7 @@ impl Txn {
         Savepoint { mark, begun: self.begun, last: self.chain.undo.lsn_before(mark.undo) }
     }
 
-    /// Whether `savepoint` belongs to this transaction and no rollback has gone behind it.
+    /// Whether `savepoint` belongs to this transaction and no rollback went back to before it.
     pub(crate) fn reaches(&self, savepoint: &Savepoint) -> bool {
         let len = savepoint.mark.undo;
         self.begun == savepoint.begun
