@@ -94,8 +94,8 @@ pub struct Division {
     key: Key,
     reach: Reach,
     coming: Arc<Coming>,
-    /// The leaves that are still to be scanned, from the first key to the first key after the last leaf.
-    /// `from` is `None` once all leaves are scanned.
+    /// The leaves that are still to be scanned, from the first key to the first key after the last
+    /// leaf. `from` is `None` once all leaves are scanned.
     from: Option<Key>,
     until: Option<Key>,
     /// By page number: on which sides of the key the page was seen to have rows ([`BELOW`],
