@@ -1,8 +1,9 @@
-//! Random reads of 8 KiB: what the device gives at a queue depth, and what the pool makes of it with as many waiters, in
-//! turns within one run.
+//! Random reads of 8 KiB, by turns in one run: the rate of the device at a queue depth, and the
+//! rate of the pool with as many waiters.
 //!
-//! `cargo run --profile quick -p pages --example iops -- DIR [MIB [DEPTH [SECONDS]]]` makes a file of MIB (256) in DIR,
-//! four times the pool, and reads it at DEPTH (16). The ratio is the pool's share of the device's rate per page read.
+//! `cargo run --profile quick -p pages --example iops -- DIR [MIB [DEPTH [SECONDS]]]` creates a
+//! file of MIB (256) in DIR, four times the pool, and reads it at DEPTH (16). The result is the
+//! ratio of the pool's rate to the device's rate, per page read.
 
 use base::PageId;
 use pages::{Coupled, PAGE_SIZE, Pool, PoolOptions, Stop};
@@ -80,7 +81,8 @@ fn device(
     while begun.elapsed() < Duration::from_secs(seconds) {
         for n in idle.drain(..) {
             let offset = random.below(pages) * PAGE_SIZE as u64;
-            // SAFETY: the buffers outlive the queue, which is dropped first and then waits; each has one read at a time.
+            // SAFETY: the buffers outlive the queue, which is dropped first and then waits; each
+            // has one read at a time.
             unsafe { queue.read(&file, buffers[n].0.as_mut_ptr(), PAGE_SIZE, offset, n as u64) };
         }
         queue.flush();
@@ -105,7 +107,8 @@ impl Wake for Flag {
     }
 }
 
-/// Page reads per second of the pool with `depth` tasks that each look at random pages, and the longest look.
+/// Page reads per second of the pool with `depth` tasks that each read random pages, and the
+/// longest read.
 fn pool(
     dir: &Path,
     pages: u64,
@@ -133,7 +136,7 @@ fn pool(
     Ok((pool.stats().loaded as f64 / begun.elapsed().as_secs_f64(), longest.get()))
 }
 
-/// Looks at pages until one cannot be read.
+/// Reads pages until one cannot be read.
 async fn look(pool: &Pool, pages: u64, seed: u64, longest: &std::cell::Cell<Duration>) {
     let mut random = Random(seed);
     loop {
@@ -147,7 +150,7 @@ async fn look(pool: &Pool, pages: u64, seed: u64, longest: &std::cell::Cell<Dura
                 Err(_) => return,
             }
         }
-        // Others have their turn also after a page that was there.
+        // Other tasks get a turn also after a page that was in memory.
         let mut yielded = false;
         std::future::poll_fn(|cx| {
             cx.waker().wake_by_ref();

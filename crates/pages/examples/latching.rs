@@ -1,5 +1,5 @@
-//! What reaching a page costs: `cargo run --release -p pages --example latching`.
-//! Nanoseconds per take-look-drop over 64 resident pages and over 4096, best of five rounds.
+//! The cost of reaching a page: `cargo run --release -p pages --example latching`. Nanoseconds to
+//! latch, read and release, over 64 resident pages and over 4096, best of five rounds.
 
 use base::PageId;
 use pages::{Coupled, LatchPolicy, Owned, Pool, PoolOptions};
@@ -47,7 +47,8 @@ fn best(what: &str, pages: u32, mut one: impl FnMut(PageId)) {
         (0..TURNS).for_each(one);
         start.elapsed().as_nanos() as f64 / f64::from(TURNS)
     };
-    // A stride that visits all pages of a power of two, so that the hardware does not guess the next one.
+    // A stride that visits all pages of a power of two in an order that the hardware does not
+    // predict.
     let mut visit = |n: u32| one(PageId(1 + n.wrapping_mul(0x9e37_79b1) % pages));
     let ns = (0..5).map(|_| round(&mut visit)).fold(f64::MAX, f64::min);
     println!("{what:24} {pages:5} pages: {ns:5.1} ns");

@@ -1,4 +1,5 @@
-//! Which page numbers are in use. Kept in memory; the layer above makes it durable.
+//! The page allocator: which page numbers are in use. It lives in memory; the layer above makes it
+//! durable.
 //!
 //! ```text
 //!            take             claimed
@@ -8,14 +9,16 @@
 //!       +--------------- give ---------- limbo
 //! ```
 //!
-//! A page is *pending* from when it is taken until the record that gives it its first content is in the log, and in
-//! *limbo* from the record that frees it until it may be taken again. The value for a checkpoint counts both as free,
-//! so that it says what the log says: a crash in between neither loses a page nor gives it to two.
+//! A page is *pending* from its allocation until the log has the record that gives it its first
+//! content. It is in *limbo* from the record that frees it until it may be allocated again. A
+//! checkpoint counts both as free, as the log does. So a crash in between neither loses a page nor
+//! gives it to two users.
 
 use base::PageId;
 use std::collections::BTreeSet;
 
-/// A value of the allocator, for checkpoints: every page from 1 to before `next` that is not in `free` is in use.
+/// The allocator's state, for checkpoints: every page from 1 up to, but not including, `next` that
+/// is not in `free` is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocatorState {
     pub next: PageId,
@@ -25,7 +28,7 @@ pub struct AllocatorState {
 pub(crate) struct Allocator {
     next: u32,
     max_pages: u32,
-    /// Lowest first, so that the data file stays dense.
+    /// The lowest page is taken first, so that the data file stays dense.
     free: BTreeSet<u32>,
     pending: BTreeSet<u32>,
     limbo: BTreeSet<u32>,
@@ -57,12 +60,12 @@ impl Allocator {
         debug_assert!(fresh, "{id:?} was freed that is not in use");
     }
 
-    /// The log says that the page is in use.
+    /// The log has the record that puts the page to use.
     pub fn claimed(&mut self, id: PageId) {
         self.pending.remove(&id.0);
     }
 
-    /// The log says that the page is not in use any more; it may not be taken yet.
+    /// The log has the record that frees the page. It may not be taken yet.
     pub fn released(&mut self, id: PageId) {
         self.limbo.insert(id.0);
     }
@@ -73,7 +76,7 @@ impl Allocator {
             && ![&self.free, &self.pending, &self.limbo].iter().any(|s| s.contains(&id.0))
     }
 
-    /// The page is in use whatever was known of it; pages skipped on the way are free.
+    /// Marks the page as in use, in any previous state. Unused page numbers below it become free.
     pub fn reserve(&mut self, id: PageId) {
         if id.0 >= self.next {
             self.free.extend(self.next..id.0);
@@ -101,7 +104,7 @@ impl Allocator {
         self.limbo.clear();
     }
 
-    /// The page that is taken when no earlier one is free.
+    /// The lowest page number that was never taken: used when no page is free.
     pub fn next(&self) -> u32 {
         self.next
     }

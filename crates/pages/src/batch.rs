@@ -1,22 +1,22 @@
-//! Copies of dirty pages on their way to the device, laid out as the doublewrite file has them, so that one write puts
-//! them all there.
+//! Copies of dirty pages on their way to the device, in the layout of the doublewrite file, so that
+//! one write stores the whole batch there.
 
 use crate::page::{PAGE_SIZE, Page};
 use base::{Lsn, PageId};
 
-/// Pages in a batch: a MiB, written in about the time of the three syncs that a batch costs.
+/// Pages in a batch: one MiB, written in about the time of the three syncs that a batch costs.
 pub(crate) const BATCH: usize = 128;
 /// Bytes before the first page.
 pub(crate) const HEADER: usize = 4096;
 
-/// The unit in which devices are written past the system's cache.
+/// The unit of writes that bypass the system's page cache.
 #[repr(C, align(4096))]
 #[derive(Clone)]
 struct Block([u8; HEADER]);
 
 const _: () = assert!(PAGE_SIZE.is_multiple_of(HEADER) && align_of::<Page>() <= HEADER);
 
-/// Bytes whose address and length are multiples of 4096, zeros at first.
+/// A buffer of which address and length are multiples of 4096, initially zero.
 pub(crate) struct Aligned(Box<[Block]>);
 
 impl Aligned {
@@ -26,7 +26,8 @@ impl Aligned {
 
     pub fn bytes(&self) -> &[u8] {
         let (start, bytes) = (self.0.as_ptr().cast(), self.0.len() * HEADER);
-        // SAFETY: blocks are plain bytes without padding, one after the other, borrowed as long as the result.
+        // SAFETY: blocks are plain bytes without padding, one after the other, borrowed as long as
+        // the result.
         unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 
@@ -37,13 +38,14 @@ impl Aligned {
     }
 }
 
-/// A page that is to leave once it is written: the slot that names it, and itself.
+/// A page to evict after it is written: its slot and its number.
 pub(crate) type Leaving = (usize, PageId);
 
 pub(crate) struct Batch {
     image: Aligned,
     pub ids: Vec<PageId>,
-    /// The youngest change in it: the log must be on the device beyond this before the batch may be.
+    /// The youngest change in the batch. The log must be durable beyond it before the batch is
+    /// written.
     pub youngest: Lsn,
     pub leaving: Vec<Leaving>,
 }
@@ -64,12 +66,13 @@ impl Batch {
         BATCH - self.ids.len()
     }
 
-    /// Copies `from` in as page `id`, ready to be written.
+    /// Copies `from` into the batch as page `id`, with checksum and number set.
     pub fn add(&mut self, id: PageId, from: &Page) {
         let at = HEADER + self.ids.len() * PAGE_SIZE;
         let to = &mut self.image.bytes_mut()[at..at + PAGE_SIZE];
         to.copy_from_slice(from.bytes());
-        // SAFETY: `to` is a page's length of bytes at a multiple of 4096, the alignment of `Page`, which is plain bytes.
+        // SAFETY: `to` is a page's length of bytes at a multiple of 4096, the alignment of `Page`,
+        // which is plain bytes.
         unsafe { &mut *to.as_mut_ptr().cast::<Page>() }.seal(id);
         self.ids.push(id);
         self.youngest = self.youngest.max(from.lsn());
@@ -79,15 +82,16 @@ impl Batch {
         &mut self.image.bytes_mut()[..HEADER]
     }
 
-    /// Header and pages.
+    /// The header and the pages.
     pub fn bytes(&self) -> &[u8] {
         &self.image.bytes()[..HEADER + self.ids.len() * PAGE_SIZE]
     }
 
-    /// The pages, those that lie one after the other in the file as one: its first page, and the bytes.
+    /// The pages in runs: pages that are neighbours in the file form one run, given as its first
+    /// page and the bytes.
     ///
-    /// Long writes because short ones behind a file's end take turns: each makes it longer under the file's lock, and a
-    /// load spent most of its time there.
+    /// Long writes are faster at the end of a file: each write there extends the file under the
+    /// file's lock, so short writes queue for that lock.
     pub fn runs(&self) -> impl Iterator<Item = (PageId, &[u8])> {
         let pages = &self.image.bytes()[HEADER..];
         let mut at = 0;

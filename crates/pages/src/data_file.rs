@@ -1,4 +1,4 @@
-//! The file the pages are in: page P at byte P * 8192; page 0 says what the file is.
+//! The data file: page P lies at byte P * 8192. Page 0 identifies the file.
 //!
 //! ```text
 //!  0 "ATOLLDAT"   8 format u32   12 page size u32   16 crc32c u32 (of bytes 0..16)   zeros to 8192
@@ -14,11 +14,11 @@ use world::{Caching, File, Files, Open};
 const MAGIC: &[u8; 8] = b"ATOLLDAT";
 const FORMAT: u32 = 1;
 
-/// Whether what is written must outlive the process.
+/// Whether the file must outlive the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     Durable,
-    /// A place for evicted pages only; it has no name once it is open.
+    /// A place for evicted pages only. The file has no name once it is open.
     Process,
 }
 
@@ -33,7 +33,8 @@ impl DataFile {
         match lifetime {
             Lifetime::Durable => Self::durable(files, path),
             Lifetime::Process => {
-                // Never the durable file: opening a database in memory mode by mistake must not harm it.
+                // A separate file: if a database is opened in memory mode by mistake, its durable
+                // file is unharmed.
                 let path = path.with_extension("swap");
                 let (file, caching) = files.open_direct(&path, Open::Create)?;
                 file.set_len(0)?;
@@ -55,8 +56,10 @@ impl DataFile {
         Ok(data)
     }
 
-    /// Whether a crash cut the making of this file short: it is shorter than its first page, or has the length of it
-    /// and nothing but zeros (the length may reach the device before the bytes; what is not zero is in one sector).
+    /// Whether a crash interrupted the creation of this file. Then it is shorter than its first
+    /// page, or as long as its first page and all zeros: the length may become durable before the
+    /// bytes. The non-zero bytes of a complete first page lie in one sector, so they are either all
+    /// there or not.
     fn is_unmade(&self) -> Result<bool, PageFault> {
         let bytes = self.file.len()?;
         if bytes != PAGE_SIZE as u64 {
@@ -94,7 +97,8 @@ impl DataFile {
         Ok(())
     }
 
-    /// Reads page `id` into `bytes`, which are zeros; what the file does not have stays so.
+    /// Reads page `id` into `bytes`, which the caller has zeroed. Bytes beyond the end of the file
+    /// stay zero.
     pub fn read(&self, id: PageId, bytes: &mut [u8; PAGE_SIZE]) -> Result<(), PageFault> {
         self.file.read_at(bytes, offset(id))?;
         Ok(())
@@ -113,7 +117,7 @@ impl DataFile {
         self.file.len()
     }
 
-    /// Pages that the file has room for now.
+    /// The number of pages that the file has space for at present.
     pub fn pages(&self) -> std::io::Result<u64> {
         Ok(self.file.len()? / PAGE_SIZE as u64)
     }

@@ -1,13 +1,15 @@
-//! Where a batch of pages is written before it is written in place, so that a crash in the middle of a page's
-//! write in place leaves a whole copy of it here.
+//! The doublewrite area: a batch of pages is written here before it is written in place. If a crash
+//! tears a write in place, a whole copy of the page is here.
 //!
 //! ```text
-//!  0 "ATOLLDBW"   8 format u32   12 crc32c u32 (of bytes 16..4096)   16 count u32   20 page ids u32 ...
+//!  0 "ATOLLDBW"   8 format u32   12 crc32c u32 (of bytes 16..4096)   16 count u32
+//! 20 page ids u32 ...
 //!  4096 pages, as they are in the data file
 //! ```
 //!
-//! A batch is synced here before the first write in place, and those are synced before the next batch is written
-//! here. So a page that is torn in the data file is whole here; and a batch that is torn here has not begun there.
+//! A batch is synced here before its first write in place, and its writes in place are synced
+//! before the next batch is written here. So a page that is torn in the data file is whole here;
+//! and if a batch is torn here, its writes in place have not begun.
 
 use crate::batch::{Aligned, BATCH, Batch, HEADER};
 use crate::data_file::DataFile;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use world::{File, Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLDBW";
-/// 2 since a batch has more than 64 pages; before, the same layout.
+/// Format 2 has batches of more than 64 pages. Format 1 has the same layout.
 const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
 
 const _: () = assert!(20 + 4 * BATCH <= HEADER, "the header has room for every page's number");
@@ -44,7 +46,8 @@ impl Doublewrite {
                 ),
             });
         }
-        // Room for a whole batch from the start: a full disk then meets the data file, not this one.
+        // Space for a whole batch is allocated at the start, so that a full disk affects the data
+        // file and not this one.
         file.allocate((HEADER + BATCH * PAGE_SIZE) as u64)?;
         Ok(Doublewrite { file })
     }
@@ -70,7 +73,7 @@ impl Doublewrite {
         self.file.sync()
     }
 
-    /// The pages of the last batch, none when that is torn.
+    /// The pages of the last batch; none if its header is torn.
     fn ids(&self) -> Result<Vec<PageId>, PageFault> {
         let mut header = Aligned::new(HEADER);
         let word = |h: &[u8], at: usize| u32::from_le_bytes(h[at..at + 4].try_into().expect("four bytes"));
@@ -89,11 +92,11 @@ impl Doublewrite {
         let Some(n) = self.ids()?.iter().position(|&p| p == id) else { return Ok(None) };
         let mut page = Page::zeroed();
         self.file.read_at(page.bytes_mut(), (HEADER + n * PAGE_SIZE) as u64)?;
-        // A copy of zeros says nothing: no page is written out without its number in it.
+        // A copy of zeros is not valid: every page that is written contains its number.
         Ok(Some(page).filter(|p| p.id() == id && p.intact(id)))
     }
 
-    /// Repairs what a crash tore in `data`; gives the number of pages repaired.
+    /// Repairs the pages that a crash tore in `data`. Returns the number of pages repaired.
     pub fn repair(&self, data: &DataFile) -> Result<usize, PageFault> {
         let mut repaired = 0;
         for id in self.ids()? {

@@ -1,9 +1,9 @@
-//! Making room: pages leave in the order of [`crate::replacement`], clean ones at once, dirty ones with a batch of
-//! others of their kind once they are written.
+//! Eviction: making room for pages. Pages are evicted in the order of [`crate::replacement`]: clean
+//! pages at once, dirty pages after they were written in a batch with other dirty pages.
 //!
-//! A few frames are kept free ahead of need: by [`Pool::serve`]'s thread, or by the pages' owner in [`Pool::tend`]. So a
-//! transaction finds a frame at once, and a new page never waits for a device, unless work comes faster than the
-//! device can take it.
+//! A few frames are kept free ahead of need, by the thread in [`Pool::serve`] or by the pages'
+//! owner in [`Pool::tend`]. So a transaction finds a frame at once, and a new page never waits for
+//! a device, unless pages are needed faster than the device can write.
 
 use crate::batch::{BATCH, Batch, Leaving};
 use crate::fault::PageFault;
@@ -19,26 +19,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Pages looked at in one go: some tens of microseconds.
+/// Maximum number of pages examined in one call: some tens of microseconds.
 const LOOKS: usize = 512;
-/// Pages thrown out in one go: each costs a system call that gives its memory back.
+/// Maximum number of pages evicted in one call. Each eviction costs a system call, which gives the
+/// memory back.
 pub(crate) const LEAVE: usize = 32;
-/// Frames kept free: this share of all, and no more than a thread can use up while a batch is written.
+/// Frames kept free: one in this many frames, but at most as many as a thread can use up while a
+/// batch is written.
 const RESERVE_SHARE: usize = 64;
 const RESERVE_MOST: usize = 256;
 
-/// What one search for pages to throw out brought.
+/// The result of one search for pages to evict.
 #[derive(Default)]
 pub(crate) struct Found {
     pub left: usize,
-    /// Pages put into a batch, to leave once it is written.
+    /// Pages put into a batch, to be evicted once it is written.
     pub leaving: usize,
     pub looked: usize,
 }
 
 impl Pool {
     pub(crate) fn queues(&self) -> MutexGuard<'_, Replacement> {
-        // The queues are whole between any two statements.
+        // The queues are consistent between any two statements.
         self.replacement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,7 +48,7 @@ impl Pool {
         (self.slots.len() / RESERVE_SHARE).min(RESERVE_MOST)
     }
 
-    /// Page `id` has just been named in `slot` and is still held by whoever loaded it.
+    /// Page `id` was just entered into `slot`, and the thread that loaded it still holds it.
     pub(crate) fn entered(&self, slot: usize, id: PageId) {
         let probe = self.queues().enter(slot, id);
         if let Some(id) = probe.and_then(|slot| self.slots.page(slot)) {
@@ -55,11 +57,13 @@ impl Pool {
         }
     }
 
-    /// A free slot, after throwing pages out if need be. Blocks for the device when everything that could leave is dirty.
+    /// A free slot, after evicting pages if needed. Blocks for the device if all pages that could
+    /// be evicted are dirty.
     pub(crate) fn room(&self) -> Result<Slot, PageFault> {
         let mut backoff = Backoff::new();
         let failures = self.writer.failures();
-        // Every page may have to be met three times: proven, marked, and then thrown out.
+        // Each page may have to be examined three times: to be proven, to be marked, and to be
+        // evicted.
         let mut looks = self.slots.len() * 3;
         loop {
             if let Some(slot) = self.slots.take() {
@@ -72,26 +76,28 @@ impl Pool {
             }
             let found = self.make_room(1);
             if found.leaving > 0 && self.servers.load(Ordering::Acquire) == 0 {
-                // Otherwise it would lie there until nothing else can leave.
+                // If no thread serves, the batch would otherwise wait until no other page can be
+                // evicted.
                 self.write_out();
             }
             looks = looks.saturating_sub(found.looked);
             if found.left > 0 || self.write_out() || (found.looked > 0 && looks > 0) {
                 backoff = Backoff::new();
             } else if self.writer.busy() {
-                // Another thread writes: however slow the device, there will be room.
+                // Another thread writes a batch. Even with a slow device, there will be room.
                 self.writer.wait(Duration::from_millis(1));
             } else if self.loads.waiting() {
                 self.turn();
                 self.loads.queue.wait(Duration::from_millis(1));
             } else if backoff.wait_bounded().is_err() {
-                // Pages may be held by others for a moment, so an empty search is repeated for a while.
+                // Other threads may hold pages for a moment, so an empty search is repeated for
+                // some time.
                 return Err(PageFault::NoFrame { frames: self.slots.len() });
             }
         }
     }
 
-    /// Throws out `goal` pages or a few more, as far as a bounded look finds them. Never waits for a device.
+    /// Evicts about `goal` pages, if a bounded search finds them. Never waits for a device.
     pub(crate) fn make_room(&self, goal: usize) -> Found {
         self.owner.check();
         self.shrink_pages();
@@ -104,7 +110,8 @@ impl Pool {
             let Some((slot, from)) = popped else { break };
             let Some(id) = self.slots.page(slot) else { continue };
             self.consider((slot, id, from), &mut found, &mut batch);
-            // What leaves is out of the queues for as long as it is written: not too much of a small pool.
+            // Pages in a batch are out of the queues until it is written, so a small pool must not
+            // put too many of its pages there.
             if found.leaving >= BATCH.min(self.slots.len() / 4) {
                 break;
             }
@@ -116,7 +123,8 @@ impl Pool {
         found
     }
 
-    /// Has page `id` prove itself, throws it out, or copies it into `batch` to leave once it is written.
+    /// Gives page `id` another turn in the queues, evicts it, or copies it into `batch` to be
+    /// evicted once it is written.
     pub(crate) fn consider(&self, offered: Offered, found: &mut Found, batch: &mut Option<Batch>) {
         let (slot, id, from) = offered;
         let latch = self.latch(id);
@@ -137,7 +145,8 @@ impl Pool {
             if batch.is_none() {
                 *batch = self.writer.take_spare(0);
             }
-            // Where all batches are on their way, a clean page may be behind it.
+            // If no batch is spare, the page stays, and the search goes on: the next page may be
+            // clean.
             if let Some(batch) = batch.as_mut().filter(|batch| batch.room() > 0)
                 && self.copy(id, batch) == Copied::Taken
             {
@@ -149,7 +158,8 @@ impl Pool {
         }
     }
 
-    /// A batch that has to be written anyway takes along dirty pages that are next to leave: they will be clean then.
+    /// Adds dirty pages that are next for eviction to a batch that must be written anyway, so that
+    /// they are clean when their turn comes.
     fn fill_up(&self, batch: &mut Batch) {
         if self.slots.len() < 4 * BATCH {
             return;
@@ -159,7 +169,7 @@ impl Pool {
         }
     }
 
-    /// Pages that were to leave once they are written, which they are: unless they have been used meanwhile.
+    /// Evicts pages that were to leave once they are written, unless they have been used meanwhile.
     pub(crate) fn leave(&self, leaving: Vec<Leaving>) {
         for (slot, id) in leaving {
             let seen = self.latch(id).look();
@@ -173,7 +183,7 @@ impl Pool {
         }
     }
 
-    /// Throws page `id`, named by `slot`, out if it is unused and clean; otherwise it stays.
+    /// Evicts page `id`, named by `slot`, if it is unused and clean; otherwise it stays.
     fn evict(&self, slot: usize, id: PageId, from: From) -> bool {
         let latch = self.latch(id);
         if !latch.begin_evict() {
@@ -182,25 +192,26 @@ impl Pool {
         }
         debug_assert_eq!(self.slots.page(slot), Some(id), "a slot in hand names its page");
         if !latch.look().marked() {
-            // Used between the look and the latch.
+            // The page was used between the look and the latch.
             latch.unlock_exclusive(Change::Nothing);
             self.queues().stays(slot);
             return false;
         }
-        // SAFETY: the page's exclusive latch is held, so nobody has a reference into it.
+        // SAFETY: the page's exclusive latch is held, so no thread has a reference into it.
         unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
         self.counts.evicted.fetch_add(1, Ordering::Relaxed);
         self.queues().left(id, from);
-        // The slot first: once the page is absent it may come back to another slot, and must not be named twice.
+        // The slot is emptied first. Once the page is absent, another thread may load it into
+        // another slot, and two slots would name it.
         self.slots.empty(slot);
         latch.end_evict();
         true
     }
 
-    /// One slice of housekeeping, some tens of microseconds: settles what was written, and throws pages out or copies
-    /// them for writing while fewer frames are free than should be. `true` when there was something to do. To be called
-    /// between transactions by the pages' owner, or by [`Pool::serve`]; never waits for a device as long as someone
-    /// serves.
+    /// One slice of housekeeping, some tens of microseconds. Settles finished batches. If fewer
+    /// frames are free than there should be, it evicts pages or copies them for writing. Returns
+    /// `true` if there was work. Called between transactions by the pages' owner, or by
+    /// [`Pool::serve`]. Never waits for a device while a thread serves.
     pub fn tend(&self) -> bool {
         let mut any = self.settle();
         if self.slots.free() < self.reserve_frames() {
@@ -213,13 +224,13 @@ impl Pool {
         any
     }
 
-    /// Whether somebody waits for a frame or fewer are free than should be.
+    /// Whether a transaction waits for a frame, or fewer frames are free than there should be.
     fn short_of_frames(&self) -> bool {
         self.loads.frames_wanted() || self.slots.free() < self.reserve_frames()
     }
 
-    /// The cleaner's work until `stop` is set and [`Pool::stop_serving`] called: writes batches as they come and, where
-    /// pages are latched, keeps frames free. One thread is enough.
+    /// The loop of the cleaner thread, until `stop` is set and [`Pool::stop_serving`] is called. It
+    /// writes batches and, with [`Tending::Cleaner`], keeps frames free. One thread is enough.
     pub fn serve(&self, tending: Tending, stop: &AtomicBool) {
         self.servers.fetch_add(1, Ordering::AcqRel);
         while !stop.load(Ordering::Acquire) {
@@ -239,21 +250,22 @@ impl Pool {
             }
         }
         self.servers.fetch_sub(1, Ordering::AcqRel);
-        // What was handed in meanwhile: whoever waits for it does it himself from now on.
+        // Writes the batches that were handed in meanwhile. From now on, a thread that waits for a
+        // batch writes it.
         while self.write_out() {}
     }
 
-    /// Has [`Pool::serve`] look at its flag.
+    /// Wakes [`Pool::serve`] to check its flag.
     pub fn stop_serving(&self) {
         self.writer.moved.notify_all();
     }
 }
 
-/// Who throws pages out ahead of need.
+/// The thread that evicts pages ahead of need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tending {
-    /// The thread in [`Pool::serve`]: pages are latched.
+    /// The thread in [`Pool::serve`], if pages are latched.
     Cleaner,
-    /// The pages' owner, by [`Pool::tend`].
+    /// The pages' owner, in [`Pool::tend`].
     Owner,
 }

@@ -1,4 +1,4 @@
-//! Why a page cannot be had.
+//! The reasons why a page is not available.
 
 use base::{Lsn, PageId};
 use std::io;
@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use wal::LogFault;
 
-/// The error of every operation that touches pages. On each of them the operation has changed nothing.
+/// The error of every operation that touches pages. After each of these errors the operation has
+/// changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Stop {
     /// The page is not in memory: have [`crate::Pool::load`] read it, and call again.
@@ -15,7 +16,7 @@ pub enum Stop {
     /// No page is left to allocate, or every frame is in use.
     #[error("out of pages: raise the pool's size or remove data")]
     NoSpace,
-    /// A latch was contended for longer than latches are held: let go of all and call again.
+    /// A latch was contended for longer than latches are held: release all latches and call again.
     #[error("a page latch is contended")]
     Again,
     /// I/O or corruption.
@@ -26,16 +27,18 @@ pub enum Stop {
 /// I/O or corruption met by the pool.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum PageFault {
-    /// The file system refused; the message names the file. Pages that were to be written are still dirty.
+    /// The file system returned an error; the message names the file. Pages that were to be written
+    /// stay dirty.
     #[error("a page could not be read or written: {0}")]
     Io(Arc<io::Error>),
-    /// The page's bytes are not what was written, and there is no copy to repair it from.
+    /// The page's bytes differ from those that were written, and there is no copy to repair it
+    /// from.
     #[error(
         "{}: {page:?} at byte {offset} is corrupt (its checksum does not match); restore the database from a backup",
         file.display()
     )]
     Corrupt { page: PageId, file: PathBuf, offset: u64 },
-    /// The page's last change lies behind the end of the log.
+    /// The LSN of the page's last change lies beyond the end of the log.
     #[error(
         "{}: {page:?} at byte {offset} was last changed at log position {}, and the log ends at {}: data and log are not of \
          one database, or the log has lost its end; restore both from one backup",
@@ -45,43 +48,45 @@ pub enum PageFault {
     /// The file is not a data file of this version.
     #[error("{}: {what}", file.display())]
     File { file: PathBuf, what: String },
-    /// The page's checksum is right, but it is not the page that belongs there, or contradicts itself.
+    /// The page's checksum is right, but it is not the page that belongs there, or it contradicts
+    /// itself.
     #[error(
         "{page:?} is malformed: it is not what the pages that lead to it say; restore the database from a backup"
     )]
     Malformed { page: PageId },
-    /// The request's fault, not the page's: nothing was changed and nothing is wrong with the data.
+    /// A wrong request: nothing was changed, and the data is sound.
     #[error("{what} of {bytes} bytes: at most {most} fit")]
     TooLong { what: &'static str, bytes: usize, most: usize },
-    /// The request's fault too: a bulk load needs an empty tree and a stream in ascending order.
+    /// Also a wrong request: a bulk load needs an empty tree and a stream in ascending order.
     #[error("a bulk load was refused: {what}; sort the stream and load into a new index")]
     Disordered { what: &'static str },
-    /// A log record that does not fit the pages it is about.
+    /// A log record that does not fit the pages it names.
     #[error("a log record of kind {kind} {why}; restore the database from a backup")]
     Record { kind: u8, why: &'static str },
-    /// A page number beyond the pool's limit: the database was made with a larger `max_pages`, or a reference is
-    /// corrupt.
+    /// A page number beyond the pool's limit: the database was made with a larger `max_pages`, or a
+    /// reference is corrupt.
     #[error(
         "{page:?} is beyond the pool's limit of {max_pages} pages: if the system refuses addresses (ulimit -v), allow it more"
     )]
     Range { page: PageId, max_pages: u32 },
-    /// The operation was brought to the wrong thread. Nothing is wrong with the data.
+    /// The operation ran on the wrong thread. The data is sound.
     #[error("{page:?} belongs to another worker's partition: the step was routed to the wrong owner")]
     Foreign { page: PageId },
     /// Every frame is latched or cannot be cleaned.
     #[error("no page can leave the buffer pool of {frames} frames: all are in use; give it more memory")]
     NoFrame { frames: usize },
-    /// The log that must be on the device before a page may be written is broken.
+    /// The log is broken. It must be durable before a page may be written.
     #[error(transparent)]
     Log(#[from] LogFault),
-    /// A sync failed earlier, so nobody knows what the data file holds; nothing is written any more.
+    /// A sync failed earlier, so the contents of the data file are unknown, and nothing is written
+    /// from then on.
     #[error("the data file can no longer be trusted: {0}; restart to recover from the log")]
     Poisoned(Arc<io::Error>),
 }
 
 impl PageFault {
-    /// Whether there was no room, in memory or on the device, and nothing is wrong otherwise: what was to be written is
-    /// still in memory, and the same may succeed later.
+    /// Whether the only reason was lack of space, in memory or on the device. Pages that were to be
+    /// written are still in memory, and the same operation may succeed later.
     pub fn is_want_of_room(&self) -> bool {
         match self {
             PageFault::NoFrame { .. } => true,

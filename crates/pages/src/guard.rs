@@ -1,4 +1,5 @@
-//! The right to read or change a page, as a value: taking it is latching, dropping it is letting go.
+//! Guards: the right to read or change a page, as a value. Taking one latches the page, dropping it
+//! releases the latch.
 
 use crate::page::Page;
 use crate::pool::latching;
@@ -8,19 +9,21 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A page held for reading. Not to be kept across a wait.
+/// A page held for reading. Must not be kept across a wait.
 pub struct PageRef<'p, L: LatchPolicy> {
     latch: &'p PageLatch,
     page: NonNull<Page>,
     id: PageId,
     version: u64,
-    /// Latches are let go where they were taken: an owned page has no other thread.
+    /// The raw pointer makes the guard stay on its thread: latches are released by the thread that
+    /// took them, and an owned page is used by one thread only.
     policy: PhantomData<(L, *const ())>,
 }
 
 impl<'p, L: LatchPolicy> PageRef<'p, L> {
     /// # Safety
-    /// The caller has taken `latch`, which protects `page`, shared and under policy `L`, and hands it over.
+    /// The caller has taken `latch`, which protects `page`, shared and under policy `L`, and hands
+    /// it over.
     #[inline]
     pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
         PageRef { latch, page, id, version, policy: PhantomData }
@@ -31,7 +34,7 @@ impl<'p, L: LatchPolicy> PageRef<'p, L> {
         self.id
     }
 
-    /// Grows at every change of the page; see [`crate::Pool::version_unchanged`].
+    /// Grows with every change of the page; see [`crate::Pool::version_unchanged`].
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
@@ -42,7 +45,8 @@ impl<L: LatchPolicy> Deref for PageRef<'_, L> {
     type Target = Page;
     #[inline]
     fn deref(&self) -> &Page {
-        // SAFETY: under the shared latch that this guard holds nobody changes or evicts the page.
+        // SAFETY: under the shared latch that this guard holds no thread changes or evicts the
+        // page.
         unsafe { self.page.as_ref() }
     }
 }
@@ -54,7 +58,7 @@ impl<L: LatchPolicy> Drop for PageRef<'_, L> {
     }
 }
 
-/// A page held for changing. Touching it mutably marks it dirty. Not to be kept across a wait.
+/// A page held for changing. A mutable access marks it dirty. Must not be kept across a wait.
 pub struct PageMut<'p, L: LatchPolicy> {
     latch: &'p PageLatch,
     page: NonNull<Page>,
@@ -66,7 +70,8 @@ pub struct PageMut<'p, L: LatchPolicy> {
 
 impl<'p, L: LatchPolicy> PageMut<'p, L> {
     /// # Safety
-    /// The caller has taken `latch`, which protects `page`, exclusively and under policy `L`, and hands it over.
+    /// The caller has taken `latch`, which protects `page`, exclusively and under policy `L`, and
+    /// hands it over.
     #[inline]
     pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
         PageMut { latch, page, id, version, change: Change::Nothing, policy: PhantomData }
@@ -77,29 +82,29 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
         self.id
     }
 
-    /// The version before this hold; it grows when the page is let go.
+    /// The version before this hold. It grows when the page is released.
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The page, new to the owner for whom the calling thread acts, is that owner's if `beside` is: what an owner's page
-    /// is split into is its own.
+    /// Gives this new page to the owner for which the calling thread acts, if `beside` belongs to
+    /// that owner: the pages that an owned page is split into are owned, too.
     pub fn own_beside(&mut self, beside: &PageMut<'_, L>) {
         if beside.latch.is_mine() {
             self.latch.own_held();
         }
     }
 
-    /// The page, if it is nobody's, becomes the property of the owner for whom the calling thread acts and takes pages over
-    /// ([`latch::claim`]).
+    /// Gives the page, if it has no owner, to the owner for which the calling thread acts, if that
+    /// thread takes over pages ([`latch::claim`]).
     pub fn claim(&mut self) {
         if latch::is_claiming() && self.latch.look().owner().is_none() {
             self.latch.own_held();
         }
     }
 
-    /// The change was logged as the record at `lsn`: the page carries it from now on, and is dirty.
+    /// The change was logged with this LSN: sets the page's LSN and marks the page dirty.
     #[inline]
     pub fn logged(&mut self, lsn: Lsn) {
         self.set_lsn(lsn);
@@ -110,7 +115,7 @@ impl<L: LatchPolicy> Deref for PageMut<'_, L> {
     type Target = Page;
     #[inline]
     fn deref(&self) -> &Page {
-        // SAFETY: under the exclusive latch that this guard holds nobody else reaches the page.
+        // SAFETY: under the exclusive latch that this guard holds no other thread reaches the page.
         unsafe { self.page.as_ref() }
     }
 }
@@ -119,7 +124,7 @@ impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Page {
         self.change = Change::Bytes;
-        // SAFETY: under the exclusive latch that this guard holds nobody else reaches the page.
+        // SAFETY: under the exclusive latch that this guard holds no other thread reaches the page.
         unsafe { self.page.as_mut() }
     }
 }

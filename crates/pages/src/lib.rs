@@ -1,28 +1,35 @@
-//! Pages and the buffer pool that keeps some of them in memory.
+//! Pages, and the buffer pool that keeps some of them in memory.
 //!
-//! The pool is one large reserved region of addresses: page P's bytes lie at a fixed place in it whether they are
-//! in memory or not, and P's latch and state are one word in an array beside it. So reaching a page is arithmetic,
-//! and giving its memory back is one `madvise` (the idea is vmcache's: Leis et al., SIGMOD 2023).
+//! The pool is one large reserved range of addresses. The bytes of page P have a fixed place in it,
+//! whether the page is in memory or not. The latch and state of P are one word in an array beside
+//! it. So reaching a page is arithmetic, and freeing its memory is one `madvise` (the idea is
+//! vmcache's: Leis et al., SIGMOD 2023).
 //!
-//! A request enters by [`Pool::view`] (look without holding, validate afterwards), [`Pool::shared`],
-//! [`Pool::exclusive`] or [`Pool::fresh`], generic over the latch policy. It
-//! never waits for I/O: an absent page is `Err(Stop::Page(pid))`, the caller leaves everything as it was, waits for
-//! the page ([`Pool::wait_for`], a future; [`Pool::load`] blocks), and comes again. Whoever runs such futures calls
-//! [`Pool::turn`] now and then, which takes the reads that have ended. Loading may evict: unused pages leave, dirty ones
-//! are written before, never ahead of the log, and through the doublewrite area, so that a write torn by a crash can be
-//! repaired.
+//! **How a request enters.** By [`Pool::view`] (read without a latch, validate afterwards),
+//! [`Pool::shared`], [`Pool::exclusive`] or [`Pool::fresh`], all generic over the latch policy.
+//! None of them waits for I/O to read a page: for an absent page they return
+//! `Err(Stop::Page(pid))`. The caller undoes nothing, because nothing was changed, waits for the
+//! page ([`Pool::wait_for`], a future; [`Pool::load`] blocks), and calls again. A thread that polls
+//! such futures must call [`Pool::turn`] regularly, which takes completed reads.
 //!
-//! Dirty pages are offered ([`Pool::dirty_pages`], [`Pool::clean`]); who cleans is the design's choice. Writing is cut in
-//! two, because pages may have an owner: who may touch them copies them into a batch and later learns that it was
-//! written ([`Pool::tend`], [`Pool::step_write_back`]); any thread does the waiting for the device between
-//! ([`Pool::serve`], [`Pool::write_out`]). Pages may also be divided among several owners ([`Pool::own`]): each does what is
-//! asked of its pages in its turn.
+//! **Eviction and writing.** Loading a page may evict unused pages. Dirty pages are written before
+//! they are evicted, never ahead of the log, and through the doublewrite area, so that a write torn
+//! by a crash can be repaired.
 //!
-//! What a restart has to repeat on a page is repeated when the page is read in, by what the layer above has given the
-//! pool for that ([`Pool::renew_by`]); [`Pool::prefetch`] has pages read that nobody waits for, [`Pool::prefetch_all`]
-//! neighbours together.
+//! The pool lists dirty pages and copies them for writing ([`Pool::dirty_pages`], [`Pool::clean`]);
+//! the design chooses the thread that cleans. Writing has two parts, because pages may have an
+//! owner. A thread that may touch the pages copies them into a batch, and later marks them as
+//! written ([`Pool::tend`], [`Pool::step_write_back`]). Between the two, any thread writes the
+//! batch and waits for the device ([`Pool::serve`], [`Pool::write_out`]). Pages may also have
+//! several owners ([`Pool::own`]): each owner handles requests for its own pages when it calls
+//! [`Pool::turn`].
 //!
-//! What it does not know: what is in a page behind its header, what the log's records say, transactions.
+//! **Restart.** Redo of a page happens when the page is read, by a callback from the layer above
+//! ([`Pool::renew_by`]). [`Pool::prefetch`] reads a page that no thread waits for yet;
+//! [`Pool::prefetch_all`] reads neighbouring pages together.
+//!
+//! The pool does not know the contents of a page after its header, the contents of log records, or
+//! transactions.
 
 mod allocator;
 mod batch;

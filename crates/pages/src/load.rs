@@ -1,14 +1,20 @@
-//! Reading pages in, without waiting for them.
+//! Reading pages asynchronously.
 //!
 //! ```text
-//!   absent --a frame is free--> loading (in the table, its waiters with it) --the read ends--> resident, or absent again
-//!          --none is----------> the waiter is told when pages have left
+//!   absent --a frame is free--> loading (in the table, with its waiters) --read ends--> resident,
+//!          --no frame--> the waiter is woken when pages have been evicted               or absent
 //! ```
 //!
-//! Who may do what: who moves the page's word to *loading* (`begin_load`) enters it in the table under the table's lock;
-//! others who want it join the entry. Whoever takes the end of the read from the queue removes the entry, checks the
-//! page, publishes it and wakes the waiters. What became of the read is in the [`Load`], which every waiter holds, so a
-//! failure reaches each of them. The clock cannot meet a page being loaded: its slot is named when it is there.
+//! Access rules:
+//!
+//! - The thread that moves the page's word to *loading* (`begin_load`) adds an entry to the table,
+//!   under the table's lock. Other threads that need the page join the entry.
+//! - The thread that takes the completed read from the queue checks the page, publishes it, removes
+//!   the entry and wakes the waiters.
+//!
+//! The result of the read is in the [`Load`], which every waiter holds, so a failure reaches all of
+//! them. Eviction cannot meet a page that is being loaded: its slot gets the page's number only at
+//! the end.
 
 use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
@@ -28,13 +34,14 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use world::{Done, IoQueue, Means};
 
-/// Reads the kernel is told of at once; more wait in the queue.
+/// Maximum number of reads submitted to the kernel at once; more wait in the queue.
 const DEPTH: u32 = 256;
 
-/// Frames of the smallest pool in which pages are read ahead: a transaction asks for sixteen at once, and some run beside it.
+/// Frames of the smallest pool with read-ahead: a transaction asks for sixteen pages at once, and
+/// several transactions run at the same time.
 const FRAMES_TO_READ_AHEAD: usize = 512;
 
-/// One page being read.
+/// One read of a page.
 #[derive(Default)]
 pub(crate) struct Load {
     outcome: OnceLock<Result<(), PageFault>>,
@@ -46,28 +53,28 @@ pub(crate) struct Entry {
     pub waiters: Vec<Waker>,
 }
 
-/// What is being read, and who waits for it.
+/// The reads under way, and their waiters.
 pub(crate) struct Loads {
     pub queue: IoQueue,
     pub table: Mutex<HashMap<u32, Entry>>,
-    /// Those who found no frame free.
+    /// Waiters that found no free frame.
     frames: Mutex<Vec<Waker>>,
-    /// Length of `frames`, for a look without the lock.
+    /// The length of `frames`, readable without the lock.
     wanting: AtomicUsize,
 }
 
-/// How an attempt to load a page went.
+/// The result of an attempt to load a page.
 enum Begun {
     Resident,
-    /// It is being read; this says when.
+    /// It is being read; the `Load` gets the result.
     Reading(Arc<Load>),
-    /// Somebody is throwing it out or making it new, which takes a moment.
+    /// Another thread is evicting it or making it new, which is over in a moment.
     Again,
     NoFrame,
 }
 
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Maps and lists are whole between any two statements.
+    // Maps and lists are consistent between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,7 +102,7 @@ impl Loads {
         self.wanting.store(frames.len(), Ordering::Release);
     }
 
-    /// Pages have left, or could now: everyone who found none tries again.
+    /// Pages have been evicted, or can be: wakes all waiters for a frame to try again.
     pub fn wake_for_frames(&self) {
         if self.frames_wanted() {
             let mut frames = held(&self.frames);
@@ -126,7 +133,7 @@ impl Future for PageWait<'_> {
                 return Poll::Ready(outcome.clone());
             }
         } else if let Err(fault) = this.pool.writer.failed_since(this.failures) {
-            // The frame it waited for could not be cleaned.
+            // The frame that this future waited for could not be cleaned.
             return Poll::Ready(Err(fault));
         }
         this.pool.poll_load(this.id, &mut this.load, cx)
@@ -134,23 +141,25 @@ impl Future for PageWait<'_> {
 }
 
 impl Pool {
-    /// A future that is ready once page `id` has been read into memory, which this begins; the page may have left again
-    /// when its waiter comes to look. Someone must call [`Pool::turn`] meanwhile. When the pages have an owner, it alone
-    /// may poll this. Any number may wait for one page; it is read once.
+    /// Begins to read page `id` and returns a future that is ready once the page is in memory. The
+    /// page may be evicted again before its waiter looks. A thread must call [`Pool::turn`]
+    /// meanwhile. If the pages have an owner, only the owner may poll this. Any number of futures
+    /// may wait for one page; it is read once.
     ///
     /// # Errors
-    /// As [`Pool::load`]; the failure of one read reaches everyone who waits for it.
+    /// As [`Pool::load`]; the failure of one read reaches all its waiters.
     pub fn wait_for(&self, id: PageId) -> PageWait<'_> {
         PageWait { pool: self, id, load: None, failures: self.writer.failures() }
     }
 
-    /// Begins to read page `id` if it is absent, for someone who will come for it soon. `false` when no frame is free, or
-    /// somebody is just throwing the page out.
+    /// Begins to read page `id`, if it is absent, for a caller that will need it soon. `false` if
+    /// no frame is free, or another thread is evicting the page.
     pub fn prefetch(&self, id: PageId) -> bool {
         self.check(id).is_ok() && matches!(self.begin(id, None), Begun::Resident | Begun::Reading(_))
     }
 
-    /// Asks for the cache lines at these places of a page, for who comes for all of them next. A hint: the page may be absent.
+    /// Prefetches the cache lines at these offsets of a page that the caller will read next. A
+    /// hint: the page may be absent.
     #[inline]
     pub fn prefetch_lines<const N: usize>(&self, id: PageId, at: [usize; N]) {
         if self.check(id).is_ok() {
@@ -159,8 +168,9 @@ impl Pool {
         }
     }
 
-    /// As [`Pool::prefetch`], for a page among several that one operation will come for, so that they are read side by side.
-    /// Does nothing where frames are short: what one has read ahead there throws out what another has gathered.
+    /// As [`Pool::prefetch`], for several pages that one operation will need, so that they are read
+    /// at the same time. Does nothing if frames are short: there, the pages that one operation
+    /// reads ahead would evict pages that another one has gathered.
     #[cold]
     pub fn prefetch_beside(&self, id: PageId) {
         if self.slots.len() >= FRAMES_TO_READ_AHEAD && 2 * self.slots.free() > self.reserve_frames() {
@@ -168,7 +178,7 @@ impl Pool {
         }
     }
 
-    /// Pages being read now.
+    /// The number of pages being read.
     #[inline]
     pub fn reading(&self) -> usize {
         self.loads.queue.pending()
@@ -197,7 +207,7 @@ impl Pool {
         }
     }
 
-    /// Every frame is in use: waits for one without blocking as long as one is to be expected.
+    /// All frames are in use: waits for one without blocking, as long as one can become free.
     #[cold]
     fn poll_frame(&self, cx: &Context<'_>) -> Poll<Result<(), PageFault>> {
         self.loads.want_frame(cx.waker());
@@ -208,7 +218,8 @@ impl Pool {
             self.loads.wake_for_frames();
         } else if !self.writer.busy() && !self.loads.waiting() {
             if found.looked > 0 && found.leaving == 0 && self.slots.free() == 0 {
-                // Nothing is on its way out: latches of other threads, or all in use. The blocking way knows which.
+                // No page is about to be evicted: other threads hold latches for a moment, or all
+                // pages are in use. The blocking function `room` finds out which.
                 self.slots.give(self.room()?);
             }
             self.loads.wake_for_frames();
@@ -216,7 +227,7 @@ impl Pool {
         Poll::Pending
     }
 
-    /// Joins the reading of page `id`, or begins it.
+    /// Joins the read of page `id`, or begins it.
     fn begin(&self, id: PageId, waker: Option<&Waker>) -> Begun {
         let mut table = held(&self.loads.table);
         if self.latch(id).look().resident() {
@@ -245,30 +256,31 @@ impl Pool {
         Begun::Reading(load)
     }
 
-    /// Takes the reads that have ended and wakes their waiters; hands over those asked for. `true` when any had ended.
-    /// Costs one load when nothing is under way. Every thread may call it; when the pages have an owner, it must.
+    /// Takes completed reads and wakes their waiters; submits queued reads. Returns `true` if a
+    /// read had ended. Costs one load if no read is under way. Every thread may call it; the owner
+    /// of the pages must.
     ///
-    /// A thread that acts for an owner of pages does here, too, what others ask of those: copies them to be written, or throws
-    /// them out.
+    /// A thread that acts for an owner of pages also handles the requests to this owner here: it
+    /// copies pages for writing, or evicts them.
     #[inline]
     pub fn turn(&self) -> bool {
         let ended = self.loads.waiting() && self.take_ended();
         (self.offers.any() && self.do_asked()) | ended
     }
 
-    /// Whether [`Pool::turn`] or [`Pool::tend`] has something to do: the look before a sleep on [`Pool::bell`].
+    /// Whether [`Pool::turn`] or [`Pool::tend`] has work. Checked before a sleep on [`Pool::bell`].
     pub fn ready(&self) -> bool {
         self.loads.queue.ready() || self.writer.unsettled() > 0 || self.asked()
     }
 
-    /// Hands over the reads asked for: to be called before a sleep.
+    /// Submits queued reads. To be called before a sleep.
     pub fn flush(&self) {
         if self.loads.waiting() {
             self.loads.queue.flush();
         }
     }
 
-    /// Becomes readable, edge by edge, when [`Pool::ready`] may have become true.
+    /// Becomes readable, edge-triggered, when [`Pool::ready`] may have become true.
     pub fn bell(&self) -> std::os::fd::BorrowedFd<'_> {
         self.loads.queue.bell()
     }
@@ -281,7 +293,7 @@ impl Pool {
         let any = !ended.is_empty();
         ended.into_iter().for_each(|done| self.ended(done));
         if any {
-            // A page that was being read could not leave; now it can.
+            // A page could not be evicted while it was being read; now it can.
             self.loads.wake_for_frames();
         }
         any
@@ -291,15 +303,17 @@ impl Pool {
         let pages = pages_of(done.token);
         match done.result {
             Ok(_) => pages.for_each(|page| self.read(PageId(page), Ok(()))),
-            // One of them, or none, is to blame.
+            // The pages of a failed run are read one by one, because not all of them need to be
+            // bad.
             Err(_) if pages.len() > 1 => pages.for_each(|page| self.read_run(page..page + 1)),
             Err(why) => self.read(PageId(pages.start), Err(why)),
         }
     }
 
-    /// Page `id` has been read.
+    /// The read of page `id` has ended.
     fn read(&self, id: PageId, result: io::Result<()>) {
-        // SAFETY: the page is still being loaded by this read, which has ended; nobody else looks at its bytes.
+        // SAFETY: the page is still being loaded by this read, which has ended; no other thread
+        // reads its bytes.
         let page = unsafe { self.page(id).as_mut() };
         let outcome = result.map_err(PageFault::from).and_then(|()| self.verify(id, page));
         let renewed = outcome.and_then(|()| match self.renew.get() {
@@ -325,7 +339,8 @@ impl Pool {
             self.entered(index, id);
             self.counts.loaded.fetch_add(1, Ordering::Relaxed);
         } else {
-            // SAFETY: the page is still being loaded by this entry, and no reference to its bytes is left.
+            // SAFETY: the page is still being loaded by this entry, and no reference to its bytes
+            // is left.
             unsafe { self.region.give_back(id.0 as usize * PAGE_SIZE, PAGE_SIZE) };
             self.latch(id).abandon_load();
             self.slots.give(slot);
@@ -338,9 +353,12 @@ impl Pool {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Checks what was read as page `id`, and repairs it from the doublewrite area if it has to be and can. The log had every
-    /// change of it before it was written: one that the log does not reach is of another database, or that log is, and
-    /// nothing could be logged about it.
+    /// Checks the bytes read as page `id`, and repairs the page from the doublewrite area if needed
+    /// and possible.
+    ///
+    /// The log is durable beyond a page's last change before the page is written. So if a page's
+    /// LSN lies beyond the end of the log, page and log are not of one database, or the log has
+    /// lost its end. Then changes of the page could not be logged correctly.
     fn verify(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
         if !page.intact(id) {
             self.repair(id, page)?;
@@ -350,7 +368,7 @@ impl Pool {
     }
 
     fn repair(&self, id: PageId, page: &mut Page) -> Result<(), PageFault> {
-        // So that the batch found there is not being replaced.
+        // While this lock is held, the batch in the doublewrite area is not replaced.
         let _writing = self.writer.stop_writing();
         let copy = self.writer.doublewrite.as_ref().map_or(Ok(None), |d| d.copy_of(id))?;
         let Some(copy) = copy else { return Err(self.writer.data.corrupt(id)) };
@@ -360,11 +378,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads page `id` into memory, unless it is there. A page never written is zeros, with lsn 0. Blocks. When the
-    /// pages have an owner, it alone may call this: making room touches other pages' words.
+    /// Reads page `id` into memory, unless it is there. A page that was never written has zero
+    /// bytes and LSN 0. Blocks. If the pages have an owner, only the owner may call this, because
+    /// making room touches the words of other pages.
     ///
     /// # Errors
-    /// [`PageFault::Corrupt`] when its checksum does not match and the doublewrite area has no copy of it;
+    /// [`PageFault::Corrupt`] if the checksum does not match and the doublewrite area has no copy;
     /// [`PageFault::NoFrame`]; I/O.
     pub fn load(&self, id: PageId) -> Result<(), PageFault> {
         self.check(id)?;
@@ -380,7 +399,8 @@ impl Pool {
                         return outcome.clone();
                     }
                     if !self.turn() {
-                        // Another thread may have taken the end and not yet published it: hence no longer.
+                        // Another thread may have taken the completed read and not published it
+                        // yet, hence the short wait.
                         self.loads.queue.wait(Duration::from_micros(500));
                     }
                 },

@@ -1,8 +1,9 @@
-//! What others ask of the owners of pages: to throw pages out, or to copy them for writing.
+//! Requests to the owners of pages: to evict a page, or to copy it for writing.
 //!
-//! Who needs a frame, or takes a checkpoint, and meets a page that is another owner's must not touch it
-//! ([`latch::ByPage`]). So it leaves the page here, and its owner does what is asked in its next turn ([`Pool::turn`]). Slots of pages that were
-//! offered to leave are out of the queues until their owner has looked at them, so they are few.
+//! A thread that needs a frame, or takes a checkpoint, must not touch a page of another owner
+//! ([`latch::ByPage`]). It puts a request here, and the owner handles it in its next call of
+//! [`Pool::turn`]. The slot of a page that is offered for eviction is out of the queues until the
+//! owner has examined the page, so the number of such offers is limited.
 
 use crate::batch::BATCH;
 use crate::evict::{Found, LEAVE};
@@ -15,16 +16,16 @@ use latch::{OwnerId, SpinMutex, acting_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Pages that one owner is asked to throw out at a time: what it does in one turn.
+/// Maximum number of pages that one owner is asked to evict at a time: the work of one turn.
 const OFFERED: usize = LEAVE;
 
-/// A page that its owner may throw out, the slot that names it, and where that was found.
+/// A page that its owner may evict: its slot, its number, and the queue it was taken from.
 pub(crate) type Offered = (usize, PageId, From);
 
 #[derive(Default)]
 pub(crate) struct Offers {
     desk: SpinMutex<Desk>,
-    /// Pages on the desk, for a look without its lock.
+    /// The number of requests in `desk`, readable without its lock.
     waiting: AtomicUsize,
 }
 
@@ -33,7 +34,8 @@ struct Desk {
     leaving: BTreeMap<OwnerId, Vec<Offered>>,
     /// Dirty pages that a checkpoint waits for.
     wanted: BTreeMap<OwnerId, BTreeSet<PageId>>,
-    /// How many batches must have been written so that all pages that were wanted, and are not on the desk any more, are.
+    /// The number of batches that must be written before all wanted pages that their owners have
+    /// copied are written.
     upto: u64,
 }
 
@@ -57,7 +59,7 @@ impl Offers {
         self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Whether something is asked of this owner.
+    /// Whether this owner has requests.
     fn any_of(&self, owner: OwnerId) -> bool {
         self.any()
             && self.with(|desk| {
@@ -66,7 +68,7 @@ impl Offers {
             })
     }
 
-    /// `false` when the owner has been asked for enough.
+    /// Offers a page for eviction; `false` if the owner has the maximum number of offers already.
     fn offer(&self, owner: OwnerId, offered: Offered) -> bool {
         self.with(|desk| {
             let leaving = desk.leaving.entry(owner).or_default();
@@ -78,14 +80,15 @@ impl Offers {
         })
     }
 
-    /// How many batches must have been written for what was wanted; `None` while owners have not copied it all.
+    /// The number of batches that must be written for the wanted pages; `None` while owners have
+    /// not copied them all.
     pub fn copied_upto(&self) -> Option<u64> {
         self.with(|desk| desk.wanted.values().all(BTreeSet::is_empty).then_some(desk.upto))
     }
 }
 
 impl Pool {
-    /// Page `id` belongs to `owner`, who is to throw it out or say that it stays.
+    /// Asks `owner`, to which the page belongs, to evict it or to decide that it stays.
     pub(crate) fn offer(&self, owner: OwnerId, offered: Offered) {
         if self.offers.offer(owner, offered) {
             self.loads.queue.ring_bell();
@@ -94,18 +97,19 @@ impl Pool {
         }
     }
 
-    /// Page `id` belongs to `owner`, who is to copy it for writing.
+    /// Asks `owner`, to which page `id` belongs, to copy it for writing.
     pub(crate) fn want(&self, owner: OwnerId, id: PageId) {
         self.offers.with(|desk| desk.wanted.entry(owner).or_default().insert(id));
         self.loads.queue.ring_bell();
     }
 
-    /// Whether something is asked of the owner for whom the calling thread acts.
+    /// Whether there are requests to the owner for which the calling thread acts.
     pub fn asked(&self) -> bool {
         self.offers.any() && acting_for().is_some_and(|owner| self.offers.any_of(owner))
     }
 
-    /// Does what is asked of the owner for whom the calling thread acts. `true` when something was.
+    /// Handles the requests to the owner for which the calling thread acts. Returns `true` if there
+    /// were any.
     #[cold]
     pub(crate) fn do_asked(&self) -> bool {
         let Some(owner) = acting_for() else { return false };
@@ -139,7 +143,8 @@ impl Pool {
             match self.copy(id, &mut batch) {
                 Copied::Missed => {}
                 Copied::Foreign(now) => {
-                    // It has changed hands. Asked for before it is off this list, so that it is always on one.
+                    // The page has changed owners. The new request is added before the old one is
+                    // removed, so that one of the lists always contains the page.
                     self.want(now, id);
                     done.push(id);
                 }
@@ -156,21 +161,22 @@ impl Pool {
         !done.is_empty()
     }
 
-    /// Page `id` becomes the property of the owner for whom the calling thread acts ([`latch::act_for`]): from now on that thread
-    /// touches it under [`latch::ByPage`] without latching, and nobody else at all. It need not be in memory.
+    /// Gives page `id` to the owner for which the calling thread acts ([`latch::act_for`]). From
+    /// now on only that thread touches the page under [`latch::ByPage`], without latching. The page
+    /// need not be in memory.
     ///
     /// # Errors
-    /// [`Stop::Again`] when it is held by others for long; [`Stop::Fault`] when it is another owner's.
+    /// [`Stop::Again`] if other threads hold it for long; [`Stop::Fault`] if it has another owner.
     ///
     /// # Panics
-    /// When the thread acts for no owner.
+    /// If the thread acts for no owner.
     pub fn own(&self, id: PageId) -> Result<(), Stop> {
         self.check(id)?;
         self.latch(id).own().map_err(|refused| stop(refused, id))
     }
 
-    /// As [`Pool::own`], at once for a page that is the thread's own already. Does nothing for a thread that takes no pages over
-    /// ([`latch::claim`]).
+    /// As [`Pool::own`]. Returns at once if the page is the thread's own already, and does nothing
+    /// for a thread that takes over no pages ([`latch::claim`]).
     ///
     /// # Errors
     /// As [`Pool::own`].
@@ -180,13 +186,14 @@ impl Pool {
         if self.latch(id).is_mine() || !latch::is_claiming() { Ok(()) } else { self.own(id) }
     }
 
-    /// Whether page `id` is somebody's for whom the calling thread does not act.
+    /// Whether page `id` has an owner for which the calling thread does not act.
     pub fn is_foreign(&self, id: PageId) -> bool {
         self.check(id).is_ok() && self.latch(id).look().foreign()
     }
 
-    /// Every page of the owner for whom the calling thread acts becomes nobody's; gives their number. The thread holds none of
-    /// them. Looks at the words of all pages there are: a millisecond for some hundred thousand.
+    /// Ends the ownership of every page of the owner for which the calling thread acts. Returns the
+    /// number of pages. The thread holds none of them. Reads the words of all pages: a millisecond
+    /// for some hundred thousand.
     ///
     /// # Errors
     /// As [`Pool::disown`].
@@ -201,21 +208,23 @@ impl Pool {
         Ok(disowned)
     }
 
-    /// Page `id` is nobody's from now on. The calling thread acts for its owner and holds nothing of it.
+    /// Ends the ownership of page `id`. The calling thread acts for its owner and holds no latch on
+    /// it.
     ///
     /// # Errors
-    /// [`Stop::Again`] when it is held nevertheless; [`Stop::Fault`] when it is another owner's.
+    /// [`Stop::Again`] if the page is held nevertheless; [`Stop::Fault`] if it has another owner.
     pub fn disown(&self, id: PageId) -> Result<(), Stop> {
         self.check(id)?;
         self.latch(id).disown().map_err(|refused| stop(refused, id))
     }
 
-    /// Whose page `id` is: a look, which may be out of date at once unless it is the calling thread's.
+    /// The owner of page `id`. The answer may be out of date at once, unless the calling thread
+    /// acts for that owner.
     pub fn owner_of(&self, id: PageId) -> Option<OwnerId> {
         self.check(id).ok().and_then(|()| self.latch(id).look().owner())
     }
 
-    /// No page has an owner any more. To be called when no thread is left that acts for one.
+    /// Ends the ownership of all pages. To be called when no thread acts for an owner.
     pub fn disown_all(&self) {
         let next = self.allocator().next;
         (1..next.0).for_each(|id| self.latch(PageId(id)).abandon_owner());
@@ -226,12 +235,12 @@ impl Pool {
         }
     }
 
-    /// What was to leave has been used, or cannot leave now.
+    /// Returns a page to the queues, because it was used or cannot be evicted now.
     pub(crate) fn stays(&self, slot: usize) {
         self.queues().stays(slot);
     }
 
-    /// Page `id`, held exclusively, is given up by its owner with all it was.
+    /// Ends the ownership of page `id`, which the caller holds exclusively.
     pub(crate) fn give_up(&self, id: PageId) {
         self.latch(id).abandon_owner();
     }

@@ -1,4 +1,5 @@
-//! Pages divided among owners: what a cleaner, a checkpoint and those who need frames may do with them.
+//! Pages divided among owners: a cleaner, a checkpoint and threads that need frames must ask the
+//! owners.
 
 use crate::tests::{FRAMES, PAGES, Random, fill, get, open, put};
 use crate::{ByPage, Coupled, PageFault, Pool, Stop, Tending};
@@ -12,7 +13,7 @@ use world::memory;
 
 const OWNERS: usize = 3;
 
-/// One owner's share of the pages, and what it wrote to each.
+/// One owner's share of the pages, and the value that it wrote to each.
 type Share = Vec<(PageId, u8)>;
 
 fn work(pool: &Pool, owner: usize, free: &Mutex<Share>) -> Share {
@@ -45,8 +46,8 @@ fn work(pool: &Pool, owner: usize, free: &Mutex<Share>) -> Share {
     share
 }
 
-/// Owners change their pages and hand them on, while a cleaner keeps frames free and checkpoints are taken: no change is lost, and
-/// every checkpoint comes to an end.
+/// Owners change their pages and hand them on, while a cleaner keeps frames free and checkpoints
+/// are taken: no change is lost, and every checkpoint ends.
 #[test]
 fn pages_are_cleaned_and_leave_by_their_owners() {
     let files = memory();
@@ -68,7 +69,8 @@ fn pages_are_cleaned_and_leave_by_their_owners() {
         let live = move |owner| {
             assert!(work(pool, owner, free).is_empty());
             at_work.fetch_sub(1, Ordering::Relaxed);
-            // A page may have been offered to it just before it gave that up: an owner answers as long as it lives.
+            // A page may have been offered to this owner just before the owner gave it up, so it
+            // handles requests until all are gone.
             while !gone.load(Ordering::Relaxed) {
                 pool.turn();
                 std::thread::yield_now();
@@ -98,7 +100,7 @@ fn pages_are_cleaned_and_leave_by_their_owners() {
     }
 }
 
-/// A write-back that somebody else takes waits for the owner, who has only to take its turns.
+/// A write-back by another thread waits for the owner, which only has to call `turn`.
 #[test]
 fn a_checkpoint_waits_for_the_owner_of_a_page() {
     let pool = open(&memory(), Durability::Async);
@@ -133,7 +135,7 @@ fn a_checkpoint_waits_for_the_owner_of_a_page() {
     assert_eq!((pool.owner_of(id), get::<Coupled>(&pool, id)), (None, 78));
 }
 
-/// Owners that ended without giving their pages up: what was asked of them is not lost.
+/// Owners that ended without giving up their pages: the requests to them are not lost.
 #[test]
 fn frames_offered_to_an_owner_that_ended_come_back() {
     let pool = open(&memory(), Durability::Memory);

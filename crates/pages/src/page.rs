@@ -1,20 +1,22 @@
-//! A page's bytes and the header every kind of page shares.
+//! A page's bytes, and the header that all kinds of pages share.
 //!
 //! ```text
-//!  0 checksum u32   4 format u8   5 kind u8   6 flags u16   8 lsn u64   16 page id u32   20 owner u32   24 ...
+//!  0 checksum u32   4 format u8   5 kind u8   6 flags u16   8 lsn u64   16 page id u32
+//! 20 owner u32   24 ...
 //! ```
 //!
-//! The checksum (CRC-32C of the rest) is set when the page is written out and verified when it is read in; in
-//! memory it is stale. Bytes 4 to 24 but the lsn and the page id belong to the access methods. Little-endian.
+//! The checksum (CRC-32C of the rest) is set when the page is written, and verified when it is
+//! read. In memory it is out of date. Bytes 4 to 24, except the LSN and the page id, belong to the
+//! access methods. Numbers are little-endian.
 
 use base::{Lsn, PageId, crc32c};
 
 /// Bytes in a page, in memory and in the data file.
 pub const PAGE_SIZE: usize = 8192;
-/// Bytes of the header described above; the rest is the access methods'.
+/// Bytes of the header described above. The rest of the page belongs to the access methods.
 pub const PAGE_HEADER: usize = 24;
 
-/// One page, aligned as devices want it that are read past the system's cache.
+/// One page, aligned as devices require for reads that bypass the system's page cache.
 #[repr(C, align(4096))]
 pub struct Page {
     bytes: [u8; PAGE_SIZE],
@@ -22,7 +24,7 @@ pub struct Page {
 
 const _: () = assert!(size_of::<Page>() == PAGE_SIZE);
 
-/// Where a page says what it is.
+/// The offset of the page's kind.
 pub(crate) const KIND_AT: usize = 5;
 
 impl Page {
@@ -57,7 +59,7 @@ impl Page {
         self.bytes[at..at + N].copy_from_slice(&v);
     }
 
-    /// Version of the page's layout, as the access methods number it.
+    /// The version of the page's layout, as numbered by the access methods.
     #[inline]
     pub fn format(&self) -> u8 {
         self.bytes[4]
@@ -66,7 +68,7 @@ impl Page {
         self.bytes[4] = format;
     }
 
-    /// What the page is, as the access methods number it; 0 is a page never used.
+    /// The kind of the page, as numbered by the access methods; 0 for a page never used.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.bytes[KIND_AT]
@@ -83,7 +85,8 @@ impl Page {
         self.set(6, flags.to_le_bytes());
     }
 
-    /// The log record of the last change; that record and all before it are in the page.
+    /// The LSN of the last change. The page contains the changes of that record and of all its
+    /// earlier records.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         Lsn(u64::from_le_bytes(self.get(8)))
@@ -93,7 +96,7 @@ impl Page {
         self.set(8, lsn.0.to_le_bytes());
     }
 
-    /// The page's own number as written in it (0 in a page never written out).
+    /// The page's own number, as written in it; 0 in a page never written.
     pub fn id(&self) -> PageId {
         PageId(u32::from_le_bytes(self.get(16)))
     }
@@ -110,14 +113,15 @@ impl Page {
         self.set(20, owner.to_le_bytes());
     }
 
-    /// Makes the page ready to be written out as page `id`.
+    /// Sets number and checksum, so that the page can be written as page `id`.
     pub(crate) fn seal(&mut self, id: PageId) {
         self.set_id(id);
         let sum = crc32c(&self.bytes[4..]);
         self.set(0, sum.to_le_bytes());
     }
 
-    /// Whether these are the bytes of page `id` as they were written out, or of a page never written.
+    /// Whether these are the bytes of page `id` as they were written, or those of a page never
+    /// written.
     pub(crate) fn intact(&self, id: PageId) -> bool {
         if self.get::<4>(0) == [0; 4] && self.bytes.iter().all(|&b| b == 0) {
             return true;

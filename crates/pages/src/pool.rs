@@ -1,19 +1,22 @@
-//! The pool: reaching pages, giving out new ones.
+//! The pool: reaching pages, and giving out new ones.
 //!
-//! Who may do what, per page (its word is a [`PageLatch`], which has the state table):
-//! - absent: whoever wins `begin_load` has the page to itself, fills it and makes it resident;
-//! - resident: read under a shared latch, changed under the exclusive one;
-//! - thrown out by whoever takes the exclusive latch of a clean, unused page.
+//! Access rules per page (its word is a [`PageLatch`], which has the state table):
 //!
-//! - looked at without a latch ([`crate::PageView`]), and believed only if its version is what it was before: so an
-//!   eviction and a load leave another version behind, exactly like a change.
+//! - Absent: the thread that wins `begin_load` has the page to itself, fills it and makes it
+//!   resident.
+//! - Resident: read under a shared latch, changed under the exclusive latch.
+//! - Evicted by the thread that takes the exclusive latch of a clean, unused page.
+//! - Read without a latch ([`crate::PageView`]): the bytes are valid only if the page's version did
+//!   not change.
 //!
-//! Whatever happens to a page's bytes counts as a change: a page's version grows when it is loaded and when it leaves, as
-//! it does when a writer lets go. So who read a page without a latch and finds its version unchanged, the page resident
-//! and not exclusive (absent pages are neither), has read what was there all the while.
+//! Every event that touches a page's bytes counts as a change: the version grows when the page is
+//! loaded, when it is evicted, and when a writer releases the latch. So take a reader that read a
+//! page without a latch. If it then finds the same version, and the page resident and not
+//! exclusively latched, no thread changed the bytes while it read them. (An absent page is not
+//! resident, so the check fails for it.)
 //!
-//! Bytes of absent pages are never looked at. A slot is held for each resident page, so there are at most as many
-//! as frames.
+//! The bytes of absent pages are never read. Each resident page has a slot, so there are at most as
+//! many resident pages as frames.
 
 use crate::allocator::{Allocator, AllocatorState};
 use crate::data_file::{DataFile, Lifetime};
@@ -41,7 +44,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use wal::{Durability, Log};
 use world::{Caching, Files, Means};
 
-/// Pages that are backed ahead of their use: 8 to 64 MiB.
+/// Pages for which memory is allocated ahead of use: 8 to 64 MiB.
 const AHEAD: std::ops::Range<usize> = 1 << 10..1 << 13;
 const BACKED_AT_ONCE: usize = 1 << 8;
 
@@ -50,20 +53,23 @@ const BACKED_AT_ONCE: usize = 1 << 8;
 pub struct PoolOptions {
     /// Pages in memory at the same time.
     pub frames: usize,
-    /// Pages there can ever be; addresses for all of them are reserved (for fewer, where the system does not give so many:
-    /// [`Pool::shortage`]), memory is not. When there are frames for all of them nothing is ever evicted.
+    /// Maximum number of pages of the database. Addresses are reserved for all of them, memory is
+    /// not. If the system does not grant as many addresses, the maximum is lower
+    /// ([`Pool::shortage`]). If there are as many frames as pages, no page is ever evicted.
     pub max_pages: u32,
     pub latching: Latching,
 }
 
-/// How who only reads keeps out of the way of who changes, where pages are latched at all.
+/// How a reader is kept apart from writers, for pages that are latched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Latching {
-    /// It looks without a latch, and at the page's version before and after, where its policy allows.
+    /// The reader takes no latch if its policy allows that, and compares the page's version before
+    /// and after.
     #[default]
     Optimistic,
-    /// It latches each page before it lets go of the one that led there, whatever its policy allows: what the literature's
-    /// conventional systems do, to compare with.
+    /// The reader latches each page before it releases the one that led there, even if its policy
+    /// allows reads without latches. This is the conventional method of the literature, for
+    /// comparison.
     Coupled,
 }
 
@@ -94,8 +100,8 @@ impl FromStr for Latching {
     }
 }
 
-/// Addresses for as many pages as there are to be, or, where addresses are scarce (a limit of the process, valgrind), for a half,
-/// a quarter and so on, down to `least`.
+/// Reserves addresses for `pages` pages. If addresses are scarce (a limit of the process,
+/// valgrind), tries a half, a quarter and so on, down to `least`.
 pub(crate) fn reserve_most<T, E>(
     mut pages: u32,
     least: u64,
@@ -110,13 +116,13 @@ pub(crate) fn reserve_most<T, E>(
 }
 
 impl PoolOptions {
-    /// A pool that keeps `frames` pages, of a database of at most 128 GiB.
+    /// A pool of `frames` frames, for a database of at most 128 GiB.
     pub fn new(frames: usize) -> PoolOptions {
         PoolOptions { frames, max_pages: 1 << 24, latching: Latching::Optimistic }
     }
 }
 
-/// Counts since the pool was opened, but for the first two, which are of now.
+/// Counts since the pool was opened. The first two are current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Pages in memory.
@@ -126,18 +132,19 @@ pub struct PoolStats {
     pub loaded: u64,
     pub evicted: u64,
     pub written: u64,
-    /// Pages repaired from the doublewrite area when the pool was opened or when they were loaded.
+    /// Pages repaired from the doublewrite area, at opening or at loading.
     pub repaired: u64,
 }
 
 /// How the pool reaches its device and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolMeans {
-    /// Whether the system keeps copies of the pages as well.
+    /// Whether the system caches the pages as well.
     pub caching: Caching,
-    /// What reads pages without anyone waiting in a system call.
+    /// The interface for asynchronous reads.
     pub reading: Means,
-    /// Bytes of the pool that lie in huge pages now, as the system tells; 0 where it does not tell.
+    /// Bytes of the pool that lie in huge pages at present, as the system reports; 0 if it does not
+    /// report them.
     pub huge_bytes: u64,
 }
 
@@ -151,42 +158,43 @@ pub(crate) struct Counts {
 
 /// A buffer pool over one data file.
 pub struct Pool {
-    /// First: dropping it waits for reads that are under way, into the memory below.
+    /// The first field: dropping it waits for reads under way, which write into the memory of the
+    /// next one.
     pub(crate) loads: Loads,
     pub(crate) region: Region,
     /// Memory of the pages' words, which `latch` reads.
     words: Region,
     max_pages: u32,
     latching: Latching,
-    /// What `max_pages` was to be.
+    /// The `max_pages` of the options.
     pub(crate) asked_pages: u32,
     pub(crate) owner: Owner,
     pub(crate) slots: Slots,
     pub(crate) replacement: Mutex<Replacement>,
     pub(crate) writer: Writer,
     pub(crate) seats: Seats,
-    /// What owners of pages are asked for.
+    /// Requests to the owners of pages.
     pub(crate) offers: Offers,
-    /// Threads in [`Pool::serve`].
+    /// The number of threads in [`Pool::serve`].
     pub(crate) servers: AtomicUsize,
-    /// Whether huge pages are still asked for.
+    /// Whether the pool still asks for huge pages.
     huge: AtomicBool,
-    /// Pages that the system was asked to back ahead of their use: all before this.
+    /// Memory was allocated ahead of use for all pages before this number.
     backed: AtomicUsize,
     pub(crate) log: Arc<Log>,
     allocator: SpinMutex<Allocator>,
-    /// What is done to pages as they are read in; see [`Pool::renew_by`].
+    /// The callback for pages that are read in; see [`Pool::renew_by`].
     pub(crate) renew: OnceLock<Arc<dyn Renew>>,
     pub(crate) counts: Counts,
 }
 
 impl Pool {
-    /// Opens the data file at `path`, making it when there is none, and repairs pages that a crash tore, from the
-    /// file `doublewrite` beside it. With a log in memory mode neither file is touched: evicted pages go to a
-    /// nameless file beside it.
+    /// Opens or creates the data file at `path`. Repairs pages that a crash tore, from the file
+    /// `doublewrite` beside it. With a log in memory mode neither file is touched: evicted pages go
+    /// to an unnamed file beside it.
     ///
     /// # Errors
-    /// A file of something else or of another version, options that cannot work, I/O.
+    /// A file of another kind or version, options that cannot work, I/O.
     pub fn open(
         files: Arc<dyn Files>,
         path: &Path,
@@ -196,7 +204,7 @@ impl Pool {
         Pool::open_by(files, path, options, log, Means::Best)
     }
 
-    /// As [`Pool::open`], reading pages by these means.
+    /// As [`Pool::open`], with a given interface for reads.
     pub(crate) fn open_by(
         files: Arc<dyn Files>,
         path: &Path,
@@ -219,7 +227,8 @@ impl Pool {
         let frames = options.frames.min(options.max_pages as usize);
         let least = (frames as u64).max(present);
         let (region, max_pages) = reserve_most(options.max_pages, least, reserve)?;
-        // One page of a larger database would take a huge page's memory, of which the pool counts a page's.
+        // In a larger database, pages come and go: one page would take the memory of a huge page,
+        // but the pool would count it as one page.
         let huge = present <= frames as u64;
         if huge {
             region.prefer_huge_pages(frames * PAGE_SIZE);
@@ -248,8 +257,8 @@ impl Pool {
         })
     }
 
-    /// What to say when the system gave addresses for fewer pages than the pool was to have: the database cannot grow as
-    /// large.
+    /// A warning if the system granted addresses for fewer pages than the options ask for, which
+    /// limits the size of the database.
     pub fn shortage(&self) -> Option<String> {
         let gib = |pages: u32| f64::from(pages) * PAGE_SIZE as f64 / (1u64 << 30) as f64;
         (self.max_pages < self.asked_pages).then(|| {
@@ -262,15 +271,18 @@ impl Pool {
         })
     }
 
-    /// No more huge pages: from now on pages leave, and giving back a part of a huge page frees nothing else of it.
+    /// Stops using huge pages, because pages are evicted from now on: giving back a part of a huge
+    /// page does not free the rest of it.
     pub(crate) fn shrink_pages(&self) {
         if self.huge.load(Ordering::Relaxed) && self.huge.swap(false, Ordering::Relaxed) {
             self.region.refuse_huge_pages();
         }
     }
 
-    /// Has the system back the pages that will be given out next, where they lie in huge pages: the first touch of one costs
-    /// a worker hundreds of microseconds. A sixteenth of what is in use, and never more than the pool may hold.
+    /// Asks the system to allocate memory for the pages that will be used next, if the pool uses
+    /// huge pages: the first touch of a huge page costs a worker hundreds of microseconds. The
+    /// amount is a sixteenth of the pages in use, within limits, and never more than the pool may
+    /// hold.
     pub(crate) fn back_ahead(&self) {
         if !self.huge.load(Ordering::Relaxed) {
             return;
@@ -284,7 +296,8 @@ impl Pool {
         }
     }
 
-    /// Has the system back all the pages that the pool may hold, unless pages come and go.
+    /// Asks the system to allocate memory for all pages that the pool may hold, unless pages are
+    /// evicted.
     pub fn back_all(&self) {
         if self.huge.load(Ordering::Relaxed) {
             self.region.back(0, self.slots.len() * PAGE_SIZE);
@@ -292,35 +305,37 @@ impl Pool {
         }
     }
 
-    /// From now on pages are brought up to date by `renew` as they are read in. To be given once, before any page is
-    /// touched.
+    /// Sets the callback that brings pages up to date when they are read. To be called once, before
+    /// any page is touched.
     ///
     /// # Panics
-    /// When it was given already.
+    /// If it was set already.
     pub fn renew_by(&self, renew: Arc<dyn Renew>) {
         assert!(self.renew.set(renew).is_ok(), "pages are renewed in one way");
     }
 
-    /// Page `id` is in memory, and as it should be.
+    /// Page `id` is in memory and up to date.
     pub(crate) fn renewed(&self, id: PageId) {
         if let Some(renew) = self.renew.get() {
             renew.renewed(id);
         }
     }
 
-    /// Page `id`'s word. Callers have checked the number, or have it from a slot.
+    /// The word of page `id`. The caller has checked the number, or has it from a slot.
     #[inline]
     pub(crate) fn latch(&self, id: PageId) -> &PageLatch {
         debug_assert!(id.0 < self.max_pages);
-        // SAFETY: there is a word for each page below `max_pages`; zeroed memory is an absent page's latch; the
-        // memory lives as long as the pool and is only ever used as latches, which are atomics.
+        // SAFETY: there is a word for each page below `max_pages`; zeroed memory is an absent
+        // page's latch; the memory lives as long as the pool and is only ever used as latches,
+        // which are atomics.
         unsafe { &*self.words.start().cast::<PageLatch>().add(id.0 as usize) }
     }
 
     #[inline]
     pub(crate) fn page(&self, id: PageId) -> NonNull<Page> {
         debug_assert!(id.0 < self.max_pages);
-        // SAFETY: the region has room for `max_pages` pages, so the address is inside it and not null.
+        // SAFETY: the region has room for `max_pages` pages, so the address is inside it and not
+        // null.
         unsafe { NonNull::new_unchecked(self.region.start().cast::<Page>().add(id.0 as usize)) }
     }
 
@@ -329,17 +344,17 @@ impl Pool {
         PageFault::Range { page, max_pages: self.max_pages }
     }
 
-    /// Whether there can be a page `id`.
+    /// Checks that `id` is a possible page number.
     ///
     /// # Errors
-    /// [`PageFault::Range`] when not.
+    /// [`PageFault::Range`] if it is not.
     #[inline]
     pub fn check(&self, id: PageId) -> Result<(), PageFault> {
-        // Page 0 wraps to the largest number: one comparison.
+        // Page 0 wraps around to the largest number, so one comparison checks both bounds.
         if id.0.wrapping_sub(1) < self.max_pages - 1 { Ok(()) } else { Err(self.out_of_range(id)) }
     }
 
-    /// Whether readers under this policy look at pages that they do not hold.
+    /// Whether readers under this policy read pages without a latch.
     #[inline]
     pub fn views<L: LatchPolicy>(&self) -> bool {
         L::VIEWS && (!L::LATCHED || self.latching == Latching::Optimistic)
@@ -369,7 +384,7 @@ impl Pool {
     ///
     /// # Errors
     /// See [`Stop`]; nothing was changed.
-    #[inline(always)] // a call gives the page through memory
+    #[inline(always)] // a call would pass the page through memory
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         let latch = self.latch(id);
@@ -385,10 +400,11 @@ impl Pool {
         }
     }
 
-    /// Page `id`, which the caller has allocated, zeroed and for changing. May evict another page, with I/O.
+    /// Page `id`, which the caller has allocated: zeroed, and latched for changes. May evict
+    /// another page, with I/O.
     ///
     /// # Errors
-    /// [`Stop::NoSpace`] when every frame is in use, or as [`Pool::exclusive`].
+    /// [`Stop::NoSpace`] if every frame is in use, or as [`Pool::exclusive`].
     pub fn fresh<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         self.owner.check();
@@ -405,18 +421,20 @@ impl Pool {
                 }
             } else if let Some(version) = self.begin_fresh(id)? {
                 let latch = self.latch(id);
-                // SAFETY: the loader holds the exclusive latch and hands it over; every policy lets go of it alike.
+                // SAFETY: the loader holds the exclusive latch and hands it over; every policy
+                // releases it in the same way.
                 let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
                 page.clear();
                 return Ok(page);
             }
-            // It may be one that someone reads.
+            // The page may be one that another thread is reading from disk.
             self.turn();
             backoff.wait();
         }
     }
 
-    /// Makes page `id` resident as it is, held exclusively, and gives its version; `None` when someone else was faster.
+    /// Makes page `id` resident with the bytes it has, latched exclusively, and returns its
+    /// version. `None` if another thread was faster.
     fn begin_fresh(&self, id: PageId) -> Result<Option<u64>, PageFault> {
         let slot = self.room()?;
         let latch = self.latch(id);
@@ -432,7 +450,7 @@ impl Pool {
         Ok(Some(version))
     }
 
-    /// Whether page `id` is in memory, unlocked for changes, and as it was at `version`.
+    /// Whether page `id` is in memory, not latched exclusively, and still has this version.
     #[inline]
     pub fn version_unchanged(&self, id: PageId, version: u64) -> bool {
         if self.check(id).is_err() {
@@ -442,11 +460,12 @@ impl Pool {
         seen.resident() && !seen.exclusive() && seen.version() == version
     }
 
-    /// A page number nobody uses. Its bytes are what they were: begin with [`Pool::fresh`]. Whoever writes the log says
-    /// [`Pool::claimed`] once it has the record that gives the page its content.
+    /// An unused page number. The page has its old bytes, so the caller begins with
+    /// [`Pool::fresh`]. After the log has the record that gives the page its content, the thread
+    /// that logs calls [`Pool::claimed`].
     ///
     /// # Errors
-    /// [`Stop::NoSpace`] when all `max_pages` are in use.
+    /// [`Stop::NoSpace`] if all `max_pages` are in use.
     pub fn allocate(&self) -> Result<PageId, Stop> {
         probe::enter(Section::PageSpace);
         let id = self.allocator.lock().take().ok_or(Stop::NoSpace)?;
@@ -454,54 +473,55 @@ impl Pool {
         Ok(id)
     }
 
-    /// Page `id` is not in use any more, and nobody's.
+    /// Frees page `id` and ends its ownership.
     pub fn free(&self, id: PageId) {
         self.give_up(id);
         probe::enter(Section::PageSpace);
         self.allocator.lock().give(id);
     }
 
-    /// The log has the record that gives page `id`, which was allocated, its first content: from now on
+    /// The log has the record that gives the allocated page `id` its first content. From now on
     /// [`Pool::logged_allocator`] counts it as used. Called while the page is held.
     pub fn claimed(&self, id: PageId) {
         self.allocator.lock().claimed(id);
     }
 
-    /// The log has the record that frees page `id`: from now on [`Pool::logged_allocator`] counts it as free, though nobody
-    /// gets it before [`Pool::free`]. Called while the page is held.
+    /// The log has the record that frees page `id`. From now on [`Pool::logged_allocator`] counts
+    /// it as free, but it is not allocated again before [`Pool::free`]. Called while the page is
+    /// held.
     pub fn released(&self, id: PageId) {
         self.allocator.lock().released(id);
     }
 
-    /// Whether the log says that page `id` is in use.
+    /// Whether page `id` is in use according to the log.
     pub fn uses(&self, id: PageId) -> bool {
         self.allocator.lock().uses(id)
     }
 
-    /// Page `id` is in use, whatever the allocator thought: for replaying the log.
+    /// Marks page `id` as in use, in any previous state: for replaying the log.
     ///
     /// # Errors
-    /// [`Stop::Fault`] when there can be no such page.
+    /// [`Stop::Fault`] if the page number is out of range.
     pub fn reserve(&self, id: PageId) -> Result<(), Stop> {
         self.check(id)?;
         self.allocator.lock().reserve(id);
         Ok(())
     }
 
-    /// Which pages the log says are in use, for a checkpoint.
+    /// The pages in use according to the log, for a checkpoint.
     pub fn logged_allocator(&self) -> AllocatorState {
         self.allocator.lock().logged()
     }
 
-    /// Which pages can be had.
+    /// The pages that can be allocated.
     pub fn allocator(&self) -> AllocatorState {
         self.allocator.lock().state()
     }
 
-    /// From now on these pages can be had.
+    /// Replaces the set of pages that can be allocated.
     ///
     /// # Errors
-    /// [`PageFault::Range`]: it speaks of a page that there cannot be. Nothing was changed.
+    /// [`PageFault::Range`] if it names a page out of range. Nothing was changed.
     pub fn restore_allocator(&self, state: &AllocatorState) -> Result<(), PageFault> {
         let beyond = state.free.iter().find(|page| page.0 >= state.next.0);
         let end = Some(&state.next).filter(|next| next.0 > self.max_pages);
@@ -513,7 +533,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Who owns the pages when they are touched under [`latch::Owned`]; the serial worker claims it.
+    /// The owner of the pages under [`latch::Owned`]. The worker of the `serial` design claims it.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
@@ -530,17 +550,18 @@ impl Pool {
         Ok(self.writer.data.bytes()?)
     }
 
-    /// Pages that can be in memory at the same time.
+    /// The number of pages that can be in memory at the same time.
     pub fn frames(&self) -> usize {
         self.slots.len()
     }
 
-    /// The pages' addresses, for binding them to a NUMA node: first byte and length in bytes.
+    /// The addresses of the pages, for binding them to a NUMA node: first byte and length in bytes.
     pub fn region(&self) -> (*mut u8, usize) {
         (self.region.start(), self.region.bytes())
     }
 
-    /// How the pool reaches its device and its memory. Reads a system file: not for every second.
+    /// How the pool reaches its device and its memory. Reads a file of the system, so it is not for
+    /// frequent calls.
     pub fn means(&self) -> PoolMeans {
         PoolMeans {
             caching: self.writer.data.caching,
@@ -562,7 +583,8 @@ impl Pool {
     }
 }
 
-/// Takes or leaves a page's latch. What an owned page has instead is none.
+/// Runs `f`, which takes or releases a page's latch, and measures it. An owned page has no latch,
+/// so nothing is measured for it.
 #[inline(always)]
 pub(crate) fn latching<L: LatchPolicy, R>(latch: &PageLatch, f: impl FnOnce() -> R) -> R {
     if L::latches(latch) { probe::latching(f) } else { f() }
@@ -598,7 +620,8 @@ pub(crate) fn stop(refused: Refused, id: PageId) -> Stop {
     }
 }
 
-/// Opens the data file and the doublewrite area, and repairs the one from the other; gives the pages repaired.
+/// Opens the data file and the doublewrite area, and repairs torn pages. Returns the number of
+/// pages repaired.
 fn open_files(files: &dyn Files, path: &Path, durability: Durability) -> Result<(Writer, usize), PageFault> {
     if durability == Durability::Memory {
         let data = DataFile::open(files, path, Lifetime::Process)?;

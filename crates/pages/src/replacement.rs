@@ -1,32 +1,36 @@
-//! Which page is to leave: three queues, so that a scan does not drive out what is used again and again (S3-FIFO, Yang
-//! et al., SOSP 2023; the second queue is 2Q's, Johnson and Shasha, VLDB 1994).
+//! The order of eviction: three queues, so that a scan does not evict pages that are used
+//! repeatedly (S3-FIFO, Yang et al., SOSP 2023; the second queue is 2Q's, Johnson and Shasha, VLDB
+//! 1994).
 //!
 //! ```text
-//!   loaded --> young --(marked)--> probed --unused since--> leaves, remembered as a ghost
+//!   loaded --> young --(marked)--> probed --unused since--> evicted, remembered as a ghost
 //!                |                    | used since
 //!                +- was a ghost ->  main  <--used since--+
-//!                                     +--> marked, to the end; unused for a whole turn: leaves
+//!                                     +--> marked, to the end; unused for a whole round: evicted
 //! ```
 //!
-//! A page just loaded is used at once by whoever loaded it, once or a few times in a row: that says nothing. So it is
-//! marked only when half of the young pages have come after it, and proves itself by being used after that. A page that
-//! leaves unproven and comes back soon goes to the main queue at once.
+//! The transaction that loads a page uses it at once, once or a few times in a row, which shows
+//! nothing about later use. So a page is marked only when half of the allowed number of unproven
+//! pages were loaded after it. It counts as proven if it is used after that. A page that is evicted
+//! unproven and soon loaded again goes directly to the main queue.
 //!
-//! The queues hold slots; every named slot is in one of them, or in the hands of whoever popped it. The marks are in the
-//! pages' words and cost the user of a page nothing.
+//! The queues contain slots. Every slot that names a page is in one of the queues, or was popped by
+//! a thread that is examining it. The marks are in the pages' words and cost the user of a page
+//! nothing.
 
 use base::PageId;
 use std::collections::{HashSet, VecDeque};
 
-/// Share of the frames that unproven pages may take: a tenth, as in the paper.
+/// The unproven pages may take one in this many frames: a tenth, as in the paper.
 const YOUNG_SHARE: usize = 10;
-/// They may take so many in a small pool, up to half of it: fewer than the transactions that wait for pages have asked for, and
-/// pages would be thrown out before whoever asked comes to use them.
+/// In a small pool the unproven pages may take this many frames, but at most half of all. With
+/// fewer, the pages that waiting transactions have asked for would be evicted before those
+/// transactions use them.
 const YOUNG_LEAST: usize = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum From {
-    /// Unproven.
+    /// The page is unproven.
     Young,
     Main,
 }
@@ -37,7 +41,7 @@ pub(crate) struct Replacement {
     main: VecDeque<u32>,
     ghosts: VecDeque<u32>,
     remembered: HashSet<u32>,
-    /// Pages that may be young or probed while the main queue has any.
+    /// Maximum number of young and probed pages while the main queue is not empty.
     unproven: usize,
     frames: usize,
 }
@@ -55,7 +59,8 @@ impl Replacement {
         }
     }
 
-    /// A page was loaded into `slot`. Gives a slot whose page must now be marked, if there is one.
+    /// A page was loaded into `slot`. Returns the slot of the page that must be marked now, if
+    /// there is one.
     #[must_use]
     pub fn enter(&mut self, slot: usize, page: PageId) -> Option<usize> {
         if self.remembered.remove(&page.0) {
@@ -71,7 +76,8 @@ impl Replacement {
         Some(probed as usize)
     }
 
-    /// The slot whose turn it is; the caller has it in its hands until it says [`Replacement::stays`] or the page left.
+    /// The next slot. The caller examines it, and then calls [`Replacement::stays`] or evicts the
+    /// page.
     pub fn pop(&mut self) -> Option<(usize, From)> {
         let crowded = self.young.len() + self.probed.len() > self.unproven;
         let unproven = if crowded || self.main.is_empty() { self.probed.pop_front() } else { None };
@@ -85,12 +91,12 @@ impl Replacement {
         Some((slot.0 as usize, slot.1))
     }
 
-    /// The page in `slot` stays, proven or with another turn to prove itself.
+    /// The page in `slot` stays: it is proven, or gets another round.
     pub fn stays(&mut self, slot: usize) {
         self.main.push_back(slot as u32);
     }
 
-    /// A page has left.
+    /// A page was evicted.
     pub fn left(&mut self, page: PageId, from: From) {
         if from == From::Main || !self.remembered.insert(page.0) {
             return;
@@ -103,7 +109,7 @@ impl Replacement {
         }
     }
 
-    /// The slots next to leave, in order.
+    /// The next slots for eviction, in order.
     pub fn next(&self) -> impl Iterator<Item = usize> {
         self.probed.iter().chain(&self.main).chain(&self.young).map(|&slot| slot as usize)
     }

@@ -1,8 +1,10 @@
-//! Reading pages that lie side by side with one read: what a read costs the kernel is paid once for a run of them.
+//! Reading neighbouring pages with one read, so that the kernel's cost of a read is paid once for a
+//! run of pages.
 //!
-//! Pages that are neighbours in the file are neighbours in memory, so a run is one stretch on both sides. Each page of a run
-//! is an entry of the table of reads like any other: it is joined, checked, brought up to date and published by itself. A
-//! run that cannot be read is read again page by page, so that a failure is told of the page that has it.
+//! Neighbours in the file are neighbours in memory, so a run is one range in both. Each page of a
+//! run has its own entry in the table of reads: it is joined, checked, brought up to date and
+//! published separately. A run that cannot be read is read again page by page, so that a failure is
+//! reported for the bad page only.
 
 use crate::data_file::offset;
 use crate::load::{Entry, Load, held};
@@ -12,12 +14,14 @@ use base::PageId;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pages of the longest run, 256 KiB: longer ones are hardly cheaper by the page, and hold up who waits for one of them.
+/// Pages of the longest run, 256 KiB. Longer runs cost hardly less per page, and a transaction that
+/// needs one of the pages would wait longer.
 const LONGEST: u32 = 32;
 
 impl Pool {
-    /// Begins to read those of `pages`, in ascending order, that are absent, neighbours together, for someone who will come
-    /// for them soon. Gives how many there are whose read began: none where no frame is free.
+    /// Begins to read the absent ones of `pages`, which are in ascending order, neighbours
+    /// together, for a caller that will need them soon. Returns the number of pages of which a read
+    /// began: none if no frame is free.
     pub fn prefetch_all(&self, pages: &[PageId]) -> usize {
         let (mut begun, mut run) = (0, 0..0u32);
         for &id in pages {
@@ -36,7 +40,8 @@ impl Pool {
         begun
     }
 
-    /// Makes page `id` one that is being read, if it is absent and there is a frame; the read is the caller's to begin.
+    /// Enters page `id` into the table of reads if it is absent and a frame is free. The caller
+    /// must begin the read.
     fn enter(&self, id: PageId) -> bool {
         let mut table = held(&self.loads.table);
         if self.latch(id).look().resident() || table.contains_key(&id.0) {
@@ -62,9 +67,9 @@ impl Pool {
         let (first, bytes) = (PageId(pages.start), pages.len() * PAGE_SIZE);
         let start = self.page(first).as_ptr().cast::<u8>();
         let token = token(&pages);
-        // SAFETY: the pages lie side by side in the pool's range, and each is its entry's alone (its load was won) until
-        // `ended` takes the read's end; the pool waits for the queue before its memory goes. Pages are aligned as devices
-        // want it.
+        // SAFETY: the pages lie side by side in the pool's range. Each belongs to its entry alone
+        // (the entry won its load) until `ended` takes the completed read. The pool waits for the
+        // queue before it frees its memory. Pages are aligned as devices require.
         unsafe { self.loads.queue.read(&self.writer.data.file, start, bytes, offset(first), token) };
     }
 }
@@ -73,7 +78,7 @@ fn token(pages: &Range<u32>) -> u64 {
     (pages.len() as u64) << 32 | u64::from(pages.start)
 }
 
-/// The pages of the read that has this token.
+/// The pages of the read with this token.
 pub(crate) fn pages_of(token: u64) -> Range<u32> {
     let first = token as u32;
     first..first + (token >> 32) as u32
@@ -91,7 +96,8 @@ mod tests {
     use wal::Durability;
     use world::{Deed, Files, Verdict, memory, watched};
 
-    /// A database with nothing in memory, the lengths of its reads in pages, and what is said to each read.
+    /// A database of which no page is in memory, and the lengths of its reads in pages. `verdict`
+    /// decides the result of each read.
     fn reopened(
         verdict: impl Fn(u64, usize) -> Verdict + Send + Sync + 'static,
     ) -> (Pool, Arc<Mutex<Vec<usize>>>) {
@@ -139,7 +145,7 @@ mod tests {
         assert_eq!(pool.prefetch_all(&[PageId(0), PageId(2000)]), 0, "pages that cannot be");
     }
 
-    /// A run that fails is read again page by page: one bad page costs its neighbours nothing.
+    /// A run that fails is read again page by page, so its good pages arrive.
     #[test]
     fn a_failure_is_told_of_the_page_that_has_it() {
         let bad = 3 * PAGE_SIZE as u64;

@@ -1,4 +1,4 @@
-//! Looking through a data file page by page, without a pool: for checks of a database that is not open.
+//! Reading a data file page by page, without a pool: for checks of a database that is not open.
 
 use crate::data_file::{DataFile, Lifetime};
 use crate::doublewrite::Doublewrite;
@@ -8,23 +8,23 @@ use base::PageId;
 use std::path::Path;
 use world::{Files, Open};
 
-/// What a page in the file is.
+/// The state of a page in the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Never written.
     Blank,
     Intact,
-    /// A write that a crash tore; the doublewrite area has the whole page, from which opening repairs it.
+    /// A write that a crash tore. The doublewrite area has the whole page, and opening repairs it.
     Torn,
     /// Its checksum does not match and there is no other copy.
     Corrupt,
 }
 
-/// Calls `visit` with every page of the data file at `path`, in order, and how many there are in all. Give it files
-/// that may be changed: opening makes what is missing.
+/// Calls `visit` with every page of the data file at `path`, in order, and the total number of
+/// pages. Needs files that may be changed, because opening creates missing files.
 ///
 /// # Errors
-/// No data file there, or one of another version; I/O.
+/// There is no data file, or one of another version; I/O.
 pub fn scan(
     files: &dyn Files,
     path: &Path,

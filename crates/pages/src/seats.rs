@@ -1,18 +1,19 @@
-//! How many operations may gather pages at once.
+//! Seats: a limit for the number of operations that gather pages at the same time.
 //!
-//! An operation needs several pages at the same time (a path through a tree, a heap page) and gets them one by one. When more
-//! operations do so than the frames can serve, each throws out what the others have gathered, and pages are read again
-//! and again. So who has to wait for a page takes a seat first and keeps it until the operation is done; there are
-//! as many seats as the frames have room for. In a pool of more than a few hundred frames nobody ever waits for one.
+//! An operation needs several pages together (a path through a tree, a heap page) and gets them one
+//! by one. If more operations do so than the frames can serve, each evicts the pages that the
+//! others have gathered, and pages are read again and again. So an operation that must wait for a
+//! page takes a seat first, and keeps it until it is done. There are as many seats as the frames
+//! have room for. In a pool of more than a few hundred frames no operation waits for a seat.
 //!
 //! ```text
-//!   queue:  a b c d e      an entry may sit down while fewer stand before it than seats are free:
-//!           free = 2       a and b have been called
+//!   queue:  a b c d e      an entry may take a seat if it is among the first `free` entries:
+//!           free = 2       a and b have been woken
 //! ```
 //!
-//! Who may do what: any thread takes, gives and leaves the queue, under the lock. Invariant: the first `free` entries of the
-//! queue have been woken since they may sit down. Who sits waits for pages only, never for a lock or for the log, so
-//! seats come free again.
+//! Access rules: any thread takes and returns seats and leaves the queue, under the lock.
+//! Invariant: the first `free` entries of the queue have been woken since they may take a seat. The
+//! holder of a seat waits for pages only, never for a lock or the log, so seats become free again.
 
 use crate::pool::Pool;
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Frames for each seat: a path through a tree of four levels, a heap page, and one to spare for what several share.
+/// Frames per seat: a path through a tree of four levels, a heap page, and one spare frame.
 const FRAMES_EACH: usize = 6;
 
 pub(crate) struct Seats(Mutex<State>);
@@ -33,7 +34,7 @@ struct State {
 }
 
 impl State {
-    /// The waker of the entry that may sit down since the last change.
+    /// The waker of the entry that the last change allows to take a seat.
     fn called(&self) -> Option<Waker> {
         let last = self.free.checked_sub(1)?;
         self.queue.get(last).map(|(_, waker)| waker.clone())
@@ -47,7 +48,7 @@ impl Seats {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whole between any two statements.
+        // The state is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,7 +57,7 @@ impl Seats {
     }
 }
 
-/// A place among those who gather pages; dropping it lets the next one sit down.
+/// The right to gather pages. Dropping it lets the next operation take a seat.
 #[must_use = "dropped, it is somebody else's"]
 pub struct Seat<'p>(&'p Seats);
 
@@ -74,7 +75,7 @@ impl Drop for Seat<'_> {
 #[must_use = "a future does nothing unless polled"]
 pub struct SeatWait<'p> {
     seats: &'p Seats,
-    /// Its entry in the queue.
+    /// The number of its entry in the queue.
     ticket: Option<u64>,
 }
 
@@ -113,7 +114,7 @@ impl Drop for SeatWait<'_> {
         let Some(ticket) = self.ticket else { return };
         let mut state = self.seats.state();
         state.queue.retain(|(t, _)| *t != ticket);
-        // If it had been called, the one behind it may sit down instead.
+        // If this entry was woken, the next one may take the seat instead.
         let called = state.called();
         drop(state);
         called.into_iter().for_each(Waker::wake);
@@ -121,8 +122,9 @@ impl Drop for SeatWait<'_> {
 }
 
 impl Pool {
-    /// A future that gives the right to gather pages. To be taken by an operation before it waits for its first page, and kept
-    /// until it is done, while it waits for nothing but pages.
+    /// A future that yields the right to gather pages. An operation takes it before it waits for
+    /// its first page, and keeps it until it is done. While it holds the seat, it waits for pages
+    /// only.
     pub fn seat(&self) -> SeatWait<'_> {
         self.seats.wait()
     }
@@ -171,7 +173,8 @@ mod tests {
         assert!(c.as_mut().poll(&mut cx).is_ready(), "b has left");
     }
 
-    /// Waiters that give up, woken or not, lose nobody's turn: with a lost one a thread here would sleep for ever.
+    /// Waiters that give up, woken or not, lose no seat: with a lost seat a thread here would sleep
+    /// for ever.
     #[test]
     fn no_seat_is_lost_and_none_is_there_twice() {
         let seats = Seats::new(2 * FRAMES_EACH);

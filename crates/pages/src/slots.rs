@@ -1,21 +1,24 @@
-//! The frames: a fixed number of slots, each naming a resident page or free.
+//! The frames: a fixed number of slots. Each slot names a resident page or is free.
 
 use base::PageId;
 use latch::SpinMutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Who may do what: a slot is taken from the free list by who makes a page resident, who then names the page in it
-/// while holding that page exclusively; it is emptied by who evicts the page, likewise. Anyone may look; what is
-/// seen is a hint, which the page's word confirms.
+/// Access rules:
+///
+/// - The thread that makes a page resident takes a slot from the free list, and names the page in
+///   it while it holds that page exclusively.
+/// - The thread that evicts the page empties the slot, also while it holds the page exclusively.
+/// - Any thread may read a slot. The result is a hint, to be confirmed by the page's word.
 pub(crate) struct Slots {
-    /// Page numbers; 0 is an empty slot (page 0 is never resident).
+    /// Page numbers; 0 for an empty slot (page 0 is never resident).
     pages: Box<[AtomicU32]>,
     free: SpinMutex<Vec<u32>>,
-    /// Length of `free`, changed under its lock.
+    /// The length of `free`, changed under its lock.
     count: AtomicUsize,
 }
 
-/// A slot taken and not yet named.
+/// A slot that is taken and does not name a page yet.
 pub(crate) struct Slot(pub u32);
 
 impl Slots {

@@ -1,5 +1,6 @@
-//! Many clients in few frames: what one has read for itself is there when it comes to use it. Counted in page reads, not
-//! timed: without that, pages are read again and again and nobody gets on.
+//! Many clients in few frames: the pages that one client has read for itself are still there when
+//! it uses them. Measured in page reads, not in time: without seats, pages are read again and again
+//! and no client makes progress.
 
 use crate::tests::{DATA, Random, log};
 use crate::{Coupled, PAGE_HEADER, Pool, PoolOptions, Stop};
@@ -14,12 +15,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use wal::{Durability, Order, RecordHeader};
 use world::memory;
 
-/// A tree's root, its inner pages, its leaves, and the heap's pages, by their last numbers.
+/// The last page numbers of a tree's root, its inner pages, its leaves, and the heap's pages.
 const ROOT: u32 = 1;
 const INNER: u32 = 7;
 const LEAVES: u32 = 207;
 const HEAP: u32 = 607;
-/// Pages that an operation looks at, and must find all at once.
+/// Pages of one operation, which it must find in memory at the same time.
 const PATH: u64 = 4;
 const OPERATIONS: u64 = 400;
 
@@ -34,7 +35,8 @@ fn between(random: &mut Random, after: u32, to: u32) -> PageId {
     PageId(after + 1 + random.below(u64::from(to - after)) as u32)
 }
 
-/// Root, inner page, leaf and heap page, as a look-up visits them; every other one changes the heap page.
+/// Visits root, inner page, leaf and heap page, like a look-up. Every other visit changes the heap
+/// page.
 fn visit(pool: &Pool, path: &[PageId; PATH as usize], number: u64) -> Result<(), Stop> {
     let [above @ .., last] = path;
     above.iter().try_for_each(|&id| pool.shared::<Coupled>(id).map(drop))?;
@@ -72,7 +74,7 @@ async fn client(pool: &Pool, seed: u64, done: &Cell<u64>) {
     }
 }
 
-/// Page reads for each page that a finished operation looked at.
+/// Page reads per page of a finished operation.
 fn reads_per_visit(frames: usize, clients: u64) -> f64 {
     let files = memory();
     let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(frames) };

@@ -1,4 +1,4 @@
-//! The pool against a model, a crash, a flipped bit, a full disk and a dishonest log. Pools are tiny.
+//! The pool against a model, a crash, a flipped bit, a full disk and a faulty log. Pools are tiny.
 
 use crate::{Coupled, LatchPolicy, Owned, PAGE_HEADER, PAGE_SIZE, Page, PageFault, Pool, PoolOptions, Stop};
 use base::{Lsn, PageId};
@@ -25,7 +25,7 @@ pub(crate) fn open(files: &Arc<dyn Files>, durability: Durability) -> Pool {
     Pool::open(files.clone(), Path::new(DATA), options, log(files, durability)).unwrap()
 }
 
-/// A pool in memory of `FRAMES` frames with that many zeroed pages.
+/// A pool in memory with `FRAMES` frames and the given number of zeroed pages.
 pub(crate) fn pool_of(pages: u32) -> Pool {
     let pool = open(&memory(), Durability::Memory);
     for _ in 0..pages {
@@ -47,7 +47,7 @@ fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
     }
 }
 
-/// Writes `value` all over page `id`, logged.
+/// Fills page `id` with `value`, and logs that.
 pub(crate) fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<L>(id)?;
@@ -162,7 +162,7 @@ fn random_work_on_one_thread_agrees_with_a_model() {
                 4 if step % 16 == 0 => drop(pool.write_back().unwrap()),
                 5 => {
                     let (a, b) = (PageId(id), PageId(1 + id % PAGES));
-                    // One page is held while others come and go: it must stay.
+                    // One page is held while others are loaded and evicted: it must stay.
                     pool.load(a).unwrap();
                     if let Ok(held) = pool.shared::<L>(a) {
                         (1..=PAGES)
@@ -239,7 +239,8 @@ fn increment(pool: &Pool, id: PageId) {
     });
 }
 
-/// Who holds a page exclusively may have to evict, and thus to write, while a checkpoint waits for that page.
+/// A thread that holds a page exclusively may have to evict, and thus to write, while a checkpoint
+/// waits for that page.
 #[test]
 fn a_checkpoint_and_an_eviction_do_not_wait_for_each_other() {
     let files = memory();
@@ -249,7 +250,7 @@ fn a_checkpoint_and_an_eviction_do_not_wait_for_each_other() {
     scope(|s| {
         let mut held = pool.exclusive::<Coupled>(id).unwrap();
         let checkpoint = s.spawn(|| pool.write_back().unwrap());
-        // Long enough for the checkpoint to write the rest and wait for this page.
+        // Long enough for the checkpoint to write the other pages and wait for this one.
         std::thread::sleep(std::time::Duration::from_millis(30));
         (1..PAGES).for_each(|n| put::<Coupled>(&pool, PageId(n), 77));
         assert!(!checkpoint.is_finished(), "the change being made belongs to the checkpoint");
@@ -277,7 +278,7 @@ fn versions_tell_changes_and_nothing_else() {
     }
     assert!(!pool.version_unchanged(id, version));
     let version = pool.shared::<Coupled>(id).unwrap().version();
-    // Others are used again and again until this one has to go.
+    // Other pages are used again and again until this one is evicted.
     let others = || (1..FRAMES as u32 + 5).for_each(|n| _ = get::<Coupled>(&pool, PageId(n)));
     (0..50).take_while(|_| pool.latch(id).look().resident()).for_each(|_| others());
     pool.load(id).unwrap();
@@ -366,8 +367,9 @@ fn the_allocator_gives_each_page_once_and_survives_as_a_value() {
     assert!(pool.reserve(PageId(77)).is_err());
 }
 
-/// A page newer than its log (the log was lost, or is another database's) was read; the first change of it asked the log for
-/// a place behind a position that it will not reach.
+/// A page newer than its log: the log was lost, or belongs to another database. If such a page were
+/// read, its first change would ask the log for a place after a position that the log does not
+/// reach.
 #[test]
 fn a_page_newer_than_the_log_is_refused() {
     let files = memory();
@@ -388,7 +390,8 @@ fn a_page_newer_than_the_log_is_refused() {
     }
 }
 
-/// What a damaged log or control file says would have been handed out as a page, beyond the memory that is there for pages.
+/// A damaged log or control file may name pages beyond the memory of the pool. They must not be
+/// given out.
 #[test]
 fn an_allocator_that_speaks_of_pages_out_of_reach_is_refused() {
     let files = memory();
@@ -407,7 +410,8 @@ fn poke(files: &Arc<dyn Files>, path: &str, offset: u64, bytes: &[u8]) {
     files.open(Path::new(path), Open::ReadWrite).unwrap().write_all_at(bytes, offset).unwrap();
 }
 
-/// Fills a pool and closes it; pages 1 to `PAGES` are in the file, the highest ones in the doublewrite area too.
+/// Fills a pool and closes it. Pages 1 to `PAGES` are in the file, the highest ones also in the
+/// doublewrite area.
 fn written() -> Arc<dyn Files> {
     let files = memory();
     let pool = open(&files, Durability::Sync);
@@ -421,7 +425,7 @@ fn a_torn_page_is_repaired_when_the_file_is_opened() {
     let files = written();
     let id = PageId(PAGES);
     let before = get::<Coupled>(&open(&files, Durability::Sync), id);
-    // The write in place got through its first half only, over the page as it was before.
+    // The write in place stopped after its first half, over the old page.
     poke(&files, DATA, u64::from(id.0) * PAGE_SIZE as u64 + 4096, &[0; 4096]);
     let pool = open(&files, Durability::Sync);
     assert_eq!(pool.stats().repaired, 1);
@@ -467,7 +471,7 @@ fn a_flipped_bit_is_named_never_served() {
         assert!(matches!(pool.shared::<Coupled>(PageId(3)), Err(Stop::Page(_))));
         poke(&files, DATA, offset + at, &byte);
     }
-    // A whole page in another one's place has a good checksum but the wrong number.
+    // A whole page in another page's place has a right checksum but a wrong number.
     let mut page = vec![0; PAGE_SIZE];
     files.open(Path::new(DATA), Open::Read).unwrap().read_at(&mut page, 4 * PAGE_SIZE as u64).unwrap();
     poke(&files, DATA, offset, &page);
@@ -506,7 +510,7 @@ fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
         let full = full.clone();
         move |path, deed| match deed {
             Deed::Write { offset, .. } if path == Path::new(DATA) && full.load(Ordering::SeqCst) => {
-                // Half-way through a batch is worse than at its start.
+                // A failure half-way through a batch is harder than one at its start.
                 let later = !(offset / PAGE_SIZE as u64).is_multiple_of(3);
                 if later { Verdict::Fail(ErrorKind::StorageFull) } else { Verdict::Do }
             }
@@ -559,7 +563,7 @@ fn after_a_failed_sync_nothing_is_written_any_more() {
     assert!(matches!(pool.write_back(), Err(PageFault::Poisoned(_))));
 }
 
-/// A device slower than anyone's patience with a latch is waited for all the same.
+/// The pool waits for a device even if that takes longer than any wait for a latch.
 #[test]
 fn a_slow_device_is_not_mistaken_for_a_full_pool() {
     let slow = Arc::new(AtomicBool::new(false));
@@ -586,8 +590,8 @@ fn a_slow_device_is_not_mistaken_for_a_full_pool() {
     });
 }
 
-/// Records, in order, what the device is told, and checks two rules: no page goes anywhere before the log up to
-/// its lsn is on the device, and no page is overwritten in place before its copy is.
+/// Records the device's operations in order, and checks two rules: no page is written before the
+/// log up to its LSN is durable, and no page is overwritten in place before its copy is durable.
 #[derive(Default)]
 struct Recorder {
     log_written: u64,
@@ -641,7 +645,8 @@ fn no_page_runs_ahead_of_the_log_or_its_own_copy() {
         let files = watched(memory(), {
             let recorder = recorder.clone();
             move |path, deed| {
-                // The flusher and the page writer both come here; a violation is seen by the test at the end.
+                // The flusher and the page writer both call this. The test sees a violation at its
+                // end.
                 recorder.lock().unwrap().see(path, deed, 64);
                 Verdict::Do
             }

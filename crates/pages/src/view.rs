@@ -1,24 +1,31 @@
-//! Looking at a page without holding it: the one place where bytes are read that another thread may be changing.
+//! Reading a page without a latch: the only place where bytes are read while another thread may be
+//! changing them.
 //!
-//! A reader takes a [`PageView`], copies what it needs out of the page, and believes the copies only if
-//! [`PageView::still`] says that the page was not changed since the view was taken (Lehman-Yao's readers without
-//! latches; the version check is that of the Adaptive Radix Tree's optimistic lock coupling, Leis et al., DaMoN 2016).
+//! A reader takes a [`PageView`] and copies the bytes that it needs out of the page. The copies are
+//! valid only if [`PageView::still`] returns `true`: the page was not changed since the view was
+//! taken. (Readers without latches: Lehman and Yao. The version check is that of optimistic lock
+//! coupling in the Adaptive Radix Tree, Leis et al., DaMoN 2016.)
 //!
 //! ## Why this is sound enough
-//! The protocol is a seqlock, and `latch` models it with atomics. Here the bytes are plain memory: the writer changes
-//! them with ordinary stores and `memmove`, so reading beside it is a data race, which the language gives no meaning
-//! to, as it has no way to read racing bytes at all but one atomic at a time on both sides. What is relied on instead:
+//! The protocol is a seqlock, and `latch` models it with atomics. Here the bytes are plain memory:
+//! the writer changes them with ordinary stores and `memmove`. Reading at the same time is a data
+//! race, which the language leaves undefined. Its only way to read racing bytes is one atomic at a
+//! time, on both sides. This file relies on the following instead:
 //!
-//! - No reference to the bytes is ever made, so nothing lets the compiler assume that they stay the same. Small reads
-//!   are *volatile* loads into a local: they happen once, as written, and a value that was checked is the value that
-//!   is used. Large ones are one `memcpy`; behind it stands the validation's fence, across which neither loads nor the
-//!   copy may be moved or repeated.
-//! - Loads have no trap and no torn machine word matters: every value read this way is checked against the page's
-//!   bounds before it is used as a position, and thrown away when the version has moved.
-//! - The writer cannot tell that it is being read, so its own code is compiled as if alone, and is correct so.
-//! - The addresses are mapped as long as the pool lives. A page that was evicted reads as zeros; its version has moved.
+//! - No reference to the bytes is ever made, so the compiler cannot assume that they stay the same.
+//!   Small reads are *volatile* loads into a local variable: they happen once, as written, and a
+//!   value that was checked is the value that is used. Large reads are one `memcpy`. The fence of
+//!   the validation follows it, and neither loads nor the copy may be moved or repeated across that
+//!   fence.
+//! - Loads do not trap, and a torn machine word does no harm: every value read this way is checked
+//!   against the page's bounds before it is used as a position, and discarded if the version has
+//!   changed.
+//! - The writer's code does not depend on readers: it is compiled as if no other thread existed,
+//!   and is correct that way.
+//! - The addresses are mapped as long as the pool lives. An evicted page reads as zeros, and its
+//!   version has changed.
 //!
-//! ThreadSanitizer reports such reads by design; `scripts/tsan-suppressions` names this module.
+//! ThreadSanitizer reports such reads, as expected; `scripts/tsan-suppressions` names this module.
 
 use crate::fault::Stop;
 use crate::page::{KIND_AT, PAGE_SIZE, Page};
@@ -30,11 +37,11 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The longest copy that is worth a small stack frame.
+/// Copies up to this length, in bytes, use a small stack frame.
 const SHORT: usize = 512;
 
-/// A page to be looked at, not held: whatever is read from it is to be believed only after [`PageView::still`].
-/// Not to be kept across a wait.
+/// A page that is read without a latch. Data read from it is valid only after [`PageView::still`]
+/// returned `true`. Must not be kept across a wait.
 #[derive(Clone, Copy)]
 pub struct PageView<'p> {
     latch: &'p PageLatch,
@@ -43,8 +50,8 @@ pub struct PageView<'p> {
     began: Glimpse,
 }
 
-/// The bytes of a page that may be changing while they are read. Reads are panic-free on any bytes; what they give is
-/// worth nothing until the view it came from is [`PageView::still`].
+/// The bytes of a page that may change while they are read. Reads never panic, for any contents.
+/// Their results are valid only if [`PageView::still`] of the view returns `true` afterwards.
 #[derive(Clone, Copy)]
 pub struct Racing<'p> {
     page: NonNull<Page>,
@@ -80,7 +87,7 @@ impl<'p> PageView<'p> {
         self.began.version()
     }
 
-    /// Asks for the cache lines of the `len` bytes from `at` on, as far as they lie in the page.
+    /// Prefetches the cache lines of the `len` bytes from `at` on, as far as they lie in the page.
     #[inline]
     pub fn prefetch(self, at: usize, len: usize) {
         let end = (at + len).min(PAGE_SIZE);
@@ -91,23 +98,24 @@ impl<'p> PageView<'p> {
         }
     }
 
-    /// Whether all that was read through this view so far was the page as it was at one moment.
+    /// Whether all data read through this view so far was the page's contents at one moment.
     #[inline]
     pub fn still(self) -> bool {
         self.latch.unchanged(self.began)
     }
 
-    /// The page's bytes, to be believed only if the view is still good afterwards.
+    /// The page's bytes. They are valid only if [`PageView::still`] returns `true` afterwards.
     #[inline]
     pub fn bytes(self) -> Racing<'p> {
         Racing { page: self.page, pool: PhantomData }
     }
 
-    /// Copies the page's `len` bytes from `at` on, validates, and calls `f` on the copy; `None` when the page has
-    /// changed since the view was taken. With a policy that is not latched nobody else can have changed it.
+    /// Copies the page's `len` bytes from `at` on, validates, and calls `f` on the copy; `None` if
+    /// the page has changed since the view was taken. Under a policy without latches no other
+    /// thread can have changed the page, so there is no validation.
     ///
     /// # Panics
-    /// Never for bytes within the page.
+    /// If the bytes do not lie within the page.
     #[inline]
     pub fn copied<L: LatchPolicy, R>(self, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         assert!(at <= PAGE_SIZE && len <= PAGE_SIZE - at, "the caller has checked the bounds");
@@ -119,7 +127,7 @@ impl<'p> PageView<'p> {
         if len <= SHORT { self.through::<L, SHORT, R>(at, len, f) } else { self.long::<L, R>(at, len, f) }
     }
 
-    /// Apart, because of its stack frame.
+    /// A function of its own, because of its stack frame.
     #[inline(never)]
     fn long<L: LatchPolicy, R>(self, at: usize, len: usize, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
         self.through::<L, PAGE_SIZE, R>(at, len, f)
@@ -134,8 +142,8 @@ impl<'p> PageView<'p> {
     ) -> Option<R> {
         let mut copy = [const { MaybeUninit::<u8>::uninit() }; N];
         let copy = &mut copy[..len];
-        // SAFETY: `at + len` is within the page, as `copied` asserts; `copy` has `len` bytes of its own. Racing with a
-        // writer: see the file's head.
+        // SAFETY: `at + len` is within the page, as `copied` asserts; `copy` has `len` bytes of its
+        // own. Races with a writer: see the head of the file.
         unsafe { copy_racing(self.page.cast::<u8>().add(at), copy.as_mut_ptr().cast(), len) };
         if L::LATCHED && !self.still() {
             return None;
@@ -144,17 +152,19 @@ impl<'p> PageView<'p> {
         Some(f(unsafe { copy.assume_init_ref() }))
     }
 
-    /// Copies the whole page; `false` when it has changed since the view was taken, and `into` is worth nothing.
+    /// Copies the whole page. `false` if it has changed since the view was taken; `into` is then
+    /// invalid.
     #[inline]
     pub fn snapshot(self, into: &mut Page) -> bool {
         let into = into.bytes_mut().as_mut_ptr();
-        // SAFETY: both are a page long and do not overlap, as one is a reference of the caller's own.
+        // SAFETY: both are a page long and do not overlap, as one is a reference of the caller's
+        // own.
         unsafe { copy_racing(self.page.cast(), into, PAGE_SIZE) };
         self.still()
     }
 }
 
-/// One `memcpy` out of bytes that may be changing.
+/// One `memcpy` from bytes that may be changing.
 ///
 /// # Safety
 /// `from` is mapped and `to` writable for `len` bytes, and they do not overlap.
@@ -170,26 +180,28 @@ impl Racing<'_> {
         if at > PAGE_SIZE - size_of::<T>() {
             return None;
         }
-        // SAFETY: inside the page, which is mapped; any bytes are a number, and `Unaligned` asks for no alignment.
-        // Racing with a writer: see the file's head.
+        // SAFETY: inside the page, which is mapped. Any bytes are a valid number, and `Unaligned`
+        // needs no alignment. Races with a writer: see the head of the file.
         Some(unsafe { self.page.cast::<u8>().add(at).cast::<Unaligned<T>>().read_volatile() }.0)
     }
 
-    /// Word number `i`, modulo the words of a page, of the page taken as aligned little-endian words: no place is out of
-    /// bounds, so that a search whose positions were checked as a whole needs no check for each.
+    /// Word number `i` of the page, modulo the number of words in a page, as an aligned
+    /// little-endian word. No position is out of bounds, so a search that checked its positions
+    /// once needs no check per word.
     #[inline]
     pub fn word(self, i: usize) -> u64 {
-        // SAFETY: one of the page's aligned words. Racing with a writer: see the file's head.
+        // SAFETY: one of the page's aligned words. Races with a writer: see the head of the file.
         u64::from_le(unsafe { self.page.cast::<u64>().add(i % (PAGE_SIZE / 8)).read_volatile() })
     }
 
-    /// Asks for the cache line of the byte at `at`, modulo the bytes of a page.
+    /// Prefetches the cache line of the byte at `at`, modulo the page size.
     #[inline]
     pub fn prefetch(self, at: usize) {
         prefetch(self.page.cast::<u8>().as_ptr().wrapping_add(at % PAGE_SIZE));
     }
 
-    /// The byte at `at`; `None` beyond the page's end. Likewise the others, little-endian.
+    /// The byte at `at`; `None` beyond the end of the page. The functions below do the same for
+    /// little-endian numbers.
     #[inline]
     pub fn u8_at(self, at: usize) -> Option<u8> {
         self.get(at)
@@ -205,7 +217,7 @@ impl Racing<'_> {
 }
 
 impl Pool {
-    /// Page `id`, to be looked at without holding it.
+    /// Page `id`, for reading without a latch.
     ///
     /// # Errors
     /// See [`Stop`]; nothing was changed.
@@ -268,7 +280,8 @@ mod tests {
         assert!(matches!(pool.view::<Optimistic>(PageId(1 << 20)), Err(Stop::Fault(_))));
     }
 
-    /// Readers without latches beside a writer and an evictor: bytes that were believed are all of one write.
+    /// Readers without latches run beside a writer and an evictor: bytes that were validated come
+    /// from one write.
     #[test]
     fn what_is_believed_is_whole() {
         let pool = pool_of(32);

@@ -1,5 +1,5 @@
-//! Pages that are waited for without blocking: one read for many waiters, failures that reach each of them, full disks,
-//! owners, and what a scan does to pages in use.
+//! Waiting for pages without blocking: one read for many waiters, failures that reach each of them,
+//! full disks, owners, and the effect of a scan on pages in use.
 
 use crate::tests::{DATA, FRAMES, PAGES, Random, fill, get, log, open, put};
 use crate::{Coupled, Owned, PAGE_HEADER, PAGE_SIZE, PageFault, Pool, PoolOptions, Progress, Stop, Tending};
@@ -24,12 +24,13 @@ impl Wake for Count {
     }
 }
 
-/// Polls a future to its end as a worker does; a wait that nobody ends fails the test instead of hanging it.
+/// Polls a future to its end as a worker does. If the future is never woken, the test fails instead
+/// of hanging.
 fn run<T>(pool: &Pool, future: impl Future<Output = T>) -> T {
     run_tending(pool, future, || ())
 }
 
-/// As [`run`], with what the pages' owner does between two looks.
+/// As [`run`], with the work of the pages' owner between two polls.
 fn run_tending<T>(pool: &Pool, future: impl Future<Output = T>, tend: impl Fn()) -> T {
     let woken = Arc::new(Count(AtomicUsize::new(1)));
     let waker = Waker::from(woken.clone());
@@ -58,7 +59,7 @@ async fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
     }
 }
 
-/// A written database on `files`, reopened with nothing in memory, reading by `means`.
+/// A written database on `files`, reopened with no page in memory, reading by `means`.
 fn reopened(files: &Arc<dyn Files>, means: Means) -> Pool {
     let first = open(files, Durability::Sync);
     fill(&first);
@@ -68,7 +69,7 @@ fn reopened(files: &Arc<dyn Files>, means: Means) -> Pool {
     Pool::open_by(files.clone(), Path::new(DATA), options, log(files, Durability::Sync), means).unwrap()
 }
 
-/// A file system whose reads of the data file block until told, and are counted.
+/// A file system that counts reads of the data file and blocks them until they are allowed.
 fn slow_reads() -> (Arc<dyn Files>, Arc<AtomicBool>, Arc<AtomicU64>) {
     let (held, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let files = SlowFiles { inner: memory(), held: held.clone(), reads: reads.clone() };
@@ -154,7 +155,7 @@ fn a_page_is_read_once_however_many_wait_for_it_and_nobody_blocks() {
     let count = Arc::new(Count::default());
     let waker = Waker::from(count.clone());
     let mut waits: Vec<_> = (0..10).map(|_| Box::pin(pool.wait_for(PageId(3)))).collect();
-    // Each waiter has a waker of its own, as tasks do.
+    // Each waiter has a waker of its own, like a task.
     let wakers: Vec<Waker> = (0..10).map(|_| Waker::from(Arc::new(Relay(waker.clone())))).collect();
     for (wait, waker) in waits.iter_mut().zip(&wakers) {
         assert!(wait.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
@@ -221,14 +222,14 @@ fn a_file_cut_in_the_middle_of_a_page_is_told_as_corrupt() {
     let files = memory();
     let pool = reopened(&files, Means::Best);
     let file = files.open(Path::new(DATA), Open::ReadWrite).unwrap();
-    // Not one of the last batch, of which there are copies.
+    // Not a page of the last batch, because the doublewrite area has copies of those.
     file.write_all_at(&[0; 4000], 2 * PAGE_SIZE as u64 + 4192).unwrap();
     files.open(Path::new("db/doublewrite"), Open::ReadWrite).unwrap().write_all_at(&[0; 8], 0).unwrap();
     let fault = run(&pool, pool.wait_for(PageId(2))).unwrap_err();
     assert!(matches!(fault, PageFault::Corrupt { page: PageId(2), .. }), "{fault}");
 }
 
-/// The data file takes no write while `full`.
+/// The data file accepts no write while `full`.
 fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
     let full = Arc::new(AtomicBool::new(false));
     let flag = full.clone();
@@ -241,7 +242,8 @@ fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
     (files, full)
 }
 
-/// Every resident page is dirty and cannot be written: who waits for a frame is told, with a cleaner's thread or without.
+/// Every resident page is dirty and cannot be written: a waiter for a frame gets the error, with a
+/// cleaner thread and without.
 #[test]
 fn a_full_disk_is_told_to_those_who_wait_for_a_frame() {
     for served in [false, true] {
@@ -328,7 +330,8 @@ async fn increment(pool: &Pool, id: PageId) {
     .await;
 }
 
-/// The owner copies, another thread writes: the owner goes on while a checkpoint and evictions are under way.
+/// The owner copies and another thread writes: the owner continues during a checkpoint and
+/// evictions.
 #[test]
 fn an_owner_cleans_in_slices_while_another_thread_writes() {
     let files = memory();
@@ -344,7 +347,7 @@ fn an_owner_cleans_in_slices_while_another_thread_writes() {
             loop {
                 let id = 1 + random.below(u64::from(PAGES)) as u32;
                 let page = with_pages(&pool, || pool.exclusive::<Owned>(PageId(id)).map(drop));
-                // Whoever owns the pages and stops to tend them waits for a frame for ever.
+                // An owner that does not call `tend` meanwhile waits for a frame for ever.
                 run_tending(&pool, page, || {
                     pool.tend();
                 });
@@ -396,8 +399,9 @@ fn a_pool_can_go_while_pages_are_being_read() {
     }
 }
 
-/// Popular pages and scans between: the share of popular look-ups that find their page, of the pool and of a plain clock
-/// (second chance) on the same trace.
+/// Look-ups of popular pages, with scans between them: compares the share of popular look-ups that
+/// find their page in memory, for the pool and for a plain clock (second chance), on the same
+/// trace.
 #[test]
 fn scans_leave_the_popular_pages_alone() {
     let (frames, pages) = (200, 2000u64);
@@ -424,13 +428,13 @@ enum Asker {
     Scan,
 }
 
-/// A thousand look-ups of a Zipf-like draw, then a scan of 600 pages with several uses in a row; and again.
+/// A thousand Zipf-like look-ups, then a scan of 600 pages with several uses in a row; repeated.
 fn trace(pages: u64) -> Vec<(u32, Asker)> {
     let mut random = Random(3);
     let mut trace = Vec::new();
     for _ in 0..60 {
         for _ in 0..1000 {
-            // The fourth power makes low numbers popular, about as Zipf with exponent 0.75 does.
+            // The fourth power makes low numbers popular, about like Zipf with exponent 0.75.
             let u = random.below(1 << 20) as f64 / f64::from(1 << 20);
             trace.push((1 + (u.powi(4) * pages as f64) as u32, Asker::Popular));
         }

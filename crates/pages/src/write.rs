@@ -1,24 +1,29 @@
-//! Writing dirty pages out: for a checkpoint, and to make them fit to leave.
+//! Writing dirty pages: for a checkpoint, and to make them evictable.
 //!
 //! ```text
-//!   spare --copied full--> waiting --write_out--> finished --settle--> spare
-//!          (who may touch            (anyone; I/O)          (who may touch
-//!           the pages)                                       the pages)
+//!   spare --filled with copies--> waiting --write_out--> finished --settle--> spare
+//!          (thread that may               (any thread;            (thread that may
+//!           touch the pages)               I/O)                    touch the pages)
 //! ```
 //!
-//! A page is copied under a shared latch, and from then on is *being written*: it may be changed (and is dirty
-//! again) but does not leave. The copies then go out as a batch, in this order:
+//! A page is copied under a shared latch. From then on it is *being written*: it may be changed
+//! (and is dirty again), but it cannot be evicted. The copies are written as a batch, in this
+//! order:
 //!
-//! 1. the log is on the device up to the youngest change in the batch (the write-ahead rule);
-//! 2. the batch before is on the device in place;
-//! 3. the batch is on the device in the doublewrite area;
-//! 4. each page is written in place, all at once.
+//! 1. Make the log durable up to the youngest change in the batch (the write-ahead rule).
+//! 2. Sync the data file, so that the previous batch is durable in place.
+//! 3. Write the batch to the doublewrite area and sync it.
+//! 4. Write the pages in place, all at once.
 //!
-//! In memory mode only the last step happens: there is nothing to come back to.
+//! In memory mode only the last step happens, because no restart follows.
 //!
-//! Who may do what: copying and settling touch the pages' words, so when the pages have an owner it alone does both;
-//! `write_out` touches only the copies, so a thread that owns nothing can do it ([`Pool::serve`]). One thread copies at
-//! a time, one writes at a time. Who has to wait for a batch writes it himself if nobody else has begun.
+//! Access rules:
+//!
+//! - Copying and settling touch the pages' words. If pages have an owner, only the owner does both.
+//!   One thread copies at a time.
+//! - `write_out` touches only the copies, so any thread may run it ([`Pool::serve`]). One thread
+//!   writes at a time. A thread that must wait for a batch writes it, unless another thread has
+//!   begun.
 
 use crate::batch::Batch;
 use crate::data_file::{DataFile, offset};
@@ -34,71 +39,73 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use world::{IoQueue, Means};
 
-/// Batches at once: one being written, one being filled, and one that a checkpoint leaves to those who need frames.
+/// The number of batches: one being written, one being filled, and one that a checkpoint leaves to
+/// threads that need frames.
 const BATCHES: usize = 3;
 
-/// The way to the files.
+/// The files, the batches, and the device.
 pub(crate) struct Writer {
     pub data: DataFile,
     pub doublewrite: Option<Doublewrite>,
     /// Held while pages are copied.
     copying: Mutex<()>,
     desk: Mutex<Desk>,
-    /// Something on the desk has moved.
+    /// Signalled when a batch moves between the lists of `desk`.
     pub moved: Condvar,
-    /// Those asleep who keep frames free.
+    /// The number of sleeping threads that keep frames free.
     napping: AtomicUsize,
     device: Mutex<Device>,
-    /// Why nothing may be written any more.
+    /// The failed sync after which no write is allowed.
     poison: OnceLock<Arc<io::Error>>,
-    /// Batches that failed since the pool was opened.
+    /// The number of batches that failed since the pool was opened.
     failures: AtomicU64,
-    /// Finished batches that nobody has settled, for a look without the desk's lock.
+    /// The number of finished batches that are not settled yet, readable without the lock.
     unsettled: AtomicUsize,
 }
 
-/// Where batches change hands. Positions only grow, and batches are written in their order.
+/// The lists of batches. The counters only grow, and batches are written in order.
 struct Desk {
     spare: Vec<Batch>,
     waiting: VecDeque<Batch>,
     finished: VecDeque<(Batch, Result<(), PageFault>)>,
-    /// Batches ever put here to be written, and of those, written or failed.
+    /// The number of batches ever handed in for writing, and of those, the number written or
+    /// failed.
     asked: u64,
     written: u64,
     last_failure: Option<PageFault>,
 }
 
-/// Held by whoever writes.
+/// Held by the thread that writes.
 pub(crate) struct Device {
     queue: IoQueue,
-    /// Pages were written in place that the device may not have yet.
+    /// Pages were written in place and not synced yet.
     unsynced: bool,
-    /// A batch that is in the doublewrite area, and whose writing in place failed half-way.
+    /// A batch that is in the doublewrite area, but of which writing in place failed half-way.
     unfinished: Option<Batch>,
 }
 
-/// A checkpoint's writing, taken in pieces; see [`Pool::step_write_back`].
+/// The writing of a checkpoint, in pieces; see [`Pool::step_write_back`].
 pub struct WriteBack {
     pending: Vec<PageId>,
     missed: Vec<PageId>,
     written: usize,
     failures: u64,
-    /// How many batches must have been written.
+    /// The number of batches that must be written before the checkpoint's pages are all written.
     upto: u64,
 }
 
-/// How far a piece of work has come.
+/// The state of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to do at once.
+    /// More can be done at once.
     More,
-    /// The device or another thread has to go on first.
+    /// A device or another thread must finish first.
     Waiting,
     Finished,
 }
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while writing leaves a batch that never finishes or dirty pages behind, nothing half-changed.
+    // A panic during a write leaves a batch unfinished or pages dirty, but no half-changed data.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -128,7 +135,7 @@ impl Writer {
         })
     }
 
-    /// Keeps batches from being written while it is held.
+    /// No batch is written while the result is held.
     pub fn stop_writing(&self) -> MutexGuard<'_, Device> {
         held(&self.device)
     }
@@ -137,7 +144,7 @@ impl Writer {
         self.failures.load(Ordering::Acquire)
     }
 
-    /// The error of a batch that failed since `failures` was read.
+    /// The error of a batch that failed after `failures` was read.
     pub fn failed_since(&self, failures: u64) -> Result<(), PageFault> {
         if self.failures() == failures {
             return Ok(());
@@ -145,7 +152,7 @@ impl Writer {
         held(&self.desk).last_failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether a batch is on its way: waiting, being written, or not settled.
+    /// Whether a batch is waiting, being written, or not settled.
     pub fn busy(&self) -> bool {
         let desk = held(&self.desk);
         desk.asked != desk.written || !desk.finished.is_empty()
@@ -163,18 +170,18 @@ impl Writer {
         finished
     }
 
-    /// A batch to fill, if more than `keep` are spare.
+    /// A batch to fill, if more than `keep` batches are spare.
     pub fn take_spare(&self, keep: usize) -> Option<Batch> {
         let mut desk = held(&self.desk);
         if desk.spare.len() > keep { desk.spare.pop() } else { None }
     }
 
-    /// Waits for the desk to move, but no longer than `most`.
+    /// Waits until a batch moves, at most for `most`.
     pub fn wait(&self, most: Duration) {
         drop(self.moved.wait_timeout(held(&self.desk), most));
     }
 
-    /// Waits for a batch to write, but no longer than `most`.
+    /// Waits for a batch to write, at most for `most`.
     pub fn wait_for_work(&self, most: Duration) {
         let desk = held(&self.desk);
         if desk.waiting.is_empty() {
@@ -182,15 +189,16 @@ impl Writer {
         }
     }
 
-    /// As [`Writer::wait_for_work`], for who also keeps frames free.
+    /// As [`Writer::wait_for_work`], for a thread that also keeps frames free.
     pub fn nap(&self, most: Duration) {
         self.napping.fetch_add(1, Ordering::Relaxed);
         self.wait_for_work(most);
         self.napping.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Few frames are free, as whoever takes one says: a sleeper who keeps some free is woken. Where there is none, waking nobody would
-    /// still be a system call for every page that is read. Who falls asleep just now is woken for the next page, or soon by itself.
+    /// Wakes the sleeping thread that keeps frames free, because a caller took a frame and few are
+    /// left. The check avoids a system call for every page read when no thread sleeps. A thread
+    /// that is just falling asleep may miss this call: the next page wakes it, or its timeout.
     #[inline]
     pub fn frames_are_short(&self) {
         if self.napping.load(Ordering::Relaxed) > 0 {
@@ -202,12 +210,12 @@ impl Writer {
         self.poison.get().map_or(Ok(()), |why| Err(PageFault::Poisoned(why.clone())))
     }
 
-    /// After a failed sync nobody knows what is on the device.
+    /// After a failed sync the contents of the device are unknown, so all later writes fail.
     fn synced(&self, done: io::Result<()>) -> Result<(), PageFault> {
         done.map_err(|e| PageFault::Poisoned(self.poison.get_or_init(|| Arc::new(e)).clone()))
     }
 
-    /// Has what was written in place on the device.
+    /// Makes the pages written in place durable.
     fn settle_device(&self, device: &mut Device) -> Result<(), PageFault> {
         self.check()?;
         if let Some(batch) = device.unfinished.take() {
@@ -230,7 +238,8 @@ impl Writer {
         Ok(device.queue.write_all(&self.data.file, &writes)?)
     }
 
-    /// Writes a batch; what failed half-way in place is kept, because its only whole copy is in the doublewrite area.
+    /// Writes a batch. If writing in place fails half-way, the batch is kept: the doublewrite area
+    /// holds the only whole copies of its pages, and must not be overwritten.
     fn output(&self, device: &mut Device, batch: &mut Batch) -> Result<(), PageFault> {
         self.settle_device(device)?;
         if let Some(doublewrite) = &self.doublewrite {
@@ -249,12 +258,13 @@ impl Writer {
 }
 
 impl Pool {
-    /// Writes every page that was dirty when this was called, waiting for those being changed, and waits for the
-    /// device; gives the number of pages written. Transactions may run meanwhile. The caller holds no latch, and
-    /// owns the pages if anyone does. In memory mode there is nothing to write for.
+    /// Writes every page that was dirty at the time of the call, and waits for the device. Returns
+    /// the number of pages written. Waits for pages that are being changed; transactions may run
+    /// meanwhile. The caller holds no latch, and is the owner if the pages have one. In memory mode
+    /// there is nothing to write.
     ///
     /// # Errors
-    /// I/O, or the log's fault. Pages that were not written are still dirty.
+    /// I/O, or the log's fault. Pages that were not written stay dirty.
     pub fn write_back(&self) -> Result<usize, PageFault> {
         let mut run = self.begin_write_back();
         let mut backoff = Backoff::new();
@@ -263,7 +273,8 @@ impl Pool {
                 Progress::Finished => break,
                 Progress::More => backoff = Backoff::new(),
                 Progress::Waiting if self.write_out() => backoff = Backoff::new(),
-                // Waited for here, not in the batch: who changes a page may itself be waiting to write a batch.
+                // The wait for a latch is here and not in `copy`: the thread that holds a page's
+                // latch may itself be waiting to write a batch.
                 Progress::Waiting => backoff.wait(),
             }
         }
@@ -271,8 +282,9 @@ impl Pool {
         Ok(run.written)
     }
 
-    /// Begins to write every page that is dirty now. Whoever may touch the pages then steps until it is finished, has
-    /// [`Pool::sync_written`] called, by any thread, and knows that those pages are on the device.
+    /// Begins to write every page that is dirty now. A thread that may touch the pages calls
+    /// [`Pool::step_write_back`] until it is finished. Then any thread calls
+    /// [`Pool::sync_written`], and the pages are durable.
     pub fn begin_write_back(&self) -> WriteBack {
         let mut pending = Vec::new();
         if self.writer.doublewrite.is_some() {
@@ -281,17 +293,19 @@ impl Pool {
                 let seen = self.latch(id).look();
                 seen.resident() && (seen.dirty() || seen.writing() || seen.exclusive())
             });
-            // Ascending from the end, where they are taken: neighbours are written together.
+            // Pages are taken from the end, so this order takes them ascending and writes
+            // neighbours together.
             pending.sort_unstable_by(|a, b| b.cmp(a));
         }
         let failures = self.writer.failures();
         WriteBack { pending, missed: Vec::new(), written: 0, failures, upto: 0 }
     }
 
-    /// Copies at most one batch more for writing; never waits for a device, a latch or another thread.
+    /// Copies at most one more batch for writing. Never waits for a device, a latch or another
+    /// thread.
     ///
     /// # Errors
-    /// A batch failed, this run's or one of an eviction.
+    /// A batch failed, of this run or of an eviction.
     pub fn step_write_back(&self, run: &mut WriteBack) -> Result<Progress, PageFault> {
         self.settle();
         self.writer.failed_since(run.failures)?;
@@ -323,7 +337,7 @@ impl Pool {
         Ok(if copied { Progress::More } else { Progress::Waiting })
     }
 
-    /// Has everything that was written in place on the device. Touches no page.
+    /// Makes everything written in place durable. Touches no page.
     ///
     /// # Errors
     /// I/O.
@@ -331,16 +345,17 @@ impl Pool {
         self.writer.settle_device(&mut held(&self.writer.device))
     }
 
-    /// Pages that are dirty and next to leave, at most `budget` of them: cleaning them now saves whoever needs their
-    /// frames the wait. Who does it is the design's choice; see [`Pool::clean`].
+    /// At most `budget` dirty pages that are next for eviction. If they are cleaned now, a thread
+    /// that needs their frames does not have to wait. The design chooses the thread that cleans;
+    /// see [`Pool::clean`].
     pub fn dirty_pages(&self, budget: usize) -> Vec<PageId> {
         let replacement = self.replacement.lock().unwrap_or_else(PoisonError::into_inner);
         let next = replacement.next().take(budget * 4).filter_map(|slot| self.slots.page(slot));
         next.filter(|&id| self.latch(id).look().dirty()).take(budget).collect()
     }
 
-    /// Copies those of `ids` that are dirty and unlatched for writing, as many as a batch takes, and gives their
-    /// number; 0 also when every batch is on its way. Never waits.
+    /// Copies those of `ids` that are dirty and unlatched for writing, up to the size of a batch.
+    /// Returns their number, or 0 if no batch is spare. Never waits.
     pub fn clean(&self, ids: &[PageId]) -> usize {
         let Some(mut batch) = self.writer.take_spare(0) else { return 0 };
         for &id in ids.iter().take(batch.room()) {
@@ -351,8 +366,8 @@ impl Pool {
         copied
     }
 
-    /// Copies page `id` into `batch` if it is dirty. Never waits for a latch, because others wait for batches while they
-    /// hold one.
+    /// Copies page `id` into `batch` if it is dirty. Never waits for a latch, because a thread that
+    /// holds one may be waiting for a batch.
     pub(crate) fn copy(&self, id: PageId, batch: &mut Batch) -> Copied {
         self.owner.check();
         let _copying = held(&self.writer.copying);
@@ -367,13 +382,14 @@ impl Pool {
                 seen => seen.owner().filter(|_| seen.foreign()).map_or(Copied::Missed, Copied::Foreign),
             };
         }
-        // Only copiers begin to write a page, one at a time, so a page that is not being written stays so.
+        // Only copying threads set the state *being written*, one at a time. So the state cannot
+        // begin between this look and the copy.
         let copied = match latch.look() {
             seen if seen.writing() => Copied::Missed,
             seen if !seen.dirty() => Copied::Clean,
             _ => {
                 latch.begin_write();
-                // SAFETY: under a shared latch nobody changes or evicts the page.
+                // SAFETY: under a shared latch no thread changes or evicts the page.
                 batch.add(id, unsafe { self.page(id).as_ref() });
                 Copied::Taken
             }
@@ -382,8 +398,8 @@ impl Pool {
         copied
     }
 
-    /// Puts a batch on the desk to be written, or back to the spare ones if there is nothing in it; gives the number of
-    /// batches so far.
+    /// Hands a batch in for writing, or returns it to the spare ones if it is empty. Returns the
+    /// number of batches handed in so far.
     pub(crate) fn hand_in(&self, mut batch: Batch) -> u64 {
         let mut desk = held(&self.writer.desk);
         if batch.ids.is_empty() {
@@ -397,8 +413,8 @@ impl Pool {
         desk.asked
     }
 
-    /// Writes the batch that has waited longest, after any that is being written; `false` when none waits. Blocks for
-    /// the device. Touches no page, so any thread may.
+    /// Writes the oldest waiting batch, after any batch that is being written; `false` if none
+    /// waits. Blocks for the device. Touches no page, so any thread may call it.
     pub fn write_out(&self) -> bool {
         let mut device = held(&self.writer.device);
         let Some(mut batch) = held(&self.writer.desk).waiting.pop_front() else { return false };
@@ -416,13 +432,13 @@ impl Pool {
         self.writer.unsettled.store(desk.finished.len(), Ordering::Release);
         drop(desk);
         self.writer.moved.notify_all();
-        // An owner may be asleep that alone can settle it.
+        // An owner that must settle the batch may be asleep.
         self.loads.queue.ring_bell();
         true
     }
 
-    /// Tells the pages of finished batches that they were written, and has those leave that were to. `true` when there
-    /// were any. To be called by who may touch the pages.
+    /// Marks the pages of finished batches as written, and evicts those that were to leave. Returns
+    /// `true` if there were any. Called by a thread that may touch the pages.
     pub(crate) fn settle(&self) -> bool {
         self.owner.check();
         let mut any = false;
@@ -446,22 +462,23 @@ impl Pool {
         any
     }
 
-    /// The write-ahead rule. A page's lsn may be its last record's start or end: either way the log is stable far
-    /// enough when it is stable beyond the lsn, or to its very end.
+    /// Enforces the write-ahead rule. A page's LSN may be the start or the end of its last record.
+    /// In both cases the record is durable once the log is durable beyond the LSN, or up to its
+    /// very end.
     fn log_first(&self, lsn: Lsn) -> Result<(), PageFault> {
         let beyond = Lsn(lsn.0 + 1).min(self.log.end());
         Ok(self.log.wait_stable(beyond)?)
     }
 }
 
-/// What became of an attempt to copy a page.
+/// The result of an attempt to copy a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Copied {
     Taken,
     /// There was nothing to copy.
     Clean,
-    /// It is being changed, or written as it was before.
+    /// It is being changed, or an earlier copy of it is being written.
     Missed,
-    /// It is another owner's, who is to be asked.
+    /// It belongs to another owner, which must be asked.
     Foreign(OwnerId),
 }

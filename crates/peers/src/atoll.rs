@@ -1,7 +1,8 @@
-//! Atoll in this process, driven by its own closed loop: `conventional` as one instance, `serial` as one for each worker.
+//! Atoll in this process, driven by its own closed loop: `conventional` as one instance, `serial`
+//! as one instance per worker.
 //!
-//! The loop draws, routes, runs and commits as it would in any deployment, and takes the time of every transaction: what
-//! is measured is what a user gets, not the storage alone.
+//! The loop draws, routes, runs and commits requests as in any deployment, and times every
+//! transaction. So the result is the throughput that a user gets, not that of the storage alone.
 
 use crate::bench::Bench;
 use crate::contestant::{Contestant, Rate, Work};
@@ -21,7 +22,7 @@ pub struct Atoll<B: Bench> {
     bench: B,
     deployment: Deployment<B::W>,
     workers: usize,
-    /// Updating transactions committed since loading.
+    /// Update transactions committed since loading.
     updates: u64,
 }
 
@@ -29,7 +30,7 @@ impl<B: Bench> Atoll<B> {
     /// One worker for each of `cpus`.
     ///
     /// # Errors
-    /// When an instance cannot start in `dir` or be loaded.
+    /// An instance cannot start in `dir`, or cannot be loaded.
     pub fn load(
         name: &'static str,
         bench: B,
@@ -72,7 +73,8 @@ impl<B: Bench> Contestant for Atoll<B> {
         }
         sleep(work.warm_up);
         let warm = self.measure();
-        // The CPU time of a window is the process', and every instance reports all of it.
+        // The CPU time in a measured window is that of the whole process, and every instance
+        // reports all of it; so it is taken from the system once.
         let cpu_ns = world::usage().cpu_ns;
         sleep(work.window);
         let window = self.measure();

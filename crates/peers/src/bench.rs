@@ -1,4 +1,4 @@
-//! The workloads that are compared, at a size.
+//! The workloads of a comparison, with their sizes.
 
 use crate::fault::PeerFault;
 use crate::peer::Intent;
@@ -6,24 +6,24 @@ use txn::Workload;
 use workload::micro::{Micro, MicroOptions, MicroRequest, Op};
 use workload::tpcb::{Tpcb, TpcbOptions, TpcbRequest};
 
-/// A workload whose data one contestant is loaded with, and which is then run in one form or the other.
+/// A workload that a contestant is loaded with. It is run in a reading or in an updating form.
 pub trait Bench: Clone + Send + Sync + 'static {
     type W: Workload;
 
     /// # Errors
-    /// An option out of its range.
+    /// An option is out of its range.
     fn workload(&self, op: Op) -> Result<Self::W, PeerFault>;
     fn intent(&self, op: Op) -> Intent;
 }
 
-/// `micro`: N rows read or updated, all of the home site.
+/// `micro`: transactions that read or update a number of rows, all of the home site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {
-    /// Rows in it.
+    /// Rows of the table.
     pub dataset: u64,
-    /// Rows that a transaction touches.
+    /// Rows per transaction.
     pub rows: u32,
-    /// Logical sites: as many as there are instances at most.
+    /// Logical sites: the maximum number of instances.
     pub sites: u32,
 }
 
@@ -47,11 +47,11 @@ impl Bench for Table {
     }
 }
 
-/// `tpcb`, the deposit of the specification; it has no reading form.
+/// `tpcb`: the deposit of the specification. It has no reading form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bank {
     pub branches: u32,
-    /// Of each branch.
+    /// Accounts per branch.
     pub accounts: u32,
 }
 
@@ -67,13 +67,15 @@ impl Bench for Bank {
     }
 }
 
-/// The same benchmark inside a database server: the only transactions here that are written twice, since a server runs its own
-/// language. Functions `run_read` and `run_update` take a request's numbers.
+/// The same benchmark inside a database server. Only these transactions are written twice, because
+/// a server runs its own language. The functions `run_read` and `run_update` take the numbers of a
+/// request.
 pub trait Served: Bench {
-    /// Makes the tables, fills them, makes the functions.
+    /// Statements that create and fill the tables, and create the functions.
     fn setup(&self) -> Vec<String>;
     fn numbers(&self, request: &<Self::W as Workload>::Request) -> Vec<i64>;
-    /// Gives two numbers: the updating transactions that committed, and how many rules of the data do not hold.
+    /// A query with two results: the number of committed update transactions, and the number of
+    /// violated consistency rules.
     fn check(&self) -> String;
 }
 

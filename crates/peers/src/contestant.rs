@@ -1,4 +1,4 @@
-//! What takes part in a comparison, and what is asked of it.
+//! The engines of a comparison, and the work they get.
 
 use crate::atoll::Atoll;
 use crate::bench::Served;
@@ -18,7 +18,8 @@ use workload::micro::Op;
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
     pub op: Op,
-    /// Clients without think time. A peer has a thread for each, Atoll spreads them over its workers.
+    /// Clients without think time. Another engine has a thread for each; Atoll distributes them
+    /// over its workers.
     pub clients: usize,
     pub seed: u64,
     pub warm_up: Duration,
@@ -26,22 +27,24 @@ pub struct Work {
 }
 
 impl Work {
-    /// The number of client `client`'s request stream: with one client every contestant is asked for exactly the same rows.
+    /// The number of client `client`'s request stream. With one client, every contestant gets
+    /// requests for exactly the same rows.
     pub fn stream(&self, client: usize) -> u64 {
         (self.seed << 24) + client as u64
     }
 }
 
-/// What was reached in a window.
+/// The result of a measured window.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Rate {
     /// Committed transactions per second.
     pub tps: f64,
-    /// The same per second of CPU time of the whole process, an engine's background threads included: what compares when
-    /// the machine is shared. Counted by the kernel in ticks of 10 ms; 0 in a window without one, and for an engine in other
-    /// processes.
+    /// Committed transactions per second of CPU time of the whole process, including an engine's
+    /// background threads. This is the comparable figure on a shared machine. The kernel counts CPU
+    /// time in ticks of 10 ms. The figure is 0 for a window without a tick, and for an engine in
+    /// other processes.
     pub per_cpu_second: f64,
-    /// Transactions that had to be repeated, for each that committed.
+    /// Repeated transactions per committed transaction.
     pub retries: f64,
 }
 
@@ -60,17 +63,19 @@ pub trait Contestant {
     fn name(&self) -> &str;
 
     /// # Errors
-    /// When a transaction fails for another reason than a conflict, nothing is committed in the window, or the engine fails.
+    /// A transaction failed for another reason than a conflict, none was committed in the window,
+    /// or the engine failed.
     fn run(&mut self, work: &Work) -> Result<Rate, PeerFault>;
 
-    /// Reads all rows: each must be there unharmed, and the counters add up to the updates committed so far.
+    /// Reads all rows: each must be present and undamaged, and the counters must add up to the
+    /// updates committed so far.
     ///
     /// # Errors
-    /// [`PeerFault::Wrong`] when they do not.
+    /// [`PeerFault::Wrong`] if that is not so.
     fn check(&mut self) -> Result<(), PeerFault>;
 }
 
-/// Whether a commit is acknowledged before the device has it.
+/// Whether a commit is acknowledged before or after it is durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commits {
     Unsynced,
@@ -80,11 +85,11 @@ pub enum Commits {
 /// An engine by name, as `--engines` spells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
-    /// Its durability when commits are not synced.
+    /// The durability applies if commits are not synced.
     Atoll(DesignKind, Durability),
     /// A `BTreeMap` behind a mutex.
     Tree,
-    /// The same, every commit appended to a file.
+    /// The same, with every commit appended to a file.
     LoggedTree,
     #[cfg(feature = "engines")]
     Shim(crate::shim::Kind),
@@ -121,7 +126,8 @@ const NAMES: &[(&str, Engine)] = &[
 ];
 
 impl Engine {
-    /// What is compared unless said otherwise: Atoll in both of its first designs, and every peer that this build has and that can commit so.
+    /// The engines compared by default: Atoll in its first two designs, and every other engine that
+    /// this build contains and that supports this kind of commit.
     pub fn default_list(commits: Commits) -> Vec<Engine> {
         let fits = |e: &Engine| match (e, commits) {
             (A(DesignKind::Logical | DesignKind::Occ, _), _) => false,
@@ -164,11 +170,11 @@ impl Engine {
         }
     }
 
-    /// Opens the engine in the existing directory `dir` and loads `bench`. Its workers or client threads will run on
-    /// `cpus`; what an engine does in the background may run anywhere.
+    /// Opens the engine in the existing directory `dir` and loads `bench`. Workers or client
+    /// threads will run on `cpus`; an engine's background threads may run anywhere.
     ///
     /// # Errors
-    /// When the engine cannot be opened there.
+    /// The engine cannot be opened there.
     pub fn load<B: Served>(
         self,
         bench: B,

@@ -1,4 +1,5 @@
-//! Instances of Atoll inside this process: one worker each or more, pinned, with shared memory between them.
+//! Instances of Atoll inside this process: one or more pinned workers each, with shared memory
+//! between the instances.
 
 use crate::fault::PeerFault;
 use base::InstanceId;
@@ -15,26 +16,28 @@ use topology::CpuId;
 use txn::{Placement, Workload};
 use wal::Durability;
 
-/// 256 MiB: everything that is measured here stays resident.
+/// 256 MiB: all data measured here stays resident.
 const POOL_PAGES: usize = 32_768;
 const LOCK_TIMEOUT_MS: u64 = 1_000;
-/// How long an idle worker spins. Longer than a round trip, so that a distributed transaction never pays for a wake-up.
+/// How long an idle worker spins, in µs: longer than a round trip, so that a distributed
+/// transaction never pays for a wake-up.
 const SPIN_US: u64 = 50;
 
-/// Where instances live: a list of CPUs for each, with one worker on each CPU named; pages of each one's pool.
+/// The places of instances: a list of CPUs for each, with one worker per CPU, and the pool size of
+/// each in pages.
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pub cpus: &'a [Vec<Option<CpuId>>],
     pub pool_pages: usize,
 }
 
-/// What clients did from their start to their end, and what happened in the window between.
+/// The results of driven clients: the measured window, and the commits from start to end.
 pub struct Driven {
     pub window: Measured,
     pub committed: u64,
 }
 
-/// The settings of instance `id` out of `of`, one worker for each CPU named.
+/// The settings of instance `id` out of `of`, with one worker for each of `cpus`.
 pub fn config<W: Workload>(
     workload: &W,
     dir: &Path,
@@ -60,22 +63,23 @@ pub fn seconds(measured: &Measured) -> f64 {
     (measured.window_ns as f64 / 1e9).max(f64::MIN_POSITIVE)
 }
 
-/// A directory under `parent` that only this user may enter, as channels demand; removed when dropped.
+/// A directory under `parent` that only this user may enter, as channels require. It is removed
+/// when dropped.
 ///
 /// # Errors
-/// When it cannot be made.
+/// It cannot be created.
 pub fn private_dir(parent: &Path) -> Result<TempDir, PeerFault> {
     let private = std::fs::Permissions::from_mode(0o700);
     let made = tempfile::Builder::new().prefix("atoll-peers-").permissions(private).tempdir_in(parent);
     made.map_err(PeerFault::io(parent))
 }
 
-/// Loaded instances, connected with each other.
+/// Loaded instances, connected to each other.
 pub struct Deployment<W: Workload> {
     pub workload: W,
     pub instances: Vec<Instance<W>>,
     name: String,
-    /// Dropped last: the instances' files lie in it.
+    /// Dropped last, because it contains the instances' files.
     _dir: TempDir,
 }
 
@@ -83,7 +87,7 @@ impl<W: Workload> Deployment<W> {
     /// One instance for each entry of `cpus`, in a directory of its own inside `dir`.
     ///
     /// # Errors
-    /// When one cannot start or be loaded.
+    /// An instance cannot start or be loaded.
     pub fn load(
         name: &str,
         workload: W,
@@ -96,10 +100,10 @@ impl<W: Workload> Deployment<W> {
         Self::load_in(name, workload, design, durability, dir, places)
     }
 
-    /// As [`Deployment::load`], with pools of a size of their own.
+    /// As [`Deployment::load`], with a given pool size.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Deployment::load`].
     pub fn load_in(
         name: &str,
         workload: W,
@@ -127,16 +131,17 @@ impl<W: Workload> Deployment<W> {
         Ok(Deployment { workload, instances, name: name.into(), _dir: own })
     }
 
-    /// Exchanges the workload's options everywhere.
+    /// Replaces the workload's options in all instances.
     pub fn reconfigure(&mut self, workload: W) {
         self.instances.iter().for_each(|i| i.reconfigure(workload.clone()).unwrap());
         self.workload = workload;
     }
 
-    /// One client on each worker of the first `driven` instances; what those did in the window.
+    /// Runs one client on each worker of the first `driven` instances. Returns the measurements of
+    /// their window.
     ///
     /// # Errors
-    /// When nothing was committed.
+    /// No transaction was committed.
     pub fn run(&self, driven: usize, seed: u64, times: Times) -> Result<Measured, PeerFault> {
         let driven = &self.instances[..driven];
         driven.iter().for_each(|i| i.drive(1, seed));
@@ -149,10 +154,10 @@ impl<W: Workload> Deployment<W> {
         if all.committed_total() == 0 { Err(PeerFault::Idle(self.name.clone())) } else { Ok(all) }
     }
 
-    /// `clients` on each worker of every instance.
+    /// Runs `clients` clients on each worker of every instance.
     ///
     /// # Errors
-    /// When nothing was committed in the window.
+    /// No transaction was committed in the window.
     pub fn drive(&self, clients: usize, seed: u64, times: Times) -> Result<Driven, PeerFault> {
         let measure = || {
             let mut all = Measured::default();
@@ -173,11 +178,11 @@ impl<W: Workload> Deployment<W> {
         }
     }
 
-    /// Whether the workload's conditions hold; nothing may be driven now. `committed`: transactions known to have changed
-    /// something since loading.
+    /// Checks the workload's consistency conditions, while no client runs. `committed` is the
+    /// number of transactions known to have changed data since loading.
     ///
     /// # Errors
-    /// [`PeerFault::Wrong`] when they do not.
+    /// [`PeerFault::Wrong`] if a condition is violated.
     pub fn check(&self, committed: Option<u64>) -> Result<(), PeerFault> {
         let mut audits = Vec::new();
         for instance in &self.instances {
@@ -193,7 +198,7 @@ impl<W: Workload> Deployment<W> {
     }
 
     /// # Errors
-    /// When an instance cannot close its store.
+    /// An instance cannot close its store.
     pub fn stop(self) -> Result<(), PeerFault> {
         self.instances.into_iter().try_for_each(|i| i.stop().map_err(PeerFault::from))
     }

@@ -1,4 +1,5 @@
-//! What the disk itself does: the bar for commits that wait for it, and for pages that come and go.
+//! The speed of the disk itself: the limit for commits that wait for it, and for pages that are
+//! read and evicted.
 
 use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
@@ -11,17 +12,18 @@ use topology::CpuId;
 /// Linux's `O_DIRECT | O_DSYNC`.
 const DIRECT_SYNCED: i32 = 0o40_000 | 0o10_000;
 const BLOCK: usize = 4096;
-/// Overwritten in order and again: long enough that no write meets the one before.
+/// Each file is overwritten in order, again and again. It is long enough that consecutive writes do
+/// not overlap.
 const FILE_BYTES: usize = 4 << 20;
-/// Writers at once, at most: more wait for each other in the device.
+/// Maximum number of concurrent writers: more would only queue in the device.
 const WRITERS: usize = 16;
 
 /// A block at an address that direct writes accept.
 #[repr(align(4096))]
 struct Block([u8; BLOCK]);
 
-/// The disk as a contestant: a commit is one 4 KiB write, direct and synced, to a file that has all its blocks. Each client writes
-/// to a file of its own.
+/// The disk as a contestant: a commit is one 4 KiB write, direct and synced, to a file of which all
+/// blocks are allocated. Each client writes to its own file.
 pub struct Device {
     paths: Vec<PathBuf>,
     cpus: Vec<Option<CpuId>>,
@@ -45,10 +47,10 @@ impl Client for Writer {
 }
 
 impl Device {
-    /// Makes the files for `clients` in the existing directory `dir`.
+    /// Creates the files for `clients` in the existing directory `dir`.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// They cannot be written.
     pub fn prepare(dir: &Path, clients: usize, cpus: &[Option<CpuId>]) -> Result<Device, PeerFault> {
         let paths: Vec<_> = (0..clients.min(WRITERS)).map(|n| dir.join(format!("device-{n}"))).collect();
         for path in &paths {
@@ -65,7 +67,7 @@ impl Contestant for Device {
     }
 
     /// # Errors
-    /// When the file system does not take direct writes.
+    /// The file system does not support direct writes.
     fn run(&mut self, work: &Work) -> Result<Rate, PeerFault> {
         let work = Work { clients: self.paths.len(), ..*work };
         let writer = |number: usize| {

@@ -1,4 +1,4 @@
-//! Why a comparison could not be made.
+//! The reasons why a comparison could not be made.
 
 use std::path::{Path, PathBuf};
 use txn::Abort;
@@ -13,7 +13,7 @@ pub enum PeerFault {
     Pin(#[from] topology::PinError),
     #[error("{engine}: {what}")]
     Engine { engine: &'static str, what: String },
-    /// A transaction was chosen to give way; it has to be rolled back and can be repeated.
+    /// The engine chose the transaction as a victim. It must be rolled back and can be repeated.
     #[error("a conflict with another transaction")]
     Conflict,
     #[error("{name}: a transaction that should have committed ended with '{}'", .abort.name())]

@@ -1,4 +1,4 @@
-//! A workload on another engine in this process: loaded, driven, checked.
+//! A workload on another engine in this process: loading, driving, checking.
 
 use crate::bench::Bench;
 use crate::contestant::{Contestant, Rate, Work};
@@ -11,10 +11,11 @@ use txn::{Generator, Workload};
 use workload::micro::Op;
 use workload::oracle::at_once;
 
-/// Parts of a load in one transaction (of some thousand rows each): where commits are synced a load is mostly waiting for them.
+/// The number of load parts (some thousand rows each) per transaction. With synced commits, a load
+/// mostly waits for them.
 const TOGETHER: usize = 16;
 
-/// A loaded peer.
+/// A loaded engine.
 pub struct Hosted<E, B: Bench> {
     name: &'static str,
     engine: E,
@@ -22,11 +23,11 @@ pub struct Hosted<E, B: Bench> {
     tables: Tables,
     cpus: Vec<Option<CpuId>>,
     sessions: usize,
-    /// Updating transactions committed since loading.
+    /// Update transactions committed since loading.
     updates: u64,
 }
 
-/// A client thread's session, requests and the one under way.
+/// A client thread's session, its requests, and the current request.
 struct Caller<'a, S, W: Workload> {
     name: &'a str,
     session: S,
@@ -52,7 +53,7 @@ impl<S: Session, W: Workload> Client for Caller<'_, S, W> {
 }
 
 impl<E: Engine, B: Bench> Hosted<E, B> {
-    /// # Errors
+    /// The engine's own.
     /// The engine's own.
     pub fn load(
         name: &'static str,

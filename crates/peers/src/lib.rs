@@ -1,18 +1,25 @@
-//! The same transactions on Atoll and on other engines, side by side in one run; and the other figures that
-//! `docs/benchmarks.md` prints.
+//! The same transactions on Atoll and on other engines, by turns in one run, and the other figures
+//! of `docs/benchmarks.md`.
 //!
-//! Nothing of Atoll is built on this room, and it is built only when asked for. A comparison enters as a list of
-//! [`Contestant`]s, all loaded with the same rows; each [`rounds::alternate`] round gives every one of them the same
-//! requests, drawn by the workload's own generator; out come [`rounds::Line`]s, printed as a Markdown table under a
-//! [`stamp::Stamp`] of the machine. Other engines run the workload's own procedures too: [`peer`] makes an `Access`
-//! of whatever can read and write bytes under a key, so no transaction is written twice.
+//! No other crate depends on this one, and it is built only when asked for. A comparison is a list
+//! of [`Contestant`]s, all loaded with the same rows. In each [`rounds::alternate`] round, each of
+//! them gets the same requests, drawn by the workload's own generator. The results are
+//! [`rounds::Line`]s, printed as a Markdown table with a [`stamp::Stamp`] of the machine.
 //!
-//! - [`contestant`]: what takes part. [`atoll`]: instances in this process, driven by their own closed loop. [`bench`](mod@bench): the workloads.
-//! - [`peer`]: another engine as maps of bytes, [`hosted`]: a workload on it, [`threads`]: its clients.
-//! - [`tree`]: a `BTreeMap` behind a mutex, with or without a redo log ([`redo`]). With the feature `engines`, `shim`: engines with a C
-//!   interface (LMDB, WiredTiger, Berkeley DB, SQLite, RocksDB), `postgres`: a server with stored procedures.
-//! - [`device`], [`mixed`]: what the disk itself does. [`deployment`]: instances in this process. [`figures`]: what is measured on Atoll alone.
-//! - [`rounds`], [`stamp`]: repetition and what a table says of its circumstances.
+//! Other engines run the workload's own procedures: [`peer`] makes an `Access` of an engine that
+//! can read and write bytes under a key. So no transaction is written twice, except for a server
+//! with stored procedures.
+//!
+//! - [`contestant`]: the engines of a comparison. [`atoll`]: instances in this process, driven by
+//!   their own closed loop. [`bench`](mod@bench): the workloads.
+//! - [`peer`]: another engine as maps of bytes. [`hosted`]: a workload on it. [`threads`]: its
+//!   clients.
+//! - [`tree`]: a `BTreeMap` behind a mutex, with or without a redo log ([`redo`]). With the feature
+//!   `engines`: `shim` for engines with a C interface (LMDB, WiredTiger, Berkeley DB, SQLite,
+//!   RocksDB), and `postgres` for a server with stored procedures.
+//! - [`device`], [`mixed`]: the speed of the disk itself. [`deployment`]: instances in this
+//!   process. [`figures`]: measurements of Atoll alone.
+//! - [`rounds`], [`stamp`]: repetition, and the circumstances of a measurement.
 
 #![allow(async_fn_in_trait)]
 #![cfg_attr(not(feature = "engines"), forbid(unsafe_code))]

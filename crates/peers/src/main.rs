@@ -36,8 +36,9 @@ struct Cli {
 enum Chosen {
     /// Transactions per second on every engine by turns: rows read and updated, or deposits
     Engines {
-        /// conventional, serial, conventional-async, serial-async, btree, btree-log; with the feature `engines` lmdb, wiredtiger,
-        /// berkeleydb, rocksdb, sqlite, postgres; default: all but async
+        /// conventional, serial, conventional-async, serial-async, btree, btree-log; with the
+        /// feature `engines` lmdb, wiredtiger, berkeleydb, rocksdb, sqlite, postgres; default: all
+        /// but async
         #[arg(long, value_delimiter = ',', value_parser = |s: &str| s.parse::<Engine>())]
         engines: Vec<Engine>,
         #[arg(long, value_enum, default_value_t = Which::Micro)]
@@ -48,7 +49,8 @@ enum Chosen {
         /// Branches of `tpcb`
         #[arg(long, default_value_t = 2)]
         branches: u32,
-        /// Clients without think time, one table for each number; Atoll serves them with as many workers as there are CPUs at most
+        /// Clients without think time, one table for each number; Atoll serves them with as many
+        /// workers as there are CPUs at most
         #[arg(long, value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
         clients: Vec<u16>,
         /// Acknowledge a commit only once the device has it
@@ -67,7 +69,8 @@ enum Chosen {
     Language,
     /// Pages and resident memory of a loaded table
     Memory,
-    /// Data four times the pool: the engine beside the bare disk with the same reads and writes, by turns
+    /// Data four times the pool: the engine beside the bare disk with the same reads and writes, by
+    /// turns
     Larger {
         /// conventional or serial
         #[arg(long, default_value = "conventional")]
@@ -103,7 +106,8 @@ struct Options {
     /// Rounds in which everything has its turn; default 5, of synced commits 11
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Seconds measured in each turn; default 3, of synced commits 0.5: a disk's speed changes within seconds
+    /// Seconds measured in each turn; default 3, of synced commits 0.5: a disk's speed changes
+    /// within seconds
     #[arg(long, global = true, value_parser = seconds)]
     duration: Option<f64>,
     /// Seconds before that; default 0.5, of synced commits 0.1
@@ -122,7 +126,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Options {
-    /// Of a branch: the specification's, unless the table is to be small.
+    /// Accounts of a branch: the specification's number, unless the table is to be small.
     fn accounts(&self) -> u32 {
         self.dataset.clamp(1, 100_000) as u32
     }
@@ -138,7 +142,7 @@ impl Options {
     }
 }
 
-/// How long a turn is unless told.
+/// The default duration of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pace {
     Short,
@@ -177,7 +181,8 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
         Chosen::Engines { engines, workload, rows, branches, clients, synced } => {
             let commits = if *synced { Commits::Synced } else { Commits::Unsynced };
             let sites = clients.iter().copied().max().unwrap_or(1).min(cpus().len() as u16);
-            // Synced commits are compared between numbers of clients too, so those have their turns side by side.
+            // Synced commits are compared between numbers of clients, too, so all those numbers
+            // have their turns in the same rounds.
             let together = if *synced { clients.len().max(1) } else { 1 };
             for clients in clients.chunks(together) {
                 let run = Comparison { engines, commits, clients, size: &size };
@@ -187,7 +192,7 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
                         let table = Table { dataset: options.dataset, rows: *rows, sites };
                         let mut forms = vec![(Op::Update, format!("{rows} rows updated"))];
                         if !*synced {
-                            // Reading waits for no commit.
+                            // A reading transaction does not wait for its commit.
                             forms.insert(0, (Op::Read, format!("{rows} rows read")));
                         }
                         run.compare(table, &forms)?;
@@ -217,7 +222,8 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
     Ok(())
 }
 
-/// The CPUs of workers and client threads, the last one first: the first is where interrupts and other people's work commonly go.
+/// The CPUs of workers and client threads, in reverse order: the first CPU usually handles
+/// interrupts and other processes.
 fn cpus() -> Vec<Option<CpuId>> {
     topology::allowed_cpus().into_iter().rev().map(Some).collect()
 }
@@ -225,19 +231,20 @@ fn cpus() -> Vec<Option<CpuId>> {
 struct Comparison<'a> {
     engines: &'a [Engine],
     commits: Commits,
-    /// A table for each number, all measured in the same rounds.
+    /// One table for each number of clients, all measured in the same rounds.
     clients: &'a [u16],
     size: &'a Size<'a>,
 }
 
-/// Everyone who takes part with one number of clients.
+/// All contestants for one number of clients.
 struct Field {
     clients: usize,
     contestants: Vec<Box<dyn Contestant>>,
 }
 
 impl Comparison<'_> {
-    /// Loads every engine, measures each form of the benchmark by turns, prints its tables, and checks what is left.
+    /// Loads every engine, measures each form of the benchmark by turns, prints the tables, and
+    /// checks the data at the end.
     fn compare(&self, bench: impl Served, forms: &[(Op, String)]) -> Result<(), PeerFault> {
         let default = Engine::default_list(self.commits);
         let engines = if self.engines.is_empty() { &default } else { self.engines };
@@ -259,7 +266,7 @@ impl Comparison<'_> {
             contestants.push(engine.load(bench.clone(), self.commits, &dir, &cpus)?);
         }
         if self.commits == Commits::Synced {
-            // Beside Atoll, so that both find the disk in the same state.
+            // The disk has its turn next to Atoll, so that both find it in the same state.
             let after = engines.iter().rposition(|e| matches!(e, Engine::Atoll(..))).map_or(0, |at| at + 1);
             contestants.insert(after, Box::new(Device::prepare(&dir, clients, &cpus)?));
         }
@@ -297,8 +304,8 @@ impl Comparison<'_> {
     }
 }
 
-/// Each engine's median with its spread, how many times that both designs of Atoll reach of it, the same per CPU-second, and the
-/// retries.
+/// Prints, for each engine, its median with the spread; the factor by which each design of Atoll
+/// exceeds it; the same per CPU-second; and the retries.
 fn print_table(what: &str, engines: &[Engine], lines: &[Line]) {
     let ours: Vec<usize> = (0..engines.len()).filter(|&i| matches!(engines[i], Engine::Atoll(..))).collect();
     let heads: String = ours.iter().map(|&o| format!(" `{}` is x |", engines[o].name())).collect();

@@ -1,11 +1,14 @@
-//! What the disk gives for the reads and writes that pages cost: the bar for data larger than memory.
+//! The speed of the disk with the reads and writes that pages need: the limit for data larger than
+//! memory.
 //!
 //! ```text
-//!   depth readers: 8 KiB at a random place ... each one at a time         no faster than the writes that belong to them
-//!   one writer:    log, sync; batch to one place, sync; each page in place; sync      as often as the engine does
+//!   depth readers: 8 KiB at a random place, one read at a time; no faster than their writes
+//!   one writer:    log, sync; batch to one place, sync; each page in place, sync;
+//!                  as often as the engine does it
 //! ```
 //!
-//! Past the system's cache throughout, but for the log, as the engine does it. Blocking threads hold the queue at its depth.
+//! All I/O except the log bypasses the system's page cache, as in the engine. Blocking threads keep
+//! the queue at its depth.
 
 use crate::fault::PeerFault;
 use std::path::{Path, PathBuf};
@@ -23,25 +26,25 @@ const LOG_BYTES: u64 = 16 << 20;
 #[repr(align(4096))]
 struct Page([u8; PAGE]);
 
-/// What an engine asked of its disk in a window.
+/// The load that an engine put on its disk in a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Reads under way at once.
     pub depth: usize,
     pub writes_per_read: f64,
-    /// Bytes of log that must be on the disk before a page is.
+    /// Bytes of log that must be durable before a page is written, per page.
     pub log_per_write: f64,
 }
 
-/// What the disk made of it.
+/// The rate that the disk reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reached {
-    /// Each with the writes that belong to it.
+    /// Reads per second, each with the writes that belong to it.
     pub reads_per_s: f64,
     pub longest_read: Duration,
 }
 
-/// A file as large as the data, and what else the writer needs.
+/// A file as large as the data, and the other files of the writer.
 pub struct Disk {
     data: Arc<dyn File>,
     pages: u64,
@@ -68,10 +71,10 @@ struct Done {
 }
 
 impl Disk {
-    /// Makes the files in the existing directory `dir`.
+    /// Creates the files in the existing directory `dir`.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// They cannot be written.
     pub fn prepare(dir: &Path, pages: u64) -> Result<Disk, PeerFault> {
         let make = |name: &str, bytes: u64| {
             let path = dir.join(name);
@@ -127,7 +130,8 @@ impl Disk {
     fn read(&self, mix: &Mix, seed: u64, done: &Done) -> std::io::Result<()> {
         let (mut random, mut page) = (Random(seed), Box::new(Page([0; PAGE])));
         while !done.stop.load(Relaxed) {
-            // As many as there are frames for once the writer has come this far.
+            // Readers stay at most four batches ahead of the writer: an engine's readers need
+            // frames, which its writer frees.
             if done.reads.load(Relaxed) as f64 * mix.writes_per_read
                 > (done.writes.load(Relaxed) + 4 * BATCH as u64) as f64
             {

@@ -1,10 +1,11 @@
-//! Another engine, seen as ordered maps of bytes with transactions, and the workload's procedures on it.
+//! Another engine as ordered maps of bytes with transactions, and the workload's procedures on it.
 //!
 //! ```text
 //!   Workload::run  ->  Door (Access, Transaction)  ->  Session  ->  the engine
 //! ```
 //!
-//! The procedure is the one that Atoll runs; nothing on this way waits but inside the engine, so its futures are polled once.
+//! The procedure is the one that Atoll runs. Only the engine itself waits, inside its calls, so
+//! each future is polled once.
 
 use crate::fault::PeerFault;
 use base::{Key, TableId};
@@ -12,7 +13,7 @@ use txn::row::Layout;
 use txn::step::{Steps, Transaction};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema};
 
-/// What a transaction is going to do: some engines must know beforehand.
+/// The kind of a transaction. Some engines must know it at the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Intent {
     Reads,
@@ -30,8 +31,8 @@ pub trait Engine: Sync {
     fn session(&self) -> Result<Self::Session<'_>, PeerFault>;
 }
 
-/// One thread's door to an engine, with at most one transaction at a time. [`PeerFault::Conflict`] asks to roll back and to
-/// begin again.
+/// One thread's session with an engine, with at most one transaction at a time. After
+/// [`PeerFault::Conflict`] the caller must roll back and begin again.
 pub trait Session {
     fn begin(&mut self, intent: Intent) -> Result<(), PeerFault>;
     fn read<R>(
@@ -40,7 +41,7 @@ pub trait Session {
         key: &[u8],
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, PeerFault>;
-    /// Reads for update and writes back what `f` left.
+    /// Reads for update, and writes the row back as `f` left it.
     fn update<R>(
         &mut self,
         table: usize,
@@ -48,13 +49,13 @@ pub trait Session {
         f: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> Result<Option<R>, PeerFault>;
     fn insert(&mut self, table: usize, key: &[u8], row: &[u8]) -> Result<Inserted, PeerFault>;
-    /// Visits all rows in key order. Used when nothing else runs.
+    /// Visits all rows in key order. Called only while no other session runs.
     fn scan(&mut self, table: usize, f: impl FnMut(&[u8], &[u8]) -> Flow) -> Result<(), PeerFault>;
     fn commit(&mut self) -> Result<(), PeerFault>;
     fn rollback(&mut self) -> Result<(), PeerFault>;
 }
 
-/// The tables of a workload as an engine counts them.
+/// The tables of a workload, with the engine's numbers for them.
 pub struct Tables(Vec<(TableId, Layout)>);
 
 impl Tables {
@@ -68,7 +69,7 @@ impl Tables {
     }
 }
 
-/// Numbers for the rows of tables without a key: unlike those of other sessions, ascending within one.
+/// Key numbers for rows of tables without a key: distinct between sessions, ascending within one.
 pub struct Appended(u64);
 
 impl Appended {
@@ -82,12 +83,12 @@ impl Appended {
     }
 }
 
-/// What a procedure sees of a transaction of another engine.
+/// A transaction of another engine, as the workload's procedure uses it.
 pub struct Door<'a, S> {
     session: &'a mut S,
     tables: &'a Tables,
     appended: &'a mut Appended,
-    /// Why the procedure was told [`Abort::Fault`].
+    /// The reason for [`Abort::Fault`], if the procedure got that.
     fault: Option<PeerFault>,
 }
 
@@ -113,10 +114,10 @@ impl<'a, S: Session> Door<'a, S> {
         })
     }
 
-    /// Commits what the procedure did, or rolls it back.
+    /// Commits the transaction if the procedure succeeded, otherwise rolls it back.
     ///
     /// # Errors
-    /// Why it did not commit; [`PeerFault::Conflict`] can be tried again.
+    /// The reason why it did not commit. After [`PeerFault::Conflict`] it can be repeated.
     pub fn end<R>(self, name: &str, outcome: Result<R, Abort>) -> Result<R, PeerFault> {
         let failed = match (self.fault, outcome) {
             (None, Ok(reply)) => match self.session.commit() {
@@ -166,7 +167,7 @@ impl<S: Session> Access for Door<'_, S> {
         self.insert(table, &key, row).await.map(drop)
     }
 
-    /// No workload that is compared deletes anything.
+    /// No workload of a comparison deletes rows.
     async fn delete(&mut self, _: TableId, _: &[u8]) -> Result<bool, Abort> {
         Err(Abort::BadRequest)
     }

@@ -1,8 +1,10 @@
-//! A PostgreSQL server of our own, one call of a stored procedure per transaction, serialisable.
+//! A PostgreSQL server started by this process. A transaction is one call of a stored procedure,
+//! serialisable.
 //!
-//! Its directory belongs to the user `postgres` when we are root, because the server refuses to run as root; it listens on a unix
-//! socket in there and nowhere else. Unsynced is `synchronous_commit = off`. Its CPU time is that of other processes and not
-//! counted.
+//! If this process runs as root, the server's directory belongs to the user `postgres`, because the
+//! server refuses to run as root. The server listens only on a unix socket in that directory.
+//! Unsynced commits are `synchronous_commit = off`. The server's CPU time belongs to other
+//! processes and is not counted.
 
 use crate::bench::Served as Bench;
 use crate::contestant::{Commits, Contestant, Rate, Work};
@@ -29,14 +31,14 @@ fn refused(error: postgres::Error) -> PeerFault {
     }
 }
 
-/// A running server; stopped and removed when dropped.
+/// A running server. It is stopped and removed when dropped.
 struct Server {
     bin: PathBuf,
     user: Option<(u32, u32)>,
     dir: TempDir,
 }
 
-/// The newest installed one's directory of commands.
+/// The directory of commands of the newest installed version.
 fn installed() -> Result<PathBuf, PeerFault> {
     let version = |path: &Path| path.file_name().and_then(|n| n.to_str()?.parse::<u32>().ok());
     let all = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -46,7 +48,7 @@ fn installed() -> Result<PathBuf, PeerFault> {
         .ok_or_else(|| fault("not installed: expected Debian's package postgresql"))
 }
 
-/// The user and group `postgres`, if we are root.
+/// The ids of the user and group `postgres`, if this process runs as root.
 fn user(of: &Path) -> Result<Option<(u32, u32)>, PeerFault> {
     if std::fs::metadata(of).map_err(PeerFault::io(of))?.uid() != 0 {
         return Ok(None);
@@ -61,7 +63,8 @@ fn user(of: &Path) -> Result<Option<(u32, u32)>, PeerFault> {
 }
 
 impl Server {
-    /// Makes a database cluster in the nearest directory around `near` that another user may enter, and starts it.
+    /// Creates a database cluster in the nearest directory around `near` that another user may
+    /// enter, and starts it.
     fn start(near: &Path, commits: Commits) -> Result<Server, PeerFault> {
         let enters = |p: &&&Path| std::fs::metadata(p).is_ok_and(|m| m.mode() & 0o001 != 0);
         let around: Vec<&Path> = near.ancestors().collect();
@@ -99,7 +102,8 @@ impl Server {
         if let Some((uid, gid)) = self.user {
             command.uid(uid).gid(gid);
         }
-        // The server inherits what `pg_ctl` has: a pipe would never end.
+        // The server inherits the output of `pg_ctl`: a pipe would stay open as long as the server
+        // runs.
         let log = self.dir.path().join("commands");
         let file = std::fs::File::create(&log).map_err(PeerFault::io(&log))?;
         let errors = file.try_clone().map_err(PeerFault::io(&log))?;
@@ -123,12 +127,12 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // What a server that is thrown away says to that is of no use.
+        // Errors are ignored, because the server's data is thrown away.
         let _ = self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
     }
 }
 
-/// A workload on it.
+/// A workload on the server.
 pub struct Served<B> {
     name: &'static str,
     bench: B,
@@ -156,7 +160,7 @@ impl<B: Bench> Client for Caller<'_, B> {
 
 impl<B: Bench> Served<B> {
     /// # Errors
-    /// When the server is not installed, does not start, or refuses a statement.
+    /// The server is not installed, does not start, or refuses a statement.
     pub fn load(name: &'static str, bench: B, commits: Commits, near: &Path) -> Result<Self, PeerFault> {
         let server = Server::start(near, commits)?;
         let mut client = server.connect()?;
@@ -184,7 +188,8 @@ impl<B: Bench> Contestant for Served<B> {
             let requests = workload.generator(work.stream(number), 0..workload.sites());
             Ok(Caller { client, call, bench: &self.bench, requests, numbers: Vec::new() })
         };
-        // Its processes, not our threads, do the work: the kernel places them.
+        // The server's processes do the work, and the kernel places them, so the client threads are
+        // not pinned.
         let (rate, committed) = drive(self.name, work, &[], caller)?;
         if intent == Intent::Writes {
             self.updates += committed;

@@ -1,8 +1,8 @@
-//! A redo log as small as it can honestly be: committed row images, framed and checksummed, through a buffer into a file that
-//! is never synced.
+//! A minimal redo log: committed row images, framed and checksummed, written through a buffer to a
+//! file that is never synced.
 //!
 //! ```text
-//!   length u32 | CRC-32C u32 | table u32, key u64, length u32, row | table u32, key u64, length u32, row | ...
+//!   length u32 | CRC-32C u32 | table u32, key u64, length u32, row | table u32, key u64, ...
 //! ```
 
 use crate::fault::PeerFault;
@@ -10,23 +10,24 @@ use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// As large as a log buffer commonly is: the cost of the write is spread over hundreds of commits.
+/// A common size of log buffers: the cost of a write is spread over hundreds of commits.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Where the log starts over, as if a checkpoint had been taken: the file stays in the page cache.
+/// After this many bytes the log starts over, as if a checkpoint had been taken, so that the file
+/// stays in the page cache.
 const LAP_BYTES: u64 = 256 << 20;
 const HEAD_BYTES: usize = 8;
 
 pub struct Redo {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The transaction under way, its head still empty.
+    /// The current transaction's record. Its head is empty until the commit.
     record: Vec<u8>,
     at: u64,
 }
 
 impl Redo {
     /// # Errors
-    /// When the file cannot be created.
+    /// The file cannot be created.
     pub fn create(path: &Path) -> Result<Redo, PeerFault> {
         let file = File::create(path).map_err(PeerFault::io(path))?;
         let file = BufWriter::with_capacity(BUFFER_BYTES, file);

@@ -1,9 +1,10 @@
-//! A B B A: every contestant has its turn in each round, so that what the machine does meanwhile happens to all of them.
+//! Rounds in the order A B, B A: every contestant has a turn in each round, so that disturbances of
+//! the machine affect all of them.
 
 use crate::contestant::{Contestant, Rate, Work};
 use crate::fault::PeerFault;
 
-/// What one contestant reached, round by round.
+/// The results of one contestant, by round.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
     pub name: String,
@@ -21,7 +22,8 @@ impl Series {
         values
     }
 
-    /// The middle value, the mean of the two middle ones of an even number, 0 of none.
+    /// The middle value; for an even number of values the mean of the two middle ones; 0 without
+    /// values.
     pub fn median(&self) -> f64 {
         let v = self.sorted();
         match (v.len(), v.len() / 2) {
@@ -40,7 +42,7 @@ impl Series {
     }
 }
 
-/// One contestant's rounds.
+/// The three series of one contestant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
     pub tps: Series,
@@ -60,10 +62,10 @@ impl Line {
     }
 }
 
-/// `rounds` rounds of `work`, each with requests of its own that are the same for everyone.
+/// Runs `rounds` rounds of `work`. Each round has its own requests, the same for all contestants.
 ///
 /// # Errors
-/// The first contestant's that fails.
+/// The error of the first contestant that fails.
 pub fn alternate(
     contestants: &mut [Box<dyn Contestant>],
     rounds: u32,
@@ -77,13 +79,14 @@ pub fn alternate(
     Ok(lines)
 }
 
-/// An empty line for each.
+/// An empty line for each contestant.
 pub fn lines_of(contestants: &[Box<dyn Contestant>]) -> Vec<Line> {
     contestants.iter().map(|c| Line::new(c.name())).collect()
 }
 
-/// The `round`-th round of `work`, added to `lines`. Every other round goes backwards: what somebody leaves behind (a disk that is still
-/// writing) does not always meet the same one.
+/// Runs round number `round` of `work` and adds its results to `lines`. Every other round has the
+/// reverse order: if one contestant leaves a disturbance behind (a disk that is still writing), it
+/// does not always affect the same next one.
 ///
 /// # Errors
 /// As [`alternate`].
@@ -108,12 +111,12 @@ pub fn one_round(
 /// Column heads of [`cells`].
 pub const HEADS: &str = "median | min | max";
 
-/// Median, least and greatest as cells of a Markdown table.
+/// Median, minimum and maximum as cells of a Markdown table.
 pub fn cells(series: &Series, show: impl Fn(f64) -> String) -> String {
     format!("{} | {} | {}", show(series.median()), show(series.min()), show(series.max()))
 }
 
-/// A whole number with its thousands set apart.
+/// A whole number with separated thousands.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! Engines with a C interface, through the small common door that `engines/peer.h` describes.
+//! Engines with a C interface, through the common interface of `engines/peer.h`.
 
 use crate::contestant::Commits;
 use crate::fault::PeerFault;
@@ -43,7 +43,7 @@ unsafe extern "C" {
     fn peer_reason() -> *const c_char;
 }
 
-/// Which engine.
+/// The engine's kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Lmdb,
@@ -78,7 +78,7 @@ impl Kind {
     }
 }
 
-/// What became of a call that may find nothing or too much.
+/// The result of a call that may find no row, or a row too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
     Yes,
@@ -86,7 +86,7 @@ enum Found {
     Exists,
 }
 
-/// Turns one of the codes of `peer.h` into words.
+/// Converts a result code of `peer.h`.
 fn outcome(kind: Kind, code: c_int) -> Result<Found, PeerFault> {
     match code {
         0 => Ok(Found::Yes),
@@ -108,7 +108,8 @@ pub struct Shim {
     raw: *mut c_void,
 }
 
-// SAFETY: `peer.h` asks each engine to be shared by threads and not to be tied to the one that opened it.
+// SAFETY: `peer.h` requires each engine to be usable by several threads, and not only by the thread
+// that opened it.
 unsafe impl Send for Shim {}
 // SAFETY: as above.
 unsafe impl Sync for Shim {}
@@ -158,7 +159,7 @@ impl peer::Engine for Shim {
 pub struct Session<'a> {
     kind: Kind,
     raw: *mut c_void,
-    /// The row being updated.
+    /// Buffer for the row being updated.
     row: Vec<u8>,
     engine: PhantomData<&'a Shim>,
 }
@@ -191,7 +192,8 @@ impl Bytes {
 }
 
 impl Session<'_> {
-    /// The row stays valid until the session's next call, which `&mut self` keeps away.
+    /// The row stays valid until the session's next call. The result borrows the session mutably,
+    /// so there is no such call meanwhile.
     fn get(&mut self, table: usize, key: &[u8], intent: Intent) -> Result<Option<&[u8]>, PeerFault> {
         let mut row = Bytes { at: std::ptr::null(), len: 0 };
         let for_update = c_int::from(intent == Intent::Writes);
@@ -226,7 +228,8 @@ impl Session<'_> {
             c_int::from(f(key, row) == Flow::Enough)
         }
         let context = (&raw mut f).cast();
-        // SAFETY: a live session with a transaction; `f` lives and is not used otherwise until the call returns.
+        // SAFETY: a live session with a transaction; `f` lives until the call returns, and has no
+        // other use meanwhile.
         let code = unsafe { (self.kind.ops().scan)(self.raw, table as c_uint, visit::<F>, context) };
         outcome(self.kind, code).map(drop)
     }

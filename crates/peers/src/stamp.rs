@@ -1,14 +1,14 @@
-//! What a table says of the circumstances it was made in: the machine, how far apart its cores were before and after,
-//! what was taken from this process meanwhile, and the commit.
+//! The circumstances of a measurement, printed below its table: the machine, the latency between
+//! its cores before and after, the CPU time taken by others meanwhile, and the commit.
 
 use std::fmt;
 use std::process::Command;
 use std::time::Instant;
 
-/// USER_HZ, 100 on every Linux that Rust's standard library runs on.
+/// USER_HZ: 100 on every Linux that Rust's standard library supports.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The machine's clocks at one moment, in ticks over all CPUs.
+/// The machine's CPU times at one moment, in ticks over all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Ticks {
     busy: u64,
@@ -20,7 +20,8 @@ impl Ticks {
         Ticks::parse(&std::fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default()
     }
 
-    /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is in user already.
+    /// Parses `cpu user nice system idle iowait irq softirq steal guest guest_nice`. Guest time is
+    /// included in user.
     fn parse(stat: &str) -> Option<Ticks> {
         let line = stat.lines().find_map(|l| l.strip_prefix("cpu "))?;
         let field: Vec<u64> = line.split_whitespace().map_while(|f| f.parse().ok()).collect();
@@ -29,7 +30,7 @@ impl Ticks {
     }
 }
 
-/// Opened before the first round, closed after the last.
+/// Started before the first round, finished after the last.
 pub struct Watch {
     started: Instant,
     ticks: Ticks,
@@ -37,14 +38,14 @@ pub struct Watch {
     probe_ns: Option<f64>,
 }
 
-/// The foot of a table.
+/// The line below a table.
 #[derive(Clone, Debug)]
 pub struct Stamp {
     pub model: String,
     pub cpus: usize,
     /// One-way latency of a cache line between the first two CPUs, before and after.
     pub probe_ns: [Option<f64>; 2],
-    /// Per cent of all CPUs' time taken by the hypervisor, and used by other processes.
+    /// Per cent of all CPUs' time: taken by the hypervisor, and used by other processes.
     pub steal: f64,
     pub others: f64,
     pub commit: String,
@@ -82,7 +83,7 @@ impl Watch {
     }
 }
 
-/// The commit that is checked out, `+` if files differ from it.
+/// The commit that is checked out, with `+` if tracked files differ from it.
 fn commit() -> String {
     let git = |args: &[&str]| {
         let out = Command::new("git").args(args).output().ok().filter(|o| o.status.success())?;

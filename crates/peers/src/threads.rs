@@ -1,7 +1,11 @@
-//! Client threads of another engine: each repeats transactions without think time until a window has been measured.
+//! Client threads of another engine. Each repeats transactions without think time until a window
+//! has been measured.
 //!
-//! Who may do what: each client thread owns its [`Client`] and writes its counters; the thread that measures reads them and
-//! raises `stop`.
+//! Access rules:
+//!
+//! - Each client thread owns its [`Client`] and writes its own counters.
+//! - The measuring thread reads the counters and sets `stop`. A client thread that fails sets it,
+//!   too.
 
 use crate::contestant::{Rate, Work};
 use crate::fault::PeerFault;
@@ -11,18 +15,18 @@ use std::thread::sleep;
 use std::time::Instant;
 use topology::CpuId;
 
-/// One thread's connection and stream of requests.
+/// One thread's connection and request stream.
 pub trait Client {
     /// Draws the next request.
     fn draw(&mut self);
     /// Runs it.
     ///
     /// # Errors
-    /// [`PeerFault::Conflict`]: it is to be run again. Anything else ends the comparison.
+    /// [`PeerFault::Conflict`]: the request must be run again. Any other error ends the comparison.
     fn attempt(&mut self) -> Result<(), PeerFault>;
 }
 
-/// What a client has done, on a cache line of its own.
+/// The counters of a client, on a cache line of their own.
 #[derive(Default)]
 struct Counts {
     committed: AtomicU64,
@@ -48,11 +52,11 @@ fn repeat(client: &mut impl Client, mine: &Counts, stop: &AtomicBool) -> Result<
     Ok(())
 }
 
-/// Runs `work.clients` threads, each with the client that `make` makes on it, the first of them on `cpus`. Gives what they reached in the
-/// window, and how many transactions committed in all.
+/// Runs `work.clients` threads, the first of them on `cpus`. `make` makes each thread's client on
+/// that thread. Returns the rate in the window, and the total number of committed transactions.
 ///
 /// # Errors
-/// The first of a client.
+/// The first error of a client.
 pub fn drive<C: Client>(
     name: &str,
     work: &Work,

@@ -1,8 +1,8 @@
-//! `BTreeMap`s behind a mutex: serialisable because one transaction runs at a time, and as fast as one thread gets with
-//! an ordered map that everybody has.
+//! `BTreeMap`s behind a mutex. Serialisable, because one transaction runs at a time. A reference
+//! for the speed of one thread with a common ordered map.
 //!
-//! It is given every advantage: integer keys, rows changed in place, no copy kept to roll back with. The mutex is held from
-//! begin to commit.
+//! It has every advantage: integer keys, rows changed in place, and no copies for rollback. The
+//! mutex is held from begin to commit.
 
 use crate::fault::PeerFault;
 use crate::peer::{Engine, Intent, Session};
@@ -35,7 +35,7 @@ impl Engine for Tree {
 
 pub struct TreeSession<'a> {
     tree: &'a Tree,
-    /// The whole tree, while a transaction is under way.
+    /// The whole tree, during a transaction.
     held: Option<MutexGuard<'a, State>>,
 }
 
@@ -43,7 +43,7 @@ fn fault(what: String) -> PeerFault {
     PeerFault::Engine { engine: "tree", what }
 }
 
-/// Keys of 8 bytes compare as the big-endian number that they spell.
+/// Keys of 8 bytes have the order of the big-endian numbers that they encode.
 fn number(key: &[u8]) -> Result<u64, PeerFault> {
     let bytes = key.try_into().map_err(|_| fault(format!("a key of {} bytes, expected 8", key.len())));
     bytes.map(u64::from_be_bytes)
@@ -112,7 +112,7 @@ impl Session for TreeSession<'_> {
         logged
     }
 
-    /// There is nothing to roll back with: no transaction that is compared asks for it.
+    /// Rollback is not supported: no transaction of a comparison needs it.
     fn rollback(&mut self) -> Result<(), PeerFault> {
         self.held = None;
         Err(fault("a transaction was to be rolled back".into()))

@@ -1,9 +1,10 @@
-//! Heap pages by which rows share them, against shared ones (thesis of Pandis, section 3.4.8, Figure 3.18): rows of 100 and of 1,000
-//! bytes, loaded in the order of their keys, loaded in no order, and inserted in no order; and how long a scan of the file takes
-//! (Figure 3.19), the best of five.
+//! The space of divided heap pages, compared with shared ones (thesis of Pandis, section 3.4.8,
+//! Figure 3.18), and the time of a file scan (Figure 3.19), the best of five. Rows of 100 and of
+//! 1,000 bytes are loaded in key order, loaded in random order, and inserted in random order.
 //!
-//! `cargo run --profile quick -p store --example fragmentation [MEGABYTES [disk]]`: rows of so many megabytes (10) in each table; with
-//! `disk` the table lies in files in the system's folder for such and the pool has an eighth of its pages.
+//! `cargo run --profile quick -p store --example fragmentation [MEGABYTES [disk]]`: MEGABYTES (10)
+//! of rows in each table. With `disk` the table lies in files in the system's temporary folder, and
+//! the pool has an eighth of its pages.
 
 use base::{Key, TableId};
 use latch::{ByPage, Claiming, OwnerId, act_for, claim};
@@ -29,7 +30,7 @@ fn table(bytes: u32) -> TableDef {
     }
 }
 
-/// How rows come in.
+/// How rows are added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     LoadedInOrder,
@@ -39,7 +40,7 @@ enum Way {
 
 struct Case {
     form: HeapForm,
-    /// Of a row, all told.
+    /// Bytes of a row, in total.
     bytes: usize,
     rows: i64,
     partitions: usize,
@@ -55,12 +56,12 @@ enum Medium {
 
 struct Found {
     heap_pages: u64,
-    /// That lead to them.
+    /// Leaves of the index.
     leaves: u64,
     scan: Duration,
 }
 
-/// Reads every row in storage order, the best of so many times.
+/// Reads every row in storage order; the best time of several runs.
 fn scan(store: &Store, rows: i64, times: usize) -> Duration {
     let once = |_| {
         let (start, mut from, mut met) = (Instant::now(), Bound::Unbounded, 0);
@@ -159,7 +160,7 @@ fn main() {
         for way in [Way::LoadedInOrder, Way::LoadedScattered, Way::Inserted] {
             let mut shared: Option<Found> = None;
             for form in HeapForm::ALL {
-                // Who inserts finds one partition: only a load divides.
+                // Inserted rows find one partition: only a load divides a tree.
                 let found = measure(&Case { form, bytes, rows, partitions, way, medium });
                 let base = shared.as_ref().unwrap_or(&found);
                 let pages = found.heap_pages as f64 / base.heap_pages as f64;

@@ -1,5 +1,6 @@
-//! Loading 240,000 rows of 250 bytes: inserted in transactions of a hundred, against filled page by page with the tree
-//! built at the end. Rows per second, and bytes of log for each byte of rows; the two ways in turns.
+//! Loading 240,000 rows of 250 bytes in two ways, by turns: inserted in transactions of a hundred,
+//! and filled page by page with the tree built at the end. Prints rows per second, and bytes of log
+//! per byte of rows.
 //!
 //! `cargo run --release -p store --example load`
 

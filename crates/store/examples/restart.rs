@@ -1,20 +1,25 @@
-//! How fast a restart replays: a process fills a database, takes a checkpoint, runs transactions until so much was logged,
-//! and dies; then the database is opened, answers its first transaction, and brings everything up to date.
+//! The speed of a restart. A process fills a database, takes a checkpoint, runs transactions until
+//! enough was logged, and dies. Then the database is opened, answers its first transaction, and
+//! brings all pages up to date.
 //!
 //! ```text
-//! cargo run --release -p store --example restart -- WORKLOAD [DATABASE_MIB] [LOG_MIB] [THREADS] [FOLDER]
+//! cargo run --release -p store --example restart -- \
+//!     WORKLOAD [DATABASE_MIB] [LOG_MIB] [THREADS] [FOLDER]
 //! ```
 //!
-//! `WORKLOAD` is `update-1` or `update-10` (so many random rows of 250 bytes, one commit), `tpcb`, `neworder` (the log that
-//! these write: the same rows, in the same order, without the reads), or `all`. Unless told: 64 MiB of data, 192 MiB of log,
-//! one thread, a folder in the current one.
+//! `WORKLOAD` is `update-1` or `update-10` (as many random rows of 250 bytes, one commit), `tpcb`,
+//! `neworder` (the same log as those transactions: the same rows in the same order, without the
+//! reads), or `all`. Defaults: 64 MiB of data, 192 MiB of log, one thread, a folder in the current
+//! one.
 //!
-//! **The measure**: bytes of log replayed per second of a core's time, of all this process' threads and of the kernel on its
-//! behalf, from before the database is opened to when every page is as the log says. Median of three restarts of the same
-//! files, with the least and the greatest; megabytes are 10^6 bytes. A log that is large beside the data shows what
-//! replaying costs (64 and 192 MiB: each page is read once and has hundreds of records); one that is small beside the data
-//! what reading pages costs (1024 and 64 MiB: a page for every few records). On a folder in memory (`/dev/shm`) pages come from
-//! there. `THREADS` bring pages up to date side by side after the one pass over the log.
+//! **The measure** is bytes of log replayed per second of a core's time, from before the database
+//! is opened until every page is up to date. It counts all threads of this process, and the
+//! kernel's work for them. The result is the median of three restarts of the same files, with
+//! minimum and maximum; a megabyte is 10^6 bytes. A large log on a small database measures replay
+//! (64 and 192 MiB: each page is read once and has hundreds of records). A small log on a large
+//! database measures page reads (1024 and 64 MiB: one page per few records). With a folder in
+//! memory (`/dev/shm`), pages are read from memory. `THREADS` is the number of threads that bring
+//! pages up to date after the one pass over the log.
 
 use access::Expect;
 use base::{Key, TableId};
@@ -29,7 +34,7 @@ use wal::Durability;
 const WORKLOADS: [&str; 4] = ["update-1", "update-10", "tpcb", "neworder"];
 const ROUNDS: usize = 3;
 
-/// Rows that are updated; the other tables only grow.
+/// Rows that are updated. The other tables only grow.
 const ROWS: TableId = TableId(1);
 /// TPC-B's branches and tellers, TPC-C's districts: few rows.
 const FEW: TableId = TableId(2);
@@ -73,7 +78,7 @@ fn main() {
     }
 }
 
-/// What one restart took, in seconds.
+/// The times of one restart, in seconds.
 struct Took {
     opened: f64,
     opened_cpu: f64,
@@ -116,7 +121,7 @@ impl Job {
         );
     }
 
-    /// Restarts once; gives the megabytes of log and how long they took.
+    /// Restarts once. Returns the megabytes of log and the times.
     fn restart(&self, dir: &Path, round: usize) -> (f64, Took) {
         let (before, cpu) = (Instant::now(), world::usage().cpu_ns);
         let since = || (before.elapsed().as_secs_f64(), (world::usage().cpu_ns - cpu) as f64 / 1e9);
@@ -145,7 +150,7 @@ impl Job {
     }
 
     fn open(&self, dir: &Path) -> (Store, store::Recovered) {
-        // The tables that grow take less than twice what is logged of them.
+        // The growing tables take less than twice the bytes that are logged for them.
         let frames = ((self.database * 2 + self.log * 2) / 8192 + 10_000) as usize;
         let options = StoreOptions {
             checkpoint_bytes: self.log.max(64 << 20),
@@ -205,7 +210,7 @@ fn schema(pad: u16) -> Schema {
     }
 }
 
-/// One who runs transactions.
+/// A thread that runs transactions.
 struct Client<'a> {
     store: &'a Store,
     txn: Txn,
@@ -313,7 +318,7 @@ fn settle<T>(store: &Store, mut op: impl FnMut() -> Result<T, Stop>) -> T {
     }
 }
 
-/// Copies a folder of files and folders.
+/// Copies a folder recursively.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("makes a folder");
     for entry in std::fs::read_dir(from).expect("lists a folder") {

@@ -1,4 +1,5 @@
-//! What the store's operations cost: one thread, no locks, 240,000 rows of 250 bytes, the log in memory.
+//! The cost of the store's operations: one thread, no locks, 240,000 rows of 250 bytes, the log in
+//! memory.
 //!
 //! `cargo run --release -p store --example store_cost`
 
@@ -68,8 +69,8 @@ impl Keys {
     }
 }
 
-/// Nanoseconds this thread has been running on a core: what a busy machine does not disturb. Wall-clock time where
-/// the kernel does not tell.
+/// Nanoseconds that this thread has run on a core, which other load on the machine does not affect.
+/// Wall-clock time if the kernel does not report them.
 fn cpu_ns(begun: Instant) -> u64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let ns = told.and_then(|s| s.split_whitespace().next().and_then(|ns| ns.parse().ok()));

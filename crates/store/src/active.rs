@@ -1,12 +1,18 @@
-//! Which transactions are running, for the checkpoint, at no cost to them but plain stores.
+//! The list of running transactions, for checkpoints. It costs a transaction only plain stores.
 //!
-//! Who may do what: a slot is written by the transaction that has it, from whatever thread runs it; a checkpoint
-//! reads all of them. `last` is where the transaction's last record starts, 0 while it has none, and [`BUSY`]
-//! while a record is being appended.
+//! Access rules:
 //!
-//! Why a checkpoint misses nobody: it puts a fence into the log, then reads the slots. A record below the fence had its
-//! place before; claiming a place and fencing synchronise (the fence reads what the claim released), so the
-//! `BUSY` stored before the append is visible, and the checkpoint waits until the record is accounted for.
+//! - The worker that runs a transaction writes the transaction's slot.
+//! - A checkpoint reads all slots.
+//!
+//! `last` is the start of the transaction's last record: 0 before the first record, [`BUSY`] while
+//! a record is being appended.
+//!
+//! **Why a checkpoint misses no transaction.** The checkpoint puts a fence into the log and then
+//! reads the slots. Take a record below the fence, of transaction T. T stored `BUSY` before it
+//! claimed the record's place in the log, and the fence synchronises with that claim: it reads the
+//! value that the claim released. So the checkpoint sees `BUSY` or a newer value, and waits until
+//! the slot lists the record.
 
 use base::{Lsn, TxnId};
 use latch::CachePadded;
@@ -23,7 +29,7 @@ struct Words {
     id: AtomicU64,
     first: AtomicU64,
     last: AtomicU64,
-    /// Odd while the transaction touches tables that it has no lock on any more.
+    /// Odd while the transaction uses tables that it has no lock on.
     visits: AtomicU64,
 }
 
@@ -31,12 +37,13 @@ struct Words {
 pub(crate) struct Slot(CachePadded<Words>);
 
 impl Slot {
-    /// Runs `append`, which gives where the record starts, and accounts for it.
+    /// Runs `append`, which returns the start of the record, and lists the record in the slot.
     #[inline]
     pub fn record(&self, id: TxnId, first: Lsn, append: impl FnOnce() -> Lsn) -> Lsn {
         probe::enter(Section::TransactionSlot);
         self.0.last.store(BUSY, Ordering::Relaxed);
-        // A checkpoint that sees the new `id` or `first` sees that `last` is busy, or newer.
+        // A checkpoint that reads the new `id` or `first` also reads `BUSY` or a newer value in
+        // `last`.
         fence(Ordering::Release);
         let start = append();
         self.0.id.store(id.0, Ordering::Relaxed);
@@ -45,7 +52,7 @@ impl Slot {
         start
     }
 
-    /// Runs `append`, which writes the transaction's last record, and forgets the transaction.
+    /// Runs `append`, which writes the transaction's last record, and clears the slot.
     #[inline]
     pub fn end(&self, append: impl FnOnce() -> Lsn) -> Lsn {
         probe::enter(Section::TransactionSlot);
@@ -56,8 +63,9 @@ impl Slot {
         end
     }
 
-    /// As [`Slot::end`], for several transactions that one record ends: a checkpoint lists all of those that had records
-    /// below its fence, or none that the record ended.
+    /// As [`Slot::end`], for several transactions (branches) that one record ends. A checkpoint
+    /// lists either all branches that have records below its fence, or none of them if the record
+    /// ended them.
     pub fn end_all<'a>(slots: impl Iterator<Item = &'a Slot> + Clone, append: impl FnOnce() -> Lsn) -> Lsn {
         probe::enter(Section::TransactionSlot);
         slots.clone().for_each(|slot| slot.0.last.store(BUSY, Ordering::Relaxed));
@@ -67,9 +75,10 @@ impl Slot {
         end
     }
 
-    /// Runs `visit`, which looks tables up and touches them without a lock. A table that is found stays until then:
-    /// whoever takes a table away makes it invisible first and then waits for visitors, and of the two fences
-    /// one comes first.
+    /// Runs `visit`, which looks up tables and uses them without a lock. A table that the visitor
+    /// finds stays until the visit ends. A thread that removes a table hides it first and then
+    /// waits for visitors. Of the two sequentially consistent fences one comes first: either the
+    /// visitor no longer finds the table, or the remover sees the odd `visits` and waits.
     pub fn visiting<R>(&self, visit: impl FnOnce() -> R) -> R {
         let before = self.0.visits.load(Ordering::Relaxed);
         self.0.visits.store(before + 1, Ordering::Relaxed);
@@ -109,11 +118,13 @@ pub(crate) struct Active {
     next_id: AtomicU64,
 }
 
-/// Transaction numbers are taken this many at a time, so that workers do not meet at one counter.
+/// Transaction numbers are reserved in batches of this size, so that workers do not contend for one
+/// counter.
 pub(crate) const IDS: u64 = 256;
 
 impl Active {
-    /// Numbers are unique over the database's whole life because each opening starts its own range.
+    /// Numbers are unique over the life of the database, because each opening starts its own range:
+    /// `life` is in the upper bits.
     pub fn new(life: u32) -> Active {
         Active { slots: Mutex::default(), next_id: AtomicU64::new((u64::from(life) << 40) + 1) }
     }
@@ -130,14 +141,15 @@ impl Active {
         slot
     }
 
-    /// Waits until nobody is visiting who may have begun before this was called.
+    /// Waits for the end of all visits that may have begun before the call.
     pub fn wait_for_visitors(&self) {
         fence(Ordering::SeqCst);
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner).clone();
         slots.iter().for_each(|slot| slot.wait_for_visitor());
     }
 
-    /// The transactions that have records and have not ended. Forgets slots whose transactions are gone.
+    /// The transactions that have written records and have not ended. Drops the slots of
+    /// transactions that are gone.
     pub fn running(&self) -> Vec<Running> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.retain(|s| Arc::strong_count(s) > 1 || s.running().is_some());
@@ -162,7 +174,8 @@ mod tests {
         assert!(active.ids().start > 2 << 40);
     }
 
-    /// A table is in use as long as its word is set; a visitor must never see it taken away under its hands.
+    /// A table is in use while its word is set. A visitor must never see a table removed during its
+    /// visit.
     #[test]
     fn what_a_visitor_found_stays_until_it_leaves() {
         let active = Active::new(1);

@@ -1,8 +1,8 @@
-//! Rows that a transaction is about to ask for, looked up side by side before it does.
+//! Batched look-up of the rows that a transaction is about to use.
 //!
-//! [`Store::ahead`] finds where the rows lie and has their bytes fetched; the operations that follow take the addresses
-//! from there, in the same order, as long as the index says nothing new. It reads no row, holds nothing, and an address that
-//! is no longer good is looked up again.
+//! [`Store::ahead`] finds the addresses of the rows and prefetches their bytes. The operations that
+//! follow use these addresses, in the same order, as long as the index has not changed. The look-up
+//! reads no row and holds no latch; an address that is no longer valid is looked up again.
 
 use crate::catalog::Table;
 use crate::open::Store;
@@ -10,12 +10,12 @@ use access::{LANES, Sight};
 use base::{Rid, TableId};
 use latch::Policies;
 
-/// What was seen for one transaction.
+/// The results of the look-ups for one transaction.
 #[derive(Default)]
 pub struct Ahead {
     keys: Vec<u8>,
     seen: Vec<Seen>,
-    /// The first that was not asked for yet.
+    /// The first result that no operation has used yet.
     next: usize,
 }
 
@@ -40,7 +40,7 @@ impl Ahead {
         self.seen.push(Seen { table, end: self.keys.len() as u32, sight: None });
     }
 
-    /// What was seen of this key, if it is the next one.
+    /// The result for this key, if it is the next one.
     #[inline]
     pub fn take(&mut self, table: TableId, key: &[u8]) -> Option<Sight> {
         let seen = self.seen.get(self.next)?;
@@ -54,10 +54,11 @@ impl Ahead {
 }
 
 impl Store {
-    /// Looks for the rows of `keys`, as many as there are, and has what will be read of them fetched.
+    /// Looks up the rows of `keys`, any number of them, and prefetches the bytes that will be read.
     #[inline]
     pub fn ahead<P: Policies>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
-        // Who latches what it reads does not look ahead: that would be looking without latches.
+        // A look-up ahead takes no latches, so it is only for policies under which readers take
+        // none.
         if table.def.key.is_empty() || !self.pool.views::<P::Index>() {
             return;
         }

@@ -1,7 +1,9 @@
-//! What the log says about transactions, notes and pages in use, read from the last checkpoint on.
+//! Analysis (the first phase of restart): the transactions, notes and pages in use, read from the
+//! log since the last checkpoint.
 //!
-//! The pass over the log finds out which transactions are open at its end. What those did is read again
-//! ([`Analysis::collect`]), from the oldest one's first record on: that is little, unless a transaction was long.
+//! One pass over the log determines the transactions that are open at its end. The records of those
+//! are then read again ([`Analysis::collect`]), from the oldest first record on. That part is short
+//! unless a transaction was long.
 
 use crate::StoreFault;
 use crate::control::Checkpoint;
@@ -15,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use wal::{RecordHeader, Span};
 
-/// What a transaction was prepared with.
+/// The prepare record of a transaction.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
-    /// The branch that its record names first: those with the same one were prepared together.
+    /// The branch that the record names first. Branches with the same leader were prepared
+    /// together.
     pub leader: TxnId,
     pub note: Vec<u8>,
 }
@@ -28,18 +31,20 @@ pub(crate) struct Prepared {
 pub(crate) struct Open {
     pub first: Lsn,
     pub prepared: Option<Prepared>,
-    /// Rows deleted and where the records of that start; compensated ones are taken out.
+    /// Deleted rows, each with the start of its deletion record. Compensated deletions are taken
+    /// out.
     deleted: Vec<(Lsn, (TableId, Rid))>,
-    /// What is to be undone, and the last record; known once the log was read again for the transactions that are still
-    /// open then ([`Analysis::collect`]).
+    /// The records to undo, and the last record. Both are known only after the log was read again
+    /// for the transactions that are still open ([`Analysis::collect`]).
     pub undo: UndoList,
     pub last: Lsn,
 }
 
-/// What the pass over the log finds out.
+/// The result of the pass over the log.
 ///
-/// Nearly all transactions found have ended by the end of the log, so of each there is kept only what its end may ask for:
-/// a record that is not its transaction's first or last, nor a deletion, costs no look-up.
+/// Nearly all transactions in the log have ended by its end. So the pass keeps of each only the
+/// facts that its end may need: a record that is neither a transaction's first or last nor a
+/// deletion costs no look-up.
 pub(crate) struct Analysis {
     redo_start: Lsn,
     running: BTreeSet<TxnId>,
@@ -47,13 +52,14 @@ pub(crate) struct Analysis {
     pub notes: BTreeMap<Lsn, Vec<u8>>,
     next_page: u32,
     free: BTreeSet<PageId>,
-    /// Rows deleted by committed transactions and not yet purged.
+    /// Rows that committed transactions deleted and that are not purged yet.
     pub ghosts: BTreeSet<(TableId, Rid)>,
     pub redo_records: u64,
     pub redo_bytes: u64,
 }
 
-/// Transaction numbers are handed out in runs: a multiplication spreads them.
+/// A hasher for transaction numbers: they are handed out in consecutive runs, and a multiplication
+/// spreads them.
 #[derive(Default)]
 pub(crate) struct Spread(u64);
 
@@ -88,11 +94,12 @@ impl Analysis {
         }
     }
 
-    /// Takes note of a record. `meet` is called for every page that it says something about, before that is believed, and
-    /// refuses those that there cannot be; where [`PageUse::changes`], the record must be repeated there.
+    /// Processes a record. `meet` is called for every page that the record names, before the
+    /// allocator's state is changed; it refuses page numbers that cannot exist. If
+    /// [`PageUse::changes`], redo must repeat the record on that page.
     ///
     /// # Errors
-    /// A record that makes no sense, or what `meet` refused.
+    /// A malformed record, or an error of `meet`.
     #[inline]
     pub fn record(
         &mut self,
@@ -113,7 +120,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// Which pages are in use at the end.
+    /// The allocator's state at the end of the log.
     pub fn allocator(&self) -> AllocatorState {
         AllocatorState { next: PageId(self.next_page), free: self.free.iter().copied().collect() }
     }
@@ -154,7 +161,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// Keeps the books of the allocator and of the ghosts.
+    /// Updates the allocator's state and the list of ghosts.
     #[inline]
     fn pages(
         &mut self,
@@ -169,7 +176,8 @@ impl Analysis {
             if met.is_ok() {
                 met = meet(page, how);
             }
-            // A page number may be anything, and those in between are counted as free.
+            // Checked first: a wrong page number could be huge, and all pages below it would be
+            // added to the free list.
             if met.is_err() {
                 return;
             }
@@ -196,7 +204,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// Keeps the books of the record's transaction.
+    /// Updates the record's transaction.
     #[inline]
     fn follow(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
         match header.kind {
@@ -227,8 +235,9 @@ impl Analysis {
         }
     }
 
-    /// Only branches that have written are named, so each is known; unless one ended before the checkpoint, and then it was
-    /// rolled back, for a commit would have ended them all.
+    /// The record names only branches that have written, so each is known. The exception: a branch
+    /// that ended before the checkpoint. It was rolled back, because a commit would have ended all
+    /// branches. Then nothing is prepared.
     fn prepared_together(&mut self, body: &[u8]) {
         let Some((joint, note)) = Joint::decode(body) else { return };
         let Some(leader) = joint.ids().next() else { return };
@@ -242,7 +251,8 @@ impl Analysis {
         }
     }
 
-    /// A branch of these is being rolled back, so that was the decision for all of them.
+    /// A branch of a joint prepare is rolled back, so the decision for all its branches was to
+    /// abort.
     fn aborted(&mut self, prepared: Option<Prepared>) {
         let Some(Prepared { leader, .. }) = prepared else { return };
         for open in self.open.values_mut() {
@@ -250,7 +260,7 @@ impl Analysis {
         }
     }
 
-    /// A record that says more of its transaction than that it goes on.
+    /// Processes a record that says more than that its transaction continues.
     fn begun(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
         let open =
             self.open.entry(header.txn).or_insert_with(|| Open { first: span.start, ..Open::default() });
@@ -259,7 +269,7 @@ impl Analysis {
                 open.prepared = Some(Prepared { leader: header.txn, note: body.to_vec() });
             }
             _ if header.is_clr() => {
-                // Whoever compensates after a prepare knows that the decision was to abort.
+                // A compensation record after a prepare shows that the decision was to abort.
                 let prepared = open.prepared.take();
                 open.deleted.retain(|(lsn, _)| *lsn <= header.undo_next);
                 self.aborted(prepared);
@@ -271,12 +281,13 @@ impl Analysis {
         }
     }
 
-    /// Where the oldest record of a transaction starts that has not ended; `None` if all have.
+    /// The start of the oldest record of an open transaction; `None` if all have ended.
     pub fn oldest(&self) -> Option<Lsn> {
         self.open.values().map(|open| open.first).min()
     }
 
-    /// Takes note of what must be undone; for all records from [`Analysis::oldest`] on, after the pass.
+    /// Collects the records to undo. Called after the pass, for all records from
+    /// [`Analysis::oldest`] on.
     pub fn collect(&mut self, span: Span, header: &RecordHeader, body: &[u8]) {
         let Some(open) = self.open.get_mut(&header.txn) else { return };
         open.last = span.start;
@@ -288,7 +299,7 @@ impl Analysis {
     }
 }
 
-/// The branches of a record that names several, and the note behind them.
+/// The branches that a joint record names, and the note after them.
 fn joint(span: Span, body: &[u8]) -> Result<(Joint<'_>, &[u8]), StoreFault> {
     Joint::decode(body).ok_or(StoreFault::Record { lsn: span.start, what: "it names no branches" })
 }

@@ -1,14 +1,20 @@
-//! The tables there are: in memory for whoever runs transactions, in a heap of their own for restart.
+//! The catalog: the tables of the database, in memory for transactions, and in a heap of its own
+//! for restart.
 //!
-//! The heap has its root in page 1 and is logged, locked by nobody, undone and redone like any other; its rows are
-//! [`Definition`]s. Why rows, and not a value rewritten with each change: creating and dropping is then an update of a
-//! row by the transaction that does it, so atomicity, rollback to a savepoint and recovery are those of rows, and a
-//! checkpoint carries no schema.
+//! The heap has its root in page 1. It is logged, undone and redone like any other heap, but not
+//! locked. Its rows are [`Definition`]s. Why rows, and not one value that each change rewrites: a
+//! transaction creates or drops a table by updating a row, so atomicity, savepoints and recovery
+//! are those of rows, and a checkpoint contains no schema.
 //!
-//! Who may do what, in memory: the holder of `known` changes what a [`TableId`] means, by publishing a new [`Entry`];
-//! anyone looks it up, with three loads and no latch. An entry once published stays until the store goes, so a
-//! reference to a table outlives its being dropped; whether it may still be used is for the table's lock to say, and
-//! **who waits for that lock looks the table up after it**.
+//! Access rules, in memory:
+//!
+//! - The thread that holds `known` changes the meaning of a [`TableId`], by publishing a new
+//!   [`Entry`].
+//! - Any thread looks an id up, with three loads and no latch.
+//!
+//! A published entry stays until the store is closed, so a reference to a table stays valid after
+//! the table is dropped. The table's lock determines whether the table may still be used: **a
+//! transaction that waited for the lock must look the table up again afterwards**.
 
 use crate::StoreFault;
 use crate::definition::{Definition, HeapForm, State, Structure};
@@ -30,7 +36,7 @@ pub struct Table {
     pub(crate) tree: Option<TreePlace>,
     pub(crate) heap: PageId,
     pub(crate) insert_pages: InsertPages,
-    /// Where its partitions are about to be split.
+    /// The keys at which partitions of this table are about to be split.
     pub(crate) coming: Arc<Coming>,
     pub(crate) form: HeapForm,
     pub(crate) indexes: Vec<Index>,
@@ -42,7 +48,8 @@ impl Table {
         self.indexes.iter().any(|index| index.columns.meets(columns))
     }
 
-    /// Whether its rows lie in the leaves of its primary tree; the heap then has only those that are too long.
+    /// Whether its rows lie in the leaves of its primary tree. The heap then contains only rows
+    /// that are too long for a leaf.
     #[inline]
     pub(crate) fn is_clustered(&self) -> bool {
         self.def.kind == TableKind::Clustered
@@ -56,17 +63,17 @@ impl Table {
         }
     }
 
-    /// What an entry of a secondary index says of the row besides its key.
+    /// The value of a secondary index entry for the row at `rid`.
     #[inline]
     pub(crate) fn reference(&self, rid: Rid) -> Reference {
         Reference(if self.is_clustered() { None } else { Some(rid.encode()) })
     }
 }
 
-/// Stands for the address of a row that has none: no row lies in page 0.
+/// Stands for the address of a row without one. No row lies in page 0.
 pub(crate) const NOWHERE: Rid = Rid { page: PageId(0), slot: 0 };
 
-/// The value of a secondary index's entry: the row's address, nothing in a clustered table.
+/// The value of a secondary index entry: the row's address, or nothing in a clustered table.
 pub(crate) struct Reference(Option<[u8; Rid::BYTES]>);
 
 impl Reference {
@@ -91,14 +98,15 @@ impl AsRef<[u8]> for Reference {
 pub(crate) struct TreePlace {
     /// Its root, or the first page of its partition table.
     pub root: PageId,
-    /// The sub-trees of a multi-rooted one: the same map for all who have this tree.
+    /// The sub-trees of a multi-rooted tree. All users of the tree share this map.
     pub roots: Option<Arc<RootMap>>,
 }
 
 pub(crate) struct Index {
     pub def: IndexDef,
     pub tree: TreePlace,
-    /// Those of the definition: an update of others leaves the entry as it is, since no update changes the key's.
+    /// The columns of the index definition. An update of other columns leaves the entry as it is,
+    /// because no update changes the key columns.
     pub columns: Columns,
 }
 
@@ -111,7 +119,7 @@ enum Entry {
     },
 }
 
-/// What an id means. The first meaning lies here, later ones in the catalog's `later`.
+/// The meaning of an id. The first meaning lies here, later ones in the catalog's `later`.
 #[derive(Default)]
 struct Meaning {
     first: OnceLock<Entry>,
@@ -123,7 +131,8 @@ const FIRST: u32 = 0;
 const NOTHING: u32 = u32::MAX;
 
 const CHUNK: usize = 256;
-/// Meanings changed since the store was opened; beyond half of this no more changes are begun.
+/// Maximum number of meanings that change while the store is open. Beyond half of it no more schema
+/// changes begin, so that those under way have room.
 const LATER: usize = CHUNK * CHUNK;
 
 type Chunks<T> = Box<[OnceLock<Box<[T]>>]>;
@@ -139,11 +148,11 @@ fn at<T: Default>(chunks: &Chunks<T>, n: usize) -> &T {
 pub(crate) struct Catalog {
     meanings: Chunks<Meaning>,
     later: Chunks<OnceLock<Entry>>,
-    /// Entries in `later`.
+    /// The number of entries in `later`.
     changes: AtomicUsize,
     /// The sub-trees of each multi-rooted tree in use, by the first page of its partition table.
     pub roots: Mutex<BTreeMap<PageId, Arc<RootMap>>>,
-    /// The rows of the catalog's heap, by where they lie.
+    /// The rows of the catalog's heap, by address.
     pub known: Mutex<BTreeMap<Rid, Definition>>,
     /// Where the catalog's own rows are inserted.
     pub insert_pages: InsertPages,
@@ -184,7 +193,7 @@ impl Catalog {
         }
     }
 
-    /// The table that `id` is, or is an index of, and which index.
+    /// The table that `id` is or belongs to, and the index's position if `id` is an index.
     pub fn index(&self, id: TableId) -> Option<(&Table, Option<usize>)> {
         match self.entry(id)? {
             Entry::Table(table) => Some((table, None)),
@@ -192,7 +201,7 @@ impl Catalog {
         }
     }
 
-    /// Where the tree with this id begins, and which kind it is.
+    /// Where the tree with this id begins, and whether it is primary or secondary.
     pub fn tree(&self, id: TableId) -> Option<(&TreePlace, TreeRole)> {
         match self.index(id)? {
             (table, None) => table.tree.as_ref().map(|tree| (tree, TreeRole::Primary)),
@@ -201,7 +210,8 @@ impl Catalog {
     }
 
     /// # Errors
-    /// [`StoreFault::Schema`] when so much was changed since the store was opened that its memory is full.
+    /// [`StoreFault::Schema`] if so much was changed since the store was opened that the catalog's
+    /// memory is full.
     pub fn room_for_changes(&self) -> Result<(), StoreFault> {
         if self.changes.load(Ordering::Relaxed) < LATER / 2 {
             return Ok(());
@@ -211,7 +221,8 @@ impl Catalog {
         Err(StoreFault::Schema(text.into()))
     }
 
-    /// Makes the table with this id, and its indexes, what `known` says. `was` are the indexes it had.
+    /// Publishes the table with this id and its indexes as `known` describes them. Indexes that the
+    /// table no longer has lose their meaning.
     pub fn publish(&self, known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<(), StoreFault> {
         let before: Vec<TableId> =
             self.table(id).map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
@@ -249,7 +260,7 @@ impl Catalog {
     }
 }
 
-/// All tables, by their ids, each with its indexes.
+/// All tables in order of their ids, each with its indexes.
 pub(crate) fn schema(known: &BTreeMap<Rid, Definition>) -> Schema {
     let ids = known.values().filter(|d| d.state == State::Used).filter_map(|d| match &d.structure {
         Structure::Table { def, .. } => Some(def.id),
@@ -262,7 +273,7 @@ pub(crate) fn schema(known: &BTreeMap<Rid, Definition>) -> Schema {
     Schema { tables: tables.collect() }
 }
 
-/// The table that the used rows of `known` describe; `None` when none does.
+/// The table that the used rows of `known` describe; `None` if there is no such row.
 fn assemble(
     known: &BTreeMap<Rid, Definition>,
     roots: &BTreeMap<PageId, Arc<RootMap>>,

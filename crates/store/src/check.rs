@@ -1,9 +1,11 @@
-//! Checking a whole store: every page of the data file, the log, every tree and heap, that each row has its entry in
-//! each tree and each entry its row, and that the pages in use are those that tables are made of.
+//! Checking a whole store. The check covers every page of the data file, the log, and every tree
+//! and heap. Each row must have its entry in each tree, and each entry its row. The pages in use
+//! must be the pages of the tables.
 //!
-//! Two doors. [`Store::check`] is for a store that is open. [`scan_files`] and [`Store::examine`] together are a check of a
-//! database that nobody has open: the first looks at the data file as it lies there, the second at what restart makes
-//! of it; given [`world::overlay`] files, neither changes anything.
+//! There are two ways to check. [`Store::check`] is for a store that is open. [`scan_files`] and
+//! [`Store::examine`] together check a database that is closed: the first reads the data file as it
+//! is, the second checks the result of restart. On [`world::overlay`] files, neither changes
+//! anything.
 
 use crate::catalog::{NOWHERE, Table};
 use crate::clustered::Lies;
@@ -21,16 +23,17 @@ use std::path::Path;
 use txn::{Row, TableKind};
 use world::Files;
 
-/// Findings of one kind about one tree that are told; the rest is counted.
+/// Maximum number of findings reported per kind and tree. Most checks count the others.
 const TOLD: usize = 5;
 
-/// What a sound store looks like.
+/// The facts about a sound store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
     pub tables: Vec<TableReport>,
-    /// Pages in use that no table leads to: what a crash between taking a page and logging it leaves.
+    /// Pages in use that belong to no table. A crash between allocating a page and logging it
+    /// leaves such a page.
     pub lost_pages: u64,
-    /// Log records that could be read.
+    /// The number of readable log records.
     pub log_records: u64,
 }
 
@@ -39,21 +42,22 @@ pub struct TableReport {
     pub id: TableId,
     pub name: String,
     pub kind: TableKind,
-    /// Of a clustered table, the rows that are too long for a leaf.
+    /// Of a clustered table: the rows that are too long for a leaf.
     pub heap: HeapReport,
     /// The primary tree, then the secondary ones.
     pub trees: Vec<(TableId, TreeReport)>,
     /// Which rows share a heap page.
     pub form: HeapForm,
-    /// Where that is those of one leaf: pages that several leaves of one partition lead to, to be divided by their owner.
+    /// With [`HeapForm::ByLeaf`]: pages that several leaves of one partition lead to. Their owner
+    /// will divide them.
     pub undivided: u64,
 }
 
-/// What each tree of a table must hold; `None` for one that is not to be compared.
+/// The expected entries of each tree of a table; `None` for a tree that is not compared.
 type Marks = Vec<Option<Vec<Mark>>>;
 
 impl TableReport {
-    /// Rows of the table, wherever they lie.
+    /// The number of rows of the table, in leaves and heap.
     pub fn rows(&self) -> u64 {
         match (self.kind, self.trees.first()) {
             (TableKind::Clustered, Some((_, primary))) => primary.entries,
@@ -62,16 +66,16 @@ impl TableReport {
     }
 }
 
-/// Told what is being looked at, how many units of it are done, and how many there are.
+/// A progress callback: the subject, the units done, and the total number of units.
 pub type Watch<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
-/// An entry of a tree without its key: where the row is, and a hash of the key.
+/// An entry of a tree without its key: the row's address, and a hash of the key.
 type Mark = (Rid, u64);
 
-/// Checks every page of the data file in `dir` by itself: its checksum, its kind and its format.
+/// Checks every page of the data file in `dir` by itself: checksum, kind and format.
 ///
 /// # Errors
-/// There is no data file, or it is none of this version.
+/// The data file is missing, or is not of this version.
 pub fn scan_files(files: &dyn Files, dir: &Path, watch: Watch<'_>) -> Result<Vec<Finding>, StoreFault> {
     let path = dir.join(DATA);
     let mut findings = Vec::new();
@@ -105,10 +109,11 @@ pub fn scan_files(files: &dyn Files, dir: &Path, watch: Watch<'_>) -> Result<Vec
 }
 
 impl Store {
-    /// Verifies all tables and that the pages in use are theirs. No transaction may run meanwhile.
+    /// Verifies all tables, and that the pages in use belong to them. No transaction may run
+    /// meanwhile.
     ///
     /// # Errors
-    /// The first flaw met; the store is poisoned by it.
+    /// The first damage found. It also poisons the store.
     pub fn check(&self) -> Result<CheckReport, StoreFault> {
         let mut findings = Vec::new();
         let report = self.check_tables(&mut findings, &mut |_, _, _| {});
@@ -122,7 +127,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::check`] with everything that is wrong, and reads all of the log.
+    /// As [`Store::check`], but returns all findings, and reads the whole log.
     pub fn examine(&self, watch: Watch<'_>) -> (CheckReport, Vec<Finding>) {
         let mut findings = Vec::new();
         let log_records = self.read_log(&mut findings, watch);
@@ -165,14 +170,14 @@ impl Store {
                 whole = false;
             }
         }
-        // Where a table could not be walked, what belongs to it is not known.
+        // If a table could not be walked, the set of its pages is incomplete.
         if whole {
             report.lost_pages = self.check_pages(&seen, findings);
         }
         report
     }
 
-    /// Damage to `page`, or to the data file as a whole.
+    /// A finding of damage to `page`, or to the data file as a whole.
     fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
         Finding::damage(&self.dir.join(DATA), page.map(offset_of), what)
     }
@@ -220,10 +225,11 @@ impl Store {
         Some(report)
     }
 
-    /// Every heap page holds rows of one partition; gives how many hold rows of several leaves, where they should be of one.
+    /// Checks that every heap page holds rows of one partition. Returns the number of pages with
+    /// rows of several leaves, if the form is [`HeapForm::ByLeaf`].
     fn check_homes(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
         let starts = self.tree(table).partitions();
-        // Of each page the leaf and the partition of the first row met.
+        // For each page: leaf and partition of the first row found in it.
         let (mut whose, mut leaf) = (BTreeMap::<PageId, (usize, usize)>::new(), 0);
         let (mut undivided, mut mixed) = (BTreeSet::new(), BTreeSet::new());
         let walked = self.each_leaf::<Coupled>(table, Key::new(), None, |entries| {
@@ -247,7 +253,7 @@ impl Store {
         if table.form() == HeapForm::ByLeaf { undivided.len() as u64 } else { 0 }
     }
 
-    /// What each tree of the table must hold, by its rows.
+    /// The entries that each tree of the table must contain, from its rows.
     fn marks_of_rows(&self, table: &Table, counted: u64, findings: &mut Vec<Finding>) -> Option<Marks> {
         let mut marks = vec![Vec::new(); usize::from(table.tree.is_some()) + table.indexes.len()];
         let (mut place, mut met) = (HeapPlace::default(), 0);
@@ -283,8 +289,11 @@ impl Store {
         Some(marks.into_iter().map(Some).collect())
     }
 
-    /// What each secondary tree of a clustered table must hold, by its rows; nothing for the primary tree, which has them
-    /// and is looked through here: every row under its own key, every long one in the heap, and in the heap no other.
+    /// The entries that each secondary tree of a clustered table must contain, from its rows;
+    /// `None` for the primary tree.
+    ///
+    /// The primary tree contains the rows and is checked here: every row lies under its own key,
+    /// every long row lies in the heap, and the heap has no other rows.
     fn marks_by_key(&self, table: &Table, counted: u64, findings: &mut Vec<Finding>) -> Option<Marks> {
         let (mut marks, mut away) = (vec![Vec::new(); table.indexes.len()], BTreeSet::new());
         let mut bad = Vec::new();
@@ -300,7 +309,7 @@ impl Store {
             };
             let chunk = match self.insist(read) {
                 Ok(chunk) => chunk,
-                // The walk over the tree may say more about it.
+                // The walk over the tree may report the cause.
                 Err(stop) => {
                     findings.push(self.flaw(None, stop.to_string()));
                     break false;
@@ -332,7 +341,8 @@ impl Store {
         )
     }
 
-    /// The hashes of a clustered row's entries in the secondary trees; or what is wrong with it.
+    /// The hashes of a clustered row's entries in the secondary trees, or a description of the
+    /// damage.
     fn row_under(
         &self,
         table: &Table,
@@ -363,7 +373,7 @@ impl Store {
         }
     }
 
-    /// Compares a tree's entries with what its table's rows say, both ways.
+    /// Compares a tree's entries with the expected entries, in both directions.
     fn compare(
         &self,
         table: &Table,
@@ -428,7 +438,8 @@ impl Store {
         }
     }
 
-    /// Compares the pages that tables are made of with those in use; gives how many are nobody's.
+    /// Compares the pages of all tables with the pages in use. Returns the number of pages that
+    /// belong to no table.
     fn check_pages(&self, seen: &BTreeSet<PageId>, findings: &mut Vec<Finding>) -> u64 {
         let allocator = self.pool.allocator();
         let free: BTreeSet<PageId> = allocator.free.into_iter().collect();
@@ -450,12 +461,12 @@ impl Store {
     }
 }
 
-/// The place that an entry names; the same one for all of a clustered table, where entries name none.
+/// The address in an entry. Entries of a clustered table have none, and get [`NOWHERE`].
 fn mark(table: &Table, value: &[u8]) -> Option<Rid> {
     if table.is_clustered() { value.is_empty().then_some(NOWHERE) } else { Rid::decode(value) }
 }
 
-/// The hash of the row's key in each of its table's trees; `None` if it is no row of the table.
+/// The hash of the row's key in each tree of its table; `None` if it is not a row of the table.
 fn hashes(table: &Table, row: &[u8]) -> Option<Vec<u64>> {
     if !table.layout.fits(row) {
         return None;
@@ -466,7 +477,7 @@ fn hashes(table: &Table, row: &[u8]) -> Option<Vec<u64>> {
     Some(primary.chain(secondary).collect())
 }
 
-/// What is in `a` and not in `b`, both sorted.
+/// The elements of `a` that are not in `b`. Both are sorted.
 fn difference(a: &[Mark], b: &[Mark]) -> Vec<Mark> {
     let mut rest = b;
     let missing = |mark: &&Mark| {

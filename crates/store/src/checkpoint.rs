@@ -1,22 +1,26 @@
 //! Checkpoints, taken while transactions run.
 //!
-//! 0. What a restart has left to be repeated is repeated: pages that wait for it are not dirty yet, and the log they
-//!    need is before any `begin`.
-//! 1. `begin` = a fence in the log ([`wal::Log::fence`]): records that were appended before lie before it, later ones
-//!    behind it. Every page changed by a record before it is latched or dirty.
+//! 0. Finish the redo that restart has left. Pages that wait for redo are not dirty yet, and the
+//!    log that they need lies before `begin`.
+//! 1. Set `begin`: put a fence into the log ([`wal::Log::fence`]). Records appended before lie
+//!    before it, later records after it. Every page changed by a record before it is now latched
+//!    or dirty.
 //! 2. Write all those pages. From now on redo needs nothing before `begin`.
-//! 3. Take the values restart needs: running transactions, notes, allocator. They may already contain
-//!    effects of records after `begin`; replaying such a record again changes nothing.
-//! 4. Wait until the log is on the device up to its end now: everything the values rest on is.
-//!    In particular a transaction that is not listed has ended, and its end is never lost.
-//! 5. Write the control file; then log segments before the oldest record still needed may go.
+//! 3. Collect the values that restart needs: running transactions, notes, allocator state. They may
+//!    include effects of records after `begin`; replaying such a record again changes nothing.
+//! 4. Wait until the log is durable up to its current end, because the values depend on records up
+//!    to there. In particular, a transaction that is not listed has ended, and its end must not be
+//!    lost.
+//! 5. Write the control file. Then delete log segments before the oldest record still needed.
 //!
-//! Why the allocator's value fits `begin`: it counts a page as the records so far do, and a record before `begin` has
-//! been counted, since its writer held the page from before it was appended until it was counted, and step 2 waited for
-//! it to let go. So a crash loses no page to a change that was never logged.
+//! **Why the allocator's state fits `begin`.** It must count every page that a record before
+//! `begin` takes or frees. The writer of such a record holds the page from before the append until
+//! the allocator has counted it, and step 2 waits for the page. So a crash loses no page to a
+//! change that was never logged.
 //!
-//! Steps 1 and 2 touch pages, so when those have an owner it does them, a batch at a time between transactions
-//! ([`Store::begin_checkpoint`], [`Store::step_checkpoint`]); the rest is any thread's ([`Store::finish_checkpoint`]).
+//! Steps 1 and 2 touch pages. If pages have an owner, the owner runs these steps, a batch at a time
+//! between transactions ([`Store::begin_checkpoint`], [`Store::step_checkpoint`]). Any thread may
+//! run the rest ([`Store::finish_checkpoint`]).
 
 use crate::StoreFault;
 use crate::control::{Checkpoint, Control};
@@ -27,19 +31,20 @@ use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use wal::Durability;
 
-/// A checkpoint that is being taken in pieces.
+/// A checkpoint that is taken in pieces.
 pub struct CheckpointRun {
     redo_start: Lsn,
     pages: WriteBack,
 }
 
 impl Store {
-    /// Takes a checkpoint, which bounds what a restart has to read. Blocks for I/O; transactions go on meanwhile
-    /// (under `Owned` the owner itself calls this, or takes it in pieces). With durability `memory` there is nothing to
-    /// do.
+    /// Takes a checkpoint, which bounds the log that a restart must read. Blocks for I/O while
+    /// transactions go on. Under `Owned`, only the owner may call this, or it takes the checkpoint
+    /// in pieces. With durability `memory` it does nothing.
     ///
     /// # Errors
-    /// What poisoned the store, or poisons it now; the previous checkpoint stands.
+    /// The fault that poisoned the store, or one that poisons it now; the previous checkpoint stays
+    /// valid.
     pub fn checkpoint(&self) -> Result<(), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         if self.log.durability() == Durability::Memory {
@@ -56,26 +61,31 @@ impl Store {
         self.conclude(control, redo_start)
     }
 
-    /// Begins a checkpoint in pieces, one at a time. Should one of the other kind be taken meanwhile, this one concludes nothing. Blocks if a restart has left pages
-    /// to be brought up to date that [`Store::redo_some`] did not; should one of them be unreadable, the first step says so.
+    /// Begins a checkpoint in pieces; only one may be under way. If a whole checkpoint
+    /// ([`Store::checkpoint`]) is taken meanwhile, this one has no effect. Blocks if restart has
+    /// left pages for redo that [`Store::redo_some`] did not reach. If one of them is unreadable,
+    /// the first step returns the error.
     pub fn begin_checkpoint(&self) -> CheckpointRun {
-        // It poisons the store, where the first step looks.
+        // A fault poisons the store, and the first step checks for that.
         let _ = self.finish_redo();
         let redo_start = self.log.fence();
         CheckpointRun { redo_start, pages: self.pool.begin_write_back() }
     }
 
-    /// Copies one batch of pages more, for whoever serves the pool to write; never waits for a device. Once this is
+    /// Copies the next batch of pages, which another thread writes when it serves the pool
+    /// ([`pages::Pool::serve`]); never waits for a device. Once this returns
     /// [`Progress::Finished`], [`Store::finish_checkpoint`] is due.
     ///
     /// # Errors
-    /// What poisoned the store, or poisons it now; the previous checkpoint stands.
+    /// The fault that poisoned the store, or one that poisons it now; the previous checkpoint stays
+    /// valid.
     pub fn step_checkpoint(&self, run: &mut CheckpointRun) -> Result<Progress, StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         self.pool.step_write_back(&mut run.pages).map_err(|e| self.failed_checkpoint(e.into()))
     }
 
-    /// Ends a checkpoint whose pages are written. Touches no page, so any thread may; blocks for I/O.
+    /// Ends a checkpoint of which all pages are written. Touches no page, so any thread may call
+    /// it. Blocks for I/O.
     ///
     /// # Errors
     /// As [`Store::checkpoint`].
@@ -94,13 +104,15 @@ impl Store {
         fault
     }
 
-    /// The changes before `redo_start` are on the device in place.
+    /// Steps 3 to 5. The changes before `redo_start` are in the data file.
     fn conclude(&self, mut control: MutexGuard<'_, Control>, redo_start: Lsn) -> Result<(), StoreFault> {
         if redo_start.0 < self.checkpointed.load(Ordering::Relaxed) {
-            // Taken in pieces, and overtaken: the log it would start from may be gone already.
+            // A later checkpoint overtook this one: the log that this one would start from may be
+            // deleted already.
             return Ok(());
         }
-        // Others may have made the file longer since it was synced: what is relied on is synced first.
+        // Other threads may have made the file longer since the last sync. The checkpoint relies on
+        // this length, so it is synced first.
         let data_bytes = self.pool.file_bytes()?;
         self.pool.sync_written()?;
         let allocator = self.pool.logged_allocator();

@@ -1,22 +1,24 @@
-//! Rows of clustered tables, which lie in the leaves of their primary tree.
+//! Clustered tables: the rows lie in the leaves of the primary tree.
 //!
 //! ```text
 //! value of an entry:   row | 0        the row itself
-//!                      address | 1    the row is longer than a leaf takes and lies in the table's heap
+//!                      address | 1    the row is too long for a leaf and lies in the table's heap
 //! ```
 //!
-//! **Two ways were looked at.** A tree of its own that knows rows, with ghosts and overflow pages; or the tree there is, with
-//! longer values, and the heap there is for what is too long. The second won: splits, merges, logging, redo and bulk
-//! loads are the index's own, an undo goes by key as for any index entry (rows have no address that could be kept for
-//! them), and overflow rows with their forwards, ghosts and purges are the heap's. What it costs is that a delete leaves no
-//! ghost: bringing a row back may have to split a leaf, as bringing an index entry back may.
+//! **Why an ordinary tree.** There are two designs: a special tree that knows rows, with ghosts and
+//! overflow pages; or the existing tree with longer values, plus the existing heap for rows that
+//! are too long. The second is built here. Splits, merges, logging, redo and bulk loads are those
+//! of the index. Undo goes by key as for every index entry, because a row has no stable address.
+//! Overflow rows with their forwards, ghosts and purges are those of the heap. The cost: a delete
+//! leaves no ghost, so undoing it may have to split a leaf, as undoing the deletion of an index
+//! entry may.
 //!
-//! **What changes a row.** An update logs the bytes that change, with the key ([`access::Kind::TreeUpdate`]). A row that
-//! outgrows its leaf makes the leaf split; one that outgrows leaves altogether goes to the heap and stays there, however
-//! short it becomes, until it is deleted.
+//! **Updates** log the changed bytes together with the key ([`access::Kind::TreeUpdate`]). If a row
+//! outgrows its leaf, the leaf splits. If a row is longer than a leaf takes, it moves to the heap
+//! and stays there until it is deleted, even if it becomes short again.
 //!
-//! **Secondary indexes** have no address to lead to. Their entries end with the primary key, as in every table; the value
-//! is empty, and whoever follows an entry looks the key up.
+//! **Secondary indexes** hold no row addresses. Their entries end with the primary key, as in every
+//! table. The value is empty, and a reader that follows an entry looks up the primary key.
 
 use crate::catalog::Table;
 use crate::open::Store;
@@ -32,7 +34,7 @@ use txn::{Columns, RowMut};
 const HERE: u8 = 0;
 const AWAY: u8 = 1;
 
-/// Where an entry of a clustered table's primary tree has its row.
+/// Where the row of an entry in a clustered table's primary tree lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lies<'a> {
     Here(&'a [u8]),
@@ -40,7 +42,7 @@ pub(crate) enum Lies<'a> {
 }
 
 impl<'a> Lies<'a> {
-    /// `None` for a value that is neither.
+    /// `None` for a value that is neither a row nor an address.
     #[inline]
     pub fn of(value: &'a [u8]) -> Option<Lies<'a>> {
         match value.split_last()? {
@@ -73,7 +75,7 @@ pub(crate) fn length_here(row: &[u8]) -> usize {
 const NO_VALUE: &str = "an entry is neither a row nor the address of one";
 const NO_ROW: &str = "the address of a long row has no row";
 
-/// What a look at an entry came to.
+/// The result of looking at one entry.
 enum Look<R> {
     Done(R),
     Away(Rid),
@@ -107,7 +109,7 @@ impl Store {
         }
     }
 
-    /// [`Store::get_at`], out of the way of rows that lie in their leaves.
+    /// [`Store::get_at`], kept out of the fast path of rows that lie in their leaves.
     #[cold]
     pub(crate) fn get_away<P: Policies, R>(
         &self,
@@ -118,7 +120,7 @@ impl Store {
         self.get_at::<P, R>(table, rid, f)
     }
 
-    /// As [`Store::update`], in `row` as the place to work.
+    /// As [`Store::update`]. `row` is the working buffer.
     #[inline]
     pub(crate) fn update_clustered<P: Policies, R>(
         &self,
@@ -155,14 +157,14 @@ impl Store {
             TreeModify::Left(Look::Done(Some(result))) => return Ok(UpdateOutcome::Entries(result)),
             TreeModify::Left(Look::Away(rid)) => {
                 let Some(f) = f else { return Ok(UpdateOutcome::Missing) };
-                // It works in `txn.row`, which the caller has taken.
+                // `update_at` works in `txn.row`, which the caller has taken out.
                 std::mem::swap(&mut txn.row, row);
                 let done = self.update_at::<P, R>(txn, (table, entries), rid, f);
                 std::mem::swap(&mut txn.row, row);
                 return done;
             }
             TreeModify::Left(Look::Bad(what)) => return Err(self.broken(table, what)),
-            // The closure runs once at most, and goes on only with a result.
+            // The closure runs at most once, and continues only with a result.
             _ => return Ok(UpdateOutcome::Missing),
         };
         if outgrown {
@@ -173,7 +175,7 @@ impl Store {
         Ok(UpdateOutcome::Done(result))
     }
 
-    /// Writes the value of a row that has outgrown its leaf, or leaves altogether.
+    /// Writes the value of a row that has outgrown its leaf, or that is too long for any leaf.
     #[cold]
     fn regrow<P: Policies>(
         &self,
@@ -224,7 +226,8 @@ impl Store {
         })
     }
 
-    /// As [`Store::delete`], without the secondary trees; the row that was is left in `txn.old_row` if the table has any.
+    /// As [`Store::delete`], without the secondary trees. If the table has any, `txn.old_row`
+    /// becomes a copy of the row.
     pub(crate) fn delete_clustered<P: Policies>(
         &self,
         txn: &mut Txn,

@@ -1,13 +1,14 @@
-//! Where restart begins: the last checkpoint, in two control files written in turn.
+//! The control files: where restart begins. Two files, written in turn, hold the last checkpoint.
 //!
 //! ```text
 //! control-0, control-1:
-//!  0 "ATOLLCTL"   8 format u32   12 keeping u32   16 sequence u64   24 life u32   28 length u32   32 crc32c u32   36 body
+//!  0 "ATOLLCTL"    8 format u32    12 keeping u32   16 sequence u64
+//! 24 life u32     28 length u32    32 crc32c u32    36 body
 //! ```
 //!
-//! The checksum covers everything else, so a file is valid as a whole or not at all. A new checkpoint replaces the
-//! older of the two; whatever a crash leaves of it, the other one stands. The body is the [`Checkpoint`] by
-//! `postcard`. Little-endian.
+//! The checksum covers all other bytes, so a file is valid as a whole or not at all. A new
+//! checkpoint replaces the older file. If a crash tears that file, the other one is still valid.
+//! The body is the [`Checkpoint`], encoded by `postcard`. Numbers are little-endian.
 
 use crate::StoreFault;
 use base::{Lsn, PageId, TxnId, crc32c};
@@ -19,18 +20,18 @@ const MAGIC: &[u8; 8] = b"ATOLLCTL";
 const FORMAT: u32 = 3;
 const HEAD: usize = 36;
 const NAMES: [&str; 2] = ["control-0", "control-1"];
-/// No checkpoint is larger: a length beyond this is damage, and nothing is allocated for it.
+/// Maximum size in bytes. A larger length is damage, and no memory is allocated for it.
 const LARGEST: u64 = 1 << 30;
 
-/// Whether the folder keeps anything.
+/// Whether the folder keeps data after the process ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keeping {
     Log,
-    /// Durability `memory`: a run is, or was, here, and nothing else.
+    /// Durability `memory`: a run uses or used the folder and keeps nothing.
     Nothing,
 }
 
-/// A transaction that was running.
+/// A transaction that was running at the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Running {
     pub id: TxnId,
@@ -38,22 +39,23 @@ pub(crate) struct Running {
     pub first: Lsn,
 }
 
-/// Everything restart must know that does not follow from the log from `redo_start` on.
+/// Everything that restart needs besides the log from `redo_start` on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// Every change logged before this is in the data file.
+    /// Every change logged before this position is in the data file.
     pub redo_start: Lsn,
-    /// Transactions with records before `redo_start` that may not have ended before it.
+    /// Transactions with records before `redo_start` that may have ended after it, or not at all.
     pub running: Vec<Running>,
     pub notes: Vec<(Lsn, Vec<u8>)>,
-    /// Bytes that the data file surely has: pages written by then are below.
+    /// Minimum size of the data file in bytes: all pages written before the checkpoint lie below
+    /// it.
     pub data_bytes: u64,
     pub next_page: PageId,
     pub free_pages: Vec<PageId>,
 }
 
 impl Checkpoint {
-    /// Where the log must be read from.
+    /// Where restart begins to read the log.
     pub fn scan_start(&self) -> Lsn {
         self.running.iter().map(|r| r.first).fold(self.redo_start, Lsn::min)
     }
@@ -63,7 +65,7 @@ impl Checkpoint {
 pub(crate) struct Control {
     pub keeping: Keeping,
     pub sequence: u64,
-    /// How often the database has been opened.
+    /// The number of times the database has been opened.
     pub life: u32,
     pub checkpoint: Checkpoint,
 }
@@ -117,7 +119,7 @@ impl Control {
         })
     }
 
-    /// Writes this as the next checkpoint. Durable when it returns.
+    /// Writes this as the next checkpoint. It is durable on return.
     pub fn write(&self, files: &dyn Files, dir: &Path) -> Result<(), StoreFault> {
         let path = dir.join(NAMES[(self.sequence % 2) as usize]);
         let bytes = self.encode();
@@ -129,7 +131,8 @@ impl Control {
         Ok(())
     }
 
-    /// The younger valid control file; `None` if the folder has none and nothing that would need one.
+    /// The younger valid control file; `None` if the folder has neither a control file nor a data
+    /// file.
     pub fn read(files: &dyn Files, dir: &Path) -> Result<Option<Control>, StoreFault> {
         let names = files.list(dir)?;
         let has = |name: &str| names.iter().any(|n| n == name);
@@ -157,7 +160,7 @@ impl Control {
         })
     }
 
-    /// Removes both files: the folder holds no database any more.
+    /// Removes both files, so that the folder holds no database.
     pub fn remove(files: &dyn Files, dir: &Path) -> Result<(), StoreFault> {
         let names = files.list(dir)?;
         for name in NAMES.into_iter().filter(|n| names.iter().any(|m| m == n)) {
@@ -168,10 +171,11 @@ impl Control {
 }
 
 enum Unusable {
-    /// A crash may have done this; the other file decides.
+    /// A crash may be the cause, so the other file is used.
     Garbled(String),
     Version(StoreFault),
-    /// It may be the one that counts: going on from the other would lose what lies between them.
+    /// This file may be the younger one. If restart used the other one, it would lose the changes
+    /// between the two.
     Unread(StoreFault),
 }
 

@@ -1,21 +1,25 @@
 //! Creating and dropping tables and indexes, as part of a transaction.
 //!
 //! ```text
-//!   create:  allocate roots -> row planned -> format roots -> row idle -> build -> row used -> ... commit
-//!                              system records, which stay                        the transaction's record
-//!   drop:    row idle -> ... commit -> free all pages -> remove the row
-//!            the transaction's                system records
+//!   create:  allocate roots -> row planned -> format roots -> row idle -> build  (system records,
+//!            which stay) -> row used -> ... commit  (the transaction's records)
+//!   drop:    row idle -> ... commit  (the transaction's records)
+//!            -> free all pages -> remove the row  (system records)
 //! ```
 //!
-//! After the end of a transaction, however it ended, every row it was at work on and that is not *used* is taken away
-//! with its pages: a drop that committed, or a creation that did not. Restart does the same with every such row, so a
-//! crash at any point leaves nothing behind. Taking away is repeatable because of its order: every page is met and
-//! freed in the log before the row goes, and nobody is given one of the pages before the row has gone. So a restart
-//! that finds the row finds the pages as they were, whatever log and checkpoint say of them, and takes them back
-//! ([`Store::open_catalog`]) before it undoes anything.
+//! After the end of a transaction, by commit or rollback, every row that it changed and that is not
+//! *used* is removed, and its pages are freed. Such a row is a committed drop or an undone
+//! creation. Restart does the same with all such rows, so a crash at any point leaves nothing
+//! behind.
 //!
-//! The caller isolates: nobody else may be at work on the table. A definition is checked before anything is done, and
-//! what fails half-way is taken back, so the transaction may go on after an error. All of it blocks for pages.
+//! The order makes removal repeatable. First every page is found and freed in the log, then the row
+//! goes, and the allocator gives out none of the pages before the row is gone. So if restart finds
+//! the row, the pages still have their old contents, even if log or checkpoint list them as free.
+//! Restart reserves them again ([`Store::open_catalog`]) before it undoes anything.
+//!
+//! The caller isolates: no other transaction may use the table. A definition is checked before the
+//! first change. A change that fails half-way is undone, so the transaction may continue after an
+//! error. All functions here block for pages.
 
 use crate::StoreFault;
 use crate::catalog::{self, NOWHERE, Reference, Table, TreePlace};
@@ -38,15 +42,16 @@ use txn::{Direction, IndexDef, Row, Schema, TableDef};
 /// Where the catalog's heap begins, in every database.
 pub(crate) const CATALOG_ROOT: PageId = PageId(1);
 
-/// Entries of a new index that are sorted in memory at a time, some 60 bytes each.
+/// Number of entries of a new index that are sorted in memory at a time; about 60 bytes each.
 const RUN: usize = 1 << 20;
 
 impl Store {
-    /// Creates the tables of `schema` that do not exist yet, with their indexes; those that exist must be alike.
-    /// Durable when it returns. No other transaction may use the new tables before.
+    /// Creates the tables of `schema` that do not exist yet, with their indexes. Existing tables
+    /// must be defined alike. Durable on return. No other transaction may use the new tables before
+    /// that.
     ///
     /// # Errors
-    /// A schema that contradicts itself or what is there; no room; I/O. Nothing was created.
+    /// A schema that contradicts itself or the existing tables; no space; I/O. Nothing was created.
     pub fn create(&self, schema: &Schema) -> Result<(), StoreFault> {
         let mut txn = Txn::default();
         self.begin(&mut txn, 0);
@@ -59,16 +64,17 @@ impl Store {
         Ok(self.log.wait_durable(end)?)
     }
 
-    /// All tables by their ids, each with its indexes; `None` when there are none.
+    /// All tables in order of their ids, each with its indexes; `None` if there are none.
     pub fn schema(&self) -> Option<Schema> {
         let schema = catalog::schema(&held(&self.catalog.known));
         (!schema.tables.is_empty()).then_some(schema)
     }
 
-    /// Creates a table with its indexes, unless it is there already, and alike.
+    /// Creates a table with its indexes. Does nothing if the same table exists already.
     ///
     /// # Errors
-    /// A definition that contradicts itself or what is there; no room; I/O. Nothing was created.
+    /// A definition that contradicts itself or the existing tables; no space; I/O. Nothing was
+    /// created.
     pub fn create_table<P: Policies>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
         let there = catalog::schema(&held(&self.catalog.known));
         match there.table(def.id) {
@@ -99,15 +105,15 @@ impl Store {
         })
     }
 
-    /// Drops a table and its indexes. Their pages are free once the transaction has committed.
+    /// Drops a table and its indexes. Their pages become free once the transaction has committed.
     ///
     /// # Errors
-    /// There is no such table; I/O. Nothing was dropped.
+    /// The table does not exist; I/O. Nothing was dropped.
     pub fn drop_table<P: Policies>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
         self.table(id).ok_or_else(|| StoreFault::Schema(format!("there is no table {id} to drop")))?;
         let rows = self.used(|s| s.table() == id);
         self.statement::<P>(txn, |store, txn| {
-            // The table first: while it goes, it takes its indexes along in memory.
+            // The table first: without it, its indexes have no meaning in memory either.
             let (indexes, table): (Vec<_>, Vec<_>) = rows.into_iter().partition(|(_, owner)| *owner != id);
             table.into_iter().chain(indexes).try_for_each(|(rid, _)| store.retire::<P>(txn, rid))
         })
@@ -116,8 +122,8 @@ impl Store {
     /// Creates an index and fills it from the table's rows.
     ///
     /// # Errors
-    /// There is no such table; a definition that contradicts what is there; a row whose entry is too long; no room;
-    /// I/O. Nothing was created.
+    /// The table does not exist; a definition that contradicts the existing ones; a row with an
+    /// entry that is too long; no space; I/O. Nothing was created.
     pub fn create_index<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -140,24 +146,24 @@ impl Store {
         })
     }
 
-    /// Drops an index. Its pages are free once the transaction has committed.
+    /// Drops an index. Its pages become free once the transaction has committed.
     ///
     /// # Errors
-    /// There is no such index; I/O. Nothing was dropped.
+    /// The index does not exist; I/O. Nothing was dropped.
     pub fn drop_index<P: Policies>(&self, txn: &mut Txn, id: TableId) -> Result<(), StoreFault> {
         let row = self.used(|s| s.owner() == id && s.table() != id).into_iter().next();
         let (rid, _) = row.ok_or_else(|| StoreFault::Schema(format!("there is no index {id} to drop")))?;
         self.statement::<P>(txn, |store, txn| store.retire::<P>(txn, rid))
     }
 
-    /// The rows of used structures that `wanted` says yes to, each with its owner.
+    /// The rows of used structures that `wanted` accepts, each with its owner.
     fn used(&self, wanted: impl Fn(&Structure) -> bool) -> Vec<(Rid, TableId)> {
         let known = held(&self.catalog.known);
         let rows = known.iter().filter(|(_, d)| d.state == State::Used && wanted(&d.structure));
         rows.map(|(&rid, d)| (rid, d.structure.owner())).collect()
     }
 
-    /// Runs a change of the schema so that it happens whole or not at all.
+    /// Runs a change of the schema atomically.
     fn statement<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -180,7 +186,7 @@ impl Store {
         Heap::open(&self.pool, CATALOG_ROOT, CATALOG, &self.catalog.insert_pages)
     }
 
-    /// Makes an empty structure in its roots, which are allocated, and its row, idle.
+    /// Makes an empty structure in its allocated roots, and its catalog row, idle.
     fn make<P: Policies>(&self, txn: &mut Txn, structure: Structure) -> Result<Rid, StoreFault> {
         let roots = structure.roots();
         let plan = Definition { state: State::Planned, structure };
@@ -226,7 +232,7 @@ impl Store {
         self.set_state::<P>(txn, rid, State::Idle)
     }
 
-    /// The transaction's own change of a definition: undone with it.
+    /// The transaction's own change of a definition, undone with the transaction.
     fn set_state<P: Policies>(&self, txn: &mut Txn, rid: Rid, state: State) -> Result<(), StoreFault> {
         let lost =
             || StoreFault::Broken { table: CATALOG, what: format!("the definition at {rid:?} is gone") };
@@ -242,7 +248,7 @@ impl Store {
         self.learn(rid, Some(new))
     }
 
-    /// Takes note of what a row of the catalog is by now.
+    /// Updates the catalog in memory after a change of one of its rows.
     fn learn(&self, rid: Rid, row: Option<Definition>) -> Result<(), StoreFault> {
         let loaded = row.as_ref().map_or(Ok(None), |row| self.roots_of(&row.structure));
         loaded.map_err(no_room)?;
@@ -258,7 +264,7 @@ impl Store {
         }
     }
 
-    /// A change of the catalog's row at `rid` was undone: looks what it is now.
+    /// Re-reads the catalog row at `rid` after an undo changed it.
     pub(crate) fn relearn<P: Policies>(&self, rid: Rid) -> Result<(), Stop> {
         let row = self.insist(|| self.catalog_heap().read::<P::Heap, _>(rid, Definition::decode))?;
         let learnt = row.transpose().and_then(|row| self.learn(rid, row));
@@ -268,16 +274,18 @@ impl Store {
         })
     }
 
-    /// The transaction has ended: what it was at work on and nobody uses goes.
+    /// After the end of the transaction: removes the structures that it worked on and that no table
+    /// uses.
     pub(crate) fn clear_away<P: Policies>(&self, txn: &mut Txn) {
         for rid in std::mem::take(&mut txn.defined) {
-            // What cannot be taken away now (no frame is free) is, at the next restart.
+            // A structure that cannot be removed now (no free frame) is removed by the next
+            // restart.
             let _ = self.take_away::<P>(rid, &[]);
         }
     }
 
-    /// Frees the pages of a structure that is not used, and removes its row. `unformatted` are those of its roots
-    /// that were allocated, whether or not they have content by now.
+    /// Frees the pages of an unused structure and removes its row. `unformatted` are the roots that
+    /// were allocated and may have no content yet.
     fn take_away<P: Policies>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
         let row = held(&self.catalog.known).get(&rid).cloned();
         let Some(row) = row.filter(|d| d.state != State::Used) else { return Ok(()) };
@@ -294,11 +302,12 @@ impl Store {
         Ok(())
     }
 
-    /// Every page of a structure that is not used.
+    /// Every page of an unused structure.
     fn pages_of<P: Policies>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
         let roots = row.structure.roots();
         if row.state == State::Planned {
-            // Those that were formatted are empty; the others are nobody's. An empty tree may have two pages.
+            // Formatted roots are empty structures; the other roots were never used. An empty
+            // multi-rooted tree may have two pages.
             let formatted: Vec<PageId> = roots.into_iter().filter(|&root| self.pool.uses(root)).collect();
             return match row.structure.partition_table().filter(|table| formatted.contains(table)) {
                 None => Ok(formatted),
@@ -308,7 +317,7 @@ impl Store {
         self.walk::<P>(row.structure.owner(), roots, row.structure.has_large_rows())
     }
 
-    /// The pages of the trees and heaps of `owner` that begin here.
+    /// The pages of the trees and heaps of `owner` that begin at `roots`.
     fn walk<P: Policies>(
         &self,
         owner: TableId,
@@ -320,7 +329,8 @@ impl Store {
             if !all.insert(page) {
                 continue;
             }
-            // Trees too: all policies of a design keep out of each other's way.
+            // The heap policy serves for trees, too: within a design all latch policies exclude
+            // each other.
             match self.insist(|| pages_below::<P::Heap>(&self.pool, owner, page))? {
                 Below::More(below) => ahead.extend(below),
                 Below::Rows(below) if large => ahead.extend(below),
@@ -331,7 +341,7 @@ impl Store {
         Ok(all.into_iter().collect())
     }
 
-    /// Fills a new index that nobody else sees, by redo-only records.
+    /// Fills a new index, which no other transaction sees yet, by redo-only records.
     fn build<P: Policies>(&self, table: &Table, def: &IndexDef, tree: BTree<'_>) -> Result<(), StoreFault> {
         if table.is_clustered() {
             return self.build_by_key::<P>(table, def, tree);
@@ -355,7 +365,7 @@ impl Store {
         Ok(())
     }
 
-    /// As [`Store::build`], of a clustered table.
+    /// As [`Store::build`], for a clustered table.
     fn build_by_key<P: Policies>(
         &self,
         table: &Table,
@@ -410,8 +420,9 @@ impl Store {
         Ok(())
     }
 
-    /// At restart, when all pages are as they were: reads the catalog, or makes it in a new database. The pages of
-    /// structures that are not used are nobody else's, also when the log had freed them.
+    /// Part of restart, once all pages have their contents: reads the catalog, or creates it in a
+    /// new database. Reserves the pages of unused structures, even if the log had freed them, so
+    /// that they are not given out.
     pub(crate) fn open_catalog(&self) -> Result<(), StoreFault> {
         if self.pool.allocator().next <= CATALOG_ROOT {
             let root = self.pool.allocate().map_err(no_room)?;
@@ -448,7 +459,7 @@ impl Store {
         Ok(())
     }
 
-    /// The sub-trees of a structure's tree, if it is multi-rooted: read when somebody first asks.
+    /// The sub-trees of a structure's tree, if it is multi-rooted. They are read on first use.
     fn roots_of(&self, structure: &Structure) -> Result<Option<Arc<RootMap>>, Stop> {
         let Some(table) = structure.partition_table() else { return Ok(None) };
         let mut roots = held(&self.catalog.roots);
@@ -464,8 +475,8 @@ impl Store {
         known.iter().filter(|(_, d)| d.state != State::Used).map(|(&rid, d)| (rid, d.clone())).collect()
     }
 
-    /// At the end of restart: no transaction is at work on the catalog (none is prepared that was), so what is not
-    /// used goes.
+    /// At the end of restart, removes all unused structures. No transaction works on the catalog
+    /// then, because a transaction that changed the schema cannot be prepared.
     pub(crate) fn clear_catalog(&self) -> Result<(), StoreFault> {
         self.unused()
             .into_iter()
@@ -473,7 +484,7 @@ impl Store {
     }
 }
 
-/// Whether the definitions are the same but for the order of the indexes.
+/// Whether two definitions are equal, apart from the order of the indexes.
 fn alike(a: &TableDef, b: &TableDef) -> bool {
     let sorted = |def: &TableDef| {
         let mut def = def.clone();
@@ -483,7 +494,7 @@ fn alike(a: &TableDef, b: &TableDef) -> bool {
     sorted(a) == sorted(b)
 }
 
-/// A change of the schema has nobody to say "no space" to but by its own error.
+/// A schema change reports lack of space as its own error.
 fn no_room(stop: Stop) -> StoreFault {
     match stop {
         Stop::Fault(fault) => StoreFault::Page(fault),

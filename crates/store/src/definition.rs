@@ -1,4 +1,4 @@
-//! What the catalog keeps of a table or an index, as a row; and what makes a definition sound.
+//! The catalog's row for a table or an index, and the rules for a sound definition.
 //!
 //! ```text
 //! 0 state u8   1 format u8   2 body (postcard)
@@ -7,12 +7,13 @@
 //! | state | the pages that the row names |
 //! |---|---|
 //! | planned | are allocated; they may have no content yet |
-//! | idle | belong to the structure, which no table uses: to be freed, unless a transaction is about to use it |
-//! | used | are the table's or the index's |
+//! | idle | belong to a structure that no table uses |
+//! | used | belong to the table or the index |
 //!
-//! A transaction creates by turning *idle* to *used*, and drops by turning it back; both are ordinary updates of a row,
-//! logged and undone as such. Whatever becomes of it, a row that is *idle* when no transaction is at work on it names
-//! garbage.
+//! A transaction creates a structure by changing the row from *idle* to *used*, and drops it by
+//! changing it back. Both are ordinary updates of a row, logged and undone as such. A row that is
+//! *idle* while no transaction works on it names garbage, whether its transaction committed or not:
+//! the pages are to be freed.
 
 use crate::StoreFault;
 use crate::kind::CATALOG;
@@ -24,7 +25,8 @@ use txn::{IndexDef, Schema, TableDef, TableKind};
 
 const FORMAT: u8 = 4;
 const FRONT: usize = 2;
-/// The longest row: it stays where it is, and is never in pages of its own.
+/// Maximum length of a catalog row in bytes: it fits into one page, so that it never moves into
+/// pages of its own.
 const LONGEST: usize = 8000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,13 +37,13 @@ pub(crate) enum State {
     Used = 3,
 }
 
-/// How a table's trees are made.
+/// The kind of a table's trees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum TreeKind {
-    /// Of one root.
+    /// A tree with one root.
     #[default]
     BTree,
-    /// Multi-rooted: a sub-tree for each partition of the keys, which can be split and merged.
+    /// Multi-rooted: a sub-tree for each partition of the keys. Partitions can be split and merged.
     MultiRooted,
 }
 
@@ -57,15 +59,15 @@ impl TreeKind {
     }
 }
 
-/// Which rows of a table with a key share a heap page; rows of clustered tables lie in their tree.
+/// Which rows of a table with a key share a heap page. Rows of clustered tables lie in their tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum HeapForm {
-    /// Any.
+    /// Any rows.
     #[default]
     Shared,
-    /// Those of one partition of its primary tree (PLP-Partition).
+    /// Rows of one partition of the primary tree (PLP-Partition).
     ByPartition,
-    /// Those that one leaf of its primary tree leads to (PLP-Leaf).
+    /// Rows of one leaf of the primary tree (PLP-Leaf).
     ByLeaf,
 }
 
@@ -84,7 +86,8 @@ impl HeapForm {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Structure {
-    /// The definition is without its indexes, which have rows of their own. A table without a key has no tree.
+    /// The definition does not include the indexes, which have rows of their own. A table without a
+    /// key has no tree.
     Table {
         def: TableDef,
         tree: Option<PageId>,
@@ -107,7 +110,7 @@ pub(crate) struct Definition {
 }
 
 impl Structure {
-    /// The table it is or belongs to.
+    /// The table that it is or belongs to.
     pub fn table(&self) -> TableId {
         match self {
             Structure::Table { def, .. } => def.id,
@@ -115,7 +118,7 @@ impl Structure {
         }
     }
 
-    /// Whose name its pages bear.
+    /// The id in the headers of its pages.
     pub fn owner(&self) -> TableId {
         match self {
             Structure::Table { def, .. } => def.id,
@@ -123,12 +126,12 @@ impl Structure {
         }
     }
 
-    /// Whether rows may lie in pages of their own.
+    /// Whether its rows may be long enough for pages of their own.
     pub fn has_large_rows(&self) -> bool {
         matches!(self, Structure::Table { def, .. } if !fits_page(Layout::longest(def)))
     }
 
-    /// The root page of its tree, if it has one, and what kind of tree that is.
+    /// The root page of its tree, if it has one, and the kind of the tree.
     pub fn tree(&self) -> Option<(PageId, TreeKind)> {
         match self {
             Structure::Table { tree, kind, .. } => tree.map(|tree| (tree, *kind)),
@@ -151,7 +154,7 @@ impl Structure {
 
 impl Definition {
     /// # Errors
-    /// [`StoreFault::Schema`] when it does not fit a page.
+    /// [`StoreFault::Schema`] if it does not fit a page.
     pub fn encode(&self) -> Result<Vec<u8>, StoreFault> {
         let mut row = vec![self.state as u8, FORMAT];
         row.extend(postcard::to_stdvec(&self.structure).expect("plain values serialise"));
@@ -165,7 +168,7 @@ impl Definition {
     }
 
     /// # Errors
-    /// [`StoreFault::Broken`] when these bytes are no definition of this version.
+    /// [`StoreFault::Broken`] if these bytes are not a definition of this version.
     pub fn decode(row: &[u8]) -> Result<Definition, StoreFault> {
         let broken = |what: String| StoreFault::Broken { table: CATALOG, what };
         let states = [State::Planned, State::Idle, State::Used];
@@ -183,7 +186,8 @@ impl Definition {
     }
 }
 
-/// Whether a table can be made beside what is there: ids must be unique, columns named by keys and indexes must exist.
+/// Whether a table can be created beside the existing ones: ids must be unique, and the columns of
+/// keys and indexes must exist.
 ///
 /// # Errors
 /// [`StoreFault::Schema`].

@@ -1,19 +1,23 @@
-//! Rows that come apart before their partition is split, in pieces beside transactions (thesis, section 4.3, Algorithm 2).
+//! Division: separating the rows on both sides of a key into different pages before their partition
+//! is split there, in pieces between transactions (thesis, section 4.3, Algorithm 2).
 //!
 //! ```text
-//!   key to be a border      k
-//!   leaves        [ . . ][ . | . ][ . . ]        looked through, a few at a time: which pages have rows on both sides
-//!   heap pages     p  q    q   r    s  r         q and r: the side with fewer rows moves out, page by page
+//!   future border           k
+//!   leaves        [ . . ][ . | . ][ . . ]   scanned a few at a time: which pages are mixed?
+//!   heap pages     p  q    q   r    s  r    q and r: the side with fewer rows moves out
 //! ```
 //!
-//! What is looked at changes between two pieces, so what they leave behind is less work and no promise: whoever is about to split does it
-//! once more when nothing is under way ([`Store::divide_rows`] with [`Writers::Gone`]). That finds what transactions mixed meanwhile,
-//! which is little, since rows of the two sides do not go to the same *last page* of their partition while a division is under way
-//! ([`Coming`]), and what had to wait for transactions to end.
+//! Transactions change the table between two pieces, so the pieces reduce the remaining work but
+//! guarantee nothing. Before the split, the caller divides once more while no transaction runs
+//! ([`Store::divide_rows`] with [`Writers::Gone`]). That call handles the pages that had to wait
+//! for transactions to end, and the pages that transactions mixed meanwhile. The latter are few:
+//! while a division is under way, new rows of the two sides do not go to the same *last page* of
+//! their partition ([`Coming`]).
 //!
-//! By leaf, pages with rows on both sides are those that the leaf at the key leads to, as long as no other leaves share pages; their rows
-//! say which. That was seen to for each leaf that was parted since the store was opened ([`Store::settle_rows`]); whoever cannot tell looks
-//! through the whole partition ([`Reach`]).
+//! By leaf, only the pages that the leaf at `k` leads to can have rows on both sides, as long as no
+//! two leaves share pages; the rows of a page show whether they do. [`Store::settle_rows`] ensures
+//! that for each leaf that was split since the store was opened. A caller that does not know
+//! whether leaves share pages scans the whole partition ([`Reach`]).
 
 use crate::catalog::Table;
 use crate::definition::HeapForm;
@@ -30,29 +34,32 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether transactions that have changed rows of a partition may still be running.
+/// Whether transactions that changed rows of the partition may still be running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Writers {
-    /// What one may have changed waits ([`Divided::later`]).
+    /// They may: a page that one of them may have changed waits ([`Divided::later`]).
     Running,
-    /// None is: the caller has seen to it.
+    /// None is running; the caller has ensured that.
     Gone,
 }
 
-/// How far rows lie apart that share a page.
+/// How far apart in the tree the rows of one page may lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// By leaf, rows of different leaves do not share pages.
+    /// By leaf: rows of different leaves do not share pages.
     Leaf,
-    /// They may, anywhere in the partition. By partition that is so anyway.
+    /// Rows from anywhere in the partition may share a page. Always so for
+    /// [`HeapForm::ByPartition`].
     Partition,
 }
 
-/// Keys at which divisions of a table are under way: rows on different sides go to different last pages.
+/// Keys at which divisions of a table are under way. Rows on different sides of a key go to
+/// different last pages.
 #[derive(Default)]
 pub(crate) struct Coming {
+    /// Whether `keys` is not empty: lets inserters skip the mutex.
     any: AtomicBool,
-    /// In order; one may stand there twice.
+    /// In order; a key may occur twice.
     keys: Mutex<Vec<Key>>,
 }
 
@@ -63,7 +70,8 @@ impl Coming {
         self.any.store(!keys.is_empty(), Ordering::Release);
     }
 
-    /// A number for the side of `key` in the group of keys with number `group`; the group's own where nothing is being divided.
+    /// A number for the side of `key` within the group of keys `group`; the group's own number if
+    /// no division is under way.
     #[inline]
     pub fn group(&self, group: u32, key: &[u8]) -> u32 {
         if self.any.load(Ordering::Acquire) { self.side(group, key) } else { group }
@@ -71,8 +79,8 @@ impl Coming {
 
     #[cold]
     fn side(&self, group: u32, key: &[u8]) -> u32 {
-        // Any odd number far from the numbers of pages: two groups that meet forget each other's page, and a page that two sides share
-        // is found at the end.
+        // Any odd number far from page numbers. If two groups collide, each forgets the other's
+        // last page; a page that two sides then share is found by the last division.
         const STEP: u32 = 0x9e37_79b1;
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let below = keys.partition_point(|border| border.as_slice() <= key) as u32;
@@ -80,24 +88,26 @@ impl Coming {
     }
 }
 
-/// A division that is under way. Ends when it is dropped.
+/// A division that is under way. It ends when it is dropped.
 pub struct Division {
     table: TableId,
     key: Key,
     reach: Reach,
     coming: Arc<Coming>,
-    /// Leaves to look at, from the first key to the one behind the last; none when all have been looked at.
+    /// The leaves that are still to be scanned, from the first key to the first key after the last
+    /// leaf. `from` is `None` once all leaves are scanned.
     from: Option<Key>,
     until: Option<Key>,
-    /// By page number, which sides a page was seen to have rows of.
+    /// By page number: on which sides of the key the page was seen to have rows ([`BELOW`],
+    /// [`ABOVE`]).
     sides: Vec<u8>,
-    /// Pages with rows on both, to be divided.
+    /// Pages with rows on both sides, which are to be divided.
     mixed: Vec<PageId>,
-    /// Where rows that move out go, below the key and from it on: the pages that the last ones went to.
+    /// The pages that took the last moved rows: below the key, and from the key on.
     spill: [Homes; 2],
 }
 
-/// Pages, and on which side of a key they were seen to have rows.
+/// Pages, each with the side of a key on which it has rows.
 type Seen = SmallVec<[(u8, PageId); 64]>;
 
 /// Bits of [`Division::sides`].
@@ -114,7 +124,7 @@ impl Drop for Division {
 }
 
 impl Division {
-    /// Whether nothing is left to look at.
+    /// Whether no leaf is left to scan and no page to divide.
     pub fn is_done(&self) -> bool {
         self.from.is_none() && self.mixed.is_empty()
     }
@@ -133,8 +143,8 @@ impl Division {
 }
 
 impl Store {
-    /// Begins to put rows of `table` on both sides of `key` into different pages; `None` where they need not be. For whoever has the
-    /// partition to itself.
+    /// Starts to move rows of `table` on both sides of `key` into different pages; `None` if heap
+    /// pages are shared anyway. The caller has exclusive use of the partition.
     ///
     /// # Errors
     /// [`Stop::Fault`]: the tree is damaged.
@@ -176,7 +186,9 @@ impl Store {
         (Some(from), until)
     }
 
-    /// The pages that the leaf covering `key` leads to and that may have rows on both sides of it: entries say so, or are fewer than rows.
+    /// The pages that the leaf covering `key` leads to and that may have rows on both sides of
+    /// `key`: pages with entries on both sides, and pages with more rows than this leaf has
+    /// entries.
     fn led_to<P: Policies>(&self, table: &Table, key: &Key) -> Result<Vec<PageId>, Stop> {
         let around = self.insist(|| self.tree(table).around::<P::Index>(key, |_| ControlFlow::Break(())))?;
         let mut entries = BTreeMap::<PageId, [usize; 2]>::new();
@@ -195,7 +207,8 @@ impl Store {
         Ok(pages)
     }
 
-    /// Goes on with a division: looks at `most` leaves, or divides `most` pages. `txn` has ended. Blocks for absent pages.
+    /// Continues a division: scans `most` leaves, or divides `most` pages. `txn` has ended. Blocks
+    /// for absent pages.
     ///
     /// # Errors
     /// As [`Store::settle_rows`].
@@ -208,7 +221,7 @@ impl Store {
     ) -> Result<Divided, Stop> {
         let mut done = Divided::default();
         let Some(table) = self.table(division.table) else { return Ok(done) };
-        // A page that has lost its rows since may be anybody's.
+        // A page that has lost all its rows meanwhile may belong to another partition.
         let mine = |page: &PageId| acting_for().is_some() && self.pool.owner_of(*page) == acting_for();
         division.spill.iter_mut().for_each(|homes| homes.retain(|page| mine(page)));
         for _ in 0..most {
@@ -218,7 +231,7 @@ impl Store {
             } else if let Some(page) = division.mixed.pop() {
                 let Division { key, spill, .. } = division;
                 if table.form() == HeapForm::ByLeaf && division.reach == Reach::Partition {
-                    // This page may be another leaf's than the last one.
+                    // This page may belong to another leaf than the last one.
                     spill.iter_mut().for_each(Homes::clear);
                 }
                 let part = Part::At { key, reserved: spill };
@@ -231,7 +244,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Notes which side of the key each page of one leaf is on; gives where the next leaf begins.
+    /// Records the side of each page of one leaf. Returns where the next leaf begins.
     fn look_at_leaf<P: Policies>(
         &self,
         table: &Table,
@@ -244,8 +257,9 @@ impl Store {
         Ok(next)
     }
 
-    /// The pages that a leaf's entries from one key to another lead to, and on which side of `border`: of a run of entries that lead
-    /// to one page on one side, one. And where the next leaf begins.
+    /// The pages that a leaf's entries between two keys lead to, each with its side of `border`,
+    /// and where the next leaf begins. Consecutive entries that lead to one page on one side give
+    /// one element.
     fn pages_of_leaf<P: Policies>(
         &self,
         table: &Table,
@@ -275,7 +289,7 @@ impl Store {
         Ok((seen, next))
     }
 
-    /// The pages with rows of a partition of a table.
+    /// The pages that hold rows of a table's partition.
     pub(crate) fn pages_of_partition<P: Policies>(
         &self,
         table: &Table,
@@ -291,9 +305,10 @@ impl Store {
         Ok(pages)
     }
 
-    /// Sees to it that no page holds rows on both sides of `key`, so that a partition can be split there
-    /// ([`Store::split_partition`]) and the parts have different owners. Nothing to do where pages are shared. For whoever has
-    /// the partition to itself. `txn` has ended. Blocks for absent pages.
+    /// Moves rows until no page holds rows on both sides of `key`, so that the partition can be
+    /// split there ([`Store::split_partition`]) and the parts can have different owners. Does
+    /// nothing if heap pages are shared. The caller has exclusive use of the partition, and `txn`
+    /// has ended. Blocks for absent pages.
     ///
     /// # Errors
     /// As [`Store::settle_rows`].

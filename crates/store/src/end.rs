@@ -1,4 +1,4 @@
-//! How a transaction begins and ends, and notes.
+//! The begin and the ends of a transaction, and notes.
 //!
 //! ```text
 //!            begin            first record                commit
@@ -9,9 +9,9 @@
 //!                        +--- commit or rollback of a reader: no record -+
 //! ```
 //!
-//! A running transaction may go back to a [`Savepoint`]: the same undo, not all the way. The compensation records name
-//! what comes before the savepoint as next to undo, so a later rollback or restart skips what was undone (ARIES,
-//! Mohan et al. 1992, section 5.2).
+//! A running transaction may roll back to a [`Savepoint`]: the same undo, but not of all records.
+//! The compensation records name the record before the savepoint as the next one to undo. So a
+//! later rollback or restart skips the undone part (ARIES, Mohan et al. 1992, section 5.2).
 
 use crate::StoreFault;
 use crate::definition::HeapForm;
@@ -27,17 +27,19 @@ use pages::{PageFault, Stop};
 use std::sync::Arc;
 use wal::{Order, RecordHeader};
 
-/// A live note. A note given with a commit is named by the position that [`Store::commit`] returned.
+/// The name of a live note: the end of its record. For a note given with a commit that is the
+/// position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NoteId(pub Lsn);
 
-/// Where the end of a transaction goes: wherever there is room, and it does not count without what the transaction may have
-/// seen of others.
+/// The log order of a transaction's end record: wherever there is room. It rests on everything
+/// logged before (a commit dependency), because the transaction may have read changes of other
+/// transactions. If a crash loses one of those records, this end does not count.
 pub(crate) const RESTING: Order = Order::Resting(Lsn(0));
 
 impl Store {
-    /// Starts a transaction in `txn`, which is new or has ended. `worker` says who runs it: a hint that spreads
-    /// inserts over pages.
+    /// Starts a transaction in `txn`, which is new or has ended. `worker` is the number of the
+    /// worker that runs it, a hint that spreads inserts over pages.
     pub fn begin(&self, txn: &mut Txn, worker: usize) {
         assert_eq!(txn.state, State::Idle, "a transaction begins before the last one in its place has ended");
         self.attach(txn);
@@ -54,12 +56,14 @@ impl Store {
         }
     }
 
-    /// Commits: from here on the transaction's changes stay. The commit may be told to others once the log is
-    /// durable up to the returned position; `Lsn(0)` if nothing was logged. `note` stays live until
-    /// [`Store::forget`]; with one, a commit is logged even if nothing else was.
+    /// Commits the transaction: its changes stay. The caller may report the commit once the log is
+    /// durable up to the returned position, which is `Lsn(0)` if nothing was logged. `note` stays
+    /// live until [`Store::forget`]. A commit with a note is logged even if the transaction wrote
+    /// nothing else.
     ///
     /// # Errors
-    /// What poisoned the store: nothing was committed; [`Store::rollback`] ends the transaction.
+    /// The fault that poisoned the store: nothing was committed, and [`Store::rollback`] ends the
+    /// transaction.
     ///
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
@@ -72,7 +76,8 @@ impl Store {
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
-                // A note is named by where its record ends, and that is what its writer is told: so it comes after everything.
+                // A note is named by the end of its record, and the caller waits for that same
+                // position. So the record must follow everything it depends on.
                 let end = txn.chain.append_last(&self.log, kind, Order::Last, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
@@ -83,8 +88,8 @@ impl Store {
         Ok(lsn)
     }
 
-    /// Work after a commit that no other transaction needs: purges the rows it deleted, and takes away what it
-    /// dropped. Blocks for absent pages.
+    /// Work after a commit that no other transaction waits for: purges the rows that the
+    /// transaction deleted, and frees the structures that it dropped. Blocks for absent pages.
     pub fn committed<P: Policies>(&self, txn: &mut Txn) {
         if !txn.ghosts.is_empty() {
             let slot = txn.chain.home.as_ref().map(|home| home.slot.clone());
@@ -97,22 +102,23 @@ impl Store {
 
     fn purge_ghosts<P: Policies>(&self, txn: &mut Txn) {
         while let Some((table, rid)) = txn.ghosts.pop() {
-            // The locks are gone: the table may be, too.
+            // The locks are released, so another transaction may have dropped the table.
             let Some(table) = self.table(table) else { continue };
             let heap = self.heap(table);
-            // A ghost that cannot be purged now (no frame free) stays one: it costs room, not truth. A fault
-            // has poisoned the store already.
+            // If a ghost cannot be purged now (no free frame), it stays: it takes space and does no
+            // harm. A fault has poisoned the store already.
             let _ = self.insist(|| heap.purge::<P::Heap>(&mut self.system(txn.committed), rid));
         }
     }
 
-    /// Makes the transaction wait for a decision made elsewhere: after a crash [`Store::open`] hands it out again,
-    /// with `note`. The promise may be given once the log is durable up to the returned position. It then ends
-    /// by [`Store::commit`] or [`Store::rollback`].
+    /// Makes the transaction wait for a decision that is made elsewhere. After a crash,
+    /// [`Store::open`] returns it together with `note`. The caller may vote yes once the log is
+    /// durable up to the returned position. The transaction then ends by [`Store::commit`] or
+    /// [`Store::rollback`].
     ///
     /// # Errors
-    /// What poisoned the store, or [`StoreFault::Schema`] for a transaction that changed the schema: nothing was
-    /// prepared.
+    /// The fault that poisoned the store, or [`StoreFault::Schema`] for a transaction that changed
+    /// the schema: nothing was prepared.
     ///
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
@@ -127,8 +133,8 @@ impl Store {
         Ok(span.holds)
     }
 
-    /// Undoes everything the transaction did and ends it. On a poisoned store nothing is undone here: the next
-    /// restart does that.
+    /// Undoes everything the transaction did and ends it. On a poisoned store nothing is undone
+    /// here: the next restart does that.
     ///
     /// # Errors
     /// [`Stop`]: part is undone; call again once the page is there.
@@ -148,21 +154,23 @@ impl Store {
         Ok(())
     }
 
-    /// Where the transaction stands, to come back to with [`Store::rollback_to`].
+    /// The current point of the transaction, for [`Store::rollback_to`].
     pub fn savepoint(&self, txn: &Txn) -> Savepoint {
         debug_assert_eq!(txn.state, State::Running, "a savepoint belongs to a running transaction");
         txn.savepoint()
     }
 
-    /// Undoes what the transaction did since `savepoint`, by compensation records; it goes on from there. Locks
-    /// are the caller's, and kept: what was undone was visible to nobody, and may be done again.
+    /// Undoes the changes since `savepoint` by compensation records. The transaction continues from
+    /// there. The caller keeps the transaction's locks: no other transaction saw the undone
+    /// changes, and this one may repeat them.
     ///
     /// # Errors
-    /// [`Stop`]: part is undone; call again once the page is there. On a poisoned store nothing is undone: all
-    /// that is left is [`Store::rollback`].
+    /// [`Stop`]: part is undone; call again once the page is loaded. On a poisoned store nothing is
+    /// undone, and only [`Store::rollback`] is left.
     ///
     /// # Panics
-    /// If the savepoint belongs to another transaction, or was rolled back over.
+    /// If the savepoint belongs to another transaction, or the transaction was rolled back to a
+    /// point before it.
     pub fn rollback_to<P: Policies>(&self, txn: &mut Txn, savepoint: &Savepoint) -> Result<(), Stop> {
         assert!(
             txn.reaches(savepoint),
@@ -172,7 +180,7 @@ impl Store {
         self.undo_to::<P>(txn, savepoint.mark)
     }
 
-    /// Undoes down to where the transaction stood at `mark`. After an error it may be repeated.
+    /// Undoes all records after `mark`. May be repeated after an error.
     pub(crate) fn undo_to<P: Policies>(&self, txn: &mut Txn, mark: Mark) -> Result<(), Stop> {
         while txn.chain.undo.len() > mark.undo {
             self.undo_last::<P>(txn)?;
@@ -181,9 +189,10 @@ impl Store {
         Ok(())
     }
 
-    /// Undoes the youngest record that is not undone yet, if any. After an error nothing has happened.
+    /// Undoes the youngest record that is not undone yet, if any. After an error nothing was
+    /// changed.
     pub(crate) fn undo_last<P: Policies>(&self, txn: &mut Txn) -> Result<(), Stop> {
-        // The list is taken out while the chain writes; compensation records never add to it.
+        // The list is taken out while the chain writes. Compensation records never add to it.
         let mut undo = std::mem::take(&mut txn.chain.undo);
         let undone = undo.last().map(|(entry, body)| {
             txn.chain.compensating = Some(entry.prev);
@@ -198,20 +207,20 @@ impl Store {
         }
         let undone = undone.transpose().inspect(|_| undo.pop());
         txn.chain.undo = undo;
-        // Undone is undone: what fails from here on is no reason to do it again.
+        // The record is undone: an error from here on must not cause a second undo.
         undone?.flatten().map_or(Ok(()), |(_, rid)| self.relearn::<P>(rid))
     }
 
-    /// An entry whose deletion was undone, and that may be in another leaf by now than its row's neighbours.
+    /// The key of an undone deletion. Its entry may be back in another leaf than the neighbours of
+    /// its row.
     fn back_in(&self, kind: u8, body: &[u8]) -> Option<(TableId, Key)> {
         let (tree, key) = entry_of(kind, body).filter(|_| kind == Kind::TreeDelete as u8)?;
         let divided = self.table(tree).is_some_and(|table| table.form() == HeapForm::ByLeaf);
         divided.then(|| (tree, Key::from_bytes(key)))
     }
 
-    /// Runs one operation of several parts so that it happens whole or not at all: what it had done when it
-    /// failed is undone. On a store that meets a fault on the way back nothing more can be done here; restart
-    /// undoes the transaction.
+    /// Runs an operation of several parts atomically: if it fails, the parts that were done are
+    /// undone. If the store meets a fault during that undo, restart undoes the transaction.
     pub(crate) fn whole<P: Policies, R>(
         &self,
         txn: &mut Txn,
@@ -225,10 +234,11 @@ impl Store {
         done
     }
 
-    /// Logs a note of no transaction. It is safe once the log is durable up to the returned position.
+    /// Logs a note without a transaction. It survives a crash once the log is durable up to the
+    /// returned position.
     ///
     /// # Errors
-    /// What poisoned the store.
+    /// The fault that poisoned the store.
     ///
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
@@ -240,7 +250,8 @@ impl Store {
         Ok((NoteId(end), end))
     }
 
-    /// The note need not survive any more. Nothing is waited for: after a crash it may be there once more.
+    /// Drops a note. The log record is not waited for, so after a crash the note may exist once
+    /// more.
     pub fn forget(&self, note: NoteId) {
         let mut notes = held(&self.notes);
         if notes.remove(&note.0).is_some() {
@@ -248,7 +259,7 @@ impl Store {
         }
     }
 
-    /// A fault that names `page` as corrupt.
+    /// A fault that reports `page` as corrupt.
     pub(crate) fn corrupt(&self, page: PageId) -> Arc<PageFault> {
         let offset = u64::from(page.0) * pages::PAGE_SIZE as u64;
         Arc::new(PageFault::Corrupt { page, file: self.dir.join(crate::DATA), offset })

@@ -1,4 +1,4 @@
-//! What can go wrong with a store: it will not open, or it must not go on.
+//! The faults of a store: it does not open, or it must not continue.
 
 use base::{Lsn, TableId};
 use pages::PageFault;
@@ -7,20 +7,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use wal::LogFault;
 
-/// Opening failed, or the store is poisoned: nothing commits any more until it is opened anew.
+/// Opening failed, or the store is poisoned: nothing commits until it is opened again.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreFault {
     #[error(transparent)]
     Log(#[from] LogFault),
     #[error(transparent)]
     Page(#[from] Arc<PageFault>),
-    /// The file system refused; the message names the file.
+    /// The file system returned an error; the message names the file.
     #[error("{0}")]
     Io(Arc<io::Error>),
     /// Another process, or another store of this one, has the folder open.
     #[error("{}: this data folder is in use ({why}); stop what uses it, or choose another folder", dir.display())]
     InUse { dir: PathBuf, why: Arc<io::Error> },
-    /// The folder is not a database, or lost the file that says so.
+    /// The folder is not a database, or has lost its control files.
     #[error("{}: {what}", dir.display())]
     NotADatabase { dir: PathBuf, what: &'static str },
     #[error(
@@ -31,14 +31,14 @@ pub enum StoreFault {
     /// Neither control file can be read.
     #[error("{}: the control files are corrupt ({what}); restore the database from a backup", dir.display())]
     Control { dir: PathBuf, what: String },
-    /// What ran here last kept everything in memory, and is gone.
+    /// The last run here had durability `memory`, and its data is gone.
     #[error(
         "{}: the last run here had durability memory and did not end cleanly, so its data is gone; \
          remove the folder, or choose another",
         dir.display()
     )]
     Gone { dir: PathBuf },
-    /// A database with a log was to be opened without one.
+    /// The database has a log, but was to be opened with durability `memory`.
     #[error(
         "{}: this database has a log, durability memory would ignore it; use sync or async, or an empty folder",
         dir.display()
@@ -58,7 +58,7 @@ pub enum StoreFault {
         file.display()
     )]
     Short { file: PathBuf, found: u64, expected: u64 },
-    /// Opening met a page that is not what it should be, or of another version.
+    /// Opening met a page with unexpected contents, or of another version.
     #[error(
         "{}: the page at byte {offset} is not what it should be here, or of an unknown version; `atoll check` says which \
          and what else is wrong; open it with the version of Atoll that wrote it, or restore the database from a backup",
@@ -72,19 +72,19 @@ pub enum StoreFault {
         dir.display(), found.0, expected.0
     )]
     LogBehind { dir: PathBuf, found: Lsn, expected: Lsn },
-    /// A record that passed its checksum makes no sense.
+    /// A record is malformed although its checksum is right.
     #[error("the log record at {} is malformed ({what}); restore the database from a backup", lsn.0)]
     Record { lsn: Lsn, what: &'static str },
-    /// A schema that cannot be created beside what is there.
+    /// A schema that contradicts itself or the existing tables, or that there is no space for.
     #[error("{0}")]
     Schema(String),
-    /// A rollback could not go on.
+    /// A rollback could not continue.
     #[error(
         "a transaction could not be undone ({why}); nothing that was committed is lost: make room for what is missing, and \
          start again to have the rest undone"
     )]
     NotUndone { why: String },
-    /// Index and rows of a table disagree.
+    /// An index and the rows of its table disagree.
     #[error("{table:?}: {what}; restore the database from a backup")]
     Broken { table: TableId, what: String },
 }

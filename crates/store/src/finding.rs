@@ -1,4 +1,4 @@
-//! What a check found, in the words of whoever has to do something about it.
+//! The findings of a check, worded for the operator that must act on them.
 
 use crate::StoreFault;
 use base::TableId;
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use wal::LogFault;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
     /// Data is lost, wrong, or contradicts itself.
     Damage,
-    /// Something to know: room that is lost, a write that opening repairs.
+    /// Something to know: lost space, or a write that opening repairs.
     Note,
 }
 
-/// One thing that is not as it should be.
+/// One problem that a check found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Finding {
     pub weight: Weight,
     /// The file it is in.
     pub file: PathBuf,
-    /// Where in the file, in bytes.
+    /// The position in the file, in bytes.
     pub offset: Option<u64>,
     pub what: String,
-    /// What to do about it.
+    /// The recommended action.
     pub remedy: String,
-    /// Which table it is about, if one.
+    /// The table concerned, if there is one.
     #[serde(skip)]
     pub table: Option<TableId>,
 }
 
-/// What helps against damage that the log cannot repair.
+/// The remedy for damage that the log cannot repair.
 pub(crate) const RESTORE: &str = "restore the database from a backup, or load it again";
 
 impl Finding {
@@ -50,11 +50,12 @@ impl Finding {
         self.weight == Weight::Damage
     }
 
-    /// Why the store in `dir` does not open, or does not go on.
+    /// The fault that keeps the store in `dir` from opening or continuing, as a finding.
     pub fn of(fault: &StoreFault, dir: &Path) -> Finding {
         let (file, offset) = place(fault, dir);
         let text = fault.to_string();
-        // The place is said apart from the words, and what to do comes behind the last semicolon.
+        // A finding has the place in fields of its own. The remedy in the text follows the first
+        // semicolon.
         let text = text.strip_prefix(&format!("{}: ", file.display())).unwrap_or(&text);
         match text.split_once("; ") {
             Some((what, remedy)) => {
@@ -65,7 +66,7 @@ impl Finding {
     }
 }
 
-/// The file a fault is about, and where in it.
+/// The file of a fault, and the position in it.
 fn place(fault: &StoreFault, dir: &Path) -> (PathBuf, Option<u64>) {
     match fault {
         StoreFault::Log(log) => log_place(log, dir),
@@ -107,7 +108,7 @@ fn page_place(fault: &PageFault, dir: &Path) -> (PathBuf, Option<u64>) {
     }
 }
 
-/// Where a page lies in the data file.
+/// The position of a page in the data file, in bytes.
 pub(crate) fn offset_of(page: base::PageId) -> u64 {
     u64::from(page.0) * pages::PAGE_SIZE as u64
 }

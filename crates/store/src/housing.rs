@@ -1,25 +1,33 @@
-//! Which heap page a row lies in, where pages are divided among parts of the keys (thesis of Pandis, sections 3.3.3 and 4.3).
+//! Row placement: which heap page a row lies in if heap pages are divided among parts of the keys
+//! (thesis of Pandis, sections 3.3.3 and 4.3).
 //!
 //! ```text
-//!   ByPartition   partition |  leaf  leaf  leaf  | leaf ...      ByLeaf     leaf   |  leaf  |  leaf
-//!                           |    \   / \   /     |                         / | \   |  / \   |   |
-//!   heap pages              |    page   page     | page                   p  p  p  | p   p  |   p
+//!   ByPartition   partition |  leaf  leaf  leaf  | leaf ...   ByLeaf     leaf   |  leaf  |  leaf
+//!                           |    \   / \   /     |                      / | \   |  / \   |   |
+//!   heap pages              |    page   page     | page                p  p  p  | p   p  |   p
 //! ```
 //!
-//! Nothing of it is written down but the form itself, in the catalog: **the keys of a page's rows say whose it is**, and the tree says what
-//! parts the keys have. A row is put where rows near its key lie already (`homes`), else into a page without rows.
+//! Only the form is stored, in the catalog. **The keys of a page's rows determine its part**: the
+//! primary tree shows which parts the keys have. A row goes into a page that already holds rows
+//! with keys near its own (`homes`), or else into a page without rows.
 //!
-//! A leaf that is split, or that deals its entries out anew with its neighbour, may leave a page that two leaves lead to. That costs
-//! nothing but order: both leaves are of one partition, so one owner touches the page. So it is put right later: the
-//! journal notes where leaves were parted ([`Store::parted`]), and whoever has the partition to itself comes back to it between
-//! transactions ([`Store::settle_rows`]). Dividing a partition is another matter: its rows must be apart *before* it is split
-//! ([`Store::divide_rows`], file `division`).
+//! **After a leaf splits.** When a leaf splits, or exchanges entries with its neighbour, two leaves
+//! may lead to one page. Both leaves belong to one partition, so still only one owner touches the
+//! page: the shared page costs locality, not safety. So it is corrected later. The journal notes
+//! the leaf ([`Store::parted`]), and the thread that has exclusive use of the partition returns to
+//! it between transactions ([`Store::settle_rows`]). Splitting a partition is different: the rows
+//! of both sides must be in different pages *before* the split ([`Store::divide_rows`], file
+//! `division`).
 //!
-//! **Moving a row** gives it another address: it is put in anew, every index is told, and the old one is taken out, all in a
-//! transaction of its own, so that a crash finds it in one place. What makes that right beside others: log records name rows by
-//! address, so a row must not move while a transaction that may yet be undone has changed it. No such transaction has changed a
-//! page whose last change is older than the first record of every transaction that is running; other pages wait
-//! ([`Divided::later`]). Nobody else may be at work on the partition meanwhile; readers hold no addresses between operations.
+//! **Moving a row** changes its address: a transaction of its own inserts the row elsewhere,
+//! updates every index and deletes the old copy, so that after a crash the row exists once.
+//!
+//! A row must not move while a transaction that may still roll back has changed it, because log
+//! records name rows by address. Example: T1 updates row R in page A. If R moved to page B, the
+//! undo of T1 would look for it in A. So a page is divided only if its last change (page LSN) is
+//! older than the first record of every running transaction. Other pages are left for later
+//! ([`Divided::later`]). No other thread may change the partition meanwhile. Readers keep no
+//! addresses between operations.
 
 use crate::catalog::Table;
 use crate::definition::HeapForm;
@@ -36,17 +44,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Bound, ControlFlow};
 use txn::Row;
 
-/// Heap pages that rows near a key lie in, the nearest first.
+/// Heap pages that hold rows with keys near a given key, the nearest first.
 pub(crate) type Homes = SmallVec<[PageId; 8]>;
 
-/// The most homes that are looked into: a leaf leads to fewer, unless its rows are long.
+/// Maximum number of homes to try. A leaf leads to fewer pages, unless its rows are long.
 const HOMES: usize = 16;
 
-/// Pages that are kept for rows that move to one side of a border.
+/// How many recently filled pages are remembered on each side of a border, for the next rows that
+/// move there.
 const RESERVED: usize = 2;
 
-/// What was done to have rows of different parts of the keys in different pages: the counts that the cost model of repartitioning
-/// speaks of (thesis, Table 4.1).
+/// The work of separating rows of different parts into different pages, in the terms of the cost
+/// model of repartitioning (thesis, Table 4.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Divided {
     /// Leaves and heap pages read.
@@ -55,12 +64,12 @@ pub struct Divided {
     /// Rows moved, and their bytes.
     pub rows: usize,
     pub bytes: usize,
-    /// Entries changed: of the primary tree, and of secondary ones.
+    /// Entries changed in the primary tree, and in secondary trees.
     pub primary: usize,
     pub secondary: usize,
-    /// Pages that must wait, since a running transaction may have changed them.
+    /// Pages that must wait, because a running transaction may have changed them.
     pub later: usize,
-    /// Leaves and pages that were not looked at, as they are not in memory.
+    /// Leaves and pages that were skipped, because they are not in memory.
     pub absent: usize,
 }
 
@@ -80,20 +89,24 @@ impl AddAssign for Divided {
 /// Which rows may share a page.
 pub(crate) enum Part<'k> {
     OfLeaf,
-    /// Of all parts at once, after a load.
+    /// All parts of the table at once, after a load.
     OnShelves(&'k mut Shelves),
-    /// Those below this key, and the others; and the pages kept for either when they move.
+    /// Two parts: keys below `key`, and the others. `reserved` are the pages that moved rows of
+    /// either part go to.
     At {
         key: &'k [u8],
         reserved: &'k mut [Homes; 2],
     },
 }
 
-/// The parts of a table's keys while nobody else is at work on it, each with pages that were found to have room, the last one first to
-/// be filled. Rows that were loaded in no order come from each page in as many parts as there are: if each part of each page went to a
-/// page of its own there would be as many times the pages.
+/// The parts of a table's keys after a load, while no other thread uses the table. Each part has a
+/// list of pages with room, and the last page of the list is filled first.
+///
+/// Rows that were loaded in random order put rows of every part into every page. If each part of
+/// each page got a page of its own, the table would need as many times the pages as there are
+/// parts. Filling the pages of a part one after the other avoids that.
 pub(crate) struct Shelves {
-    /// Where the parts begin, ascending.
+    /// The first key of each part, ascending.
     starts: Vec<Key>,
     pages: Vec<Vec<PageId>>,
 }
@@ -122,16 +135,20 @@ struct Lodger {
 }
 
 impl Store {
-    /// Which rows share heap pages: the form of the first table with a key and rows in a heap; `None` if there is none.
+    /// The heap form of the first table that has a key and rows in a heap; `None` if there is no
+    /// such table.
     pub fn heap_form(&self) -> Option<HeapForm> {
         let schema = self.schema()?;
         let mut tables = schema.tables.iter().filter_map(|def| self.table(def.id));
         tables.find(|table| table.tree.is_some() && !table.is_clustered()).map(Table::form)
     }
 
-    /// From now on heap pages are theirs who change them and take pages over ([`latch::claim`]): those of tables whose keys have owners, if
-    /// they are divided, and those of tables without keys, whose appender has them. Pages of a table that everybody reads must stay
-    /// nobody's: whoever latches one to read it would take it from the others.
+    /// Lets threads take over the heap pages that they change ([`latch::claim`]). This applies to
+    /// divided tables of which `keys_have_owners` is true, and to tables without a key, of which
+    /// the pages belong to the worker that appends to them.
+    ///
+    /// A table that every worker reads must keep unowned pages: a reader that latches an owned page
+    /// would take it over from the other workers.
     pub fn have_owners(&self, keys_have_owners: impl Fn(TableId) -> bool) {
         let schema = self.schema().unwrap_or_default();
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
@@ -144,7 +161,8 @@ impl Store {
     /// The leaf that covers `key`, and at most `most` of the pages that it leads to.
     fn homes<P: Policies>(&self, table: &Table, key: &[u8], most: usize) -> Result<(Around, Homes), Stop> {
         let mut homes = Homes::new();
-        // Entries beside each other lead to the same pages: those looked for are the nearest two, or all there are.
+        // Neighbouring entries mostly lead to the same pages. With a small `most`, only that many
+        // entries are examined; otherwise all of the leaf.
         let mut looks = if most < HOMES { most } else { usize::MAX };
         let around = self.tree(table).around::<P::Index>(key, |value| {
             looks -= 1;
@@ -158,7 +176,7 @@ impl Store {
         Ok((around, homes))
     }
 
-    /// Puts a row where its key belongs; `None` if its key is there already.
+    /// Inserts a row into a page of its part; `None` if its key exists already.
     pub(crate) fn put_at_home<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -171,14 +189,15 @@ impl Store {
             return Ok(None);
         }
         let heap = self.heap(table);
-        // Nothing has changed yet, so an absent page is the caller's to wait for.
+        // Nothing has changed yet, so the caller can wait for an absent page.
         if let Some(rid) = heap.among(&near).insert_among::<P::Heap>(&mut self.writer(&mut txn.chain), row)? {
             return Ok(Some(rid));
         }
         let (_, mut all) = self.homes::<P>(table, key, HOMES)?;
         let root = || self.tree(table).partition(key).root().0;
         let group = (table.form() == HeapForm::ByPartition).then(|| table.coming.group(root(), key));
-        // Only while it is the thread's own: somebody else might make it another partition's at this moment.
+        // The group's last page is usable only while this thread owns it: another thread could give
+        // an unowned page to another partition at this moment.
         let mine = |page: &PageId| acting_for().is_some() && self.pool.owner_of(*page) == acting_for();
         let last = group.and_then(|group| table.insert_pages.of_group(group)).filter(mine);
         all.extend(last.filter(|last| !all.contains(last)));
@@ -189,7 +208,7 @@ impl Store {
         Ok(Some(rid))
     }
 
-    /// Where a row that outgrows its page may go.
+    /// The pages that a row which outgrows its page may move to.
     pub(crate) fn homes_of_outgrown<P: Policies>(
         &self,
         table: &Table,
@@ -202,20 +221,24 @@ impl Store {
         Ok(homes)
     }
 
-    /// Where leaves were parted that lead to rows, since the transaction began: the trees, and keys in the new leaves. To be settled
-    /// once it has ended.
+    /// The divided leaves of which entries moved since the transaction began: the trees, and keys
+    /// in the new leaves. The caller passes them to [`Store::settle_rows`] after the transaction
+    /// has ended.
     pub fn parted(&self, txn: &mut Txn) -> Vec<(TableId, Key)> {
         let mut parted = std::mem::take(&mut txn.chain.parted);
         parted.retain(|(tree, _)| self.table(*tree).is_some_and(|table| table.form() == HeapForm::ByLeaf));
         parted
     }
 
-    /// Sees to it that no other leaf leads to pages that the leaf covering `key` leads to, if the table's pages are divided so. For
-    /// whoever has the partition to itself; `txn` has ended. Gives where the next leaf begins. What is absent is not looked at
-    /// ([`Divided::absent`]): it has not been changed of late.
+    /// Moves rows until no other leaf leads to the pages that the leaf covering `key` leads to, if
+    /// the table's pages are divided by leaf. The caller has exclusive use of the partition, and
+    /// `txn` has ended. Returns where the next leaf begins.
+    ///
+    /// Absent pages are skipped ([`Divided::absent`]): a page that is not in memory has not been
+    /// changed recently.
     ///
     /// # Errors
-    /// [`Stop::NoSpace`], [`Stop::Fault`]: some pages are not divided.
+    /// [`Stop::NoSpace`], [`Stop::Fault`]: some pages are still shared.
     pub fn settle_rows<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -255,7 +278,7 @@ impl Store {
         Ok((done, around.high))
     }
 
-    /// As [`Store::insist`], but `None` where a page is absent.
+    /// As [`Store::insist`], but returns `None` if a page is absent.
     fn at_hand<T>(&self, mut look: impl FnMut() -> Result<T, Stop>) -> Result<Option<T>, Stop> {
         self.insist(|| match look() {
             Err(Stop::Page(_)) => Ok(None),
@@ -263,7 +286,8 @@ impl Store {
         })
     }
 
-    /// The partition of a table's primary tree that covers `key`: where it begins, and where the next one does.
+    /// The partition of a table's primary tree that covers `key`: its first key, and the first key
+    /// of the next partition.
     pub(crate) fn bounds(&self, table: &Table, key: &[u8]) -> (Key, Option<Key>) {
         let starts = self.tree(table).partitions();
         let behind = starts.partition_point(|start| start.as_slice() <= key);
@@ -271,7 +295,8 @@ impl Store {
         (start, starts.get(behind).cloned())
     }
 
-    /// After a load: no page holds rows of two leaves, or of two partitions.
+    /// After a load, moves rows so that no page holds rows of two parts of the table (leaves or
+    /// partitions).
     pub(crate) fn house<P: Policies>(&self, table: &Table) -> Result<Divided, Stop> {
         let mut done = Divided::default();
         if table.form() == HeapForm::Shared {
@@ -299,7 +324,7 @@ impl Store {
         Ok(done)
     }
 
-    /// Calls `visit` with the entries of each leaf between two keys; gives the number of leaves.
+    /// Calls `visit` with the entries of each leaf between two keys. Returns the number of leaves.
     pub(crate) fn each_leaf<P: Policies>(
         &self,
         table: &Table,
@@ -336,12 +361,13 @@ impl Store {
         }
     }
 
-    /// The first record of any transaction that is running; what is older is nobody's to undo.
+    /// The start of the oldest record that a running transaction may still undo.
     fn oldest_change(&self) -> Lsn {
         self.active.running().iter().map(|running| running.first).min().unwrap_or(Lsn(u64::MAX))
     }
 
-    /// Moves rows out of `page` until all that are left belong to one part of the keys: that which has most of them.
+    /// Moves rows out of `page` until the remaining rows belong to one part: the part with the most
+    /// rows. With shelves, a part that already has a page with room moves there instead of staying.
     pub(crate) fn divide_page<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -373,7 +399,8 @@ impl Store {
         if let Part::OnShelves(shelves) = &mut part
             && groups.len() > 1
         {
-            // What has a page with room goes there; a page that all its rows leave is anybody's.
+            // A part that has a page with room moves there. A page that all rows have left becomes
+            // unassigned.
             may_stay.retain(|&at| shelves.of(&groups[at][0].key).is_empty());
         }
         let stays = may_stay.into_iter().max_by_key(|&at| groups[at].len());
@@ -404,7 +431,7 @@ impl Store {
         }
     }
 
-    /// Rows, in the order of their keys, by the parts they belong to.
+    /// Groups rows by part. `rows` are in key order.
     fn grouped<P: Policies>(
         &self,
         table: &Table,
@@ -412,7 +439,7 @@ impl Store {
         rows: Vec<Lodger>,
     ) -> Result<Vec<Vec<Lodger>>, Stop> {
         let mut groups: Vec<Vec<Lodger>> = Vec::new();
-        // Where the last group ends.
+        // The end of the last group's part.
         let mut end: Option<Key> = None;
         for row in rows {
             let inside = !groups.is_empty() && end.as_ref().is_none_or(|end| row.key < *end);
@@ -433,7 +460,8 @@ impl Store {
         Ok(groups)
     }
 
-    /// Puts a row into the last of these pages, which are given up as they are found full, or into one without rows.
+    /// Inserts a row into the last page of `shelf`, or into a page without rows. Full pages are
+    /// removed from `shelf`.
     fn put_on<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -455,7 +483,7 @@ impl Store {
         Ok(rid)
     }
 
-    /// Gives rows that belong together other addresses, and tells every index.
+    /// Moves the rows of one group and updates every index.
     fn move_out<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -510,7 +538,7 @@ impl Store {
             done.bytes += row.len();
         }
         if let Part::At { key, reserved } = part {
-            // Only the last ones have room.
+            // Rows go to the first page with room, and a new page goes to the front.
             homes.truncate(RESERVED);
             reserved[usize::from(first.key.as_slice() >= *key)] = homes;
         }

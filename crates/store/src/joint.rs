@@ -1,8 +1,13 @@
-//! One transaction in several branches: each has its own chain in the log, its own undo list, and perhaps its own worker.
+//! One transaction in several branches. Each branch has its own chain in the log, its own undo
+//! list, and perhaps its own worker.
 //!
-//! Nothing but its end makes the branches one: **a single record names them all**, so that a crash finds all committed or none,
-//! however far each had got. Branches are rolled back one by one ([`Store::rollback`]), in any order and each where it
-//! belongs: no one else sees what they touched before their locks go, and restart undoes the records of all losers by age anyway.
+//! Only the end makes the branches one transaction: **a single record names them all**. So after a
+//! crash either all branches are committed or none, even if one had written more records than
+//! another.
+//!
+//! Branches are rolled back one by one ([`Store::rollback`]), in any order, each by the worker that
+//! ran it. That is safe: until the locks of a branch are released, no other transaction sees its
+//! changes. Restart undoes the records of all losers in order of age anyway.
 
 use crate::StoreFault;
 use crate::end::RESTING;
@@ -22,14 +27,15 @@ fn list(ids: Branches<TxnId>) -> Vec<u8> {
 }
 
 impl Store {
-    /// As [`Store::commit`], for all branches of one transaction at once; the first one has the note. Those that wrote
-    /// nothing end without a trace.
+    /// As [`Store::commit`], for all branches of one transaction at once, with one note. Branches
+    /// that wrote nothing end without a record.
     ///
     /// # Errors
     /// As [`Store::commit`]: no branch was committed.
     ///
     /// # Panics
-    /// Without a branch, or if the note is longer than [`wal::Log::max_body`] less 10 bytes a branch.
+    /// Without a branch, or if the note is longer than [`wal::Log::max_body`] less 10 bytes per
+    /// branch.
     pub fn commit_together(&self, txns: &mut [&mut Txn], note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
         let Some(only) = writer_if_alone(txns) else { return self.commit_several(txns, note) };
         let lsn = self.commit(txns[only], note)?;
@@ -63,8 +69,9 @@ impl Store {
         Ok(lsn)
     }
 
-    /// As [`Store::prepare`], for all branches of one transaction at once: restart hands them out as one
-    /// ([`InDoubt`](crate::InDoubt)). It then ends by [`Store::commit_together`], or each branch by [`Store::rollback`].
+    /// As [`Store::prepare`], for all branches of one transaction at once. Restart returns them as
+    /// one transaction ([`InDoubt`](crate::InDoubt)). They end by [`Store::commit_together`], or
+    /// each by [`Store::rollback`].
     ///
     /// # Errors
     /// As [`Store::prepare`]: no branch was prepared.
@@ -81,7 +88,8 @@ impl Store {
         }
         let writers = || txns.iter().filter(|txn| txn.wrote());
         let ids = list(writers().map(|txn| txn.chain.id()).collect());
-        // Behind the last record of each, or the prepare might survive what it promises.
+        // The record must follow the last record of each branch: otherwise a crash could keep the
+        // prepare and lose changes that it promises.
         let last = writers().map(|txn| txn.chain.last).max().unwrap_or_default();
         let mut written = txns.iter_mut().filter(|txn| txn.wrote());
         let leader = written.next().expect("two branches or more wrote");
@@ -98,7 +106,8 @@ pub(crate) fn cannot_prepare() -> StoreFault {
     StoreFault::Schema(text.into())
 }
 
-/// The branch that ends for all: the only one that wrote, or the first if none did.
+/// The branch that ends for all: the only one that wrote, or the first if none wrote. `None` if
+/// several wrote.
 fn writer_if_alone(txns: &[&mut Txn]) -> Option<usize> {
     let mut writers = (0..txns.len()).filter(|&i| txns[i].wrote());
     match (writers.next(), writers.next()) {

@@ -1,14 +1,15 @@
-//! The kinds of log records that this room writes; kinds up to [`access::Kind::LAST`] are the access methods'.
+//! The kinds of log records that this crate writes. Kinds up to [`access::Kind::LAST`] belong to
+//! the access methods.
 //!
 //! | kind | transaction | body |
 //! |---|---|---|
 //! | commit | its last record | empty |
-//! | noted commit | its last record | the note that stays until forgotten |
-//! | end | the last record of one rolled back | empty |
+//! | noted commit | its last record | the note, live until it is forgotten |
+//! | end | the last record of a rollback | empty |
 //! | prepare | from here on only a decision ends it | the note |
 //! | note | none | the note |
-//! | forget | none | u64: the lsn where the note's record ends, which is its name |
-//! | joint commit | the last record of several, one of them in its header | [`Joint`] |
+//! | forget | none | u64: the LSN of the end of the note's record, which is its name |
+//! | joint commit | the last record of several; one of them in the header | [`Joint`] |
 //! | noted joint commit | the same | [`Joint`], then the note |
 //! | joint prepare | of several | [`Joint`], then the note |
 //!
@@ -26,26 +27,27 @@ pub(crate) const JOINT_COMMIT: u8 = 39;
 pub(crate) const JOINT_PREPARE: u8 = 40;
 pub(crate) const NOTED_JOINT_COMMIT: u8 = 41;
 
-/// The table of tables: whose name the pages and records of the catalog's heap bear.
+/// The table id in the pages and records of the catalog's heap.
 pub(crate) const CATALOG: TableId = TableId(u16::MAX);
 
 const _: () = assert!(COMMIT > access::Kind::LAST);
 
-/// The branches that one record is about: u16 how many, then u64 each. The header's own is among them.
+/// The branches that one record names: a u16 count, then a u64 for each. The branch in the record's
+/// header is among them.
 pub(crate) struct Joint<'a>(&'a [[u8; 8]]);
 
 impl Joint<'_> {
-    /// Appends the list.
+    /// Appends the list to `out`.
     ///
     /// # Panics
-    /// With more than 65,535 branches: a branch is a worker's.
+    /// With more than 65,535 branches. There is at most one per worker.
     pub fn encode(ids: impl ExactSizeIterator<Item = TxnId>, out: &mut Vec<u8>) {
         let count = u16::try_from(ids.len()).expect("no more branches than workers");
         out.extend(count.to_le_bytes());
         ids.for_each(|id| out.extend(id.0.to_le_bytes()));
     }
 
-    /// The list and what follows it.
+    /// The list, and the bytes that follow it.
     pub fn decode(body: &[u8]) -> Option<(Joint<'_>, &[u8])> {
         let (count, rest) = body.split_first_chunk::<2>()?;
         let (ids, note) = rest.split_at_checked(usize::from(u16::from_le_bytes(*count)) * 8)?;

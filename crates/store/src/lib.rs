@@ -1,36 +1,47 @@
-//! A store: tables that survive, changed by transactions that happen whole or not at all.
+//! The store of the disk-based engines: durable tables, changed by atomic transactions.
 //!
-//! Access methods below know pages and keys; this room makes transactions of their operations: it keeps a table's
-//! primary tree, secondary trees and heap together (the rows of a clustered table in the primary tree itself), chains log records, remembers how to undo, commits, prepares,
-//! rolls back, checkpoints, and after a crash brings everything back to the last promise made.
+//! The access methods (`access`) know pages and keys. This crate combines their operations into
+//! transactions:
 //!
-//! A request enters with a [`Txn`] that [`Store::begin`] started: record operations ([`Store::get`],
-//! [`Store::update`], ...) log and remember; [`Store::commit`] appends the commit record and says which log position
-//! to wait for. Nothing here waits for pages on the way in: an operation that meets an absent page has changed
-//! nothing and says which ([`pages::Stop`]); await [`Store::page`] (or have [`Store::load_page`] block for it) and call again.
+//! - It keeps a table's primary tree, secondary trees and heap consistent. The rows of a clustered
+//!   table lie in the primary tree itself.
+//! - It chains the log records of a transaction and remembers how to undo them.
+//! - It commits, prepares, rolls back and takes checkpoints. After a crash, restart keeps every
+//!   commit that was reported, rolls unfinished transactions back and hands out the prepared ones.
 //!
-//! What a restart has to repeat on a page waits until the page is read: [`Store::redo_some`] has that done beside
-//! transactions.
+//! **How a request enters.** [`Store::begin`] starts a [`Txn`]. Record operations ([`Store::get`],
+//! [`Store::update`], ...) write log records and remember them for undo. [`Store::commit`] appends
+//! the commit record and returns the log position that the caller must wait for. An operation does
+//! not wait for pages before its first change: if a page is absent, the operation has changed
+//! nothing and returns the page in [`pages::Stop`]. The caller awaits [`Store::page`] (or blocks in
+//! [`Store::load_page`]) and calls the operation again.
 //!
-//! A transaction may consist of branches, one for each worker that has a part of it: [`Store::commit_together`] ends them by
-//! one record.
+//! **Restart on demand.** Redo of a page waits until the page is read. [`Store::redo_some`] reads
+//! such pages between transactions.
 //!
-//! A transaction goes back part of the way with [`Store::rollback_to`], and changes the schema with
-//! [`Store::create_table`], [`Store::create_index`] and their opposites.
+//! **Branches.** A transaction may consist of branches, one for each worker that runs a part of it.
+//! [`Store::commit_together`] ends all branches with one record.
 //!
-//! Trees may be multi-rooted ([`TreeKind`]): their partitions are split and merged ([`Store::split_partition`],
-//! [`Store::merge_partition`]) and may have owners ([`Store::own_partition`]), beside transactions.
+//! **Savepoints and schema.** [`Store::rollback_to`] undoes a transaction back to a savepoint.
+//! [`Store::create_table`], [`Store::create_index`] and their opposites change the schema as part
+//! of a transaction.
 //!
-//! Heap pages may be divided among partitions, or leaves, of a table's primary tree ([`HeapForm`]), and then be owned by whoever changes them
-//! ([`Store::have_owners`]); rows that came to lie beside others' are moved ([`Store::settle_rows`], [`Store::divide_rows`], and in pieces
-//! [`Store::begin_division`]).
+//! **Partitions.** Trees may be multi-rooted ([`TreeKind`]). Their partitions are split and merged
+//! ([`Store::split_partition`], [`Store::merge_partition`]) and may have owners
+//! ([`Store::own_partition`]) while transactions run.
 //!
-//! It knows nothing of locks (isolation is the caller's), partitions, workers' placement, channels or two-phase
-//! commit: a *prepared* transaction is one whose end is decided elsewhere, and a *note* is a piece of bytes that
-//! survives until it is forgotten.
+//! **Row placement.** Heap pages may be divided among the partitions, or among the leaves, of a
+//! table's primary tree ([`HeapForm`]). The worker that changes such a page may then own it
+//! ([`Store::have_owners`]). Rows that share a page with rows of another partition or leaf are
+//! moved ([`Store::settle_rows`], [`Store::divide_rows`], and in pieces [`Store::begin_division`]).
 //!
-//! A data folder: `lock` (held while open), `control-0` and `control-1` (the last checkpoint), `log/`, `data`,
-//! `doublewrite`. With durability `memory` nothing but the lock and a control file that says so.
+//! The store knows nothing of locks (the caller isolates transactions), partitioning decisions,
+//! placement of workers, channels or two-phase commit. A *prepared* transaction is one that is
+//! decided elsewhere. A *note* is a sequence of bytes that survives crashes until it is forgotten.
+//!
+//! **Files.** A data folder contains `lock` (held while the store is open), `control-0` and
+//! `control-1` (the last checkpoint), `log/`, `data` and `doublewrite`. With durability `memory` it
+//! contains only the lock and a control file that records the durability.
 
 #![forbid(unsafe_code)]
 
@@ -80,5 +91,5 @@ pub use scan::ChunkEnd;
 pub use touched::{Change, Touched};
 pub use txn::{Savepoint, Txn};
 
-/// The data file's name within a data folder.
+/// The name of the data file within a data folder.
 pub(crate) const DATA: &str = "data";

@@ -1,17 +1,19 @@
-//! Loading a database that is empty: heap pages filled and logged once, trees built from sorted entries.
+//! Bulk loading of an empty database: heap pages are filled and logged once, trees are built from
+//! sorted entries.
 //!
 //! ```text
-//!   each worker:  Loader -- rows --> heap pages (one record each)        one worker, when all are done:
-//!                    \---- entries, kept in memory ----> Loaded ----->  build_trees: sort, trees packed bottom up
+//!   each worker:  Loader -- rows --> heap pages (one record each)   one worker at the end:
+//!                    \---- entries, kept in memory ----> Loaded --> build_trees: sort, pack
 //! ```
 //!
-//! A clustered table has no heap pages to fill: its rows wait, up to [`WAITING`] bytes of them a worker, to be packed into
-//! leaves with the other entries. Where they are more, a worker sorts what it has and inserts it, row by row, logged as
-//! system records.
+//! A clustered table has no heap pages to fill. A worker keeps up to [`WAITING`] bytes of its rows,
+//! to be packed into leaves like the other entries. If the limit is exceeded, the worker sorts the
+//! rows it has and inserts them one by one, logged as system records.
 //!
-//! None of it belongs to a transaction: what is loaded cannot be rolled back, and a crash in the middle leaves rows without
-//! entries. Restart repeats what was logged, but whoever loads must know by itself whether the load was finished.
-//! Entries take about 50 bytes of memory each until the trees are built.
+//! A load belongs to no transaction: it cannot be rolled back, and a crash in the middle leaves
+//! rows without entries. Restart repeats the logged part, but the caller must record by itself
+//! whether the load was finished. Until the trees are built, each entry takes about 50 bytes of
+//! memory.
 
 use crate::catalog::{NOWHERE, Reference, Table};
 use crate::clustered;
@@ -25,32 +27,32 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use txn::Row;
 
-/// How full the trees' nodes become, in per cent: room for some inserts before the first split.
+/// How full the nodes become, in per cent. The rest leaves room for inserts before the first split.
 const FILL: u8 = 90;
 
 /// Bytes of rows of one clustered table that a worker keeps before it inserts them.
 const WAITING: usize = 64 << 20;
 
-/// Adds rows to the tables of an empty store. One for each worker.
+/// Adds rows to the tables of an empty store. Each worker has its own.
 pub struct Loader<'s> {
     store: &'s Store,
     tables: BTreeMap<TableId, HeapFiller<'s>>,
     loaded: Loaded,
-    /// Bytes of rows of one clustered table that are kept.
+    /// Limit for the bytes of rows kept for one clustered table.
     waiting: usize,
     value: Vec<u8>,
 }
 
-/// What waits to be put into trees.
+/// The entries that are still to be put into trees.
 #[derive(Default)]
 pub struct Loaded {
-    /// Entries of rows that are in their heaps, and of secondary indexes, by the tree that they belong into.
+    /// Entries of rows in heaps and entries of secondary indexes, by the id of their tree.
     entries: BTreeMap<TableId, Vec<(Key, Rid)>>,
     /// Entries of clustered tables.
     rows: BTreeMap<TableId, Vec<Waiting>>,
 }
 
-/// Entries with values, in the order in which they came.
+/// Entries with values, in order of arrival.
 #[derive(Default)]
 struct Waiting {
     bytes: Vec<u8>,
@@ -81,7 +83,7 @@ fn pairs<K: AsRef<[u8]>, V: AsRef<[u8]>>(entries: &[(K, V)]) -> impl Iterator<It
     entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
 }
 
-/// All of these entries by their keys.
+/// All of these entries in key order.
 fn sorted(parts: &[Waiting]) -> Vec<Pair<'_>> {
     let mut all: Vec<Pair<'_>> = parts.iter().flat_map(Waiting::iter).collect();
     if !all.is_sorted() {
@@ -91,7 +93,7 @@ fn sorted(parts: &[Waiting]) -> Vec<Pair<'_>> {
 }
 
 impl Loaded {
-    /// Takes another loader's entries in.
+    /// Adds the entries of another loader.
     pub fn merge(&mut self, other: Loaded) {
         for (tree, mut entries) in other.entries {
             self.entries.entry(tree).or_default().append(&mut entries);
@@ -103,7 +105,7 @@ impl Loaded {
 }
 
 impl<'s> Loader<'s> {
-    /// Keeps at most this many bytes of rows of each clustered table.
+    /// Sets the limit for the bytes of rows kept for each clustered table.
     #[must_use]
     pub fn keeping_at_most(self, waiting: usize) -> Loader<'s> {
         Loader { waiting, ..self }
@@ -112,7 +114,7 @@ impl<'s> Loader<'s> {
     /// Adds a row, with its key if the table has one.
     ///
     /// # Errors
-    /// [`Stop::Fault`] also for a row or a key that is too long; the row was not added.
+    /// [`Stop::Fault`], also for a row or a key that is too long; the row was not added.
     pub fn add<P: Policies>(&mut self, table: &'s Table, key: Option<&[u8]>, row: &[u8]) -> Result<(), Stop> {
         debug_assert!(table.layout.fits(row), "a row of another table");
         let rid = match key.filter(|_| table.is_clustered()) {
@@ -162,7 +164,7 @@ impl<'s> Loader<'s> {
         Ok(())
     }
 
-    /// Writes the last page of each table, and gives the entries for [`Store::build_trees`].
+    /// Writes the last page of each table, and returns the entries for [`Store::build_trees`].
     ///
     /// # Errors
     /// [`Stop`].
@@ -186,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Whether no table has ever had a row: what loading asks for.
+    /// Whether no table has ever had a row, which loading requires.
     ///
     /// # Errors
     /// [`Stop`].
@@ -207,7 +209,7 @@ impl Store {
         self.insist(|| self.tree(table).successor::<P::Index>(Bound::Unbounded)).map(|first| first.is_none())
     }
 
-    /// Inserts entries of a clustered table, of no transaction.
+    /// Inserts entries of a clustered table, outside any transaction.
     fn put_in<P: Policies>(&self, table: &Table, entries: Vec<Pair<'_>>) -> Result<(), Stop> {
         let (tree, mut journal) = (self.tree(table), self.system(Lsn(0)));
         for (key, value) in entries {
@@ -221,10 +223,12 @@ impl Store {
         Ok(())
     }
 
-    /// Builds every tree from the entries of all loaders together. Trees that have none stay empty.
+    /// Builds every tree from the entries of all loaders together. Trees without entries stay
+    /// empty.
     ///
     /// # Errors
-    /// [`Stop::Fault`] for two rows with one key, or keys that are too long; that tree and those behind it are empty.
+    /// [`Stop::Fault`] for two rows with one key, or keys that are too long. That tree and the
+    /// trees after it stay empty.
     pub fn build_trees<P: Policies>(&self, loaded: Loaded) -> Result<(), Stop> {
         let mut journal = self.system(Lsn(0));
         for (id, rows) in loaded.rows {
@@ -249,13 +253,15 @@ impl Store {
                 false => self.pack::<P::Secondary, _, _>(tree, &mut journal, &sorted, HeapForm::Shared)?,
             }
         }
-        // With all trees there, so that each is told of rows that move.
+        // Rows are placed last, once all trees exist, because each tree must learn the new
+        // addresses.
         let schema = self.schema().unwrap_or_default();
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
         tables.map(|table| self.house::<P>(table)).try_for_each(|housed| housed.map(drop))
     }
 
-    /// Fills an empty tree with sorted entries, whose values are rows' addresses unless the form is `Shared`, a multi-rooted one as so many sub-trees of as many entries each.
+    /// Fills an empty tree with sorted entries. A multi-rooted tree gets `partitions` sub-trees
+    /// with about equally many entries. If the form is not `Shared`, the values are row addresses.
     fn pack<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: BTree<'_>,

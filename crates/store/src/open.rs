@@ -1,4 +1,5 @@
-//! Opening and closing: the folder's lock, its version, and whether there is something to restart from.
+//! Opening and closing a store: the folder's lock, the format version, and the decision whether a
+//! restart is needed.
 
 use crate::active::Active;
 use crate::catalog::{Catalog, Table};
@@ -21,22 +22,23 @@ use world::{Files, FolderLock, Open};
 pub struct StoreOptions {
     pub log: LogOptions,
     pub pool: PoolOptions,
-    /// [`Store::checkpoint_due`] says yes once this many bytes were logged since the last checkpoint. A restart takes four
-    /// times as much memory, at most.
+    /// [`Store::checkpoint_due`] returns `true` once this many bytes were logged since the last
+    /// checkpoint. A restart uses at most four times as much memory.
     pub checkpoint_bytes: u64,
-    /// Bytes of a tree's node that may be used. All of them (`usize::MAX`), but in tests that want small nodes; always
-    /// the same for one database.
+    /// Bytes of a tree node that may be used: all of them (`usize::MAX`), except in tests that want
+    /// small nodes. Must stay the same for the life of a database.
     pub node_bytes: usize,
-    /// What trees of tables and indexes that are created become; those that are there stay what they are.
+    /// The kind of trees for new tables and indexes; existing trees keep theirs.
     pub trees: TreeKind,
-    /// Which rows of tables that are created share a heap page; those that are there stay what they are.
+    /// The heap form of new tables; existing tables keep theirs.
     pub heaps: HeapForm,
-    /// Into how many parts a load divides each multi-rooted tree that it fills, by its entries.
+    /// The number of partitions into which a load divides each multi-rooted tree, by entries.
     pub partitions: usize,
 }
 
 impl StoreOptions {
-    /// `frames` pages in memory; a checkpoint every 64 MiB of log, which restart replays in well under a second.
+    /// A pool of `frames` pages, and a checkpoint every 64 MiB of log, which a restart replays in
+    /// well under a second.
     pub fn new(durability: Durability, frames: usize) -> StoreOptions {
         StoreOptions {
             log: LogOptions::new(durability),
@@ -52,8 +54,11 @@ impl StoreOptions {
 
 /// A store, shared by the workers of an instance.
 ///
-/// Who may do what: any number of threads run transactions under a latched policy; under `Owned` only the owner
-/// touches pages, and checkpoints are its business too. One checkpoint at a time.
+/// Access rules:
+///
+/// - Under a latched policy, any number of threads run transactions.
+/// - Under `Owned`, only the owner touches pages, and takes checkpoints.
+/// - One checkpoint is taken at a time.
 pub struct Store {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) dir: PathBuf,
@@ -61,14 +66,14 @@ pub struct Store {
     pub(crate) pool: Pool,
     pub(crate) catalog: Catalog,
     pub(crate) active: Arc<Active>,
-    /// What restart has left to be repeated.
+    /// The redo that restart has left for the first read of a page.
     pub(crate) redo: Arc<Redo>,
-    /// Live notes by the end of their records. A note's record is appended with this held, so that a checkpoint
-    /// sees both or neither.
+    /// Live notes, by the end of their records. A note's record is appended while this mutex is
+    /// held, so that a checkpoint sees both record and note or neither.
     pub(crate) notes: Mutex<BTreeMap<Lsn, Vec<u8>>>,
-    /// The control file written last. Held during a checkpoint.
+    /// The last control file written. Held during a checkpoint.
     pub(crate) control: Mutex<Control>,
-    /// Where the last checkpoint's redo begins.
+    /// The `redo_start` of the last checkpoint.
     pub(crate) checkpointed: AtomicU64,
     pub(crate) checkpoint_bytes: u64,
     pub(crate) node_bytes: usize,
@@ -79,16 +84,17 @@ pub struct Store {
     _lock: FolderLock,
 }
 
-/// Everything behind these mutexes is consistent between any two statements that hold them.
+/// Locks a mutex and ignores poisoning: the data behind these mutexes is consistent between any two
+/// statements, so a panic of a holder leaves nothing half done.
 pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
-    /// Opens the database in `dir`, or makes one there, and restarts it if it was not closed.
+    /// Opens the database in `dir`, or creates one there. Restarts it if it was not closed.
     ///
     /// # Errors
-    /// [`StoreFault`]: the folder in use, of another version or damaged; I/O.
+    /// [`StoreFault`]: the folder is in use, damaged or of another version; I/O.
     pub fn open(
         files: Arc<dyn Files>,
         dir: &Path,
@@ -130,13 +136,14 @@ impl Store {
         };
         let recovered = restart(&store, &control).map_err(|fault| store.placed(fault))?;
         if control.checkpoint.data_bytes == 0 {
-            // From now on the control file knows of data and log, so that they are missed when they are gone.
+            // With this checkpoint the control file names data file and log, so that a later
+            // opening notices if they are missing.
             store.checkpoint()?;
         }
         Ok((store, recovered))
     }
 
-    /// A fault met while opening or reading a page, with the file and the place in it.
+    /// A fault met during opening or while reading a page, completed with file and position.
     fn placed(&self, fault: StoreFault) -> StoreFault {
         match &fault {
             StoreFault::Page(page) => match **page {
@@ -149,9 +156,10 @@ impl Store {
         }
     }
 
-    /// The control file to start from, with this life's number: it is written before anything else happens, so that
-    /// no two lives number their transactions alike, and a crash while a database is being made leaves nothing that
-    /// looks like one without control. The checkpoint in it is the last one, whenever that was.
+    /// The control file to start from, with the number of this life. It is written before anything
+    /// else happens, for two reasons: no two lives then use the same transaction numbers, and a
+    /// crash during the creation of a database never leaves a data file without a control file. Its
+    /// checkpoint is the last one taken.
     fn begin_life(files: &dyn Files, dir: &Path, keeping: Keeping) -> Result<Control, StoreFault> {
         let control = match Control::read(files, dir)? {
             Some(Control { keeping: Keeping::Nothing, .. }) => {
@@ -170,11 +178,11 @@ impl Store {
         Ok(control)
     }
 
-    /// Ends the store cleanly: with a checkpoint, so that the next opening has next to nothing to do. With
-    /// durability `memory` the folder is left without a database, as if it had never held one.
+    /// Closes the store with a checkpoint, so that the next opening has little to repeat. With
+    /// durability `memory` it removes the control files, so that the folder holds no database.
     ///
     /// # Errors
-    /// What poisoned the store, or what the checkpoint met.
+    /// The fault that poisoned the store, or a fault of the checkpoint.
     pub fn close(self) -> Result<(), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         if self.log.durability() == Durability::Memory {
@@ -189,7 +197,7 @@ impl Store {
         self.catalog.table(id)
     }
 
-    /// The table that `id` names or is a secondary index of, and whether it is the latter.
+    /// The table that `id` is or belongs to, and whether `id` is a secondary index.
     pub fn index(&self, id: TableId) -> Option<(&Table, bool)> {
         self.catalog.index(id).map(|(table, secondary)| (table, secondary.is_some()))
     }
@@ -207,24 +215,25 @@ impl Store {
         self.pool.stats().allocated
     }
 
-    /// How often the database has been opened, this time included.
+    /// The number of times the database has been opened, including this time.
     pub fn life(&self) -> u32 {
         held(&self.control).life
     }
 
     /// Reads a page into memory. Blocks.
     ///
-    /// # Errors
-    /// The page cannot be read: the store is poisoned from now on. Not so when there is merely no room, in memory or on
+    /// If the page cannot be read, the store is poisoned. Lack of space, in memory or on the
+    /// device, does not poison it.
     /// the device.
     pub fn load_page(&self, page: PageId) -> Result<(), StoreFault> {
         self.pool.load(page).map_err(|e| self.unreadable(e))
     }
 
-    /// As [`Store::load_page`], without blocking: whoever polls this has [`pages::Pool::turn`] called meanwhile.
+    /// As [`Store::load_page`], without blocking. While the caller polls this, a thread must call
+    /// [`pages::Pool::turn`].
     ///
     /// # Errors
-    /// As [`Store::load_page`]; everyone who waits for the page is told.
+    /// As [`Store::load_page`]; every waiter for the page gets the error.
     pub async fn page(&self, page: PageId) -> Result<(), StoreFault> {
         self.pool.wait_for(page).await.map_err(|e| self.unreadable(e))
     }
@@ -239,14 +248,16 @@ impl Store {
         fault
     }
 
-    /// Repeats a page operation until it neither lacks a page nor meets a contended latch. Blocks.
+    /// Repeats a page operation until it meets neither an absent page nor a contended latch.
+    /// Blocks.
     pub(crate) fn insist<T>(&self, mut op: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
         loop {
             match op() {
                 Err(Stop::Page(page)) => self.pool.load(page)?,
                 Err(Stop::Again) => std::thread::yield_now(),
                 Err(Stop::Fault(fault)) => {
-                    // A request that is too long, or made of the wrong owner, is the request's fault, and nothing was changed.
+                    // A request that is too long, or that names the wrong owner, is the caller's
+                    // mistake; nothing was changed.
                     if !matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. }) {
                         self.poison(StoreFault::Page(fault.clone()));
                     }
@@ -257,12 +268,12 @@ impl Store {
         }
     }
 
-    /// Nothing commits from now on; the first reason stays.
+    /// Stops all later commits. The first fault is kept.
     pub fn poison(&self, fault: StoreFault) {
         let _ = self.fault.set(fault);
     }
 
-    /// Why nothing commits any more, if so.
+    /// The fault that stops commits, if any.
     #[inline]
     pub fn fault(&self) -> Option<StoreFault> {
         if let Some(fault) = self.fault.get() {
@@ -271,8 +282,8 @@ impl Store {
         self.log.poisoned().map(StoreFault::Log)
     }
 
-    /// Whether enough was logged since the last checkpoint to make another, and what was logged before is repeated or has
-    /// been tried ([`Store::redo_some`]).
+    /// Whether enough was logged since the last checkpoint to take another one. Not before every
+    /// page that waits for redo is read or has been tried ([`Store::redo_some`]).
     pub fn checkpoint_due(&self) -> bool {
         let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
         logged >= self.checkpoint_bytes
@@ -281,11 +292,12 @@ impl Store {
     }
 }
 
-/// Whether `dir` has every file that opening the database in it needs, by the same judgement. Reads the control files and
-/// changes nothing.
+/// Checks, as opening does, that `dir` has every file that the database needs. Reads the control
+/// files and changes nothing.
 ///
 /// # Errors
-/// [`StoreFault`]: no database, a control file that cannot be used, a file that is missing or too short; I/O.
+/// [`StoreFault`]: there is no database, a control file is unusable, or a file is missing or too
+/// short; I/O.
 pub fn expect_database(files: &dyn Files, dir: &Path) -> Result<(), StoreFault> {
     match Control::read(files, dir)? {
         Some(Control { keeping: Keeping::Nothing, .. }) => Err(StoreFault::Gone { dir: dir.to_owned() }),
@@ -298,11 +310,11 @@ pub fn expect_database(files: &dyn Files, dir: &Path) -> Result<(), StoreFault> 
     }
 }
 
-/// Files that a checkpoint rests on: without them, or with less in them, other files would be made in their place, and
-/// rows be lost without a word.
+/// Checks the files that a checkpoint depends on. If one of them were missing or short, opening
+/// would create it anew and silently lose rows.
 fn expect_files(files: &dyn Files, dir: &Path, checkpoint: &Checkpoint) -> Result<(), StoreFault> {
     if checkpoint.data_bytes == 0 {
-        // Nobody got so far as to take a checkpoint: the log has everything.
+        // The database was never checkpointed, so the log has everything.
         return Ok(());
     }
     let there = files.list(dir)?;

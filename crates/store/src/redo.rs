@@ -1,31 +1,40 @@
-//! Repeating the log's changes to pages: each page's when the page is first read, whoever wants it.
+//! Redo on demand: the log's changes to a page are repeated when the page is first read.
 //!
 //! ```text
-//!   log ──one pass──> kept in memory ─────────────┐
-//!           └───────> (page, where its record lies) ──sorted by page──> page read in: its records repeated, dirty
-//!                                                                          ^                ^
-//!                                                                 a transaction    whoever drains (workers between
-//!                                                                                  transactions, a checkpoint)
+//!   log --one pass--> kept in memory -----------------------+
+//!           +-------> (page, position of record), sorted    |
+//!                     by page --------------------------+   |
+//!                                                       v   v
+//!      a transaction, or a worker that drains  -->  page read: its records are repeated,
+//!      (between transactions, or a checkpoint)      the page is dirty
 //! ```
 //!
-//! Redo is physiological: what a record does to one page depends on that page and the record alone, and a record
-//! that changes several pages (a structure modification) changes each of them by itself. So pages may be brought up to
-//! date one by one, in any order, as long as each sees its own records in log order. Nothing of a database has to be
-//! read before it is open but what rolling losers back touches (instant restart by on-demand redo: Graefe, Guy and
-//! Sauer, "Instant Recovery with Write-Ahead Logging", 2nd ed., chapter 4).
+//! Redo is physiological: the effect of a record on one page depends on that page and the record
+//! alone. A record that changes several pages (a structure modification) changes each of them
+//! independently. So pages may be brought up to date one by one, in any order, as long as each page
+//! gets its own records in log order. Before the database is open, only the pages that the rollback
+//! of losers touches must be read (instant restart by on-demand redo: Graefe, Guy and Sauer,
+//! "Instant Recovery with Write-Ahead Logging", 2nd ed., chapter 4).
 //!
-//! Records are not copied. The pass writes eight bytes for each page that a record changes, one behind the other; they are
-//! sorted by page at its end, a byte of the page number at a time, which leaves a page's records in log order. A page's
-//! records lie anywhere in the log, so they are fetched side by side before the first is repeated.
+//! **Cost.** Records are not copied. The pass appends eight bytes for each page that a record
+//! changes. At its end these are sorted by page with a radix sort, one byte of the page number at a
+//! time, which keeps a page's records in log order. The records of a page lie anywhere in the log,
+//! so they are prefetched together before the first is repeated.
 //!
-//! Who may do what: restart alone adds records, before any page is touched or between two complete drains. From then on
-//! the records stand still, readers of pages look their pages up, and a page is crossed off once it is in memory
-//! and dirty. A checkpoint first has everything crossed off ([`Store::finish_redo`]), so it never passes a page that
-//! still waits; a crash before that finds the log as it was.
+//! Access rules:
 //!
-//! Memory: the log as it lies in its files, at most four times what is logged between two checkpoints; a longer log is
-//! repeated while it is read, each time so much has come together, and nothing of it is left to first touch (a page that is
-//! in memory already is not read again).
+//! - Restart alone adds records: before any page is touched, or between two complete drains. After
+//!   that the records do not change.
+//! - A reader of a page looks the page up here. The page is crossed off once it is in memory and
+//!   dirty.
+//! - A checkpoint first waits until all pages are crossed off ([`Store::finish_redo`]), so it never
+//!   passes a page that still waits. After a crash before that point, the next restart finds the
+//!   same log.
+//!
+//! **Memory.** The log is kept in the format of its files, at most four times the bytes logged
+//! between two checkpoints. A longer log is repeated in portions: each time the limit is reached,
+//! all pages are brought up to date, and no page is left for its first read. A page that is in
+//! memory already is not read again.
 
 use crate::StoreFault;
 use crate::open::{Store, held};
@@ -37,24 +46,24 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use wal::Stretch;
 
-/// Bytes of log kept for pages that nobody wanted yet, whatever the options say: places in it are 32 bits, of
-/// [`GRAIN`] bytes each.
+/// Upper limit for the bytes of log kept, independent of the options: positions in it are 32 bits,
+/// in units of [`GRAIN`] bytes.
 pub(crate) const MOST: u64 = 1 << 34;
-/// Records start at multiples of this.
+/// Records start at multiples of this many bytes.
 const GRAIN: u64 = 8;
-/// Pages being read for a thread that waits for all of them.
+/// Maximum number of page reads under way for a thread that waits for all of them.
 const DEPTH: usize = 512;
-/// Pages being read beside transactions: enough to keep a device busy, few enough that a transaction's own read does
-/// not stand in a long line.
+/// Maximum number of page reads under way between transactions: enough to keep a device busy, few
+/// enough that a transaction's own read does not queue for long.
 const BESIDE: usize = 16;
-/// Records of a page that are fetched side by side.
+/// The number of records of a page that are prefetched together.
 const ABREAST: usize = 32;
 
-/// What the pass over the log leaves: which record changes which page, in log order.
+/// The result of the pass over the log: which record changes which page, in log order.
 #[derive(Default)]
 pub(crate) struct History {
     changes: Vec<Change>,
-    /// Where the first one lies.
+    /// The position of the first record.
     start: u64,
     last_page: u32,
 }
@@ -62,12 +71,12 @@ pub(crate) struct History {
 #[derive(Clone, Copy, Default)]
 struct Change {
     page: u32,
-    /// Where the record starts, in [`GRAIN`]s from the history's start.
+    /// The start of the record, in [`GRAIN`]s from the history's start.
     place: u32,
 }
 
 impl History {
-    /// Notes that the record which starts at `start` changes `page`; called in log order.
+    /// Notes that the record at `start` changes `page`. Called in log order.
     #[inline]
     pub fn add(&mut self, page: PageId, start: Lsn) {
         if self.changes.is_empty() {
@@ -77,7 +86,8 @@ impl History {
         self.changes.push(Change { page: page.0, place: ((start.0 - self.start) / GRAIN) as u32 });
     }
 
-    /// By page, each page's in log order: sorted by one byte of the page number after the other, from the lowest.
+    /// The changes by page, each page's in log order. A stable radix sort by the bytes of the page
+    /// number, lowest first.
     fn by_page(mut self) -> Vec<Change> {
         let mut sorted = vec![Change::default(); self.changes.len()];
         for shift in (0..u32::BITS - self.last_page.leading_zeros()).step_by(8) {
@@ -96,26 +106,26 @@ impl History {
     }
 }
 
-/// What is still to be repeated.
+/// The redo that is left.
 #[derive(Default)]
 pub(crate) struct Redo {
-    /// Pages not crossed off, for a look without the lock.
+    /// The number of pages not crossed off, readable without the lock.
     left: AtomicUsize,
     waiting: Mutex<Arc<Waiting>>,
 }
 
-/// Records by page; stands still but for what is atomic.
+/// Records by page. Only the atomic fields change.
 #[derive(Default)]
 struct Waiting {
     log: Stretch,
-    /// What places are counted from.
+    /// The log position that `places` are relative to.
     start: u64,
-    /// In the file's order, each with where its places begin.
+    /// In the order of the file: page number, and the index of its first element in `places`.
     pages: Vec<(u32, u32)>,
     places: Vec<u32>,
-    /// A bit for each page that is crossed off.
+    /// One bit for each page: whether it is crossed off.
     done: Vec<AtomicU64>,
-    /// The page that a drain comes to next.
+    /// The next page for a drain.
     next: AtomicUsize,
 }
 
@@ -162,10 +172,10 @@ impl Waiting {
         Lsn(self.start + u64::from(place) * GRAIN)
     }
 
-    /// Repeats on the `at`-th page, `page`, what it does not carry.
+    /// Repeats on the `at`-th page, `page`, the records that it does not contain yet.
     fn repeat(&self, at: usize, id: PageId, page: &mut Page) -> Result<(), PageFault> {
         for places in self.places(at).chunks(ABREAST) {
-            // One independent load each, so that the waits for memory overlap.
+            // One independent load for each record, so that the cache misses overlap.
             std::hint::black_box(places.iter().fold(0, |all, &place| all ^ self.log.peek(self.lsn(place))));
             for &place in places {
                 let (kind, end, body) = self.log.record(self.lsn(place));
@@ -177,7 +187,7 @@ impl Waiting {
 }
 
 impl Redo {
-    /// These pages are to be brought up to date from now on. Nothing else may be left.
+    /// Sets the pages to bring up to date. No page may be left from before.
     fn set(&self, waiting: Waiting) {
         let left = waiting.pages.len();
         *held(&self.waiting) = Arc::new(waiting);
@@ -199,7 +209,7 @@ impl Redo {
         waiting.find(page).is_some_and(|at| !waiting.is_done(at))
     }
 
-    /// Whether pages wait that no drain has come to.
+    /// Whether pages wait that no drain has reached.
     pub fn draining(&self) -> bool {
         self.left() > 0 && {
             let waiting = self.waiting();
@@ -207,14 +217,14 @@ impl Redo {
         }
     }
 
-    /// The next pages in the file's order that wait, at most `most`.
+    /// The next waiting pages in the order of the file, at most `most`.
     fn next(&self, most: usize) -> Vec<PageId> {
         let waiting = self.waiting();
         let mut found = Vec::with_capacity(most);
         while found.len() < most {
             let at = waiting.next.fetch_add(1, Ordering::Relaxed);
             let Some(&(page, _)) = waiting.pages.get(at) else {
-                // Not counted on: it would wrap, one day.
+                // The counter stays at the end: if every call increased it, it could wrap.
                 waiting.next.store(waiting.pages.len(), Ordering::Relaxed);
                 break;
             };
@@ -243,9 +253,9 @@ impl Renew for Redo {
             return Ok(Renewed::AsItWas);
         };
         waiting.repeat(at, id, page)?;
-        // Also a page that carried everything, but perhaps only in the kernel's cache: when a sync failed, the last
-        // process died of it, and the kernel shows what never came to the device and counts it as written. So it is
-        // written again.
+        // The page counts as changed even if it contained every record, and is written again.
+        // Reason: after a failed sync the last process stopped, but the kernel's cache may show
+        // data that never reached the device and regard it as written.
         Ok(Renewed::Changed)
     }
 
@@ -263,16 +273,17 @@ impl Renew for Redo {
 }
 
 impl Store {
-    /// Pages that a restart has left to be brought up to date when they are read. Until there is none no checkpoint can be
-    /// taken, and a crash has the next restart begin where this one did.
+    /// The number of pages that restart has left for redo on first read. Until it is 0 no
+    /// checkpoint can be taken, and after a crash the next restart begins where this one began.
     #[inline]
     pub fn redo_left(&self) -> usize {
         self.redo.left()
     }
 
-    /// A slice of bringing pages up to date that nobody has asked for: has some of them read, in the order of the file,
-    /// unless enough reads are under way. Never waits; `true` when a read has begun. For workers between transactions, which call
-    /// [`pages::Pool::turn`] besides; costs one load once nothing is left.
+    /// Starts reads of pages that wait for redo and that no transaction has asked for, in the order
+    /// of the file, unless enough reads are under way. Never waits. Returns `true` if a read has
+    /// begun. For workers between transactions, which also call [`pages::Pool::turn`]. Costs one
+    /// load once nothing is left.
     #[inline]
     pub fn redo_some(&self) -> bool {
         self.redo.left() > 0 && self.redo_beside()
@@ -281,20 +292,21 @@ impl Store {
     #[cold]
     fn redo_beside(&self) -> bool {
         let most = BESIDE.saturating_sub(self.pool.reading());
-        // Where no frame is free the page is passed over: the checkpoint, which waits for frames, comes for it.
+        // If no frame is free, the page is skipped. The checkpoint waits for frames and reads it
+        // later.
         self.pool.prefetch_all(&self.redo.next(most)) > 0
     }
 
-    /// From now on pages are brought up to date by `history`, whose records lie in `log`.
+    /// Sets the redo that is left: `history`, with its records in `log`.
     pub(crate) fn repeat_later(&self, history: History, log: Stretch) {
         self.redo.set(Waiting::new(history, log));
     }
 
-    /// Brings every page up to date. Blocks; transactions go on meanwhile, but where pages have an owner it alone may call
-    /// this. A checkpoint does it first.
+    /// Brings every page up to date. Blocks while transactions go on. If pages have an owner, only
+    /// the owner may call this. A checkpoint calls it first.
     ///
     /// # Errors
-    /// A page that cannot be read or does not fit its records: the store is poisoned from now on.
+    /// A page that cannot be read or does not fit its records. The store is then poisoned.
     pub fn finish_redo(&self) -> Result<(), StoreFault> {
         let depth = DEPTH.min(self.pool.frames() / 8).max(1);
         let (mut now, mut ahead) = (Vec::new(), self.redo.next(depth));
@@ -303,15 +315,15 @@ impl Store {
             now.drain(..).try_for_each(|page| self.repeat_now(page))?;
             now = std::mem::replace(&mut ahead, self.redo.next(depth));
         }
-        // Others may be in the middle of some, or have met a fault.
+        // Other threads may be reading some pages, or may have met a fault.
         while self.redo.left() > 0 {
             self.redo.rest().into_iter().try_for_each(|page| self.repeat_now(page))?;
         }
         Ok(())
     }
 
-    /// Has page `id` read; and brings it up to date where it is, if it was in memory before its records came, as happens
-    /// with a log too long to be read in one go.
+    /// Reads page `id`. If the page was in memory before its records were known, which happens with
+    /// a log too long for one portion, brings it up to date in place.
     fn repeat_now(&self, id: PageId) -> Result<(), StoreFault> {
         while self.redo.waits(id) {
             self.load_page(id)?;

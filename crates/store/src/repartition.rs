@@ -1,7 +1,8 @@
-//! Splitting and merging the partitions of multi-rooted trees, and giving them owners.
+//! Splitting and merging the partitions of multi-rooted trees, and assigning owners.
 //!
-//! Nothing here decides: which keys partitions begin at, who owns them and when that changes is the caller's business. Each split and
-//! merge is one record of the system: a crash finds it whole or not at all, whatever transactions are running.
+//! The caller decides the borders of partitions, their owners, and the time of changes. Each split
+//! or merge is one system record: a crash keeps it whole or not at all, independent of running
+//! transactions.
 
 use crate::definition::HeapForm;
 use crate::open::Store;
@@ -17,25 +18,27 @@ impl Store {
         tree.ok_or_else(|| Stop::Fault(PageFault::Disordered { what }.into()))
     }
 
-    /// Where the partitions of an index begin (a table's id stands for its primary tree), in order, the first one with the empty key;
-    /// none for one that is not multi-rooted. What is told may have changed at once, unless the caller sees to it.
+    /// The first keys of an index's partitions, in order; the first of them is the empty key. A
+    /// table's id stands for its primary tree. Empty for a tree that is not multi-rooted. Another
+    /// thread may change the partitions at once, unless the caller prevents that.
     pub fn partitions(&self, index: TableId) -> Vec<Key> {
         self.catalog.tree(index).map(|(place, _)| self.tree_at(place, index).partitions()).unwrap_or_default()
     }
 
-    /// Rows go to other pages than the last ones of their partition, which may be another by now.
+    /// Forgets the last page of each partition, because the partitions change.
     fn forget_groups(&self, index: TableId) {
         if let Some(table) = self.table(index) {
             table.insert_pages.forget_groups();
         }
     }
 
-    /// Makes a partition of `index` begin at `key`; gives what that moved. Where heap pages are divided, rows on both sides of the key
-    /// must be apart already ([`Store::divide_rows`]). Blocks for absent pages.
+    /// Splits a partition of `index`, so that one begins at `key`. Returns the work done. Where
+    /// heap pages are divided, the rows on both sides of the key must be in different pages already
+    /// ([`Store::divide_rows`]). Blocks for absent pages.
     ///
     /// # Errors
-    /// [`Stop::Fault`] when there is no such index, when it is not multi-rooted, or when the key is too long; [`Stop::NoSpace`].
-    /// No partition has changed.
+    /// [`Stop::Fault`] if the index does not exist or is not multi-rooted, or if the key is too
+    /// long; [`Stop::NoSpace`]. No partition has changed.
     pub fn split_partition<P: Policies>(&self, index: TableId, key: &[u8]) -> Result<Moved, Stop> {
         let (tree, role) = self.partitioned(index)?;
         self.forget_groups(index);
@@ -46,11 +49,13 @@ impl Store {
         })
     }
 
-    /// Makes the partition of `index` that begins at `key` a part of the one before it; gives what that moved. Blocks for
-    /// absent pages. Owned partitions have the same owner, for whom the calling thread acts.
+    /// Merges the partition of `index` that begins at `key` into the one before it. Returns the
+    /// work done. If the partitions are owned, both have the same owner, and the calling thread
+    /// acts for it. Blocks for absent pages.
     ///
     /// # Errors
-    /// [`Stop::Fault`] when there is no such partition, or none before it; [`Stop::NoSpace`]. No partition has changed.
+    /// [`Stop::Fault`] if the partition does not exist or is the first one; [`Stop::NoSpace`]. No
+    /// partition has changed.
     pub fn merge_partition<P: Policies>(&self, index: TableId, key: &[u8]) -> Result<Moved, Stop> {
         let (tree, role) = self.partitioned(index)?;
         self.forget_groups(index);
@@ -61,18 +66,20 @@ impl Store {
         })
     }
 
-    /// All pages of the partition of `index` that covers `key` become the property of the owner for whom the calling thread
-    /// acts ([`latch::act_for`]); gives their number. Nobody else is at work on the partition.
+    /// Gives all pages of the partition of `index` that covers `key` to the owner for which the
+    /// calling thread acts ([`latch::act_for`]). Returns their number. No other thread may use the
+    /// partition meanwhile.
     ///
     /// # Errors
-    /// [`Stop::Fault`] when there is no such index, or a page is another owner's already.
+    /// [`Stop::Fault`] if the index does not exist, or a page has another owner already.
     pub fn own_partition(&self, index: TableId, key: &[u8]) -> Result<usize, Stop> {
         let (tree, _) = self.partitioned(index)?;
         self.insist(|| tree.partition(key).own_pages())
     }
 
-    /// They become nobody's: latches protect them again, and the heap pages of their rows if those have owners. The calling thread
-    /// acts for their owner, and no transaction is running that has changed the partition.
+    /// Ends the ownership of the partition's pages, so that latches protect them again. If heap
+    /// pages are divided, this includes the owned heap pages of its rows. The calling thread acts
+    /// for their owner, and no running transaction has changed the partition.
     ///
     /// # Errors
     /// As [`Store::own_partition`].

@@ -1,19 +1,24 @@
-//! Restart: bringing everything back to the last promise made (ARIES, Mohan et al. 1992).
+//! Restart: recovery after a crash (ARIES, Mohan et al. 1992).
 //!
-//! One pass over the log does analysis: which transactions have not ended is found out, and where each record from the
-//! checkpoint's `redo_start` on lies is put by for the pages it is about, to be repeated where they do
-//! not carry it yet when they are read (see `redo`). What the transactions did that have not ended is collected (see
-//! `analysis`), and those that were not prepared are rolled back, by the same
-//! code as in normal running, with compensation records; so a crash in the middle leaves a log that the next restart
-//! understands. Prepared ones are handed out.
+//! 1. *Analysis* is one pass over the log. It determines the transactions that have not ended. For
+//!    each record from the checkpoint's `redo_start` on it notes the record's position with the
+//!    pages that the record changes.
+//! 2. *Redo* of a page happens when the page is read: the records that the page does not contain
+//!    yet are repeated (see `redo`).
+//! 3. *Undo*: the records of unfinished transactions are collected (see `analysis`). Transactions
+//!    that were not prepared (losers) are rolled back by the same code as in normal operation, with
+//!    compensation records. So a crash during restart leaves a log that the next restart handles.
+//!    Prepared transactions are returned to the caller.
 //!
-//! Records before `redo_start` are read only for transactions that were running then, and only collected.
+//! Records before `redo_start` are read only for transactions that were running at the checkpoint,
+//! and only collected.
 //!
-//! **How long it takes.** Opening costs what reading
-//! [`StoreOptions::checkpoint_bytes`](crate::StoreOptions::checkpoint_bytes) of log costs, and the log written while a
-//! checkpoint was taken; and the pages that losers changed. No other page is read before somebody wants it, and none is
-//! written. The rest is brought up to date beside transactions ([`Store::redo_some`]), and the next checkpoint is due as
-//! if there had been no restart.
+//! **Duration.** Opening reads about
+//! [`StoreOptions::checkpoint_bytes`](crate::StoreOptions::checkpoint_bytes) of log, plus the log
+//! written while the checkpoint was taken, and the pages that losers changed. It reads no other
+//! page before a transaction asks for it, and writes none. The remaining pages are brought up to
+//! date between transactions ([`Store::redo_some`]). The next checkpoint is due at the same time as
+//! without a restart.
 
 use crate::StoreFault;
 use crate::analysis::{Analysis, Open, Prepared};
@@ -29,16 +34,16 @@ use latch::Coupled;
 use pages::Stop;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// What opening found.
+/// The result of opening.
 pub struct Recovered {
-    /// Transactions that were prepared and whose decision is not known here, each to be ended by
+    /// Prepared transactions without a known decision (in doubt). The caller ends each by
     /// [`Store::commit`] or [`Store::rollback`].
     pub in_doubt: Vec<InDoubt>,
-    /// Notes that were not forgotten, oldest first.
+    /// Live notes, oldest first.
     pub notes: Vec<(NoteId, Vec<u8>)>,
-    /// How often the database has been opened, this time included; 1 for a new one.
+    /// The number of times the database has been opened, including this time; 1 for a new one.
     pub life: u32,
-    /// Log records repeated, and their bytes.
+    /// Log records to repeat, and their bytes.
     pub redo_records: u64,
     pub redo_bytes: u64,
     /// Transactions rolled back.
@@ -52,7 +57,7 @@ pub struct InDoubt {
     pub others: Vec<Txn>,
     /// The note given with [`Store::prepare`].
     pub note: Vec<u8>,
-    /// What must be protected until the decision.
+    /// The keys to lock until the decision.
     pub touched: Vec<Touched>,
 }
 
@@ -92,7 +97,7 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
     })
 }
 
-/// Reads the log once, for analysis; where records lie is put by for the pages they are about.
+/// Reads the log once for analysis, and notes the positions of records for the pages they change.
 fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> {
     let mut analysis = Analysis::new(checkpoint);
     if checkpoint.scan_start() < checkpoint.redo_start {
@@ -132,7 +137,7 @@ fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> 
     Ok(analysis)
 }
 
-/// Reads what lies before the part that is repeated, for the transactions that were running then.
+/// Reads the log before `redo_start`, for the transactions that were running at the checkpoint.
 fn read_up_to(store: &Store, checkpoint: &Checkpoint, analysis: &mut Analysis) -> Result<(), StoreFault> {
     let mut log = store.log.read_from(checkpoint.scan_start());
     while let Some(read) = log.advance(|span, header, body| {
@@ -154,7 +159,7 @@ enum Progress {
     Over,
 }
 
-/// Brings together the branches that were prepared together.
+/// Combines the branches that were prepared together.
 fn together(store: &Store, branches: Vec<(Txn, Prepared)>) -> Result<Vec<InDoubt>, StoreFault> {
     let mut all: Vec<(TxnId, InDoubt)> = Vec::new();
     for (txn, Prepared { leader, note }) in branches {
@@ -170,11 +175,11 @@ fn together(store: &Store, branches: Vec<(Txn, Prepared)>) -> Result<Vec<InDoubt
     Ok(all.into_iter().map(|(_, doubt)| doubt).collect())
 }
 
-/// Makes a transaction found in the log one that can go on.
+/// Makes a transaction from the log one that can continue.
 fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Prepared>) {
     let mut txn = Txn::default();
     store.attach(&mut txn);
-    // A prepared deletion leaves ghosts, to be purged should it commit.
+    // If a prepared deletion commits, its ghosts must be purged.
     let deleted = found.undo.iter().filter(|(e, _)| Kind::of(e.kind) == Some(Kind::HeapDelete));
     txn.ghosts = deleted.filter_map(|(e, body)| row_of(e.kind, body)).collect();
     txn.state = if found.prepared.is_some() { State::Prepared } else { State::Running };
@@ -182,18 +187,21 @@ fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Prepared>) {
     (txn, found.prepared)
 }
 
-/// Rolls the losers back together: of all records still to be undone the youngest is undone next, whoever wrote it.
+/// Rolls the losers back together. The next record to undo is always the youngest of all losers'
+/// records.
 ///
-/// The order matters. Locks go once a commit record is in the log buffer, so a second transaction may have changed
-/// the same row before a crash took the commit record of the first: both are losers, and the younger change must
-/// be undone first. Each alone, in whatever order, would bring back what never was.
+/// The order matters. T1 changes a row and appends its commit record. Its locks are released then,
+/// before the record is durable, and T2 changes the same row. A crash loses T1's commit record:
+/// both are losers now. T2's change must be undone first. If T1 were undone before T2, the undo of
+/// T2 would bring back the value that T1 wrote, which never committed. And if T1 and T2 changed two
+/// rows in opposite orders, undoing one whole transaction after the other is wrong in both orders.
 fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
     let next = |txn: &Txn| txn.chain.undo.lsn_before(txn.chain.undo.len());
     let mut order: BinaryHeap<(Lsn, usize)> = losers.iter().map(next).zip(0..).collect();
     while let Some((_, who)) = order.pop() {
         let txn = &mut losers[who];
         if txn.chain.undo.len() == 0 {
-            // Nothing is left but to say so.
+            // Only the end record is left to write.
             store.insist(|| store.rollback::<Coupled>(txn)).map_err(stopped)?;
             continue;
         }
@@ -203,7 +211,7 @@ fn roll_back(store: &Store, mut losers: Vec<Txn>) -> Result<(), StoreFault> {
     Ok(())
 }
 
-/// Takes away the ghosts of deletions that committed, which a crash came before.
+/// Purges the ghosts of committed deletions, which a crash left.
 fn purge(store: &Store, ghosts: &BTreeSet<(TableId, Rid)>) -> Result<(), StoreFault> {
     for &(id, rid) in ghosts {
         let Some(table) = store.table(id) else { continue };

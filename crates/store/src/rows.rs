@@ -1,9 +1,15 @@
-//! Operations on one row, which keep a table's primary tree, secondary trees and heap together.
+//! Operations on one row, which keep a table's primary tree, secondary trees and heap consistent.
 //!
-//! Errors by phase. *Looking* (finding the row, before anything changed): [`Stop`] goes to the caller, who has the
-//! page loaded and comes again. *Changing*: what a later part of the operation lacks is waited for here, since the
-//! earlier parts are done. If that fails for good (no space), the parts are undone (see `whole`): the operation has
-//! not happened, and the transaction may go on. Only a fault leaves a part, on a store that commits nothing more.
+//! Errors by phase:
+//!
+//! - *Finding* the row, before any change: [`Stop`] goes to the caller, which loads the page and
+//!   calls again.
+//! - *Changing*: if a later part of the operation needs an absent page, it blocks for the page
+//!   here, because earlier parts are done already. If a part fails for good (no space), the parts
+//!   before it are undone (see `whole`): the operation has changed nothing, and the transaction may
+//!   continue.
+//! - Only a fault leaves a part of the operation done. The store is then poisoned and commits
+//!   nothing.
 
 use crate::catalog::{Index, NOWHERE, Table, TreePlace};
 use crate::definition::HeapForm;
@@ -22,17 +28,19 @@ use txn::{Columns, Row, RowMut};
 const NO_ADDRESS: &str = "an index entry is no row address";
 pub(crate) const LAYOUT: &str = "a row does not have the table's layout";
 
-/// What an update's closure has done to a copy of a row.
+/// The result of an update's closure on a copy of a row.
 pub(crate) struct Changed<R> {
     pub result: R,
     pub set: Columns,
     /// See [`RowMut::touched`].
     pub touched: Range<usize>,
-    /// A column of an index was set, and entries are to be locked first: nothing is to be written.
+    /// The closure set an indexed column, and the caller must lock the index entries first: nothing
+    /// may be written.
     pub held_back: bool,
 }
 
-/// Lets `f` change `row`, which fits the layout; `old_row` becomes what it was, if the table has secondary indexes.
+/// Lets `f` change `row`, which fits the layout. If the table has secondary indexes, `old_row`
+/// becomes a copy of the row before the change.
 #[inline]
 pub(crate) fn change_row<R>(
     (table, entries): (&Table, Entries),
@@ -44,7 +52,8 @@ pub(crate) fn change_row<R>(
         old_row.clear();
         old_row.extend_from_slice(row);
     }
-    // Not held against the key that was looked for: what a damaged page has there is no fault of `f`.
+    // The comparison uses the key in the page, not the key that the caller looked for: if a damaged
+    // page holds another key, that is not a bug in `f`.
     let before = cfg!(debug_assertions).then(|| table.def.key_of(Row::new(&table.layout, row)));
     let mut row_mut = RowMut::new(&table.layout, row);
     let result = f(&mut row_mut);
@@ -59,11 +68,11 @@ pub(crate) fn change_row<R>(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InsertOutcome {
     Done,
-    /// A row with the key is there; nothing was changed.
+    /// A row with the key exists; nothing was changed.
     Exists,
-    /// The key that follows is this one, not the expected one; nothing was changed.
+    /// The following key is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
-    /// Key or row are longer than an entry or a row may be; nothing was changed.
+    /// The key or the row is longer than the maximum; nothing was changed.
     TooLong,
 }
 
@@ -71,17 +80,17 @@ pub enum InsertOutcome {
 pub enum UpdateOutcome<R> {
     Done(R),
     Missing,
-    /// A column of a secondary index was set, and nothing was changed: [`Txn::held_back`] has the row as it is and as it
-    /// would be. Only with [`Entries::HoldBack`].
+    /// The update set a column of a secondary index, and nothing was changed. [`Txn::held_back`]
+    /// returns the row before and after the update. Only with [`Entries::HoldBack`].
     Entries(R),
 }
 
-/// What an update does that sets a column of a secondary index.
+/// How an update treats secondary indexes if it sets one of their columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entries {
-    /// Changes the index, too.
+    /// It changes the index as well.
     Follow,
-    /// Nothing: entries are to be locked first.
+    /// It changes nothing: the caller must lock the index entries first.
     HoldBack,
 }
 
@@ -89,7 +98,7 @@ pub enum Entries {
 pub enum DeleteOutcome {
     Done,
     Missing,
-    /// The key that follows is this one, not the expected one; nothing was changed.
+    /// The following key is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
 }
 
@@ -97,7 +106,7 @@ impl Store {
     /// The primary tree of a table that has a key.
     ///
     /// # Panics
-    /// If the table has none: the caller has the definition.
+    /// If the table has none. The caller has the definition and must check.
     #[inline]
     pub(crate) fn tree<'a>(&'a self, table: &'a Table) -> BTree<'a> {
         self.tree_at(table.tree.as_ref().expect("this table has no key"), table.def.id)
@@ -135,7 +144,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::find`], from what was seen ahead if that still holds.
+    /// As [`Store::find`]. Uses the address from a batched look-up ([`Store::ahead`]) if it is
+    /// still valid.
     #[inline]
     fn locate<P: Policies>(
         &self,
@@ -154,14 +164,15 @@ impl Store {
         Ok(found)
     }
 
-    /// Index and rows disagree: nothing can be believed any more.
+    /// Reports that an index and its rows disagree, and poisons the store.
     #[cold]
     pub(crate) fn broken(&self, table: &Table, what: &str) -> Stop {
         self.poison(crate::StoreFault::Broken { table: table.def.id, what: what.to_owned() });
         Stop::Fault(self.corrupt(table.heap))
     }
 
-    /// Calls `f` on the row with this key, in place, under its page's latch; `None` if there is none.
+    /// Calls `f` on the row with this key, in place, under its page's latch; `None` if there is no
+    /// such row.
     ///
     /// # Errors
     /// [`Stop`]; `f` was not called.
@@ -178,7 +189,7 @@ impl Store {
         self.get_seen::<P, R>(table, key, None, f)
     }
 
-    /// As [`Store::get`], with what [`Store::ahead`] saw of the key.
+    /// As [`Store::get`], with the result of [`Store::ahead`] for the key.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -202,7 +213,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::get`], of a row that lies in the heap.
+    /// As [`Store::get`], for a row in the heap at a known address.
     #[inline]
     pub(crate) fn get_at<P: Policies, R>(
         &self,
@@ -214,16 +225,17 @@ impl Store {
         match read {
             Some(Some(result)) => Ok(Some(result)),
             Some(None) => Err(self.broken(table, LAYOUT)),
-            // Without locks the row may have gone between the two looks.
+            // Without locks, another thread may have removed the row after the index was read.
             None => Ok(None),
         }
     }
 
-    /// Runs `f` on a copy of the row with this key and writes back what it changed; `None` if there is no such
-    /// row. `f` must leave the key columns alone.
+    /// Runs `f` on a copy of the row with this key and writes the changes back; `None` if there is
+    /// no such row. `f` must not change the key columns.
     ///
     /// # Errors
-    /// [`Stop`]; the row is as it was. [`Stop::Page`] and [`Stop::Again`] only before `f` was called.
+    /// [`Stop`]; the row is unchanged. [`Stop::Page`] and [`Stop::Again`] are returned only before
+    /// `f` was called.
     ///
     /// # Panics
     /// If the table has no key.
@@ -241,7 +253,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::update`], with what [`Store::ahead`] saw of the key, and `entries` said.
+    /// As [`Store::update`], with the result of [`Store::ahead`] for the key, and with a choice for
+    /// secondary indexes.
     ///
     /// # Errors
     /// As [`Store::update`].
@@ -308,8 +321,8 @@ impl Store {
         Ok(UpdateOutcome::Done(result))
     }
 
-    /// What is left to do for the row in `txn.row`, which belongs to `rid`: it does not fit where it lies, or columns of
-    /// indexes were set.
+    /// Completes an update of the row in `txn.row`, which belongs to `rid`, if the row outgrew its
+    /// place or indexed columns were set.
     fn follow<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -337,8 +350,9 @@ impl Store {
         self.reindex::<P>(txn, (table, set), row, table.reference(at).as_slice())
     }
 
-    /// Writes a row that does not fit where it lies; gives its address. It stays what it was, so that indexes need not know, unless
-    /// pages are divided.
+    /// Writes a row that outgrew its place, and returns its address. With [`HeapForm::Shared`] the
+    /// address stays the same, so that indexes need no change. In the other forms the row may move
+    /// to another address.
     fn rewrite<P: Policies>(&self, txn: &mut Txn, table: &Table, rid: Rid, row: &[u8]) -> Result<Rid, Stop> {
         let homes = match table.form() {
             HeapForm::Shared => None,
@@ -362,7 +376,8 @@ impl Store {
         }
     }
 
-    /// Has every index lead to the row's new address, but for entries that [`Store::reindex`] makes anew.
+    /// Updates every index to the row's new address, except entries that [`Store::reindex`]
+    /// replaces anyway.
     fn readdress<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -394,8 +409,8 @@ impl Store {
         }
     }
 
-    /// Brings the secondary trees that hold one of these columns from `txn.old_row` to `row`; `reference` is what their
-    /// entries say of it.
+    /// Updates the secondary trees that contain one of the columns `set`, from `txn.old_row` to
+    /// `row`. `reference` is the value of their entries.
     #[inline]
     pub(crate) fn reindex<P: Policies>(
         &self,
@@ -425,11 +440,12 @@ impl Store {
         Ok(())
     }
 
-    /// Puts a row into a table with a key. `expect` is what the caller believes to be the next key in the
-    /// primary tree.
+    /// Inserts a row into a table with a key. `expect` is the key that the caller expects to follow
+    /// in the primary tree.
     ///
     /// # Errors
-    /// [`Stop`]; nothing is changed, unless the store met a fault, which only leaves [`Store::rollback`].
+    /// [`Stop`]; nothing is changed. After a fault, parts may be done, and only [`Store::rollback`]
+    /// is left.
     ///
     /// # Panics
     /// If the table has no key.
@@ -491,8 +507,8 @@ impl Store {
         Ok(InsertOutcome::Done)
     }
 
-    /// Puts a row into the heap, and its primary entry, whose value `value` makes of the row's address; says why not if it
-    /// did not.
+    /// Inserts a row into the heap and its entry into the primary tree. `value` makes the entry's
+    /// value from the row's address. Returns the reason if the row was not inserted.
     pub(crate) fn insert_in_heap<P: Policies, V: AsRef<[u8]>>(
         &self,
         txn: &mut Txn,
@@ -523,12 +539,13 @@ impl Store {
             TreeInsert::Exists => InsertOutcome::Exists,
             TreeInsert::Next(next) => InsertOutcome::Next(next),
         };
-        // Somebody was there between the look and the insertion: take the row back.
+        // Another transaction inserted the key after the check above: undo the insertion of the
+        // row.
         self.insist(|| self.undo_to::<P>(txn, mark))?;
         Ok(Err(outcome))
     }
 
-    /// Adds a row to a table without a key; `false` if it is longer than [`MAX_ROW`].
+    /// Appends a row to a table without a key; `false` if the row is longer than [`MAX_ROW`].
     ///
     /// # Errors
     /// [`Stop`]; nothing was changed.
@@ -542,7 +559,7 @@ impl Store {
         })
     }
 
-    /// Removes the row with this key. It stays as a ghost until [`Store::committed`].
+    /// Deletes the row with this key. The row stays as a ghost until [`Store::committed`].
     ///
     /// # Errors
     /// As [`Store::insert`].
@@ -586,7 +603,8 @@ impl Store {
         Ok(DeleteOutcome::Done)
     }
 
-    /// Takes primary entry and row out; the row that was is left in `txn.old_row` if the table has secondary indexes.
+    /// Deletes the primary entry and the row. If the table has secondary indexes, `txn.old_row`
+    /// becomes a copy of the row.
     fn delete_in_heap<P: Policies>(
         &self,
         txn: &mut Txn,
@@ -596,7 +614,8 @@ impl Store {
     ) -> Result<DeleteOutcome, Stop> {
         let heap = self.heap(table);
         if !table.indexes.is_empty() {
-            // Before anything is changed, so that whoever lacks the row's page need not wait for it here.
+            // Reads the row before the first change: if its page is absent, the caller waits for it
+            // instead of blocking here.
             let Some(rid) = self.find::<P>(table, key)? else { return Ok(DeleteOutcome::Missing) };
             let old = &mut txn.old_row;
             old.clear();

@@ -1,7 +1,9 @@
-//! Reading many rows: a chunk at a time, from a primary key, a secondary index, or a heap in storage order.
+//! Scans: many rows, a chunk at a time, from a primary key, a secondary index, or a heap in storage
+//! order.
 //!
-//! A chunk is one leaf's (or heap page's) worth. Its entries are read under one latch, the rows they point to
-//! after it: a caller that isolates by locks locks what it met and looks again before it believes it.
+//! A chunk is at most one leaf or heap page. Its entries are read under one latch, the rows they
+//! point to after that latch is released. A caller that isolates by locks must lock the rows that
+//! it read and then read them again.
 
 use crate::catalog::Table;
 use crate::clustered::Lies;
@@ -14,15 +16,15 @@ use pages::Stop;
 use std::ops::Bound;
 use txn::Direction;
 
-/// A chunk ends behind the row that brings it beyond this many bytes: rows may be long.
+/// A chunk ends after the row that makes it longer than this many bytes, because rows may be long.
 const CHUNK_BYTES: usize = 1 << 18;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkEnd {
-    /// The range goes on: read the next chunk from here.
+    /// The range continues: read the next chunk from here.
     More(Bound<Key>),
-    /// The range is done; the first key beyond it, if one was met. Forwards, `None` means that there is none: the
-    /// gap behind the last key of the index ends the range.
+    /// The range is finished, with the first key beyond it if one was read. In a forward scan,
+    /// `None` means that the range ends with the gap after the last key of the index.
     Done(Option<Key>),
 }
 
@@ -33,7 +35,7 @@ impl Default for ChunkEnd {
 }
 
 impl Store {
-    /// The tree with this id: a table's primary key or a secondary index.
+    /// The tree with this id: a table's primary tree or a secondary index.
     pub(crate) fn tree_of(&self, index: TableId) -> Option<(&Table, BTree<'_>)> {
         let (table, position) = self.catalog.index(index)?;
         let tree = match position {
@@ -46,7 +48,7 @@ impl Store {
         Some((table, tree))
     }
 
-    /// The first key of `index` at or behind `bound`; `None` also if there is no such tree.
+    /// The first key of `index` at or after `bound`; `None` also if there is no such tree.
     ///
     /// # Errors
     /// [`Stop`].
@@ -68,13 +70,16 @@ impl Store {
         })
     }
 
-    /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of the scan. The
-    /// range begins at `from` and ends at `until`: forwards exclusive, backwards inclusive. A table without a key is
-    /// read in storage order, forwards and whole, with empty keys; begin with [`Bound::Unbounded`]. A row that is being
-    /// moved or was removed after its entry was read is visited empty: lock it and look again.
+    /// Calls `visit` with key and row of at most `limit` entries of one leaf, in the direction of
+    /// the scan.
+    ///
+    /// The range goes from `from` to `until`: exclusive in a forward scan, inclusive in a backward
+    /// scan. A table without a key is read forwards in storage order, whole, and with empty keys;
+    /// begin with [`Bound::Unbounded`]. If a row was moved or deleted after its entry was read, it
+    /// is visited as an empty slice: the caller locks it and reads again.
     ///
     /// # Errors
-    /// [`Stop`]; rows may have been visited before.
+    /// [`Stop`]; some rows may have been visited.
     pub fn chunk<P: Policies>(
         &self,
         index: TableId,
@@ -87,8 +92,8 @@ impl Store {
         self.chunk_of::<P>(index, (from, until), direction, limit, (|_| true, visit))
     }
 
-    /// As [`Store::chunk`], of those entries only that are `wanted`: the rows of others are not looked at, so they may be in pages of
-    /// other owners.
+    /// As [`Store::chunk`], for the entries that `wanted` accepts. The rows of other entries are
+    /// not read, so they may lie in pages of other owners.
     ///
     /// # Errors
     /// As [`Store::chunk`].
@@ -157,7 +162,7 @@ impl Store {
         Ok(end)
     }
 
-    /// As [`Store::chunk_of`], of the keys alone: no row is looked at.
+    /// As [`Store::chunk_of`], for the keys alone: no row is read.
     ///
     /// # Errors
     /// As [`Store::chunk`].
@@ -193,7 +198,8 @@ impl Store {
         })
     }
 
-    /// Of a clustered table by its primary key: rows are visited as they are met, until one is too long to lie in its leaf.
+    /// A scan of a clustered table by its primary key. Rows are visited in their leaf, up to the
+    /// first row that lies in the heap.
     fn clustered_chunk<P: Policies>(
         &self,
         table: &Table,
@@ -227,7 +233,8 @@ impl Store {
             );
         }
         if let Some((key, rid)) = away {
-            // The leaf is let go of by now. A row that went meanwhile is visited empty, as in a heap.
+            // The leaf's latch is released here. If the row was deleted meanwhile, it is visited as
+            // an empty slice, as in a heap.
             if self.get_away::<P, _>(table, rid, |row| visit(&key, row))?.is_none() {
                 visit(&key, &[]);
             }
@@ -239,7 +246,8 @@ impl Store {
         })
     }
 
-    /// Of a clustered table by a secondary index: each row is looked up by the key that ends its entry.
+    /// A scan of a clustered table by a secondary index: each row is looked up by the primary key
+    /// at the end of its entry.
     fn entries_chunk<P: Policies>(
         &self,
         (table, tree, index): (&Table, BTree<'_>, TableId),
@@ -283,11 +291,12 @@ impl Store {
         })
     }
 
-    /// Calls `visit` with rows of one page of a table's heap, in storage order; begin with [`Bound::Unbounded`], and go on from where
-    /// [`ChunkEnd::More`] says (the page's ordinal and the slot, big-endian). Section 3.4.8 of Pandis' thesis measures such file scans.
+    /// Calls `visit` with rows of one page of a table's heap, in storage order. Begin with
+    /// [`Bound::Unbounded`], and continue from [`ChunkEnd::More`] (the page's ordinal and the slot,
+    /// big-endian). Section 3.4.8 of Pandis' thesis measures such file scans.
     ///
     /// # Errors
-    /// [`Stop`]; rows may have been visited before.
+    /// [`Stop`]; some rows may have been visited.
     pub fn file_chunk<P: Policies>(
         &self,
         id: TableId,
@@ -316,7 +325,7 @@ impl Store {
     }
 }
 
-/// Where a cursor of [`Store::chunk`] stands in a heap; behind everything if it is none.
+/// The heap position of a cursor of [`Store::chunk`]; the end of the heap if `key` is not a cursor.
 fn place_of(key: &[u8]) -> HeapPlace {
     let Ok(bytes) = <[u8; 8]>::try_from(key) else { return HeapPlace { ordinal: u32::MAX, slot: 0 } };
     let number = u64::from_be_bytes(bytes);

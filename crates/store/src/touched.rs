@@ -1,4 +1,5 @@
-//! What a transaction found in the log changed, so that whoever isolates transactions can protect it again.
+//! The keys that a transaction found in the log has changed, so that the caller can lock them again
+//! (in-doubt locks).
 
 use crate::catalog::Table;
 use crate::open::Store;
@@ -11,27 +12,28 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use txn::Row;
 
-/// A key that an in-doubt transaction changed. Nobody else may read or write it before the decision.
+/// A key that an in-doubt transaction changed. No other transaction may read or write it before the
+/// decision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Touched {
     /// The table it belongs to.
     pub table: TableId,
-    /// The tree it is a key of: the table's own id for its primary key, else a secondary index. A table without a
-    /// key has one entry with an empty key: rows were appended.
+    /// The tree of the key: the table's own id for its primary key, otherwise a secondary index. A
+    /// table without a key has one entry with an empty key, if rows were appended.
     pub index: TableId,
     pub key: Key,
     pub change: Change,
-    /// For a key that was taken out: the key that follows now (`None` behind the last one). The gap before it
-    /// must stay closed, for the key may come back.
+    /// For a deleted key: the key that follows it (`None` for the end of the index). The gap before
+    /// that key must stay locked, because a rollback brings the deleted key back.
     pub gap: Option<Option<Key>>,
 }
 
-/// What became of a key.
+/// How a key was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// Its row or entry has other contents.
+    /// The contents of its row or entry changed.
     InPlace,
-    /// It was put in or taken out, perhaps both: the gap below it is another one.
+    /// It was inserted or deleted, perhaps both, so the gap below it changed.
     PutOrTaken,
 }
 
@@ -44,7 +46,8 @@ impl Change {
     }
 }
 
-/// What a record of the access methods is about; their layouts are in `access`'s documentation of records.
+/// The subject of a record of the access methods. Their layouts are in `access`'s documentation of
+/// records.
 enum Subject<'a> {
     Entry { index: TableId, key: &'a [u8] },
     Row { table: TableId, rid: Rid },
@@ -63,7 +66,7 @@ fn subject(kind: u8, body: &[u8]) -> Option<Subject<'_>> {
     }
 }
 
-/// The row that a record about a heap names.
+/// The row that a heap record names.
 pub(crate) fn row_of(kind: u8, body: &[u8]) -> Option<(TableId, Rid)> {
     match subject(kind, body)? {
         Subject::Row { table, rid } => Some((table, rid)),
@@ -105,7 +108,8 @@ impl Store {
                 if table.tree.is_none() {
                     return Ok(Some((table, table.def.id, Key::new())));
                 }
-                // A row that is gone by now had its key taken out of the tree, by a record of its own.
+                // If the row is gone, the same transaction also deleted its key from the tree, with
+                // a record of its own.
                 let key = self.insist(|| {
                     self.heap(table).read_at::<Coupled, _>(rid, |row| {
                         let fits = table.layout.fits(row);

@@ -1,7 +1,7 @@
-//! One transaction: its chain in the log, and what it takes to undo it.
+//! One transaction: its chain of log records and its undo list.
 //!
-//! A transaction has no begin record; its first record begins it. Until then it has no number either, and a
-//! transaction that only reads never touches the log.
+//! A transaction has no begin record: its first record begins it. Before that record it has no
+//! number, so a read-only transaction never touches the log.
 
 use crate::active::{Active, Slot};
 use crate::open::Store;
@@ -12,28 +12,29 @@ use std::ops::Range;
 use std::sync::Arc;
 use wal::{CLR, Log, Order, RecordHeader, Span};
 
-/// An undoable record, kept for rollback without reading the log.
+/// An undoable record, kept in memory so that rollback need not read the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub kind: u8,
     /// Where the record starts.
     pub lsn: Lsn,
-    /// What is to be undone after it.
+    /// The record to undo after this one.
     pub prev: Lsn,
-    /// Its body in the arena.
+    /// Where its body begins in the arena.
     at: usize,
     len: u32,
 }
 
-/// What a transaction did, oldest first. All bodies lie in one arena, which is kept from one transaction to
-/// the next.
+/// The undoable records of a transaction, oldest first. All bodies lie in one arena, which is
+/// reused by the next transaction.
 #[derive(Default)]
 pub(crate) struct UndoList {
     entries: Vec<Entry>,
     arena: Vec<u8>,
 }
 
-/// A body that is put into the arena at once: most updates' and short rows'.
+/// Bodies up to this length, in bytes, take the fast path of [`UndoList::push`]. Most updates and
+/// short rows fit.
 const SHORT: usize = 64;
 
 impl UndoList {
@@ -44,7 +45,7 @@ impl UndoList {
             len += part.len();
         }
         if len <= SHORT {
-            // Room of a known length first, which takes one look at what is left of the arena; then the parts.
+            // Reserving a fixed length checks the arena's capacity once instead of once per part.
             self.arena.extend_from_slice(&[0; SHORT]);
             let mut room = &mut self.arena[at..];
             for part in body {
@@ -81,12 +82,12 @@ impl UndoList {
         self.entries.iter().map(|&e| (e, self.body(e)))
     }
 
-    /// Where the record at `len - 1` starts; 0 when there is none.
+    /// Where the record at `len - 1` starts; 0 if there is none.
     pub fn lsn_before(&self, len: usize) -> Lsn {
         len.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(Lsn(0), |e| e.lsn)
     }
 
-    /// Drops what a compensation record says is undone: everything younger than `undo_next`.
+    /// Drops the records that a compensation record declares undone: all records after `undo_next`.
     pub fn undone_down_to(&mut self, undo_next: Lsn) {
         while self.entries.last().is_some_and(|e| e.lsn > undo_next) {
             self.pop();
@@ -96,7 +97,7 @@ impl UndoList {
     pub fn clear(&mut self) {
         self.entries.clear();
         self.arena.clear();
-        // One bulk load must not keep its undo information in memory for ever.
+        // One bulk load must not keep its undo memory for the life of the worker.
         self.arena.shrink_to(1 << 20);
         self.entries.shrink_to(1 << 14);
     }
@@ -110,61 +111,70 @@ pub(crate) enum State {
     Prepared,
 }
 
-/// Where a transaction stands, to go back to it.
+/// A position in a transaction that undo can return to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mark {
     pub undo: usize,
     pub ghosts: usize,
 }
 
-/// A moment of one transaction that [`Store::rollback_to`](crate::Store::rollback_to) can go back to, any number of
-/// times. It ends with its transaction, and with a rollback to an earlier savepoint.
+/// A point in one transaction that [`Store::rollback_to`](crate::Store::rollback_to) can return to,
+/// any number of times. It is valid until the transaction ends or is rolled back to an earlier
+/// savepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Savepoint {
     pub(crate) mark: Mark,
-    /// Which of the transactions that used the same [`Txn`] it belongs to.
+    /// The value of [`Txn`]'s counter `begun` when the savepoint was taken: tells apart the
+    /// transactions that reuse one [`Txn`].
     pub(crate) begun: u64,
-    /// The record that was the last to be undone then. Positions are never used twice, so it tells whether
-    /// that record is still there.
+    /// The youngest undoable record at that time. Log positions are never reused, so this field
+    /// shows whether that record is still in the undo list.
     pub(crate) last: Lsn,
 }
 
-/// Where a transaction is accounted for. Not the log itself: a transaction that outlives its store must not keep
-/// the log's files open.
+/// Where a transaction is registered. It does not hold the log: a `Txn` that outlives its store
+/// must not keep the log's files open.
 pub(crate) struct Home {
     pub slot: Arc<Slot>,
     pub active: Arc<Active>,
 }
 
-/// A transaction's place in the log.
+/// The chain of a transaction's log records. Only the worker that runs the transaction writes it.
 #[derive(Default)]
 pub(crate) struct Chain {
     pub home: Option<Home>,
+    /// 0 until the first record. Then the next number of `ids`.
     id: TxnId,
+    /// Numbers reserved for this `Txn`, taken from the store in batches.
     ids: Range<u64>,
+    /// Starts of the first and of the last record; 0 until there is one.
     pub first: Lsn,
     pub last: Lsn,
     pub worker: usize,
     pub undo: UndoList,
-    /// Trees whose leaves were parted, and where, for [`Store::parted`].
+    /// Leaves that were split or rebalanced in this transaction, or that got an entry back by undo:
+    /// the tree, and the separator or the key. For [`Store::parted`].
     pub parted: Vec<(TableId, Key)>,
-    /// While a record is being undone: what comes after it.
+    /// During undo of a record: the record to undo next. The compensation record names it.
     pub compensating: Option<Lsn>,
 }
 
-/// One transaction. Owned by one worker at a time; after its end it may begin again, and keeps its buffers.
+/// One transaction. One worker at a time uses it. After its end it can begin again, and keeps its
+/// buffers.
 #[derive(Default)]
 pub struct Txn {
     pub(crate) chain: Chain,
     pub(crate) state: State,
-    /// How many transactions began here.
+    /// The number of transactions that began in this `Txn`.
     pub(crate) begun: u64,
-    /// Rows deleted, to be purged after the commit.
+    /// Deleted rows (ghosts), to be purged after the commit.
     pub(crate) ghosts: Vec<(TableId, Rid)>,
-    /// Rows of the catalog it is at work on, to be looked after at its end.
+    /// Rows of the catalog that the transaction changed, to be cleared at its end if they are
+    /// unused.
     pub(crate) defined: Vec<Rid>,
-    /// How much of the log the last commit takes to count: purges come behind that.
+    /// The log position that makes the last commit durable. A purge record must follow it.
     pub(crate) committed: Lsn,
+    /// The row as an update makes it, and the row as it was. Buffers of the record operations.
     pub(crate) row: Vec<u8>,
     pub(crate) old_row: Vec<u8>,
 }
@@ -190,7 +200,7 @@ impl Chain {
         self.id
     }
 
-    /// Appends a record of this transaction, behind the one before it.
+    /// Appends a record of this transaction, linked to the one before it.
     pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
@@ -201,7 +211,8 @@ impl Chain {
             undo_next: self.compensating.unwrap_or_default(),
             rests_on: Lsn(0),
         };
-        // Records are longer than a byte, so behind the start of the last one is behind it.
+        // A record is longer than one byte, so `last + 1` lies after the start of the last record,
+        // and no record can start inside another.
         let order = order.not_before(Lsn(self.last.0 + 1));
         let mut span = Span::default();
         self.home().slot.record(id, self.first, || {
@@ -215,7 +226,7 @@ impl Chain {
         span
     }
 
-    /// Appends a record that can be undone, and remembers how; gives its end.
+    /// Appends an undoable record and adds it to the undo list. Returns the end of the record.
     #[inline]
     fn append_undoable(&mut self, log: &Log, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
         let (id, prev) = (self.number(), self.last);
@@ -233,9 +244,11 @@ impl Chain {
         end
     }
 
-    /// Appends the transaction's last record; the checkpoint does not see it any more. `order` is one that comes after
-    /// everything or rests on it: what this transaction has seen of others must have ended in the log, or this end does not
-    /// count.
+    /// Appends the transaction's last record. From then on a checkpoint does not list the
+    /// transaction.
+    ///
+    /// `order` must be `Order::Last` or `Order::Resting`: if this transaction read data of others,
+    /// and a crash loses the end of one of those, then this end must not count either.
     pub fn append_last(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         debug_assert!(!matches!(order, Order::After(_)), "an end that rests on nothing");
         let order = order.not_before(Lsn(self.last.0 + 1));
@@ -248,7 +261,8 @@ impl Chain {
         span
     }
 
-    /// As [`Chain::append_last`], one record for several transactions that have written: the first one's by its header.
+    /// As [`Chain::append_last`], with one record for several transactions that have written. The
+    /// header names the first of them.
     pub fn append_last_of(chains: &[&Chain], log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
         let last = chains.iter().map(|chain| chain.last).max().unwrap_or_default();
         let order = order.not_before(Lsn(last.0 + 1));
@@ -262,7 +276,7 @@ impl Chain {
         span
     }
 
-    /// Makes this the chain of a transaction found in the log.
+    /// Makes this the chain of a transaction that restart found in the log.
     pub fn adopt(&mut self, id: TxnId, first: Lsn, last: Lsn, undo: UndoList) {
         self.home().slot.record(id, first, || last);
         (self.id, self.first, self.last, self.undo) = (id, first, last, undo);
@@ -274,7 +288,7 @@ impl Chain {
     }
 }
 
-/// How the access methods log on behalf of a transaction.
+/// The journal that the access methods use to log for a transaction.
 pub(crate) struct Writer<'a> {
     pub log: &'a Log,
     pub pool: &'a Pool,
@@ -307,12 +321,13 @@ impl Journal for Writer<'_> {
     }
 }
 
-/// Appends a record of the system: redo only, of no transaction.
+/// Appends a redo-only record that belongs to no transaction.
 pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
     log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
-/// Tells the allocator what a record that was just appended says of pages; its writer still holds them.
+/// Tells the allocator about the pages that the appended record takes or frees. The writer of the
+/// record still holds these pages.
 #[inline]
 fn account(pool: &Pool, kind: u8, body: &[&[u8]]) {
     const PAGES_COME_AND_GO: [u8; 3] = [Kind::System as u8, Kind::HeapRemove as u8, Kind::LargeMake as u8];
@@ -330,16 +345,17 @@ fn account_for(pool: &Pool, kind: u8, body: &[u8]) {
     });
 }
 
-/// The journal of work that stays whatever becomes of any transaction.
+/// The journal of work that stays, even if the transaction that caused it is rolled back.
 pub(crate) struct SystemJournal<'a> {
     log: &'a Log,
     pool: &'a Pool,
-    /// None of it comes before this: a purge must not outlive the commit that allowed it.
+    /// Every record follows this position. A purge passes the position of the commit that allowed
+    /// it, so that no crash keeps the purge and loses the commit.
     after: Lsn,
 }
 
 impl Store {
-    /// The journal of work that belongs to no transaction and comes after `after`.
+    /// The journal of work that belongs to no transaction. Its records follow `after`.
     pub(crate) fn system(&self, after: Lsn) -> SystemJournal<'_> {
         SystemJournal { log: &self.log, pool: &self.pool, after }
     }
@@ -362,13 +378,14 @@ impl Journal for SystemJournal<'_> {
 }
 
 impl Txn {
-    /// Whether anything was logged: whether its commit must be.
+    /// Whether the transaction has written log records; if so, its commit must be logged.
     #[inline]
     pub fn wrote(&self) -> bool {
         self.chain.last != Lsn(0)
     }
 
-    /// The row that [`UpdateOutcome::Entries`](crate::UpdateOutcome::Entries) told of: as it is, and as it would be.
+    /// The row of [`UpdateOutcome::Entries`](crate::UpdateOutcome::Entries): as it is, and as the
+    /// update would make it.
     pub fn held_back(&self) -> (&[u8], &[u8]) {
         (&self.old_row, &self.row)
     }
@@ -378,7 +395,7 @@ impl Txn {
         (self.chain.id != TxnId(0)).then_some(self.chain.id)
     }
 
-    /// Whether leaves were parted in it: see [`Store::parted`].
+    /// Whether leaves were split or rebalanced in it: see [`Store::parted`].
     #[inline]
     pub fn has_parted(&self) -> bool {
         !self.chain.parted.is_empty()
@@ -398,7 +415,7 @@ impl Txn {
         Savepoint { mark, begun: self.begun, last: self.chain.undo.lsn_before(mark.undo) }
     }
 
-    /// Whether `savepoint` is of this transaction and was not rolled back over.
+    /// Whether `savepoint` belongs to this transaction and no rollback went back to before it.
     pub(crate) fn reaches(&self, savepoint: &Savepoint) -> bool {
         let len = savepoint.mark.undo;
         self.begun == savepoint.begun

@@ -1,5 +1,5 @@
-//! What a transaction over two instances costs more than one at home: two rows updated, one client in all, shared memory
-//! between two workers that are pinned to two CPUs.
+//! The cost of a transaction over two instances, compared with a local one: two rows updated, one
+//! client in all, shared memory between two workers that are pinned to two CPUs.
 
 use super::pair::{Pair, Reach};
 use super::{Figure, Size, cpus};
@@ -16,10 +16,11 @@ fn pair(dataset: u64, reach: Reach) -> Result<Pair, PeerFault> {
     Ok(Pair { micro: Micro::new(options)?, reach })
 }
 
-/// Median latency in µs, local and distributed by turns; the result is the difference of the medians.
+/// Median latency in µs, local and distributed by turns. The result is the difference of the
+/// medians.
 ///
 /// # Errors
-/// When an instance fails or its data are wrong afterwards.
+/// An instance fails, or its data are wrong afterwards.
 pub fn distributed(design: DesignKind, size: &Size) -> Result<Figure, PeerFault> {
     let places: Vec<_> = cpus(2)?.into_iter().map(|cpu| vec![cpu]).collect();
     let mut deployment = Deployment::load(

@@ -1,5 +1,5 @@
-//! What sharing costs: `serial` on two instances of one worker against `conventional` on one instance of two, 10 rows
-//! read, all local.
+//! The cost of sharing: `serial` on two instances of one worker against `conventional` on one
+//! instance of two workers; 10 rows read, all local.
 
 use super::{Figure, Size, cpus};
 use crate::deployment::Deployment;
@@ -14,10 +14,10 @@ fn tps(measured: &Measured) -> f64 {
     measured.committed_total() as f64 / crate::deployment::seconds(measured)
 }
 
-/// Transactions per second of both, by turns; the result is the ratio.
+/// Transactions per second of both, by turns. The result is their ratio.
 ///
 /// # Errors
-/// When an instance fails or its data are wrong afterwards.
+/// An instance fails, or its data are wrong afterwards.
 pub fn islands(size: &Size) -> Result<Figure, PeerFault> {
     let micro = Micro::new(MicroOptions { dataset: size.dataset, ..MicroOptions::new(2) })?;
     let cpus = cpus(2)?;

@@ -1,5 +1,6 @@
-//! What writing a transaction once costs: TPC-B as procedure and steps against the same deposit written by hand, both on
-//! storage that does nothing, as a share of what a deposit takes on the `conventional` design.
+//! The cost of writing a transaction as a procedure with steps. TPC-B as procedure and steps is
+//! compared with the same deposit written by hand, both on storage that does nothing. The
+//! difference is given as a share of a deposit's time on the `conventional` design.
 
 use super::{Figure, Size, cpus};
 use crate::deployment::Deployment;
@@ -9,20 +10,21 @@ use exec::DesignKind;
 use wal::Durability;
 use workload::tpcb::{Tpcb, TpcbOptions};
 
-/// The example of the workload room, which also runs on its own.
+/// The example of the crate `workload`, which also runs on its own.
 #[path = "../../../workload/examples/abstraction.rs"]
 #[allow(dead_code)]
 mod abstraction;
 
-/// Its rounds in one of ours, and the deposits timed in each.
+/// The number of its rounds in one round here, and of the deposits timed in each.
 const INNER_ROUNDS: usize = 5;
 const DEPOSITS: usize = 50_000;
 const REQUESTS: usize = 4_096;
 
-/// Nanoseconds of a deposit on an engine, by hand and by steps; the result is the share of the difference, in per cent.
+/// Nanoseconds of a deposit on an engine, by hand and by steps. The result is the difference in per
+/// cent of the engine's time.
 ///
 /// # Errors
-/// When the instance fails or its data are wrong afterwards.
+/// The instance fails, or its data are wrong afterwards.
 pub fn language(size: &Size) -> Result<Figure, PeerFault> {
     let tpcb = Tpcb::new(TpcbOptions { multisite: 0.0, ..TpcbOptions::new(1) })?;
     let deployment =

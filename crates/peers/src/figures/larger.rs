@@ -1,5 +1,5 @@
-//! Data four times the pages in memory: what the engine makes of its disk, beside what the disk gives for the same reads
-//! and writes at the same depth, by turns.
+//! Data four times as large as the pool: the engine's use of its disk, compared with the speed of
+//! the bare disk for the same reads and writes at the same depth, by turns.
 
 use super::{Size, cpus};
 use crate::deployment::{Deployment, Places, seconds};
@@ -11,30 +11,30 @@ use std::fmt;
 use wal::Durability;
 use workload::micro::{Micro, MicroOptions, Op};
 
-/// How many times the memory the data are.
+/// The size of the data as a multiple of the pool.
 const TIMES: u64 = 4;
-/// Pages of 8 KiB that a thousand rows take, index included.
+/// Pages of 8 KiB for a thousand rows, including the index.
 const PAGES_PER_THOUSAND: u64 = 32;
 
-/// What is asked for.
+/// The parameters of the figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub design: DesignKind,
     pub op: Op,
-    /// Clients, and reads under way at the bare disk.
+    /// Clients of the engine, and concurrent reads of the bare disk.
     pub depth: usize,
 }
 
-/// Both sides, round by round.
+/// The results of both sides, by round.
 #[derive(Clone, Debug)]
 pub struct Larger {
     pub what: String,
     pub tps: Series,
     pub engine: Series,
     pub device: Series,
-    /// Of each round.
+    /// Engine to disk, of each round.
     pub share: Series,
-    /// ms: the slowest transaction, and the disk's slowest read.
+    /// In ms: the slowest transaction, and the slowest read of the disk.
     pub longest: [Series; 2],
     pub writes_per_read: f64,
     /// Frames of the pool, and pages in use.
@@ -61,10 +61,10 @@ impl fmt::Display for Larger {
     }
 }
 
-/// One instance with one worker, its log written and not waited for.
+/// One instance with one worker. Its log is written, but commits do not wait for it.
 ///
 /// # Errors
-/// When the instance or the disk fails, or the data are wrong afterwards.
+/// The instance or the disk fails, or the data are wrong afterwards.
 pub fn larger(asked: Asked, size: &Size) -> Result<Larger, PeerFault> {
     let Asked { design, op, depth } = asked;
     let micro = Micro::new(MicroOptions { dataset: size.dataset, op, ..MicroOptions::new(1) })?;

@@ -1,4 +1,4 @@
-//! What a loaded table takes: pages in use, and the growth of the process.
+//! The memory of a loaded table: pages in use, and the growth of the process.
 
 use super::{Figure, Size, cpus};
 use crate::deployment::Deployment;
@@ -11,11 +11,11 @@ use workload::micro::{Micro, MicroOptions};
 const PAGE_BYTES: f64 = 8192.0;
 const MIB: f64 = (1 << 20) as f64;
 
-/// MiB of one instance's pages and of this process before and after loading; to be called first in a process. The result
-/// is the pages'.
+/// MiB of one instance's pages, and of this process before and after loading. To be called first in
+/// a process. The result is the size of the pages.
 ///
 /// # Errors
-/// When the instance fails.
+/// The instance fails.
 pub fn memory(size: &Size) -> Result<Figure, PeerFault> {
     let micro = Micro::new(MicroOptions { dataset: size.dataset, ..MicroOptions::new(1) })?;
     let before = world::usage().rss_bytes as f64 / MIB;

@@ -1,7 +1,9 @@
-//! What is measured on Atoll alone: the cost of a distributed transaction, of sharing, of the language, memory, and data that do not fit into it.
+//! Measurements of Atoll alone: the costs of a distributed transaction, of sharing and of the
+//! language; memory; and data larger than memory.
 //!
-//! Each figure is a function from its size to numbers; [`Figure`] prints them. Instances live in this process and their
-//! workers are pinned, so that nothing but the design and the distance differs between the two sides of a ratio.
+//! Each figure is a function from a size to numbers, which [`Figure`] prints. Instances live in
+//! this process and their workers are pinned, so that the two sides of a ratio differ only in
+//! design and distance.
 
 mod distributed;
 mod islands;
@@ -23,26 +25,26 @@ use std::fmt;
 use std::path::Path;
 use topology::CpuId;
 
-/// How much is measured, and where.
+/// The size of a measurement, and its directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Size<'a> {
     pub dataset: u64,
     pub rounds: u32,
     pub seed: u64,
     pub times: Times,
-    /// Databases live in here.
+    /// The directory for databases.
     pub dir: &'a Path,
 }
 
-/// A table of several series and what follows from them.
+/// A table of several series, and the result derived from them.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// What the values are, and in which unit.
+    /// The quantity of the values, with its unit.
     pub what: &'static str,
     pub series: Vec<Series>,
-    /// How a value is shown.
+    /// Formats a value.
     pub show: fn(f64) -> String,
-    /// The number that the figure is made for, in words and as such.
+    /// The number that the figure is made for, as text and as a number.
     pub result: (String, f64),
 }
 

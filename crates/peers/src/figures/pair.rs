@@ -1,7 +1,8 @@
-//! The microbenchmark with requests of one reach only: all of them local, or each of them over two sites.
+//! The microbenchmark with requests of one reach: either all are local, or all are over two sites.
 //!
-//! A multisite transaction draws its further rows from the whole table, so over two instances half of the 2-row ones stay
-//! at home, and their median latency says little. Here those are drawn again.
+//! A multisite transaction draws its further rows from the whole table. So over two instances half
+//! of the 2-row transactions are local, and a median latency would mix both. Here such requests are
+//! drawn again.
 
 use base::SiteId;
 use std::ops::Range;
@@ -47,7 +48,7 @@ impl Generator for PairGenerator {
     }
 }
 
-/// Everything but the requests is [`Micro`]'s.
+/// Everything except the requests is [`Micro`]'s.
 impl Workload for Pair {
     type Request = MicroRequest;
     type Reply = i64;

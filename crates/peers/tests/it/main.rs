@@ -1,4 +1,5 @@
-//! Every benchmark of this room, tiny: that it runs, that all engines end with the same data, that its numbers are numbers.
+//! Every benchmark of this room, tiny: that it runs, that all engines end with the same data, that
+//! its numbers are numbers.
 
 use exec::DesignKind;
 use peers::deployment::{Times, private_dir};

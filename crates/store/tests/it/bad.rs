@@ -1,4 +1,4 @@
-//! Folders that must not be opened, and stores that must not go on.
+//! Folders that must not be opened, and stores that must not continue.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, L, begin, commit, key, open, options, retry, row, schema};
@@ -91,7 +91,7 @@ fn a_flipped_bit_in_the_data_is_an_error_and_never_a_row() {
         let mut owner = [0; 4];
         data.read_at(&mut owner, page * 8192 + 20).unwrap();
         if u32::from_le_bytes(owner) == u32::from(u16::MAX) {
-            // The catalog, which opening reads.
+            // A page of the catalog, which opening reads.
             continue;
         }
         let at = page * 8192 + 4000;
@@ -136,7 +136,7 @@ fn patch(files: &Arc<dyn Files>, name: &str, at: u64, bytes: &[u8]) {
     files.open(&Path::new("/db").join(name), Open::ReadWrite).unwrap().write_all_at(bytes, at).unwrap();
 }
 
-/// A database with several log segments and something for restart to do.
+/// A database with several log segments and some work for restart.
 fn used() -> Arc<dyn Files> {
     let files = world::memory();
     let life = Life::new();
@@ -168,7 +168,8 @@ fn every_file_of_another_version_is_refused_by_name() {
     let segment = format!("log/{}", segments.iter().rfind(|n| n.starts_with("log-")).unwrap());
     for name in ["data", "doublewrite", segment.as_str()] {
         let files = used();
-        // Where each of them has its format; the log's segment is named after its place, which differs by run.
+        // The position of the format in each of them. The log's segment is named after its
+        // position, which differs between runs.
         let file = files.list(Path::new("/db/log")).unwrap();
         let name = if name.contains('/') {
             format!("log/{}", file.iter().rfind(|n| n.starts_with("log-")).unwrap())
@@ -242,7 +243,8 @@ fn half_a_control_file_leaves_the_other_and_two_halves_nothing() {
         let files = world::memory();
         made(&files);
         cut(&files, name);
-        // A crash in the middle of writing one leaves the log that the other needs; this is no crash, so it may refuse.
+        // A crash while one control file is written leaves the log that the other one needs. Here
+        // the file is cut without a crash, so opening may refuse.
         match Store::open(files.clone(), Path::new("/db"), options(Durability::Sync, 64)) {
             Ok((store, _)) => drop(store.check().unwrap()),
             Err(fault) => assert!(fault.to_string().contains("log"), "{fault}"),
@@ -255,7 +257,7 @@ fn half_a_control_file_leaves_the_other_and_two_halves_nothing() {
     assert!(text.contains("/db") && text.contains("control-0") && text.contains("control-1"), "{text}");
 }
 
-/// Checksums are right, the layout's number is not: the catalog is read while opening.
+/// The checksums are right, but the number of the layout is wrong. Opening reads the catalog.
 #[test]
 fn a_page_of_an_unknown_version_is_refused_with_its_place() {
     let files = world::memory();
@@ -271,8 +273,9 @@ fn a_page_of_an_unknown_version_is_refused_with_its_place() {
     assert!(text.contains("/db/data: the page at byte 8192") && text.contains("atoll check"), "{text}");
 }
 
-/// A record that gives a page a number out of reach had all pages below it counted as free, four thousand million of them,
-/// before it was refused. What it says of pages it frees was believed.
+/// A record that names a page out of range must be refused before the allocator uses it. Otherwise
+/// all pages below it would be listed as free, up to four thousand million of them. This also holds
+/// for pages that a record frees.
 #[test]
 fn a_record_that_names_a_page_out_of_reach_is_refused_before_it_is_believed() {
     let files = world::memory();
@@ -302,7 +305,7 @@ fn a_record_that_names_a_page_out_of_reach_is_refused_before_it_is_believed() {
     assert_eq!(seen, [true; 2], "no record could be changed");
 }
 
-/// The record's body with another number for `page`, wherever that is written in it.
+/// The record's body with another number for `page`, at each place where the body contains it.
 fn renamed(kind: u8, body: &[u8], page: base::PageId, new: base::PageId) -> Option<Vec<u8>> {
     (0..body.len().saturating_sub(3)).find_map(|at| {
         let mut bad = body.to_vec();

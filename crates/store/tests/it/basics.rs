@@ -70,7 +70,8 @@ pub fn rows_and_both_indexes_move_together() {
     assert_eq!((report.tables[0].rows(), report.tables[0].heap.ghosts), (2, 0));
 }
 
-/// Whoever locks entries hears of the columns that were set before anything is changed, and only if an index has one of them.
+/// A caller that locks index entries learns of the columns set before anything is changed, and only
+/// if an index contains one of them.
 #[test]
 fn an_update_that_sets_an_indexed_column_is_held_back_when_asked() {
     let store = fresh();

@@ -1,11 +1,11 @@
-//! Clustered tables: what holds for heaps holds for them, and what is theirs alone.
+//! Clustered tables: they pass the tests of heaps, and some of their own.
 
 use super::*;
 use access::Expect;
 use base::PageId;
 use store::{DeleteOutcome, InsertOutcome, StoreOptions};
 
-/// Runs a test on tables whose rows lie in their leaves.
+/// Runs a test on tables with rows in the leaves.
 fn clustered(test: impl FnOnce()) {
     KIND.set(TableKind::Clustered);
     test();
@@ -51,14 +51,14 @@ fn what_holds_for_heaps_holds_for_clustered_tables() {
     }
 }
 
-/// Small nodes, in which rows of more than 300 bytes have no room.
+/// Small nodes, in which rows of more than 300 bytes do not fit.
 fn small(files: &Arc<dyn Files>) -> Store {
     let options = StoreOptions { node_bytes: 1200, ..options(Durability::Sync, 300) };
     let (store, _) = Store::open(files.clone(), Path::new("/db"), options).expect("the database opens");
     store
 }
 
-/// Accounts with the index by score: entries by name would be too long for small nodes.
+/// Accounts with only the index by score: entries by name would be too long for small nodes.
 fn accounts() -> TableDef {
     let mut def = schema().tables[0].clone();
     def.indexes.truncate(1);
@@ -74,7 +74,7 @@ impl Random {
     }
 }
 
-/// One change that `random` draws, made to the table and to the model.
+/// One random change, made to the table and to the model.
 fn change(store: &Store, txn: &mut Txn, model: &mut Model, random: &mut Random) {
     let table = store.table(ACCOUNTS).expect("created");
     let (id, score) = (random.below(300) as i64, random.below(40) as i64);
@@ -134,7 +134,8 @@ fn assert_is(store: &Store, model: &Model) {
     assert_eq!((report.tables[0].trees[0].1.entries, report.lost_pages), (model.len() as u64, 0));
 }
 
-/// Rows of 1 to 600 bytes in leaves that take 300: they move out, split leaves and merge them.
+/// Rows of 1 to 600 bytes in leaves that take 300: they move to the heap, split leaves and merge
+/// them.
 #[test]
 fn a_clustered_table_behaves_like_a_sorted_map() {
     for seed in 0..4 {
@@ -171,7 +172,8 @@ fn a_clustered_table_behaves_like_a_sorted_map() {
     }
 }
 
-/// A row that has left its leaf and comes back short, and one that leaves by an update that is undone.
+/// A row that has left its leaf and becomes short again, and a row that leaves by an update that is
+/// undone.
 #[test]
 fn a_row_that_outgrows_leaves_goes_to_the_heap_and_undo_brings_it_back() {
     let store = small(&world::memory());
@@ -203,7 +205,8 @@ fn a_row_that_outgrows_leaves_goes_to_the_heap_and_undo_brings_it_back() {
     assert_eq!(long_rows(), 0, "the heap's row goes with its entry");
 }
 
-/// Loaded in order and out of order, by packing and by inserting: the same rows as inserted ones.
+/// Rows loaded in order and out of order, by packing and by inserting, equal rows that transactions
+/// inserted.
 #[test]
 fn a_load_equals_inserted_rows_however_they_come() {
     let value = |id: i64| (id % 40, "v".repeat((id * 37 % 500) as usize + 1));
@@ -246,7 +249,7 @@ fn a_clustered_table_without_a_key_is_refused() {
     assert!(refused.to_string().contains("primary key"), "{refused}");
 }
 
-/// Replaces `old` by `new` wherever it lies in a page, in memory; gives how often.
+/// Replaces each `old` in a page by `new`, in memory. Returns the number of replacements.
 fn plant(store: &Store, old: &[u8], new: &[u8]) -> usize {
     let mut planted = 0;
     for page in 1..store.pages_used() + 1 {
@@ -269,7 +272,7 @@ fn plant(store: &Store, old: &[u8], new: &[u8]) -> usize {
     planted
 }
 
-/// What a check says of a database in which `old` became `new`.
+/// The finding of a check on a database in which `old` was replaced by `new`.
 fn flaw(old: &[u8], new: &[u8]) -> String {
     let store = small(&world::memory());
     store.create(&Schema { tables: vec![accounts()] }).expect("a schema");
@@ -287,14 +290,14 @@ fn flaw(old: &[u8], new: &[u8]) -> String {
 
 #[test]
 fn a_check_finds_a_row_under_another_key_and_entries_that_lead_nowhere() {
-    // A row says that it is another one.
+    // A row has the key of another row.
     let id = |id: i64, score: i64| [id.to_le_bytes(), score.to_le_bytes()].concat();
     let other = flaw(&id(3, 7_000_003), &id(77, 7_000_003));
     assert!(other.contains("another key"), "{other}");
-    // A long one does, in the heap: number 13 is 490 bytes long.
+    // A long row in the heap does: number 13 is 490 bytes long.
     let long = flaw(&id(13, 7_000_013), &id(14, 7_000_013));
     assert!(long.contains("another key"), "{long}");
-    // A row has another score than the index says.
+    // A row has another score than its index entry.
     let score = flaw(&id(5, 7_000_005), &id(5, 7_000_006));
     assert!(score.contains("by_score") && score.contains("no entry"), "{score}");
 }

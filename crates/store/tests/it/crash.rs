@@ -1,9 +1,10 @@
-//! Random transactions, and splits and merges of partitions beside them, killed at random moments, against a model; many
-//! seeds, few frames, deaths during restart too. A life ends at the latest when its store knows of the death.
+//! Random transactions, with splits and merges of partitions between them, killed at random moments
+//! and compared with a model; many seeds, few frames, deaths during restart as well. A life ends at
+//! the latest when its store knows of the death.
 //!
-//! Each transaction appends its number to the history before it ends, so that what survived says itself which
-//! transactions it is made of: those must include every acknowledged one, be a prefix of the log's commits, and
-//! together give exactly the rows found.
+//! Each transaction appends its number to the history before it ends. So the surviving history
+//! shows the transactions that it consists of. These must include every acknowledged one, must be a
+//! prefix of the log's commits, and together must give exactly the rows found.
 
 use crate::files::{Life, Mortal};
 use crate::{
@@ -35,7 +36,7 @@ impl Random {
     }
 }
 
-/// The row with this key becomes this, or goes away.
+/// The new contents of the row with this key; `None` for a deleted row.
 type Changes = BTreeMap<i64, Option<(i64, String)>>;
 
 fn apply(model: &mut Model, changes: &Changes) {
@@ -49,7 +50,7 @@ fn apply(model: &mut Model, changes: &Changes) {
 
 struct Running {
     number: i64,
-    /// Each key belongs to one, as each would to one worker.
+    /// Each key belongs to one branch, as each key would to one worker.
     branches: Vec<Txn>,
     changes: Changes,
 }
@@ -78,23 +79,23 @@ struct Prepared {
     aborted: bool,
 }
 
-/// What must be true of the files, whoever opens them next.
+/// The state that any opening of the files must find.
 #[derive(Default)]
 struct Truth {
     /// The effect of all transactions known to have survived, and their numbers.
     base: Model,
     survived: BTreeSet<i64>,
-    /// Committed in the life that has just ended, in log order.
+    /// Transactions committed in the life that has just ended, in log order.
     pending: Vec<Committed>,
     prepared: BTreeMap<i64, Prepared>,
-    /// How far the log was durable when that life ended.
+    /// The position up to which the log was durable when that life ended.
     safe: Lsn,
     next_number: i64,
 }
 
 impl Truth {
-    /// Compares what an opening found with what must be, and takes it as the new base. Gives the prepared
-    /// transactions, by number.
+    /// Compares the result of an opening with the expected state, and takes it as the new base.
+    /// Returns the prepared transactions, by number.
     fn settle(&mut self, store: &Store, recovered: Recovered) -> BTreeMap<i64, Running> {
         let mut doubts: BTreeMap<i64, (Vec<Txn>, Vec<i64>)> = BTreeMap::new();
         for doubt in recovered.in_doubt {
@@ -103,7 +104,8 @@ impl Truth {
             let ids = keys.map(|t| base::KeyReader::new(&t.key).i64().expect("an id")).collect();
             let mut branches = doubt.others;
             branches.push(doubt.txn);
-            // An abort that a crash cut short may have ended some branches; the others wait for the same answer.
+            // A crash during an abort may have left some branches undecided; these wait for the
+            // same decision.
             let before = doubts.insert(number, (branches, ids));
             assert!(before.is_none(), "prepared {number} is there twice");
         }
@@ -118,7 +120,7 @@ impl Truth {
             } else {
                 lost = true;
                 assert!(c.lsn > self.safe, "commit {} was acknowledged and is lost", c.number);
-                // Still in doubt, if its prepare survived; that is checked below.
+                // Still in doubt, if its prepare record survived; that is checked below.
                 let in_doubt = doubts.contains_key(&c.number);
                 assert!(!in_doubt || c.was_prepared, "commit {} half survived", c.number);
             }
@@ -147,18 +149,18 @@ impl Truth {
     }
 }
 
-/// One life of the process: the store it opened, and what it is doing.
+/// One life of the process: the store that it opened, and its transactions.
 struct Process<'a> {
     store: &'a Store,
     truth: &'a mut Truth,
     random: &'a mut Random,
     running: Vec<Running>,
     in_doubt: BTreeMap<i64, Running>,
-    /// Leaves that may lead to rows of others' pages.
+    /// Leaves that may lead to pages with rows of other leaves.
     parted: Vec<(TableId, Key)>,
 }
 
-/// The process died, or its files failed it.
+/// The process died, or its files failed.
 struct Died;
 
 impl From<store::StoreFault> for Died {
@@ -208,7 +210,7 @@ impl Process<'_> {
         }
     }
 
-    /// Somebody's uncommitted change to the row; what a lock table would know.
+    /// The transaction with an uncommitted change to the row, as a lock table would know it.
     fn holder(&self, id: i64) -> Option<i64> {
         let all = self.running.iter().chain(self.in_doubt.values());
         all.filter(|r| r.changes.contains_key(&id)).map(|r| r.number).next()
@@ -219,7 +221,7 @@ impl Process<'_> {
         self.change_by(who)
     }
 
-    /// Some changes, some of them taken back at once, and then all of them.
+    /// Makes some changes, undoes part of them, and later undoes all of them.
     fn go_back(&mut self) -> Result<(), Died> {
         let who = self.random.below(self.running.len() as u64) as usize;
         let (all, changes) = self.stand(who);
@@ -235,7 +237,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Where each branch stands, and what the transaction has changed.
+    /// A savepoint of each branch, and the changes of the transaction.
     fn stand(&self, who: usize) -> (Vec<Savepoint>, Changes) {
         let r = &self.running[who];
         (r.branches.iter().map(|txn| self.store.savepoint(txn)).collect(), r.changes.clone())
@@ -258,7 +260,8 @@ impl Process<'_> {
         self.parted.extend(ended.iter_mut().flat_map(|txn| self.store.parted(txn)));
     }
 
-    /// Moves rows that share a page with another leaf's, if no transaction has changed them that may be undone.
+    /// Moves rows that share a page with rows of another leaf, if no transaction that may be undone
+    /// has changed them.
     fn settle(&mut self) -> Result<(), Died> {
         let (table, key): (TableId, Key) = self.parted.pop().expect("looked");
         let settled = retry(self.store, || {
@@ -270,7 +273,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// Splits a partition after its rows are apart, or merges one, while nobody is at work.
+    /// Splits a partition after its rows are separated, or merges one, while no transaction runs.
     fn repartition_divided(&mut self) -> Result<(), Died> {
         let busy = !self.running.is_empty() || !self.in_doubt.is_empty();
         if busy || KIND.get() == TableKind::Clustered {
@@ -293,7 +296,7 @@ impl Process<'_> {
         retry(self.store, || self.store.split_partition::<L>(ACCOUNTS, &key)).map(drop)
     }
 
-    /// A table that nobody else uses comes or goes, or nearly.
+    /// Creates or drops a table that no other transaction uses, or does so and rolls back.
     fn change_schema(&mut self) -> Result<(), Died> {
         let id = TableId(20);
         let def = TableDef { id, indexes: vec![], ..schema().tables[0].clone() };
@@ -318,7 +321,8 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// A partition of the primary tree or of a secondary one begins somewhere else, whatever transactions are under way.
+    /// Moves a border between partitions of the primary tree or of a secondary one, while
+    /// transactions run.
     fn repartition(&mut self) -> Result<(), Died> {
         let index = [ACCOUNTS, BY_SCORE][self.random.below(2) as usize];
         let starts = self.store.partitions(index);
@@ -351,7 +355,8 @@ impl Process<'_> {
         let r = &mut self.running[who];
         let remove = self.random.below(3) == 0;
         if now.is_none() && self.random.below(4) == 0 {
-            // No key is this long: the insertion is taken back, which leaves a compensated part in the log.
+            // No key is this long, so the insertion is undone, which leaves a compensated part in
+            // the log.
             let bytes = row(id, score, &name);
             let wrong = Expect::Next(Some(&[0; 99]));
             let put = || store.insert::<L>(r.branch(id), table, &key(id), &bytes, wrong);
@@ -378,7 +383,7 @@ impl Process<'_> {
         }
         let gone = now.is_some() && remove;
         if !gone && now.as_ref().is_some_and(|row| (row.0, &row.1) == (score, &name)) {
-            // Written as it was: nothing is logged, and nothing need be locked again.
+            // Written with the same values: nothing is logged, and no lock is needed after a crash.
             return Ok(());
         }
         r.changes.insert(id, (!gone).then_some((score, name)));
@@ -396,7 +401,7 @@ impl Process<'_> {
         self.running.swap_remove(who)
     }
 
-    /// The transaction's last change: its number.
+    /// The transaction's last change: it appends its number.
     fn sign(&mut self, r: &mut Running) -> Result<(), Died> {
         let table = self.store.table(HISTORY).expect("created");
         let mut buf = RowBuf::new(&table.def);
@@ -453,22 +458,22 @@ impl Process<'_> {
     }
 }
 
-/// Where the lives follow each other.
+/// The disk on which one life follows another.
 struct Disk {
     files: Arc<dyn Files>,
     dir: PathBuf,
     durability: Durability,
 }
 
-/// Opens, works and dies (or closes); `false` if it died before it had opened.
+/// Opens, works and dies (or closes). Returns `false` if it died before it had opened.
 fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     let life = match random.below(3) {
         0 => Life::of_changes(random.below(60) as i64),
         1 => Life::of_changes(random.below(600) as i64),
         _ => Life::new(),
     };
-    // Nodes as small as the longest entry allows, so that trees split and merge; where they hold rows, some rows are too
-    // long for them.
+    // Nodes as small as the longest entry allows, so that trees split and merge. In clustered
+    // tables some rows are too long for them.
     let node_bytes = if KIND.get() == TableKind::Heap { 3400 } else { 1200 };
     let options = StoreOptions { node_bytes, ..options(disk.durability, 64) };
     let opened = Store::open(Mortal::over(&disk.files, &life), &disk.dir, options);
@@ -482,7 +487,7 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
         return false;
     }
     if life.is_dead() {
-        // What it reads from now on may be stale; the next life will tell.
+        // Data read from now on may be out of date. The next life checks.
         return false;
     }
     life.pause();
@@ -500,11 +505,12 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
             break;
         }
         if life.is_dead() {
-            // The flusher meets the death now, rather than when it happens to run.
+            // Makes the flusher meet the death now, independent of its schedule.
             let _ = store.log().wait_stable(store.log().end());
         }
         if store.fault().is_some() {
-            // A rollback undoes nothing from now on: what this life shows is not what was committed.
+            // A rollback undoes nothing from now on, so the contents differ from the committed
+            // state.
             break;
         }
     }
@@ -525,7 +531,8 @@ fn live(disk: &Disk, truth: &mut Truth, random: &mut Random) -> bool {
     true
 }
 
-/// The clustered table is without its index by name, whose entries are too long for the nodes.
+/// The clustered table has no index by name, because entries of that index are too long for the
+/// nodes.
 fn tables() -> Schema {
     let mut schema = schema();
     if KIND.get() == TableKind::Clustered {
@@ -549,8 +556,9 @@ fn seeds(few: u64) -> u64 {
     std::env::var("ATOLL_CRASH_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(few)
 }
 
-/// From the moment that the store knows of its fault a rollback ends a transaction and undoes nothing: what is there is not what
-/// was committed, and only the next life can tell. So nobody may be told what such a store has shown.
+/// Once the store knows of its fault, a rollback ends a transaction and undoes nothing. The
+/// contents of such a store differ from the committed state, which only the next life shows. So
+/// results read from such a store must not be reported.
 #[test]
 fn what_a_store_with_a_fault_shows_after_a_rollback_is_not_what_was_committed() {
     let files = world::memory();

@@ -1,4 +1,4 @@
-//! Tables and indexes that come and go with transactions.
+//! Tables and indexes that are created and dropped by transactions.
 
 use crate::{
     ACCOUNTS, BY_NAME, BY_SCORE, HISTORY, L, begin, commit, contents, key, killed_before_every_change,
@@ -23,7 +23,7 @@ fn accounts() -> TableDef {
     schema().tables[0].clone()
 }
 
-/// Rows enough for several levels in every tree of shrunk nodes.
+/// Enough rows for several levels in every tree with small nodes.
 fn fill(store: &Store, txn: &mut Txn, ids: std::ops::Range<i64>) {
     let table = store.table(ACCOUNTS).unwrap();
     for id in ids {
@@ -87,7 +87,7 @@ pub fn a_dropped_table_frees_its_pages_after_commit_and_comes_back_by_rollback()
     retry(&store, || store.rollback_to::<L>(&mut txn, &savepoint));
     assert_eq!(contents(&store).len(), 310);
     store.drop_table::<L>(&mut txn, ACCOUNTS).unwrap();
-    // The rows inserted before the drop are undone after it has been undone.
+    // The rows inserted before the drop are undone after the drop has been undone.
     retry(&store, || store.rollback::<L>(&mut txn));
     assert_eq!(contents(&store).len(), 300);
     assert!(store.pages_used() >= full);
@@ -100,7 +100,7 @@ pub fn a_dropped_table_frees_its_pages_after_commit_and_comes_back_by_rollback()
     assert!(store.schema().is_none());
     assert!(store.pages_used() <= empty + 2);
     no_page_is_lost(&store);
-    // The ids can be had again, with another meaning.
+    // The ids can be used again, with another meaning.
     let mut other = accounts();
     (other.id, other.indexes) = (BY_SCORE, vec![]);
     let mut txn = begin(&store);
@@ -183,7 +183,7 @@ pub fn a_refused_definition_changes_nothing() {
     no_page_is_lost(&store);
 }
 
-/// A row whose entry is longer than a node takes makes the building fail half-way.
+/// A row with an index entry that is too long for a node makes the building fail half-way.
 #[test]
 pub fn a_build_that_fails_gives_its_pages_back() {
     let (store, _) = small(&world::memory());
@@ -205,8 +205,9 @@ pub fn a_build_that_fails_gives_its_pages_back() {
     no_page_is_lost(&store);
 }
 
-/// One scenario, killed before its n-th change to the files, for every n; each restart killed once as well. What is
-/// found is the state before or after the transaction, whole, and no page is lost.
+/// One scenario, killed before its n-th change to the files, for every n; each restart is killed
+/// once as well. The next opening finds the state before or after the transaction, complete, and no
+/// page is lost.
 #[test]
 pub fn killed_at_any_point_a_schema_change_is_whole_and_loses_no_page() {
     let fill = |store: &Store, txn: &mut Txn| fill(store, txn, 0..60);
@@ -225,7 +226,7 @@ fn small_options() -> store::StoreOptions {
     store::StoreOptions { node_bytes: 400, ..options(Durability::Sync, 200) }
 }
 
-/// Whether it was acknowledged.
+/// Returns whether it was acknowledged.
 fn change_schema(files: &Arc<dyn Files>) -> bool {
     let Ok((store, _)) = Store::open(files.clone(), Path::new("/db"), small_options()) else { return false };
     let change = || -> Result<(), StoreFault> {
@@ -240,7 +241,7 @@ fn change_schema(files: &Arc<dyn Files>) -> bool {
         store.checkpoint()?;
         let end = store.commit(&mut txn, None)?;
         store.log().wait_durable(end)?;
-        // Not before it is acknowledged, so that deaths come in between as well.
+        // Not before the commit is acknowledged, so that deaths between the two are tested as well.
         store.committed::<L>(&mut txn);
         store.checkpoint()?;
         Ok(())

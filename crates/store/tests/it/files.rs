@@ -1,4 +1,5 @@
-//! A file system that a process loses at a moment: from then on every change fails, as if it had been killed.
+//! A file system that a process loses at some moment: from then on every change fails, as if the
+//! process had been killed.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use world::{File, Files, FolderLock, Open, SharedMemory};
 
-/// Counts down with each change; at zero the process is dead.
+/// Counts down with each change. At zero the process is dead.
 pub struct Life {
     dead: AtomicBool,
     paused: AtomicBool,
@@ -19,7 +20,7 @@ impl Life {
         Life::of_changes(i64::MAX)
     }
 
-    /// Dies by itself before its `n`-th change to any file.
+    /// Dies before its `n`-th change to any file.
     pub fn of_changes(n: i64) -> Arc<Life> {
         let flag = || AtomicBool::new(false);
         Arc::new(Life { dead: flag(), paused: flag(), changes_left: AtomicI64::new(n) })
@@ -29,7 +30,7 @@ impl Life {
         self.dead.store(true, Ordering::SeqCst);
     }
 
-    /// Changes do not count until [`Life::go_on`]: for checks that must see a living process.
+    /// Changes do not count until [`Life::go_on`]: for checks that need a living process.
     pub fn pause(&self) {
         self.paused.store(true, Ordering::SeqCst);
     }
@@ -51,7 +52,7 @@ impl Life {
     }
 }
 
-/// `inner` as seen by one life of a process.
+/// `inner`, as one life of a process sees it.
 pub struct Mortal {
     pub inner: Arc<dyn Files>,
     pub life: Arc<Life>,

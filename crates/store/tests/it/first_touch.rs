@@ -1,4 +1,4 @@
-//! Pages that a restart leaves to be brought up to date when they are read.
+//! Pages for which restart postpones redo until they are read.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, L, begin, commit, contents, key, open, options, retry, row, schema};
@@ -19,7 +19,7 @@ fn set(store: &Store, id: i64, score: i64) {
     commit(store, txn);
 }
 
-/// A database that was killed after row `n` had been given the score `n`, all since the last checkpoint.
+/// A database that was killed after row `n` got the score `n`, all since the last checkpoint.
 fn killed() -> Arc<dyn Files> {
     let files = world::memory();
     let life = Life::new();
@@ -76,7 +76,8 @@ pub fn what_nobody_wants_is_repeated_beside_the_work() {
     assert!(store.pool().stats().loaded - loaded < 40, "only pages that no record was about");
 }
 
-/// Without the drain in front, the checkpoint would pass changes that are nowhere but in the log before it.
+/// Without the drain before it, the checkpoint would pass changes that exist only in the log before
+/// it.
 #[test]
 pub fn a_checkpoint_passes_no_page_that_waits() {
     for frames in [24, 2000] {
@@ -94,7 +95,7 @@ pub fn a_checkpoint_passes_no_page_that_waits() {
     }
 }
 
-/// The same in pieces, as the pages' owner takes it.
+/// The same for a checkpoint in pieces, as the pages' owner takes it.
 #[test]
 pub fn nor_does_one_taken_in_pieces() {
     let files = killed();
@@ -112,7 +113,7 @@ pub fn nor_does_one_taken_in_pieces() {
     is_whole(&store, &[]);
 }
 
-/// A log longer than its records may take memory is repeated in several goes while it is read.
+/// A log longer than the memory for its records is repeated in several portions while it is read.
 #[test]
 fn a_long_log_is_repeated_while_it_is_read() {
     for frames in [24, 2000] {
@@ -123,7 +124,8 @@ fn a_long_log_is_repeated_while_it_is_read() {
     }
 }
 
-/// Some pages were touched, changed, written out and thrown out, others not, when it dies again; and again.
+/// Killed again, and again, after some pages were read, changed, written and evicted, and others
+/// not.
 #[test]
 pub fn killed_while_pages_wait_it_restarts_from_the_same_place() {
     let files = killed();
@@ -147,8 +149,8 @@ pub fn killed_while_pages_wait_it_restarts_from_the_same_place() {
     is_whole(&store, &set_since);
 }
 
-/// It is found when it is wanted or drained, not before; then nothing commits, and the checkpoint that would forget the
-/// log is refused.
+/// The bad page is found when it is read or drained, not before. Then nothing commits, and the
+/// checkpoint that would forget the log is refused.
 #[test]
 fn a_page_that_cannot_be_brought_up_to_date_is_named_and_stops_the_store() {
     let files = killed();
@@ -180,7 +182,7 @@ fn a_page_that_cannot_be_brought_up_to_date_is_named_and_stops_the_store() {
     assert!(store.close().is_err());
 }
 
-/// A page waits for records that do not fit what it holds: the file was exchanged for an older one.
+/// A page waits for records that do not fit its contents: the file was replaced by an older one.
 #[test]
 fn a_page_that_does_not_fit_its_records_is_named_with_its_place() {
     let files = killed();

@@ -1,5 +1,6 @@
-//! Heap pages divided among the leaves, or the partitions, of a table's primary tree: what holds for shared ones holds for them, each has
-//! rows of one part of the keys only, and rows that have to move do so whole.
+//! Heap pages divided among the leaves, or the partitions, of a table's primary tree. They pass the
+//! tests of shared pages. In addition, each page has rows of one part of the keys only, and a row
+//! that must move is never lost or duplicated.
 
 use super::*;
 use access::Expect;
@@ -11,10 +12,10 @@ use world::memory;
 
 const DIVIDED: [HeapForm; 2] = [HeapForm::ByPartition, HeapForm::ByLeaf];
 
-/// Nobody is at work, and rows of different leaves are apart.
+/// No transaction runs, and rows of different leaves are in different pages.
 const APART: (Reach, Writers) = (Reach::Leaf, Writers::Gone);
 
-/// Runs a test on tables with heap pages divided so.
+/// Runs a test on tables with divided heap pages, for each form.
 fn divided(test: impl Fn()) {
     for form in DIVIDED {
         println!("{}", form.name());
@@ -42,7 +43,8 @@ fn what_holds_for_shared_pages_holds_for_divided_ones() {
     tests.iter().for_each(divided);
 }
 
-/// Small nodes, so that few rows make many leaves, and pages with rows of many leaves if nobody keeps them apart.
+/// Small nodes, so that few rows make many leaves. Without row placement, pages would have rows of
+/// many leaves.
 fn small(files: &Arc<dyn Files>, form: HeapForm) -> Store {
     let options = StoreOptions {
         node_bytes: 400,
@@ -68,12 +70,13 @@ fn put<P: Policies>(store: &Store, txn: &mut Txn, ids: impl IntoIterator<Item = 
     }
 }
 
-/// Numbers below `n` in no order.
+/// The numbers below `n`, in a scattered order.
 fn scattered(n: i64) -> impl Iterator<Item = i64> {
     (0..n).map(move |i| i * 7919 % n)
 }
 
-/// Pages that several leaves of one partition lead to; that no page is of several partitions is part of the check.
+/// The number of pages that several leaves of one partition lead to. The check itself verifies that
+/// no page belongs to several partitions.
 fn undivided(store: &Store) -> u64 {
     let report = store.check().unwrap_or_else(|fault| panic!("{fault}"));
     assert_eq!(report.lost_pages, 0);
@@ -111,7 +114,7 @@ fn a_leaf_that_is_split_takes_its_rows_along_once_nobody_can_undo_them() {
     assert!(moved.rows > 0 && parted.is_empty());
     assert_eq!((undivided(&store), contents(&store).len()), (0, 300));
 
-    // A deletion that is undone may bring a row back beside those of another leaf.
+    // An undone deletion may bring a row back into a page with rows of another leaf.
     let mut txn = begin(&store);
     let table = store.table(ACCOUNTS).expect("created");
     for id in (0..300).filter(|id| id % 3 == 0) {
@@ -161,8 +164,8 @@ fn a_row_that_outgrows_its_page_stays_with_its_part_of_the_keys() {
     }
 }
 
-/// The cost model: by leaf no more rows move than one leaf leads to, by partition about half of those in the pages that both sides share, and
-/// in shared pages none.
+/// The cost model. By leaf, at most the rows of one leaf move. By partition, about half of the rows
+/// in pages with both sides move. In shared pages none move.
 #[test]
 fn rows_are_apart_before_their_partition_is_split() {
     let mut moved = BTreeMap::new();
@@ -192,13 +195,14 @@ fn a_page_with_rows_of_two_partitions_is_damage() {
     let mut txn = begin(&store);
     put::<L>(&store, &mut txn, 0..100);
     commit(&store, txn);
-    // Without its rows being apart.
+    // A split without separating the rows before it.
     store.split_partition::<L>(ACCOUNTS, &key(50)).expect("room");
     let fault = store.check().unwrap_err().to_string();
     assert!(fault.contains("holds rows of several partitions"), "{fault}");
 }
 
-/// A page that lost its last row goes to whoever needs one, also of other keys; so does one that an undone insertion took.
+/// A page that lost its last row is reused for rows of any keys. So is a page that an undone
+/// insertion took.
 #[test]
 fn pages_without_rows_are_used_again() {
     for form in DIVIDED {
@@ -228,8 +232,8 @@ fn pages_without_rows_are_used_again() {
     }
 }
 
-/// Each of two threads has half of the partitions. What it changes is its own from then on, rows as well as what leads to them, and nobody
-/// latches it.
+/// Each of two threads has half of the partitions. The pages that it changes become its own, heap
+/// pages as well as index pages, and no thread latches them.
 #[test]
 fn owners_take_over_the_heap_pages_that_they_change() {
     for form in DIVIDED {
@@ -289,8 +293,8 @@ fn owners_take_over_the_heap_pages_that_they_change() {
     }
 }
 
-/// What an owner does before it gives keys away, while its transactions go on: rows that may be undone stay where they are until they cannot,
-/// and rows that come meanwhile keep to their side.
+/// The work of an owner before it gives up keys, while its transactions run. Rows that may be
+/// undone stay until their transactions have ended, and new rows stay on their side.
 #[test]
 fn rows_come_apart_beside_transactions() {
     act_for(OwnerId::new(0));
@@ -337,7 +341,7 @@ fn rows_come_apart_beside_transactions() {
         settle::<ByPage>(&store, &mut parted);
         let last =
             store.divide_rows::<ByPage>(&mut Txn::default(), ACCOUNTS, &key(505), APART).expect("room");
-        // Those of the leaf at the border at most, of some twenty.
+        // At most the rows of the leaf at the border, some twenty.
         assert!(last.rows <= 20, "{form:?}: {last:?}");
         drop(division);
         store.split_partition::<ByPage>(ACCOUNTS, &key(505)).expect("room");
@@ -348,7 +352,7 @@ fn rows_come_apart_beside_transactions() {
     act_for(None);
 }
 
-/// Rows that come in the order of their keys make leaves that end where pages end, so that none has to move.
+/// Rows loaded in key order make leaves that end where pages end, so that no row has to move.
 #[test]
 fn a_load_ends_leaves_where_pages_end() {
     let logged = HeapForm::ALL.map(|form| {
@@ -372,12 +376,12 @@ fn a_load_ends_leaves_where_pages_end() {
     });
     let [shared, partition, leaf] = logged;
     assert!(partition.0 <= shared.0 + 3 && leaf.0 <= shared.0 + 6, "{logged:?} heap pages and leaves");
-    // Half as full at worst: a page has more than half as many rows as a leaf has entries here.
+    // At worst half as full: here a page has more than half as many rows as a leaf has entries.
     assert!(leaf.1 <= shared.1 * 2, "{logged:?} heap pages and leaves");
 }
 
-/// Each page that was filled in no order has rows of every part of the keys. They were given a page for each part of each page once, so that a
-/// load took as many times the pages as a page has parts.
+/// After a load in random order, each page has rows of every part of the keys. With a separate page
+/// for each part of each page, the table would take as many times the pages as a page has parts.
 #[test]
 fn a_load_in_no_order_fills_its_pages() {
     const ROWS: i64 = 6_000;
@@ -401,7 +405,8 @@ fn a_load_in_no_order_fills_its_pages() {
         let report = store.check().expect("sound");
         (report.tables[0].heap.pages, report.tables[0].trees[0].1.leaves)
     });
-    // One page for each of 30 parts may be begun and not filled, and one more for each may be half full where rows differ in length.
+    // Each of the 30 parts may have one page that is begun and not filled, and one that is half
+    // full because rows differ in length.
     assert!(partition.0 <= shared.0 + 2 * 30, "{shared:?} {partition:?} heap pages and leaves");
     assert!(leaf.0 <= 2 * shared.0 + leaf.1, "{shared:?} {leaf:?} heap pages and leaves");
     eprintln!("{shared:?} {partition:?} {leaf:?} heap pages and leaves");

@@ -1,4 +1,5 @@
-//! Rows longer than a page, and rows that outgrow theirs, through transactions, rollback, restart and checks.
+//! Rows longer than a page, and rows that outgrow their page, in transactions, rollback, restart
+//! and checks.
 
 use super::*;
 use access::Expect;
@@ -148,7 +149,7 @@ pub fn changes_over_the_border_are_taken_back_by_rollback_and_by_restart() {
     assert!(store.pages_used() <= pages + 1);
 }
 
-/// The transaction is durable, but the process dies before it purges what the transaction left.
+/// The transaction is durable, but the process dies before it purges the transaction's ghosts.
 #[test]
 pub fn restart_purges_what_a_committed_transaction_left() {
     let files = memory();
@@ -198,7 +199,7 @@ fn rows_that_may_be_longer_than_the_longest_are_refused_with_the_schema() {
     assert!(text.contains("documents") && text.contains("4194304"), "{text}");
 }
 
-/// A pool too small for the row: the operation says so and leaves nothing half done.
+/// The pool is too small for the row: the operation returns an error and leaves nothing half done.
 #[test]
 pub fn a_large_row_that_finds_no_room_leaves_nothing() {
     let files = memory();
@@ -207,7 +208,7 @@ pub fn a_large_row_that_finds_no_room_leaves_nothing() {
     let (store, _) = Store::open(files, Path::new("/db"), options).expect("it opens");
     store.create(&documents()).expect("a schema");
     let (table, mut txn) = (store.table(DOCUMENTS).expect("created"), begin(&store));
-    // Long enough for the heap in a clustered table too, so that the heap has its first page.
+    // Long enough for the heap also in a clustered table, so that the heap has its first page.
     put(&store, &mut txn, 1, &"b".repeat(3_000));
     let pages = store.pages_used();
     let row = document(2, &"g".repeat(600_000));

@@ -1,4 +1,5 @@
-//! Loading an empty store: rows and trees as if inserted, logged once, there after a crash.
+//! Loading an empty store: rows and trees equal inserted ones, are logged once, and survive a
+//! crash.
 
 use super::*;
 use world::memory;
@@ -10,7 +11,7 @@ fn loaded(files: &Arc<dyn Files>, rows: i64) -> Store {
     let (accounts, notes) = (store.table(ACCOUNTS).expect("created"), store.table(HISTORY).expect("created"));
     let mut loaders = [store.loader(), store.loader()];
     for id in 0..rows {
-        // Not in the order of the keys, and by two workers.
+        // Not in key order, and by two workers.
         let (id, loader) = (id * 7919 % rows, &mut loaders[(id % 2) as usize]);
         let bytes = row(id, id % 50, &"n".repeat((id % 100) as usize + 1));
         loader.add::<L>(accounts, Some(&key(id)), &bytes).expect("a row");

@@ -38,11 +38,11 @@ const BY_NAME: TableId = TableId(3);
 const HISTORY: TableId = TableId(10);
 
 thread_local! {
-    /// What the keyed tables of a test that is run on this thread are.
+    /// The kind of the keyed tables in a test on this thread.
     static KIND: Cell<TableKind> = const { Cell::new(TableKind::Heap) };
-    /// And what their trees are.
+    /// The kind of their trees.
     static TREES: Cell<TreeKind> = const { Cell::new(TreeKind::BTree) };
-    /// And which of their rows share a heap page.
+    /// Which of their rows share a heap page.
     static HEAPS: Cell<HeapForm> = const { Cell::new(HeapForm::Shared) };
 }
 
@@ -78,12 +78,13 @@ fn open(files: &Arc<dyn Files>, durability: Durability, frames: usize) -> (Store
     Store::open(files.clone(), Path::new("/db"), options(durability, frames)).expect("the database opens")
 }
 
-/// Something done to the database in these files; whether it was acknowledged.
+/// A change to the database in these files. Returns whether it was acknowledged.
 type Deed = fn(&Arc<dyn Files>) -> bool;
 
-/// Fills a database and runs `change` on it, killed before its n-th change to the files, for every n; each restart is killed
-/// once as well, before one of its first changes (`deaths` of them). `found` judges what is there after that; it is told whether
-/// `change` was acknowledged, and n. Gives the changes that there are.
+/// Fills a database and runs `change` on it, killed before its n-th change to the files, for every
+/// n. Each restart is killed once as well, before one of its first `deaths` changes. `found` checks
+/// the state after that; its arguments are whether `change` was acknowledged, and n. Returns the
+/// number of changes.
 fn killed_before_every_change(
     options: fn() -> StoreOptions,
     fill: impl Fn(&Store, &mut Txn),
@@ -125,7 +126,7 @@ fn row(id: i64, score: i64, name: &str) -> Vec<u8> {
     buf.bytes().to_vec()
 }
 
-/// Has pages loaded until the operation goes through: what the layer above does.
+/// Loads pages until the operation succeeds, as the layer above does.
 fn retry<T>(store: &Store, mut op: impl FnMut() -> Result<T, Stop>) -> T {
     loop {
         match op() {
@@ -149,7 +150,7 @@ fn commit(store: &Store, mut txn: Txn) -> base::Lsn {
     lsn
 }
 
-/// Every row of a table or index, in the direction given, in small chunks.
+/// Every row of a table or index, in the given direction, in small chunks.
 fn scan(store: &Store, index: TableId, direction: Direction) -> Vec<(Key, Vec<u8>)> {
     let (mut all, mut from) = (Vec::new(), Bound::Unbounded);
     loop {
@@ -168,7 +169,7 @@ fn scan(store: &Store, index: TableId, direction: Direction) -> Vec<(Key, Vec<u8
     }
 }
 
-/// Key to (score, name).
+/// From key to (score, name).
 type Model = BTreeMap<i64, (i64, String)>;
 
 fn contents(store: &Store) -> Model {

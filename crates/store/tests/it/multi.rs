@@ -1,4 +1,5 @@
-//! Multi-rooted trees: what holds for trees of one root holds for them; their partitions are split, merged, loaded and owned.
+//! Multi-rooted trees: they pass the tests of trees with one root, and their partitions are split,
+//! merged, loaded and owned.
 
 use super::*;
 use access::Expect;
@@ -82,7 +83,7 @@ fn a_load_divides_each_tree_by_its_entries() {
     assert_eq!(store.partitions(ACCOUNTS)[2], key(200), "the halves have as many rows");
     assert_eq!(sound(&store), 400);
     store.close().expect("closed");
-    // What it is lies in the catalog, not in the options.
+    // The kind is stored in the catalog, not taken from the options.
     let (store, _) = open(&files, Durability::Sync, 200);
     assert_eq!(store.partitions(BY_NAME).len(), 4);
     drop(store);
@@ -90,7 +91,7 @@ fn a_load_divides_each_tree_by_its_entries() {
     assert_eq!(sound(&store), 400);
 }
 
-/// Whether the last change was acknowledged.
+/// Returns whether the last change was acknowledged.
 fn repartition(files: &Arc<dyn Files>) -> bool {
     let Ok((store, _)) = Store::open(files.clone(), Path::new("/db"), small_options()) else { return false };
     let change = || -> Result<(), StoreFault> {
@@ -118,8 +119,8 @@ fn repartition(files: &Arc<dyn Files>) -> bool {
     matches!(acknowledged, Ok(Ok(())))
 }
 
-/// A crash at any change of the files, while transactions run, and another one during restart: every split and merge is there whole
-/// or not at all, and no row and no page is lost.
+/// A crash at any change of the files, while transactions run, and another one during restart:
+/// every split and merge is complete or absent, and no row and no page is lost.
 #[test]
 fn killed_at_any_point_a_repartitioning_is_whole() {
     let fill = |store: &Store, txn: &mut Txn| put(store, txn, 0..60);
@@ -133,8 +134,8 @@ fn killed_at_any_point_a_repartitioning_is_whole() {
     assert!(changes > 10, "only {changes} changes");
 }
 
-/// Workers that own partitions of the primary tree, work on their rows without latching its pages, and hand partitions on; the
-/// secondary trees are everybody's.
+/// Workers that own partitions of the primary tree work on their rows without latching its pages,
+/// and hand partitions on. The secondary trees have no owners.
 #[test]
 fn owners_work_on_their_partitions_and_hand_them_on() {
     let files = memory();
@@ -172,7 +173,7 @@ fn owners_work_on_their_partitions_and_hand_them_on() {
                         store.commit(&mut txn, None).expect("sound");
                         store.committed::<ByPage>(&mut txn);
                     }
-                    // Its own partition may be split by the owner, and put together again.
+                    // The owner may split its own partition and merge it again.
                     store.split_partition::<ByPage>(ACCOUNTS, &key(from + 50)).expect("room");
                     store.merge_partition::<ByPage>(ACCOUNTS, &key(from + 50)).expect("room");
                     store.disown_partition(ACCOUNTS, &key(from)).expect("its own");

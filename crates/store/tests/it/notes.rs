@@ -1,4 +1,4 @@
-//! Notes and prepared transactions across openings.
+//! Notes and prepared transactions over several openings.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, L, begin, commit, contents, key, open, retry, row, schema};
@@ -9,7 +9,7 @@ use store::{NoteId, Recovered, Store, Txn};
 use wal::Durability;
 use world::Files;
 
-/// Opens, lets `f` work, and kills the process; or closes if `f` says so.
+/// Opens, lets `f` work, and kills the process, or closes the store if `clean`.
 fn live(files: &Arc<dyn Files>, clean: bool, f: impl FnOnce(&Store, Recovered)) {
     let life = Life::new();
     let (store, recovered) = open(&Mortal::over(files, &life), Durability::Sync, 64);

@@ -1,4 +1,4 @@
-//! What restart does with particular logs.
+//! Restart with particular logs.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, L, begin, commit, contents, key, open, options, retry, row, schema};
@@ -26,8 +26,9 @@ fn set(store: &Store, txn: &mut Txn, id: i64, score: i64) {
     retry(store, || store.update::<L, _>(txn, table, &key(id), |row| row.set_int(1, score))).unwrap();
 }
 
-/// With early lock release two transactions may have changed one row and both lose their commit records. Undone one
-/// transaction after the other, in either order, row 1 or row 2 would keep a value nobody committed.
+/// With early lock release, two transactions may have changed one row and both lose their commit
+/// records. Here they change two rows in opposite orders. If one transaction were undone completely
+/// before the other, in either order, row 1 or row 2 would keep a value that was never committed.
 #[test]
 pub fn two_losers_that_changed_the_same_rows_are_undone_youngest_first() {
     let files = world::memory();
@@ -72,9 +73,10 @@ fn a_transaction_that_only_reads_writes_no_log_record() {
     assert_eq!(store.log().stats().records, records);
 }
 
-/// A transaction changes one row before the checkpoint begins; between the checkpoint's writing of pages and its look
-/// at who is running it changes another, and commits. It is not listed as running, so its end must be on the device
-/// before the checkpoint counts: otherwise a power cut leaves its first change, and nobody who takes it back.
+/// A transaction changes one row before the checkpoint begins. After the checkpoint has written the
+/// pages, and before it lists the running transactions, the transaction changes another row and
+/// commits. So it is not listed as running, and its end must be durable before the checkpoint is.
+/// Otherwise a power cut would leave its first change, and restart would not undo it.
 #[test]
 fn a_checkpoint_waits_for_the_ends_of_those_it_does_not_list() {
     let disk = Disk::new();
@@ -115,7 +117,7 @@ fn a_checkpoint_waits_for_the_ends_of_those_it_does_not_list() {
     }
 }
 
-/// Killed while it is restarting, again and again: at the end it is as after one restart.
+/// Killed during restart, again and again: the final state equals that after one restart.
 #[test]
 pub fn a_restart_cut_at_every_change_is_finished_by_the_next() {
     let made = || {

@@ -1,4 +1,4 @@
-//! Going back part of the way, and operations that fail half-way.
+//! Partial rollback, and operations that fail half-way.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, BY_NAME, L, begin, commit, contents, key, open, options, retry, row, scan, schema};
@@ -63,7 +63,8 @@ pub fn what_came_after_a_savepoint_is_undone_and_the_rest_commits() {
     store.check().unwrap();
 }
 
-/// Killed before or after the commit record is safe, the transaction is there without what it took back, or not at all.
+/// Killed before or after the commit record is durable: the transaction is there without its undone
+/// part, or not at all.
 #[test]
 pub fn a_partial_rollback_survives_a_crash_with_the_commit_and_goes_with_it() {
     for committed in [false, true] {
@@ -81,7 +82,8 @@ pub fn a_partial_rollback_survives_a_crash_with_the_commit_and_goes_with_it() {
         put(&store, &mut txn, 3, "undone");
         retry(&store, || store.rollback_to::<L>(&mut txn, &savepoint));
         set(&store, &mut txn, 1, "after");
-        // The pages go out as they are, so that restart has something to undo.
+        // The pages are written with the uncommitted changes, so that restart has something to
+        // undo.
         store.checkpoint().unwrap();
         if committed {
             let lsn = commit(&store, txn);
@@ -108,15 +110,16 @@ fn a_savepoint_that_was_rolled_back_over_is_refused() {
     put(&store, &mut txn, 2, "two");
     let late = store.savepoint(&txn);
     retry(&store, || store.rollback_to::<L>(&mut txn, &early));
-    // As many records as when `late` was taken, but not the same ones.
+    // The same number of records as when `late` was taken, but other records.
     for id in 2..9 {
         put(&store, &mut txn, id, "again");
     }
     let _ = store.rollback_to::<L>(&mut txn, &late);
 }
 
-/// No frame or page is left in the middle of an insertion into table and indexes: nothing of it stays, the
-/// transaction goes on with what it had, and the indexes agree with the rows.
+/// No frame or page is left in the middle of an insertion into table and indexes: the insertion
+/// leaves nothing, the transaction continues with its earlier changes, and the indexes agree with
+/// the rows.
 #[test]
 pub fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
     let files: Arc<dyn Files> = world::memory();
@@ -134,7 +137,7 @@ pub fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
             Err(Stop::NoSpace) => refused += 1,
             other => panic!("{other:?}"),
         }
-        // In an order that splits everywhere.
+        // An order that splits leaves everywhere.
         id = (id + 617) % 1009;
     }
     commit(&store, txn);
@@ -143,7 +146,7 @@ pub fn an_operation_that_runs_out_of_room_leaves_nothing_half_done() {
     assert_eq!(scan(&store, BY_NAME, Direction::Forward).len(), contents(&store).len());
 }
 
-/// A row that outgrows an index's longest key is the request's fault; the store goes on.
+/// A row with an entry longer than an index allows is the caller's mistake; the store continues.
 #[test]
 pub fn an_update_to_a_key_too_long_for_an_index_changes_nothing() {
     let (store, _) = open(&world::memory(), Durability::Sync, 64);

@@ -1,5 +1,5 @@
-//! Several workers, a checkpointer, few frames, and a sudden end: each worker's history must survive as a prefix that
-//! holds all that was acknowledged to it.
+//! Several workers, a checkpointer, few frames, and a sudden end. Each worker's history must
+//! survive as a prefix that contains all acknowledged steps.
 
 use crate::files::{Life, Mortal};
 use crate::{ACCOUNTS, HISTORY, L, Model, contents, history, key, options, row, schema};
@@ -29,7 +29,8 @@ fn retry<T>(store: &Store, mut op: impl FnMut() -> Result<T, Stop>) -> Result<T,
     }
 }
 
-/// What the `step`-th transaction of a worker does to its own keys; pure, so that it can be replayed on a model.
+/// The changes of a worker's `step`-th transaction to its own keys. A pure function, so that it can
+/// be replayed on a model.
 fn plan(worker: i64, step: i64) -> Vec<(i64, Option<(i64, String)>)> {
     let mut x = (worker * 7919 + step + 1) as u64;
     let mut below = |n: u64| {
@@ -83,7 +84,7 @@ fn run(store: &Store, txn: &mut Txn, worker: i64, step: i64) -> Result<base::Lsn
     Ok(lsn)
 }
 
-/// Works until the files fail; gives how many steps were acknowledged.
+/// Works until the files fail. Returns the number of acknowledged steps.
 fn work(store: &Store, worker: i64, from: i64, acknowledged: &AtomicU64) {
     let mut txn = Txn::default();
     for step in from.. {
