@@ -2,8 +2,8 @@
 //!
 //! A page gets its number from the pool when it is begun, so its rows have addresses at once. It
 //! becomes part of the heap when it is full. If the load ends before that, the heap is unchanged,
-//! and the begun page is free again: the filler returns it when it is dropped, and after a crash
-//! restart reclaims it.
+//! and the begun page is not part of it: the filler frees the page when it is dropped, and after a
+//! crash the code that reclaims pages frees it.
 
 use super::rows::{Cell, INLINE, LEAST_ROOM, Rows, RowsMut};
 use super::{Heap, check_length};

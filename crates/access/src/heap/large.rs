@@ -15,7 +15,7 @@
 //!
 //! ```text
 //!            make                bury (heap delete)          purge after commit (heap remove)
-//!   (free) ------> LIVE ---------------------> GHOST ----------------------------> GONE, pages free
+//!   (free) ------> LIVE ---------------------> GHOST ---------------------------> GONE, pages free
 //!            undo: pages free      undo: LIVE again
 //! ```
 //!

@@ -340,9 +340,9 @@ impl<'p> Heap<'p> {
         change(page, lsn, |rows| rows.bury(slot))
     }
 
-    /// Removes the remains of a committed delete or update at `rid`: a ghost, with the moved row or the
-    /// large row that it leads to, or a large row that was replaced. `false` if there is nothing to
-    /// remove; so a second call has no effect.
+    /// Removes the remains of a committed delete or update at `rid`: a ghost, with the moved row or
+    /// the large row that it leads to, or a large row that was replaced. `false` if there is
+    /// nothing to remove; so a second call has no effect.
     ///
     /// # Errors
     /// [`Stop`]: call again, part of the work may be done.
