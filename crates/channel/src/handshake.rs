@@ -1,4 +1,5 @@
 //! The handshake: the exchange before the first message, on every channel between processes.
+//!
 //! ```text
 //!  connector -> listener   magic[8] version:u16 kind:u8 0 hello_bytes:u32   hello[hello_bytes]
 //!  listener -> connector   magic[8] version:u16 status:u8 0 ring_bytes:u32
@@ -62,8 +63,8 @@ pub(crate) enum Status {
     OtherUser = 4,
 }
 
-/// The first 16 bytes from either side. The connector sends its kind and the length of its hello, the
-/// listener its status and the length of a ring.
+/// The first 16 bytes from either side. The connector sends its kind and the length of its hello,
+/// the listener its status and the length of a ring.
 pub(crate) struct Head {
     pub version: u16,
     pub what: u8,

@@ -1,5 +1,6 @@
 //! Measures the time of a message between two workers, for every mechanism: the four channels, and
 //! for comparison pipes, FIFOs and message queues.
+//!
 //! ```text
 //!  near side: a thread on cpu 0 <---- messages ----> far side on cpu 1: a process
 //!                                                    (a thread for `ring`)
