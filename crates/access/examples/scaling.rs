@@ -6,8 +6,8 @@
 //! `cargo run --release -p access --example scaling [threads] [rounds]`
 //!
 //! For instruction counts: `scaling count POLICY OPERATION` runs a million calls of one operation
-//! (`get`, `read`, `modify`) under one policy and nothing else, for a `valgrind --tool=callgrind
-//! --toggle-collect='*counted*'`.
+//! (`get`, `read`, `modify`) under one policy and nothing else, for
+//! `valgrind --tool=callgrind --toggle-collect='*counted*'`.
 
 mod support;
 

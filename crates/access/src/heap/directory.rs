@@ -6,11 +6,10 @@
 //!                    | page id u32 of its page 0 | 1 | ...
 //! ```
 //!
-//! Page number `n` of a heap (its *ordinal*) is entry `n % PER_DIRECTORY` of directory `n /
-//! PER_DIRECTORY`.
-//! A class is a lower bound of the free bytes, and it may be out of date: the thread that goes to
-//! the page checks again. Classes lie together, so a search for room reads one or two kilobytes in
-//! sequence.
+//! Page number `n` of a heap (its *ordinal*) is entry `n % PER_DIRECTORY` of directory
+//! `n / PER_DIRECTORY`. A class is a lower bound of the page's free bytes, but it may be out of
+//! date: the thread that goes to the page checks again. Classes lie together, so a search for room
+//! reads one or two kilobytes in sequence.
 
 use super::rows::EMPTY;
 use crate::bytes::{Bytes, Garbled, put_u16, put_u32, u16_at, u32_at};

@@ -28,9 +28,9 @@
 //! possible prefix.
 //!
 //! **Fences.** Keys lie between the fences: `low <= key < high`; an absent high fence is infinity.
-//! A leaf (level 0) maps keys to values. An inner node has children `first, value(0), value(1),
-//! ...` of four bytes each; `key(i)` is the low fence of the child `value(i)`. Only a structure
-//! modification changes fences.
+//! A leaf (level 0) maps keys to values. An inner node has the children
+//! `first, value(0), value(1), ...` of four bytes each; `key(i)` is the low fence of the child
+//! `value(i)`. Only a structure modification changes fences.
 //!
 //! **Counters.** `run` is the number of latest inserts in a row that went after the last key; a
 //! high value means that keys arrive in order. `dead` is the number of content bytes to which no

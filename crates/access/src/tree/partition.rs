@@ -6,6 +6,7 @@
 //!                             /    \           |           /    \
 //!                          leaf    leaf       leaf      leaf    leaf    fences as in one tree:
 //!                                                                       ..g, g..p, p..
+//! ```
 //!
 //! **Fences.** The outermost nodes of a sub-tree have the sub-tree's bounds as fences. So a scan
 //! that reaches the end of one sub-tree continues at that fence and is led into the next. A descent

@@ -17,7 +17,6 @@
 //! A reader loads the words as relaxed atomics between two loads of the number (a seqlock). Each
 //! table is twice as long as the one before; a table that became too small is kept until the map is
 //! dropped, so all tables together take at most twice the space of the largest.
-//! small stays until the map goes, so all of them together take twice the largest.
 
 use super::node::Probe;
 use base::{Key, PageId};
