@@ -9,9 +9,10 @@
 //! ```
 //!
 //! The lines are tried from the top; each applies only if those above do not. The first two change
-//! bytes of the row. The others need three records: they write the row at its new place, change the
-//! content at the address (to a forward or a stub), and bury the old content. All pages of the
-//! three records are latched before the first of them is written.
+//! bytes of the row. The others write up to three records: they write the row at its new place,
+//! then change the content at the address (to a forward, a stub or the row), then bury the old
+//! content if it lay elsewhere. The existing pages of these records are latched before the first
+//! record is written.
 
 use super::large::LargeView;
 use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows, plain_at};

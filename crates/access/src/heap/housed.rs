@@ -21,7 +21,7 @@
 //!
 //! - A thread that claims pages ([`latch::claim`]) claims each unowned page that it reads or
 //!   changes here. All rows of a page belong to one owner's keys, and only that owner touches them,
-//!   so the claim is by the right owner. An owned page is not latched.
+//!   so the claim is by the right owner. From then on the page is not latched.
 //! - A page without rows is given up before the directory lists it as EMPTY. A thread that finds it
 //!   in the directory latches it and checks that it still has no rows, and only then claims it.
 

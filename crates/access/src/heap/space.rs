@@ -22,8 +22,9 @@ const LOOK: usize = 4;
 ///
 /// # Access rules
 ///
-/// Every thread may read; a worker writes its own entry. All values are hints: a thread that comes
-/// to a page latches it and checks. So a stale or lost value costs time but never correctness, and
+/// Every thread may read. A worker writes its own entry of `current`; any thread may write `groups`
+/// and `rover`; `claims` is only ever set. The page numbers are hints: a thread that comes to a
+/// page latches it and checks. So a stale or lost value costs time but never correctness, and
 /// `Relaxed` is enough.
 pub struct InsertPages {
     /// Page number of each worker's current page, 0 for none.

@@ -9,9 +9,9 @@ use base::PageId;
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, PageView, Stop};
 
-/// How often a descent without latches starts again before it couples latches. A start costs less
-/// than a microsecond. A restart of the descent needs a structure modification or an eviction on
-/// the path; these are rare, so several in a row are unlikely.
+/// How often a descent without latches starts again before it couples latches. Each start costs
+/// less than a microsecond. A descent starts again only after a structure modification or an
+/// eviction on its path; these are rare, so several in a row are unlikely.
 pub(super) const TRIES: usize = 16;
 
 /// The result of an attempt without latches.
@@ -147,8 +147,8 @@ impl<'p> BTree<'p> {
             Look::Saw(Above::Parent(parent, child)) => (parent, child),
         };
         // Validate the parent twice. Before the latch: without this check the latch might be taken
-        // on a page that belongs to another tree. After the latch: only now can the parent not give
-        // the child away unnoticed.
+        // on an unrelated page. After the latch: only now the parent cannot give the child away
+        // unnoticed.
         if L::LATCHED && !parent.still() {
             return Ok(Look::Changed);
         }

@@ -182,7 +182,7 @@ impl<'p> BTree<'p> {
             if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
                 let (level, more) = (parts.level, ends.key.len() + bound.len() + 64);
                 drop((path, lower));
-                // The first key of the node's range leads to it from above.
+                // A descent to the first key of the node's range reaches the node.
                 self.make_room::<L>(journal, Probe::new(&begins), level, &move |_| Ok(more))?;
                 return Ok(None);
             }

@@ -8,8 +8,10 @@
 //! key. When the next key lies in another leaf, both leaves are latched before the decision.
 //!
 //! ```text
-//! keys 10, 30   T1 wants to insert 20: reads next key 30, locks it, calls insert(20, Next(30))
-//!               T2 meanwhile inserted 25: T1's insert changes nothing and returns Next(25)
+//! keys 10, 30   T1 wants to insert 20 and reads the next key: 30
+//!               T2 inserts 25 and commits
+//!               T1 locks 30 and calls insert(20, Next(30)): it changes nothing and returns Next(25)
+//!               T1 locks 25 and calls insert(20, Next(25)): done
 //! ```
 
 use super::node::{Node, entry_size, stored};
@@ -389,9 +391,9 @@ impl<'p> BTree<'p> {
     }
 
     /// The first key in the sub-trees to the right of the one with this root. The caller holds a
-    /// page of that sub-tree. For an owned sub-tree the search ends at the
-    /// sub-tree's bound, because its owner works on no other. The pages on the search are latched
-    /// shared and added to `path`.
+    /// page of that sub-tree. For an owned sub-tree the search ends at the sub-tree's bound: its
+    /// owner treats the bound as the end of the keys. The pages on the search are latched shared
+    /// and added to `path`.
     fn first_of_others<L: LatchPolicy>(
         &self,
         path: &mut Vec<PageRef<'p, L>>,
