@@ -160,7 +160,7 @@ pub trait Files: Send + Sync {
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Takes the lock that the file at `path` stands for, making the file when needed. Never waits.
-    /// The lock ends with the process, for any end of the process.
+    /// The lock ends with the process, also if the process is killed.
     ///
     /// # Errors
     /// `WouldBlock` when the lock is held, with the holder's process when known; otherwise the

@@ -143,7 +143,7 @@ impl<'p> Heap<'p> {
     /// # Errors
     /// [`Stop`]: no row was added; [`Stop::Fault`] also when the row is longer than [`MAX_ROW`].
     /// When a row longer than a page meets [`Stop::NoSpace`] or a fault, pages may already have
-    /// been taken for it; only undo returns them.
+    /// been taken for it; only undo frees them.
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         if row.len() > INLINE {

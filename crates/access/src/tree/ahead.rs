@@ -6,8 +6,8 @@
 //! that the next one reads (group prefetching, Chen, Ailamaki, Gibbons and Mowry, ICDE 2004).
 //!
 //! A batched look-up takes no latch and guarantees nothing. Its result is used only if the leaf
-//! still has the same version; a key on the path of which a page changed is not found. A read
-//! of each absent page is started in the background, also of the heap pages of the rows that were
+//! still has the same version; a key on the path of which a page changed is not found. A read of
+//! each absent page is started in the background, also of the heap pages of the rows that were
 //! found. So a transaction waits for the disk once, and not for each of its rows.
 
 use super::BTree;
@@ -61,8 +61,8 @@ struct Lane<'p, 'k> {
 
 impl<'p> BTree<'p> {
     /// Looks up to [`LANES`] keys up at once. Calls `seen` with the position of each key and its
-    /// sight; `None` if the key was not found. For a key of which the root could not be read,
-    /// `seen` is not called.
+    /// sight; `None` if the key was not found or a page on its path changed. For a key of which the
+    /// root could not be read, `seen` is not called.
     #[inline]
     pub fn ahead<'k, L: LatchPolicy>(
         &self,

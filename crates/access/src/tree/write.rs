@@ -10,7 +10,7 @@
 //! ```text
 //! keys 10, 30   T1 wants to insert 20 and reads the next key: 30
 //!               T2 inserts 25 and commits
-//!               T1 locks 30 and calls insert(20, Next(30)): it changes nothing and returns Next(25)
+//!               T1 locks 30 and calls insert(20, Next(30)): changes nothing, returns Next(25)
 //!               T1 locks 25 and calls insert(20, Next(25)): done
 //! ```
 
