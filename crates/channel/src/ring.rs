@@ -232,8 +232,8 @@ impl<C: Words> Producer<C> {
         (self.capacity as usize / 4 - 1) * 8
     }
 
-    /// The position after the last published word. A parker needs it, and [`Producer::words_of`], to
-    /// look for room.
+    /// The position after the last published word. A parker needs it, and [`Producer::words_of`],
+    /// to look for room.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
