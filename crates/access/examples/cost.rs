@@ -1,5 +1,5 @@
-//! What one operation on a cached tree or heap costs, in nanoseconds of this thread's processor time (so that other
-//! work on the machine disturbs less): the median of several rounds.
+//! The cost of one operation on a cached tree or heap, in nanoseconds of this thread's processor
+//! time (so that other work on the machine disturbs less): the median of several rounds.
 //!
 //! `cargo run --release -p access --example cost [part of a line's name]`
 
@@ -125,7 +125,8 @@ fn run<L: LatchPolicy>() {
     println!("{:<44} {:>8.1} entries a chunk", "", met as f64 / 1000.0 / ROUNDS as f64);
 }
 
-/// What the same look-up costs in the standard library's map, as a measure of how quiet the machine is.
+/// The cost of the same look-up in the standard library's map, as a measure of how quiet the
+/// machine is.
 fn yardstick() {
     let map: std::collections::BTreeMap<u64, u64> = (0..ROWS).map(|i| (i, i)).collect();
     measure("std: BTreeMap<u64, u64> get", CALLS, |i| {

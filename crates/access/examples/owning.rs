@@ -1,10 +1,11 @@
-//! What one operation costs by who protects the page, to be counted by callgrind:
+//! The cost of one operation by the protection of the page, to be counted by callgrind:
 //!
 //! `valgrind --tool=callgrind target/quick/examples/owning POLICY OP CALLS`
 //!
-//! POLICY is owned, by-page (pages owned by this thread), by-page-free (nobody's), optimistic, coupled, or multi (as by-page,
-//! in a tree of eight roots); OP is get, read, modify or entry (a delete and an insert). The difference of two runs with
-//! another number of CALLS leaves out what the set-up costs; `scripts/count-owning` prints the table.
+//! POLICY is owned, by-page (pages owned by this thread), by-page-free (pages without owner),
+//! optimistic, coupled, or multi (as by-page, in a tree of eight roots). OP is get, read, modify or
+//! entry (a delete and an insert). The difference of two runs with another number of CALLS leaves
+//! out the cost of the set-up; `scripts/count-owning` prints the table.
 
 mod support;
 

@@ -1,11 +1,13 @@
-//! One tree and one heap under several threads: million operations a second, and the ratio to one thread, for each latch
-//! policy that threads may share. Rounds of one thread and of several alternate, so that other work on the machine
-//! disturbs both alike; the median round is shown with the spread.
+//! One tree and one heap under several threads: million operations per second, and the ratio to one
+//! thread, for each latch policy that threads may share. Rounds of one thread and of several
+//! alternate, so that other work on the machine disturbs both alike; the median round is shown with
+//! the spread.
 //!
 //! `cargo run --release -p access --example scaling [threads] [rounds]`
 //!
-//! For instruction counts: `scaling count POLICY OPERATION` runs a million calls of one operation (`get`, `read`,
-//! `modify`) under one policy and nothing else, for a `valgrind --tool=callgrind --toggle-collect='*counted*'`.
+//! For instruction counts: `scaling count POLICY OPERATION` runs a million calls of one operation
+//! (`get`, `read`, `modify`) under one policy and nothing else, for
+//! `valgrind --tool=callgrind --toggle-collect='*counted*'`.
 
 mod support;
 
@@ -55,7 +57,7 @@ enum Op {
 
 const OPS: [(&str, Op); 3] = [("get", Op::Get), ("read", Op::Read), ("modify", Op::Modify)];
 
-/// `calls` operations on keys spread over the table; nanoseconds they took.
+/// `calls` operations on keys spread over the table; returns the nanoseconds they took.
 #[inline(never)]
 fn counted<L: LatchPolicy>(data: &Data, op: Op, seed: u64, calls: u64) -> f64 {
     let tree = BTree::open(&data.pool, data.tree, TableId(1));
@@ -81,7 +83,7 @@ fn counted<L: LatchPolicy>(data: &Data, op: Op, seed: u64, calls: u64) -> f64 {
     start.elapsed().as_nanos() as f64
 }
 
-/// Million operations a second of `threads` threads together.
+/// Million operations per second of `threads` threads together.
 fn rate<L: LatchPolicy>(data: &Data, op: Op, threads: u64) -> f64 {
     let barrier = Barrier::new(threads as usize);
     let run = |t: u64| {

@@ -1,7 +1,8 @@
-//! Reading and writing numbers in byte buffers whose content nobody vouches for.
+//! Reading and writing numbers in byte buffers of untrusted content.
 //!
-//! A page may be corrupt, or be changing under an optimistic reader; a log body comes from a file. So every offset that was
-//! itself read from the buffer is checked, and what does not fit is [`Garbled`]: a value, not a panic.
+//! A page may be corrupt, or may change under an optimistic reader; a log body comes from a file.
+//! So every offset that was itself read from the buffer is checked. Bytes that do not fit are
+//! [`Garbled`]: a value, not a panic.
 
 use pages::{PAGE_SIZE, Racing};
 use std::cmp::Ordering;
@@ -10,19 +11,20 @@ use std::ops::Range;
 /// A page as bytes.
 pub(crate) type Bytes = [u8; PAGE_SIZE];
 
-/// The bytes do not form what they should; whoever knows which page or record it is says so.
+/// The bytes do not form the expected structure. The caller that knows the page or the record turns
+/// this into a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Garbled;
 
-/// Bytes of a page to be read: held still (`&Bytes`), or looked at while others may change them ([`Racing`]).
-/// Numbers are little-endian; one that would reach beyond the page is [`Garbled`].
+/// The bytes of a page to read: under a latch (`&Bytes`), or while other threads may change them
+/// ([`Racing`]). Numbers are little-endian. One that would reach beyond the page is [`Garbled`].
 pub(crate) trait Source: Copy {
     /// Aligned word number `i`, modulo the words of a page: never out of bounds.
     fn word(self, i: usize) -> u64;
     fn u8(self, at: usize) -> Result<u8, Garbled>;
     fn u32(self, at: usize) -> Result<u32, Garbled>;
     fn u64(self, at: usize) -> Result<u64, Garbled>;
-    /// Asks for the cache line of the byte at `at`, modulo the bytes of a page.
+    /// Prefetches the cache line of the byte at `at`, modulo the bytes of a page.
     fn prefetch(self, at: usize);
 }
 
@@ -80,7 +82,7 @@ impl Source for Racing<'_> {
     }
 }
 
-/// The order of the page's `len` bytes at `at` and the slice `with`.
+/// Compares the page's `len` bytes at `at` with the slice `with`.
 #[inline]
 pub(crate) fn order_at(page: impl Source, at: usize, len: usize, with: &[u8]) -> Result<Ordering, Garbled> {
     let (words, rest) = with[..len.min(with.len())].as_chunks::<8>();
@@ -99,7 +101,7 @@ pub(crate) fn order_at(page: impl Source, at: usize, len: usize, with: &[u8]) ->
     Ok(len.cmp(&with.len()))
 }
 
-/// Copies the page's bytes from `at` on.
+/// Copies the page's bytes from `at` on into `to`.
 #[inline]
 pub(crate) fn copy_at(page: impl Source, at: usize, to: &mut [u8]) -> Result<(), Garbled> {
     let (words, rest) = to.as_chunks_mut::<8>();
@@ -133,7 +135,7 @@ pub(crate) fn put_u32(bytes: &mut Bytes, at: usize, v: u32) {
     bytes[at..at + 4].copy_from_slice(&v.to_le_bytes());
 }
 
-/// Takes a log body or a packed image apart from the front.
+/// Reads a log body or a packed image from the front.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a>(pub(crate) &'a [u8]);
 
@@ -179,15 +181,15 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Appends a length as `u16` and the bytes: what [`Cursor::sized`] reads.
+/// Appends a length as `u16` and the bytes, in the form that [`Cursor::sized`] reads.
 pub(crate) fn push_sized(out: &mut Vec<u8>, bytes: &[u8]) {
     debug_assert!(bytes.len() <= usize::from(u16::MAX));
     out.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
     out.extend_from_slice(bytes);
 }
 
-/// The order of two short byte strings, word by word in place: a call of `memcmp` costs as much as the rest of a
-/// step down the tree.
+/// Compares two short byte strings word by word in place: a call of `memcmp` costs as much as the
+/// rest of a step down the tree.
 #[inline]
 pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
     let (a8, a_tail) = a.as_chunks::<8>();
@@ -200,12 +202,12 @@ pub(crate) fn order(a: &[u8], b: &[u8]) -> Ordering {
     if a8.len() == b8.len() {
         return word(a_tail).cmp(&word(b_tail)).then(a.len().cmp(&b.len()));
     }
-    // One is shorter than the other's next word; its tail and the padding decide, then the length.
+    // One string ends within the other's next word: the remaining bytes decide, then the length.
     let n = a8.len().min(b8.len()) * 8;
     a[n..].cmp(&b[n..])
 }
 
-/// Up to eight bytes as a number that sorts like them, zero padded.
+/// Up to eight bytes as a number with the same order; shorter strings are padded with zeros.
 #[inline]
 pub(crate) fn word(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk::<8>() {
@@ -219,8 +221,9 @@ pub(crate) fn word(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |word, &b| word << 8 | u64::from(b)).unbounded_shl(8 * (8 - n))
 }
 
-/// Where two byte strings differ, as a range of the first: behind what they begin alike with, before what is left of them if they
-/// end alike. Of the same length they are known to differ nowhere outside of `within`, which may reach beyond their ends.
+/// The range of `a` in which the two byte strings differ: it leaves out their common prefix, and
+/// the common suffix of the bytes after it. For strings of equal length the caller knows that they
+/// are equal outside `within`, which may reach beyond their ends.
 #[inline]
 pub(crate) fn difference(a: &[u8], b: &[u8], within: Range<usize>) -> Range<usize> {
     let (mut from, mut tail) = (0, 0);
@@ -230,7 +233,7 @@ pub(crate) fn difference(a: &[u8], b: &[u8], within: Range<usize>) -> Range<usiz
         debug_assert!(a[..from] == b[..from] && a[end..] == b[end..], "a byte changed that was not touched");
     }
     let (x, y) = (&a[from..a.len() - tail], &b[from..b.len() - tail]);
-    // One number was set.
+    // Fast path: eight bytes, as when one number was set.
     if let (Ok(x), Ok(y)) = (<&[u8; 8]>::try_from(x), <&[u8; 8]>::try_from(y)) {
         let differ = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
         let (alike, behind) = (differ.trailing_zeros() as usize / 8, differ.leading_zeros() as usize / 8);

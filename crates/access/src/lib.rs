@@ -1,21 +1,25 @@
 //! The access methods: B+tree and heap, with their log records, redo and undo.
 //!
-//! A request enters with a page pool, a [`Journal`] to write the log through, and a latch policy as type parameter; it
-//! either succeeds, or is `Err(Stop)` and has changed nothing its caller could see: the caller loads the page it names
-//! and calls again. Nothing here waits for I/O, for a lock or for another transaction.
+//! An operation takes a page pool, a [`Journal`] for its log records, and a latch policy as a type
+//! parameter. It either succeeds or returns `Err(Stop)`. After `Err(Stop)` nothing that the caller
+//! can see has changed: the caller loads the page that the stop names and calls again. No operation
+//! waits for I/O, for a lock or for another transaction.
 //!
-//! What this room knows: page layouts, which pages an operation must latch and in which order, what to log.
-//! What it does not know: transactions, locks, schemas, what keys and rows mean, when anything is durable.
+//! This crate knows page layouts, the pages that an operation must latch and the order of those
+//! latches, and the log record of each change. It does not know transactions, locks, schemas, the
+//! meaning of keys and rows, or durability.
 //!
-//! - [`BTree`]: byte-string keys to values of up to a quarter page (row addresses, or the rows of a clustered table), in
-//!   order, with scans in both directions.
-//!   It may be multi-rooted ([`RootMap`]): sub-trees with ranges of the keys, which are split and merged.
-//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long; where they go may be said from above ([`Heap::among`]), so
-//!   that pages can be divided among owners.
-//! - [`Journal`]: how an operation logs; [`Kind`] and [`each_page`]: what the records say, for restart's bookkeeping.
-//! - [`pages_below`], [`log_freed`]: taking a whole tree or heap away.
-//! - [`redo`], [`redo_page`], [`undo`]: a record done again (on one page of those it changes), and taken back.
-//! - [`check_kind`]: whether a page is one of this room's.
+//! - [`BTree`]: byte-string keys to values of up to a quarter page (row addresses, or the rows of a
+//!   clustered table), in order, with scans in both directions. A tree may be multi-rooted
+//!   ([`RootMap`]): each sub-tree holds a range of the keys, and sub-trees are split and merged.
+//! - [`Heap`]: rows that keep their address, up to [`MAX_ROW`] bytes long. The caller may name the
+//!   pages for new rows ([`Heap::among`]), so that pages can be divided among owners.
+//! - [`Journal`]: the interface through which an operation logs. [`Kind`] and [`each_page`] tell
+//!   restart's bookkeeping which pages a record concerns.
+//! - [`pages_below`], [`log_freed`]: the removal of a whole tree or heap.
+//! - [`redo`], [`redo_page`], [`undo`]: repeat a record (on all its pages or on one) and take it
+//!   back.
+//! - [`check_kind`]: whether a page is one of this crate's.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! This crate's view of a page: which kind it is, whose it is, and how a bad one is reported.
+//! This crate's view of a page: its kind, the tree or heap that it belongs to, and the faults that
+//! report a bad page or record.
 
 use crate::bytes::Bytes;
 use base::{PageId, TableId};
@@ -14,17 +15,17 @@ pub(crate) const KIND_LARGE_ROOT: u8 = 5;
 pub(crate) const KIND_LARGE_DATA: u8 = 6;
 pub(crate) const KIND_PARTITIONS: u8 = 7;
 
-/// The layouts of nodes, heap pages, directories and partition tables in this version.
+/// The version of the layouts of nodes, heap pages, directories and partition tables.
 pub(crate) const FORMAT: u8 = 4;
 
-/// Bytes 4 and 5 of a page that is a tree node or a heap page, as one number.
+/// Bytes 4 and 5 (format and kind) of a tree node and of a heap page, as one number.
 pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);
 pub(crate) const ROWS_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_ROWS]);
 
 /// Whether a page in use is of a kind and a layout that this version knows.
 ///
 /// # Errors
-/// What it is instead.
+/// A text that names the kind or format that was found.
 pub fn check_kind(page: &Page) -> Result<(), String> {
     let (kind, format) = (page.kind(), page.format());
     if !(KIND_NODE..=KIND_PARTITIONS).contains(&kind) {
@@ -36,7 +37,7 @@ pub fn check_kind(page: &Page) -> Result<(), String> {
     Ok(())
 }
 
-/// A page held in either way, for its number.
+/// A page that is latched shared or exclusive: gives its page number.
 pub(crate) trait Held {
     fn page_id(&self) -> PageId;
 }
@@ -53,13 +54,13 @@ impl<L: LatchPolicy> Held for PageMut<'_, L> {
     }
 }
 
-/// Whether the page is of this kind and belongs to `owner`.
+/// Whether the page is of this kind and belongs to the tree or heap `owner`.
 #[inline]
 pub(crate) fn is(page: &Page, kind: u8, owner: TableId) -> bool {
     page.kind() == kind && page.owner() == u32::from(owner.0) && page.format() == FORMAT
 }
 
-/// Names a page given new content.
+/// Writes kind, format and owner into the header of a page that gets new content.
 pub(crate) fn name(page: &mut Page, kind: u8, owner: TableId) {
     page.set_kind(kind);
     page.set_format(FORMAT);
@@ -67,7 +68,7 @@ pub(crate) fn name(page: &mut Page, kind: u8, owner: TableId) {
     page.set_owner(u32::from(owner.0));
 }
 
-/// What a page says of itself contradicts the place it was found at or its own bytes.
+/// The page's bytes contradict each other or the place where the page was found.
 #[cold]
 pub(crate) fn corrupt(page: &impl Held) -> Stop {
     malformed(page.page_id())
@@ -83,25 +84,25 @@ pub(crate) fn too_long(what: &'static str, bytes: usize, most: usize) -> Stop {
     Stop::Fault(Arc::new(PageFault::TooLong { what, bytes, most }))
 }
 
-/// A bulk load that was given what it cannot take.
+/// The fault of a bulk load that was given entries it cannot take.
 #[cold]
 pub(crate) fn disordered(what: &'static str) -> Stop {
     Stop::Fault(Arc::new(PageFault::Disordered { what }))
 }
 
-/// A log record that cannot be replayed or undone.
+/// The fault of a log record that cannot be replayed or undone.
 #[cold]
 pub(crate) fn bad_record(kind: u8, why: &'static str) -> Stop {
     Stop::Fault(Arc::new(PageFault::Record { kind, why }))
 }
 
-/// A page nobody uses, latched and zeroed.
+/// A page that is in no use, latched exclusive and zeroed.
 pub(crate) fn new_page<L: LatchPolicy>(pool: &Pool) -> Result<PageMut<'_, L>, Stop> {
     let id = pool.allocate()?;
     fresh::<L>(pool, id).inspect_err(|_| pool.free(id))
 }
 
-/// [`Pool::fresh`], again while the page's last holder has not let go.
+/// [`Pool::fresh`], repeated until the last holder of the page has released its latch.
 pub(crate) fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'_, L>, Stop> {
     loop {
         match pool.fresh::<L>(id) {
@@ -111,7 +112,7 @@ pub(crate) fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'
     }
 }
 
-/// The page's bytes behind [`Page::bytes_mut`], for the layouts.
+/// The page's bytes as the array type that the layouts work on.
 #[inline]
 pub(crate) fn bytes_mut<'a, L: LatchPolicy>(page: &'a mut PageMut<'_, L>) -> &'a mut Bytes {
     page.bytes_mut()

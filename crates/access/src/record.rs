@@ -1,60 +1,70 @@
-//! The bodies of the log records this crate writes, byte by byte.
+//! The bodies of the log records that this crate writes, byte by byte.
 //!
 //! ```text
 //! tree insert, delete      page u32 | owner u16 | key length u16 | value length u16 | key | value
-//! tree replace             page u32 | owner u16 | key length u16 | old length u16 | key | old | new
-//! tree update              page u32 | owner u16 | key length u16 | old length u16 | at u16 | key | old bytes | new bytes
+//! tree replace             page u32 | owner u16 | key length u16 | old length u16 | key
+//!                          | old | new
+//! tree update              page u32 | owner u16 | key length u16 | old length u16 | at u16 | key
+//!                          | old bytes | new bytes
 //! heap insert              page u32 | owner u16 | slot u16 | row
-//! heap update              page u32 | owner u16 | slot u16 | at u16 | old length u16 | old bytes | new bytes
+//! heap update              page u32 | owner u16 | slot u16 | at u16 | old length u16 | old bytes
+//!                          | new bytes
 //! heap delete, restore     page u32 | owner u16 | slot u16
 //! heap remove              page u32 | owner u16 | slot u16 | pages freed u32, u32, ...
 //! heap place               page u32 | owner u16 | slot u16 | content with its tag
-//! heap replace             page u32 | owner u16 | slot u16 | forms u8 | old length u16 | old content | new content
-//! large make               root u32 | owner u16 | 0 u16 | row length u32 | data pages u32, u32, ...
+//! heap replace             page u32 | owner u16 | slot u16 | forms u8 | old length u16
+//!                          | old content | new content
+//! large make               root u32 | owner u16 | 0 u16 | row length u32
+//!                          | data pages u32, u32, ...
 //! system                   owner u16 | action, action, ...
 //!      action              tag u8 | page u32 | length u16 | payload
 //! ```
 //!
-//! A *system* record carries one structure modification whole: an action for each page it changes, so that it is
-//! atomic by being one record and needs no undo. All numbers are little-endian.
+//! A *system* record carries one whole structure modification, with an action for each page that it
+//! changes. It is one record, so the modification is atomic and needs no undo. All numbers are
+//! little-endian.
 
 use crate::bytes::{Cursor, Garbled};
 use crate::heap::Form;
 use base::{PageId, TableId};
 
-/// What a log record of this crate says. The numbers are stored in the log; `store` must use others for its own.
+/// The kinds of this crate's log records. The numbers are stored in the log; `store` must use other
+/// numbers for its own records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
     TreeInsert = 1,
     TreeDelete = 2,
-    /// An entry was given another value.
+    /// The value of an entry was replaced.
     TreeReplace = 3,
     HeapInsert = 4,
     HeapUpdate = 5,
-    /// The row became a ghost.
+    /// The row became a ghost: deleted, but its slot and bytes stay.
     HeapDelete = 6,
     /// A ghost became a row again.
     HeapRestore = 7,
-    /// The slot became free: a ghost purged, or an insert undone; with it the overflow pages it names.
+    /// The slot became free: a ghost was purged, or an insert undone. The pages of a large row that
+    /// the record lists became free with it.
     HeapRemove = 8,
-    /// A structure modification or free-space note: redo only.
+    /// A structure modification or a change of a free-space class: redo only.
     System = 9,
-    /// A slot was given a content that is not a plain row.
+    /// A free slot got a content that is not a plain row.
     HeapPlace = 20,
-    /// A slot was given another content: a row became a forward or a large one, or the reverse.
+    /// A slot in use got another content: a row became a forward or a large row's stub, or the
+    /// reverse.
     HeapReplace = 21,
-    /// Pages were taken for a large row; their content follows.
+    /// Pages were taken for a large row; later records write their content.
     LargeMake = 22,
-    /// Bytes of an entry's value changed.
+    /// A range of bytes of an entry's value changed.
     TreeUpdate = 23,
 }
 
 impl Kind {
-    /// Record kinds up to this number belong to this crate; `store` numbers its own from the next one.
+    /// Record kinds up to this number belong to this crate; `store` numbers its own from the next
+    /// one.
     pub const LAST: u8 = 31;
 
-    /// `None` for a kind this crate does not write.
+    /// `None` for a kind that this crate does not write.
     #[inline]
     pub fn of(kind: u8) -> Option<Kind> {
         Some(match kind {
@@ -76,7 +86,7 @@ impl Kind {
     }
 }
 
-/// A record taken apart.
+/// A decoded record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Record<'a> {
     /// A change to one page.
@@ -108,14 +118,14 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// Whether it is one of a tree's entries, and not of a heap's rows.
+    /// Whether this changes a tree's entry; otherwise it changes a heap's row.
     pub(crate) fn is_of_tree(&self) -> bool {
         use Change::{TreeDelete, TreeInsert, TreeReplace, TreeUpdate};
         matches!(self, TreeInsert { .. } | TreeDelete { .. } | TreeReplace { .. } | TreeUpdate { .. })
     }
 }
 
-/// Page numbers in a record.
+/// A list of page numbers in a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageList<'a>(&'a [[u8; 4]]);
 
@@ -189,7 +199,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The index and the key that a record about one index entry names.
+/// The index and the key of a record about one index entry; `None` for other records.
 pub fn entry_of(kind: u8, body: &[u8]) -> Option<(TableId, &[u8])> {
     match Record::decode(kind, body).ok()? {
         Record::One {
@@ -205,7 +215,8 @@ pub fn entry_of(kind: u8, body: &[u8]) -> Option<(TableId, &[u8])> {
     }
 }
 
-/// The front of a tree record for one entry; `value` is the one whose length comes first.
+/// The first fields of a tree record for one entry. `value` is the value that comes first in the
+/// record; its length is stored here.
 #[inline]
 pub(crate) fn entry_front(page: PageId, owner: TableId, key: &[u8], value: &[u8]) -> [u8; 10] {
     let [a, b, c, d] = page.0.to_le_bytes();
@@ -215,7 +226,7 @@ pub(crate) fn entry_front(page: PageId, owner: TableId, key: &[u8], value: &[u8]
     [a, b, c, d, e, f, g, h, i, j]
 }
 
-/// The front of a heap record.
+/// The first fields of a heap record.
 pub(crate) fn slot_front(page: PageId, owner: TableId, slot: u16) -> [u8; 8] {
     let [a, b, c, d] = page.0.to_le_bytes();
     let [e, f] = owner.0.to_le_bytes();
@@ -223,7 +234,7 @@ pub(crate) fn slot_front(page: PageId, owner: TableId, slot: u16) -> [u8; 8] {
     [a, b, c, d, e, f, g, h]
 }
 
-/// What an update of a row begins with: [`slot_front`] and [`range_front`].
+/// The first fields of an update of a row: [`slot_front`] and [`range_front`].
 #[inline]
 pub(crate) fn update_front(page: PageId, owner: TableId, slot: u16, at: usize, old: usize) -> [u8; 12] {
     let whole = u128::from(page.0)
@@ -234,28 +245,29 @@ pub(crate) fn update_front(page: PageId, owner: TableId, slot: u16, at: usize, o
     *whole.to_le_bytes().first_chunk().expect("twelve of sixteen")
 }
 
-/// What follows [`slot_front`] in an update: where the changed bytes begin and how many old ones there are.
+/// The fields after [`slot_front`] in an update: the start of the changed bytes, and the number of
+/// old bytes.
 pub(crate) fn range_front(at: usize, old: usize) -> [u8; 4] {
     let [a, b] = (at as u16).to_le_bytes();
     let [c, d] = (old as u16).to_le_bytes();
     [a, b, c, d]
 }
 
-/// What follows [`slot_front`] in a replacement: the forms and the old content's length.
+/// The fields after [`slot_front`] in a replacement: the forms and the length of the old content.
 pub(crate) fn replace_front(old: (Form, usize), new: Form) -> [u8; 3] {
     let forms = u8::from(old.0 == Form::Special) | u8::from(new == Form::Special) << 1;
     let [a, b] = (old.1 as u16).to_le_bytes();
     [forms, a, b]
 }
 
-/// One page's part in a structure modification.
+/// The part of a structure modification that concerns one page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action<'a> {
     /// The page becomes the tree node packed here.
     Node(&'a [u8]),
-    /// Entries from this key on go away; it becomes the high fence.
+    /// The entries from this key on are removed, and the key becomes the high fence.
     Cut(&'a [u8]),
-    /// An inner node gains a child, from this key on.
+    /// An inner node gains a child; its range begins at this key.
     Link { child: PageId, key: &'a [u8] },
     /// An inner node loses the child that begins at this key.
     Unlink { key: &'a [u8] },
@@ -267,21 +279,23 @@ pub(crate) enum Action<'a> {
     HeapRoot,
     /// The page becomes an empty heap directory.
     HeapDirectory,
-    /// The page becomes an empty heap page, this many-th of its heap.
+    /// The page becomes an empty heap page, number `ordinal` of its heap.
     HeapPage { ordinal: u32 },
     /// The heap root lists one more directory.
     RootAdd { directory: PageId },
     /// The directory lists one more heap page.
     DirectoryAdd { page: PageId, class: u8 },
-    /// The directory learns how much room its `index`-th page has.
+    /// The directory notes the free-space class of its page number `index`.
     Class { index: u16, class: u8 },
-    /// The page holds these bytes of the large row that begins at `root`, as its `index`-th page.
+    /// The page holds these bytes of the large row that begins at `root`, as its page number
+    /// `index`.
     LargeData { root: PageId, index: u16, bytes: &'a [u8] },
-    /// The root page of a large row holds its first bytes.
+    /// The root page of a large row holds the row's first bytes.
     LargeHead(&'a [u8]),
     /// The page becomes a page of a partition table, with this content.
     Partitions(&'a [u8]),
-    /// The page becomes this many-th of its heap, with these rows: header fields and slots, and the rows' bytes.
+    /// The page becomes heap page number `ordinal`, with these rows: `head` is header fields and
+    /// slots, `content` the bytes of the rows.
     HeapImage { ordinal: u32, head: &'a [u8], content: &'a [u8] },
 }
 
@@ -369,7 +383,7 @@ impl<'a> Action<'a> {
         }
     }
 
-    /// Whether the page's former content is irrelevant.
+    /// Whether the action replaces the page's former content whole.
     pub(crate) fn formats(self) -> bool {
         matches!(
             self,
@@ -384,7 +398,8 @@ impl<'a> Action<'a> {
     }
 }
 
-/// The actions of a system record; ends at the end of the body or at the first malformed one.
+/// The actions of a system record. The iterator ends at the end of the body or after the first
+/// malformed action.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Actions<'a>(Cursor<'a>);
 
@@ -436,29 +451,30 @@ impl SystemBody {
     }
 }
 
-/// What a record does to a page, for whoever keeps the page allocator or a table of dirty pages.
+/// How a record uses a page; for the page allocator and for a table of dirty pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageUse {
     /// Bytes of a page in use change.
     Changed,
-    /// The page is given new content whole: from here on it is in use, if it was not before.
+    /// The page gets a whole new content. From this record on it is in use.
     Formatted,
-    /// The page is in use from here on; another record gives it its content.
+    /// The page is in use from this record on; another record gives it its content.
     Taken,
-    /// The page is free from here on; its bytes stay as they are.
+    /// The page is free from this record on; its bytes stay as they are.
     Freed,
-    /// The page is free from here on, and says so itself.
+    /// The page is free from this record on, and its bytes change: they mark it as gone.
     Emptied,
 }
 
 impl PageUse {
-    /// Whether the record changes the page's bytes, so that it has to be repeated there.
+    /// Whether the record changes the page's bytes, so that redo must repeat it there.
     pub fn changes(self) -> bool {
         matches!(self, PageUse::Changed | PageUse::Formatted | PageUse::Emptied)
     }
 }
 
-/// Calls `visit` for every page the record touches; `false` if the body is malformed or the kind not this crate's.
+/// Calls `visit` for each page that the record touches. `false` if the body is malformed or the
+/// kind is not this crate's.
 pub fn each_page(kind: u8, body: &[u8], mut visit: impl FnMut(PageId, PageUse)) -> bool {
     match Record::decode(kind, body) {
         Err(Garbled) => false,
@@ -469,7 +485,8 @@ pub fn each_page(kind: u8, body: &[u8], mut visit: impl FnMut(PageId, PageUse)) 
                     pages.iter().for_each(|page| visit(page, PageUse::Taken));
                 }
                 Change::HeapRemove { freed, .. } => {
-                    // A large row's root names itself among the pages freed.
+                    // The record of a large row's removal lists the root page itself among the
+                    // freed pages.
                     if freed.iter().all(|free| free != page) {
                         visit(page, PageUse::Changed);
                     }

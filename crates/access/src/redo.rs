@@ -1,7 +1,8 @@
-//! Doing what a log record says, the first time and again at restart.
+//! Redo: carries out the change that a log record describes, the first time and again at restart.
 //!
-//! Structure modifications are performed *from their log record*, so a replay cannot differ. Changes to one page use
-//! the same functions with the position already found.
+//! Structure modifications are performed *from their log record*, so a replay cannot differ from
+//! the first execution. Changes to one page call the same page functions in both cases; only the
+//! first execution already knows the position.
 
 use crate::Journal;
 use crate::bytes::Garbled;
@@ -18,14 +19,15 @@ use pages::{Page, PageFault, PageMut, Pool, Stop};
 use std::sync::Arc;
 use wal::{Order, RecordHeader};
 
-/// Repeats what the record did, on the pages that do not carry it yet.
+/// Repeats the record's changes on those of its pages that do not carry them yet.
 ///
-/// `lsn` is what the journal gave when the record was written. Idempotent: each page is compared with `lsn`, so
-/// after [`Stop::Page`] the caller loads that page (one never written loads as zeros) and calls again. Records must
-/// come in log order for each page.
+/// `lsn` is the LSN that the journal returned when the record was written. Redo is idempotent: it
+/// compares each page's LSN with `lsn`. So after [`Stop::Page`] the caller loads that page (a page
+/// never written loads as zeros) and calls again. The records of each page must come in log order.
 ///
 /// # Errors
-/// [`Stop`]; a record that does not fit the page it names, or no record at all, is [`Stop::Fault`].
+/// [`Stop`]. A record that does not fit the page it names, or bytes that form no record, are
+/// [`Stop::Fault`].
 pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result<(), Stop> {
     let mut pages = Vec::new();
     if !each_page(header.kind, body, |page, how| pages.extend(how.changes().then_some(page))) {
@@ -38,12 +40,12 @@ pub fn redo(pool: &Pool, header: &RecordHeader, lsn: Lsn, body: &[u8]) -> Result
     Ok(())
 }
 
-/// Repeats on `page`, which is page `id`, what the record did to it, unless the page carries that already. What a record
-/// does to one page depends on that page and the record alone, so pages may be brought up to date in any order and by
-/// different threads, as long as each sees its own records in log order.
+/// Repeats the record's change to `page`, which is page `id`, unless the page carries it already.
+/// The change depends on that page and the record alone. So pages may be brought up to date in any
+/// order and by different threads, as long as each page gets its own records in log order.
 ///
 /// # Errors
-/// A record that does not fit the page, or no record at all.
+/// A record that does not fit the page, or bytes that form no record.
 pub fn redo_page(id: PageId, page: &mut Page, kind: u8, lsn: Lsn, body: &[u8]) -> Result<(), PageFault> {
     if page.lsn() >= lsn {
         return Ok(());
@@ -65,7 +67,7 @@ pub fn redo_page(id: PageId, page: &mut Page, kind: u8, lsn: Lsn, body: &[u8]) -
     Ok(())
 }
 
-/// A change to one page, position looked up.
+/// Repeats a change to one page; the position is found by key or slot.
 fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
     match change {
         Change::TreeInsert { .. }
@@ -103,7 +105,7 @@ fn entry(node: &mut NodeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
     }
 }
 
-/// One page's part of a system record.
+/// The part of a system record that concerns one page.
 fn act(page: &mut Page, owner: TableId, action: Action<'_>) -> Result<(), Garbled> {
     let (kind, formats) = (kind_of(action), action.formats());
     if formats {
@@ -169,7 +171,8 @@ fn unlink(node: &mut NodeMut<'_>, key: &[u8]) -> Result<[u8; 4], Garbled> {
     Ok(child)
 }
 
-/// Logs a structure modification and carries it out on the pages, all of which the caller holds.
+/// Logs a structure modification and carries it out on the pages, all of which the caller holds
+/// exclusively.
 pub(crate) fn perform<L: LatchPolicy>(
     journal: &mut impl Journal,
     owner: TableId,

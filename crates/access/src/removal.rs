@@ -1,8 +1,8 @@
-//! Taking a whole tree or heap away: which pages it is made of, and the record that frees them.
+//! Removal of a whole tree or heap: the pages that it consists of, and the record that frees them.
 //!
-//! The caller walks: [`pages_below`] the root, below those, and so on. It frees nothing before it has met every page,
-//! and then the pages' bytes stay as they are until somebody is given them, so the walk can be made again after a
-//! crash in the middle.
+//! The caller walks the pages: it calls [`pages_below`] for the root, then for the pages below the
+//! root, and so on. It frees nothing before it has visited every page. A freed page keeps its bytes
+//! until it is allocated again, so the walk can be repeated after a crash in the middle.
 
 use crate::Journal;
 use crate::bytes::Garbled;
@@ -17,23 +17,24 @@ use latch::LatchPolicy;
 use pages::{PageRef, Pool, Stop};
 use wal::Order;
 
-/// Pages freed by one record, so that its body stays far below the smallest log buffer's limit.
+/// Pages freed by one record: the body stays far below the record limit of the smallest log buffer.
 const AT_ONCE: usize = 1000;
 
 /// The pages that a page of a tree or heap leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Below {
-    /// It is a page of something else.
+    /// It is a page of another tree or heap, or of no known kind.
     Foreign,
     /// Look below these too.
     More(Vec<PageId>),
-    /// Heap pages: nothing is below these either if all rows of the heap [fit a page](crate::fits_page).
+    /// Heap pages: nothing is below these if all rows of the heap
+    /// [fit a page](crate::fits_page).
     Rows(Vec<PageId>),
     /// Nothing is below these.
     Last(Vec<PageId>),
 }
 
-/// What lies directly below `page` in the tree or heap `owner`.
+/// The pages directly below `page` in the tree or heap `owner`.
 ///
 /// # Errors
 /// [`Stop`].
@@ -74,7 +75,7 @@ fn node<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
     Ok(if node.level() == 1 { Below::Last(children) } else { Below::More(children) })
 }
 
-/// The roots of the large rows that begin in a heap page, those of ghosts included.
+/// The roots of the large rows that begin in a heap page, including those of ghost rows.
 fn large_rows<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
     let rows = Rows::new(page.bytes());
     let mut roots = Vec::new();
@@ -86,8 +87,8 @@ fn large_rows<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
     Ok(Below::More(roots))
 }
 
-/// Logs that these pages of `owner` are free. Nobody may be given them before the caller has made sure that nothing
-/// leads to them any more, also after a crash.
+/// Logs that these pages of `owner` are free. They must not be allocated again before the caller
+/// has made sure that nothing leads to them, also after a crash.
 pub fn log_freed(journal: &mut impl Journal, owner: TableId, pages: &[PageId]) {
     for some in pages.chunks(AT_ONCE) {
         let body = some.iter().fold(SystemBody::new(owner), |body, &page| body.with(page, Action::Freed));

@@ -1,4 +1,4 @@
-//! What the tests share: a pool in memory, a journal that remembers, random numbers from a seed.
+//! Shared by the tests: a pool in memory, journals, and random numbers from a seed.
 
 use crate::{Journal, PageUse, TreeRole, each_page, redo, undo};
 use base::{Lsn, PageId, TableId};
@@ -10,7 +10,7 @@ use world::memory;
 
 pub(crate) const TABLE: TableId = TableId(7);
 
-/// A record as the journal double keeps it.
+/// A record as [`Recorder`] keeps it.
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) header: RecordHeader,
@@ -19,7 +19,7 @@ pub(crate) struct Kept {
     undoable: bool,
 }
 
-/// A journal that writes a memory log, for its lsns, and keeps every record.
+/// A journal that appends to a log in memory, to get LSNs, and keeps every record.
 pub(crate) struct Recorder {
     log: Arc<Log>,
     pub(crate) kept: Vec<Kept>,
@@ -40,14 +40,16 @@ impl Recorder {
         lsn
     }
 
-    /// Makes this journal's log as long as another's, so that new records are younger than copies of the other's.
+    /// Makes this journal's log as long as `other`'s, so that new records are younger than copies
+    /// of records from `other`.
     pub(crate) fn log_after(&self, other: &Recorder) {
         while self.log.end() < other.log.end() {
             self.log.append(&RecordHeader::default(), Order::Last, &[&[0; 1000]]);
         }
     }
 
-    /// Undoes every undoable record kept from number `from` on, last first; the journal keeps the compensations.
+    /// Undoes the undoable records from number `from` on, youngest first; the journal keeps the
+    /// compensation records.
     pub(crate) fn roll_back(&mut self, pool: &Pool, root: Option<PageId>, from: usize) {
         let records = self.kept[from..].to_vec();
         self.compensating = true;
@@ -75,7 +77,7 @@ pub(crate) fn pool(frames: usize) -> Pool {
     pool_logging(frames, LogOptions::new(Durability::Memory))
 }
 
-/// A pool whose log takes records of a quarter of `buffer_bytes`.
+/// A pool of which the log takes records of up to a quarter of `buffer_bytes`.
 pub(crate) fn pool_with_short_records(frames: usize, buffer_bytes: usize) -> Pool {
     pool_logging(frames, LogOptions { buffer_bytes, ..LogOptions::new(Durability::Memory) })
 }
@@ -86,7 +88,8 @@ fn pool_logging(frames: usize, options: LogOptions) -> Pool {
     Pool::open(memory(), Path::new("data"), options, Arc::new(log)).expect("a pool in memory")
 }
 
-/// Calls `f` until it does not stop for a page or a latch, as the layer above does.
+/// Calls `f`, and loads pages for it, until it no longer stops for a page or a latch, as the layer
+/// above does.
 pub(crate) fn settle<T>(pool: &Pool, f: impl FnMut() -> Result<T, Stop>) -> T {
     try_settle(pool, f).unwrap_or_else(|stop| panic!("{stop}"))
 }
@@ -101,7 +104,8 @@ pub(crate) fn try_settle<T>(pool: &Pool, mut f: impl FnMut() -> Result<T, Stop>)
     }
 }
 
-/// All records replayed into an empty pool, each twice, and its allocator with them.
+/// A new pool into which all records are replayed, each twice; its allocator follows the records
+/// too.
 pub(crate) fn replay(kept: &[Kept]) -> Pool {
     let to = pool(4096);
     for kept in kept {
@@ -118,7 +122,8 @@ pub(crate) fn replay(kept: &[Kept]) -> Pool {
     to
 }
 
-/// Asserts that pages 1 to `count` are the same byte for byte, but for checksum and page number, which the pool sets.
+/// Asserts that pages 1 to `count` are equal byte for byte, except checksum and page number, which
+/// the pool sets.
 pub(crate) fn assert_same_pages(a: &Pool, b: &Pool, count: u32) {
     for id in (1..=count).map(PageId) {
         let one = settle(a, || Ok(*a.shared::<Coupled>(id)?.bytes()));
@@ -148,7 +153,7 @@ impl Random {
     }
 }
 
-/// A journal shared by threads that does not keep: lsns only.
+/// A journal that returns LSNs and keeps no records, so that each thread can have its own.
 pub(crate) struct Forgetful {
     log: Arc<Log>,
     worker: usize,

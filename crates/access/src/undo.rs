@@ -1,7 +1,8 @@
-//! Taking back what a log record says was done.
+//! Undo: takes back the change that a log record describes.
 //!
-//! Index entries are taken back by key, wherever the key lies by now: other transactions may have split or merged the
-//! leaf since. Rows are taken back in their slot: a slot is not given to anyone else before the transaction ends.
+//! Index entries are undone by key, because another transaction may have split or merged the leaf
+//! since: the entry may lie on another page. Rows are undone in their slot, because a slot is given
+//! to no other row before the transaction ends.
 
 use crate::bytes::Garbled;
 use crate::page::bad_record;
@@ -13,20 +14,21 @@ use latch::{LatchPolicy, Policies};
 use pages::{Pool, Stop};
 use wal::RecordHeader;
 
-/// Which of a table's trees one is: they may be protected differently.
+/// The role of a tree in its table: the two may have different latch policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeRole {
     Primary,
     Secondary,
 }
 
-/// Undoes one record of a transaction that is rolled back, by the inverse operation, logged through `journal`,
-/// whose [`Journal::undoable`] writes compensation records. Records that have no undo (structure modifications,
-/// compensations) do nothing. `trees` gives an index by its id; heaps need
-/// none.
+/// Undoes one record of a transaction that is rolled back, by the inverse operation. The inverse is
+/// logged through `journal`, of which [`Journal::undoable`] writes compensation records. Records
+/// without undo (structure modifications, compensations) have no effect. `trees` gives an index by
+/// its id; heaps are not looked up.
 ///
 /// # Errors
-/// [`Stop`]: this record is not undone yet; call again. [`Stop::Fault`] when the data contradicts the record.
+/// [`Stop`]: this record is not undone yet; call again. [`Stop::Fault`] when the data contradicts
+/// the record.
 pub fn undo<'p, P: Policies>(
     pool: &'p Pool,
     journal: &mut impl Journal,
@@ -50,7 +52,7 @@ pub fn undo<'p, P: Policies>(
     if fits { Ok(()) } else { Err(bad("cannot be undone: the index does not hold what it left there")) }
 }
 
-/// `false` when the tree does not have what the change left.
+/// `false` when the tree does not hold the entry or value that the change left there.
 fn undo_entry<L: LatchPolicy>(
     tree: BTree<'_>,
     journal: &mut impl Journal,

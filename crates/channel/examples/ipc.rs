@@ -1,4 +1,5 @@
-//! Prints the round trips of all mechanisms between two CPUs: `cargo run --release -p channel --example ipc -- 0 1`.
+//! Prints the round trips of all mechanisms between two CPUs:
+//! `cargo run --release -p channel --example ipc -- 0 1`.
 
 use channel::ipc::{Mechanism, Plan, Waiting, launch_self, measure, run_if_peer};
 use rustix::thread::{CpuSet, sched_setaffinity};

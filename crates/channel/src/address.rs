@@ -1,6 +1,8 @@
-//! Where a listener waits: one line of text, so that a deployment can hand it to a child process or write it down.
+//! The address of a listener: one line of text, so that a deployment can pass it to a child process
+//! or write it down.
 //!
-//! `shm:/run/a.sock`, `uds:/run/a.sock`, `tcp:127.0.0.1:7000` (or `tcp:7000`, which means loopback), `ring:name`.
+//! `shm:/run/a.sock`, `uds:/run/a.sock`, `tcp:127.0.0.1:7000` (or `tcp:7000`, which means
+//! loopback), `ring:name`.
 
 use crate::error::ChannelError;
 use serde::{Deserialize, Serialize};
@@ -16,18 +18,20 @@ const LONGEST_SOCKET_PATH: usize = 107;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Address {
-    /// Shared-memory rings between processes of one machine; the handshake runs over the unix socket at this path.
+    /// Shared-memory rings between processes of one machine; the handshake runs over the unix
+    /// socket at this path.
     Shm(PathBuf),
     /// A unix stream socket at this path.
     Uds(PathBuf),
-    /// A TCP socket. Port 0 lets the system choose: [`Listener::address`](crate::Listener::address) tells which.
+    /// A TCP socket. With port 0 the system chooses the port;
+    /// [`Listener::address`](crate::Listener::address) returns it.
     Tcp(SocketAddr),
     /// Rings between threads of this process, under this name.
     Ring(String),
 }
 
 impl Address {
-    /// The name of the channel as the command line spells it.
+    /// The name of the channel, as on the command line.
     pub fn channel(&self) -> &'static str {
         match self {
             Address::Shm(_) => "shm",
@@ -42,7 +46,7 @@ impl Address {
     }
 }
 
-/// Checks what a unix socket's path must satisfy before the system is asked.
+/// Checks the length of a unix socket's path before the system is asked.
 pub(crate) fn check_socket_path(path: &Path) -> Result<(), ChannelError> {
     let length = path.as_os_str().len();
     if length == 0 || length > LONGEST_SOCKET_PATH {

@@ -1,11 +1,14 @@
-//! The listener's part of a handshake, as a machine that never waits: it goes on whenever its
-//! socket has news.
+//! The listener's part of a handshake, as a state machine that never waits: it takes a step
+//! whenever its socket is ready.
 //!
 //! ```text
-//!   Head --16 bytes--> Hello --as many as promised--> Welcome --sent--> a link
-//!     |                  |                               |
-//!     +-- left, cut, another version, kind or user ------+--> refused; the deadline is the lobby's to watch
+//!   Head --16 bytes--> Hello --promised bytes--> Welcome --sent--> a link
+//!     |                  |                         |
+//!     +------------------+-------------------------+--> refused: the peer left, the connection was
+//!                                                       cut, or version, kind or user differ
 //! ```
+//!
+//! The lobby watches the deadline.
 
 use crate::Hello;
 use crate::error::{ChannelError, Doing};
@@ -23,7 +26,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// One connector that has not been let in yet.
+/// A connector of which the handshake is not over.
 pub(crate) struct Answering {
     socket: OwnedFd,
     kind: Kind,
@@ -34,24 +37,24 @@ pub(crate) struct Answering {
 enum Stage {
     Head(Piece<[u8; HEAD_BYTES]>),
     Hello(Piece<Vec<u8>>),
-    /// The hello is there, and the welcome is made as soon as there are descriptors for it.
+    /// The hello has arrived; the welcome is made as soon as there are descriptors for it.
     Making(Hello),
     Welcome(Hello, Welcome),
 }
 
-/// Bytes of which some are still to come.
+/// A piece of the handshake of which some bytes have not arrived.
 struct Piece<B> {
     bytes: B,
     filled: usize,
 }
 
 enum Welcome {
-    /// So many bytes of it have been sent.
+    /// The number of its bytes that have been sent.
     Stream(usize),
     Rings(Box<Rings>),
 }
 
-/// What the connector is handed with the welcome, and what the listener keeps.
+/// The descriptors that the connector gets with the welcome, and the parts that the listener keeps.
 struct Rings {
     region: Arc<Region>,
     memory: OwnedFd,
@@ -59,18 +62,18 @@ struct Rings {
     theirs: OwnedFd,
 }
 
-/// How one step of a handshake ended without a fault.
+/// The result of one step of a handshake without a fault.
 pub(crate) enum Answered {
     Linked(Link, Hello),
-    /// The connector left before it said anything: it only looked whether a listener is there.
+    /// The connector left before it sent anything: it only probed for a listener.
     Left,
-    /// It goes on when the socket is ready for [`Answering::waits_for`].
+    /// The handshake continues when the socket is ready for [`Answering::waits_for`].
     Waits(Answering),
-    /// It goes on when there are descriptors.
+    /// The handshake continues when there are descriptors.
     Starved(Answering, ChannelError),
 }
 
-/// What a read or a write has come to.
+/// The result of a read or a write.
 enum Got {
     All,
     /// The socket is not ready.
@@ -97,7 +100,7 @@ impl Answering {
         self.socket.as_fd()
     }
 
-    /// The news of the socket with which it goes on; none for one that waits for descriptors.
+    /// The socket event that the handshake waits for; empty if it waits for descriptors.
     pub(crate) fn waits_for(&self) -> PollFlags {
         match self.stage {
             Stage::Head(_) | Stage::Hello(_) => PollFlags::IN,
@@ -106,10 +109,11 @@ impl Answering {
         }
     }
 
-    /// Goes as far as it can without waiting.
+    /// Goes as far as possible without waiting.
     ///
     /// # Errors
-    /// Why the connector is refused; it has been told if it is one of ours.
+    /// The reason why the connector is refused; a connector that speaks this protocol has been
+    /// told.
     pub(crate) fn step(self) -> Result<Answered, ChannelError> {
         let Answering { socket, kind, deadline, mut stage } = self;
         let waits = |socket, stage| Ok(Answered::Waits(Answering { socket, kind, deadline, stage }));
@@ -144,7 +148,7 @@ impl Answering {
     }
 }
 
-/// Checks the connector's head; gives room for the hello that it promises.
+/// Checks the connector's head; returns a buffer for the hello that it promises.
 fn promised(socket: &OwnedFd, head: &[u8; HEAD_BYTES], kind: Kind) -> Result<Piece<Vec<u8>>, ChannelError> {
     match check_connector(&Head::decode(head)?, kind) {
         Ok(length) => Ok(Piece { bytes: vec![0; length], filled: 0 }),
@@ -170,7 +174,7 @@ fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelErr
     Ok(length)
 }
 
-/// Tells the connector why, once and without waiting: it may be no program of ours.
+/// Tells the connector the reason, once and without waiting: it may be a foreign program.
 fn refuse(socket: &OwnedFd, status: Status) {
     let head = Head { version: VERSION, what: status as u8, bytes: 0 }.encode();
     let _ = send(socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
@@ -215,7 +219,7 @@ impl Welcome {
                 Ok(_) if matches!(self, Welcome::Stream(_)) => continue,
                 Err(Errno::AGAIN) => Ok(Got::Some),
                 Err(Errno::INTR) => continue,
-                // A stream takes what comes with descriptors whole or not at all.
+                // The few bytes that go with descriptors are sent as a whole or not at all.
                 Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Got::End),
                 Err(other) => Err(other).doing("writing a handshake"),
             };
@@ -234,7 +238,7 @@ impl Welcome {
     }
 }
 
-/// Gives how many bytes have been sent in all.
+/// Returns the number of bytes sent in all.
 fn send_welcome(socket: &OwnedFd, sent: &mut usize) -> Result<usize, Errno> {
     let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode();
     *sent += send(socket, &head[*sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
@@ -242,7 +246,7 @@ fn send_welcome(socket: &OwnedFd, sent: &mut usize) -> Result<usize, Errno> {
 }
 
 impl Rings {
-    /// The listener makes the rings and both bells and hands them over with its welcome.
+    /// Sends the rings and both bells, which the listener has made, with its welcome.
     fn hand_over(&self, socket: &OwnedFd) -> Result<usize, Errno> {
         let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: RING_BYTES as u32 }.encode();
         let fds = [self.memory.as_fd(), self.mine.as_fd(), self.theirs.as_fd()];

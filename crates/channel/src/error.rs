@@ -1,11 +1,11 @@
-//! What can go wrong with a channel, in three kinds: setting one up ([`ChannelError`]), sending on one
-//! ([`SendError`]), and the end of one ([`Closed`]).
+//! The errors of a channel, in three kinds: while it is set up ([`ChannelError`]), while a message
+//! is sent ([`SendError`]), and the end of a link ([`Closed`]).
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why a listener could not be bound, a connection not be accepted or not be made.
+/// The reason why a listener could not be bound, or a connection could not be accepted or made.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     #[error("address '{text}': expected {expected}")]
@@ -50,8 +50,8 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Whether the listener may go on accepting: only this one connection failed, or there are no
-    /// descriptors for the time being, for which the listener waits itself.
+    /// Whether the listener may go on accepting: either only this one connection failed, or there
+    /// are no descriptors for now, and the listener itself waits for them.
     pub fn goes_on(&self) -> bool {
         use ChannelError::*;
         matches!(
@@ -67,7 +67,7 @@ impl ChannelError {
     }
 }
 
-/// Adds what was being done to a system call's error.
+/// Adds the attempted action to a system call's error.
 pub(crate) trait Doing<T> {
     fn doing(self, doing: &'static str) -> Result<T, ChannelError>;
 }
@@ -78,19 +78,19 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// Why a link has ended. Once a link has said so, it says the same for ever.
+/// The reason why a link has ended. Every later call on the link returns the same reason.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Closed {
-    /// The peer closed the link or died; everything it had sent before was delivered.
+    /// The peer closed the link or died; all messages that it had sent before were delivered.
     #[error("the peer closed the link or died")]
     ByPeer,
-    /// The peer ended within a message: what was there of it is lost.
+    /// The peer ended within a message; the bytes that had arrived of it are lost.
     #[error("the peer ended in the middle of a message")]
     Cut,
-    /// The peer wrote what no correct peer writes.
+    /// The peer broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Corrupt(&'static str),
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("link I/O failed: {0}")]
     Io(Arc<io::Error>),
 }
@@ -105,10 +105,11 @@ impl From<rustix::io::Errno> for Closed {
     }
 }
 
-/// Why a message was not taken. Nothing of it has been or will be sent.
+/// The reason why a message was not taken. No part of it has been or will be sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SendError {
-    /// The peer has not read for so long that the buffer's bound is reached; the link itself is still good.
+    /// The peer has not read for so long that the bound on held bytes is reached; the link itself
+    /// is still good.
     #[error("{held} bytes wait for a peer that does not read: expected at most {most}")]
     Full { held: usize, most: usize },
     #[error("message of {length} bytes: expected at most {most}; send it in parts")]

@@ -1,17 +1,19 @@
-//! What is said before the first message, on every channel between processes.
+//! The handshake: the exchange before the first message, on every channel between processes.
 //!
 //! ```text
 //!  connector -> listener   magic[8] version:u16 kind:u8 0 hello_bytes:u32   hello[hello_bytes]
-//!  listener -> connector   magic[8] version:u16 status:u8 0 ring_bytes:u32  + for shm, as SCM_RIGHTS:
-//!                          the sealed memfd, the listener's bell, the connector's bell
+//!  listener -> connector   magic[8] version:u16 status:u8 0 ring_bytes:u32
+//!                          and for shm, as SCM_RIGHTS: the sealed memfd, the listener's bell,
+//!                          the connector's bell
 //! ```
 //!
-//! All numbers little-endian. The listener trusts nothing before magic, version, kind and length are checked, the
-//! connector nothing of the offered memory before its seals and size are. Both ends of a unix socket compare the
-//! other's user with their own. The whole exchange has one deadline, so a silent peer cannot hold an end for ever.
+//! All numbers are little-endian. The listener trusts no byte before magic, version, kind and
+//! length are checked. The connector trusts the offered memory only after it has checked the seals
+//! and the size. Both ends of a unix socket compare the other's user with their own. The whole
+//! exchange has one deadline, so a silent peer cannot hold an end for ever.
 //!
-//! Here are what both ends share and the connector's part, which waits; `answer` has the
-//! listener's, which does not.
+//! This file has the parts that both ends share, and the connector's part, which waits. `answer`
+//! has the listener's part, which does not wait.
 
 use crate::Hello;
 use crate::error::{ChannelError, Doing};
@@ -33,7 +35,7 @@ const MAGIC: [u8; 8] = *b"atollch\n";
 pub(crate) const VERSION: u16 = 1;
 pub(crate) const HEAD_BYTES: usize = 16;
 
-/// How the messages travel after the handshake.
+/// The channel that carries the messages after the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Shm = 1,
@@ -61,7 +63,8 @@ pub(crate) enum Status {
     OtherUser = 4,
 }
 
-/// The 16 bytes with which either side begins. `what` is the kind or the status, `bytes` the hello's or the ring's.
+/// The first 16 bytes from either side. The connector sends its kind and the length of its hello,
+/// the listener its status and the length of a ring.
 pub(crate) struct Head {
     pub version: u16,
     pub what: u8,
@@ -91,7 +94,7 @@ impl Head {
     }
 }
 
-/// The point in time at which a handshake is given up.
+/// The time limit of a handshake.
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     start: Instant,
@@ -114,7 +117,7 @@ impl Deadline {
         }
     }
 
-    /// Waits until the socket is ready for `what`.
+    /// Waits until the socket is ready for these events.
     fn wait(&self, socket: BorrowedFd<'_>, what: PollFlags) -> Result<(), ChannelError> {
         loop {
             let Some(left) = self.left() else { return Err(self.missed("a peer in its handshake")) };
@@ -128,7 +131,7 @@ impl Deadline {
     }
 }
 
-/// The connector's part.
+/// The connector's part of the handshake.
 pub(crate) fn introduce(
     socket: OwnedFd,
     kind: Kind,
@@ -202,8 +205,8 @@ fn write_all(socket: &OwnedFd, mut bytes: &[u8], deadline: Deadline) -> Result<(
     Ok(())
 }
 
-/// The listener's head with the descriptors that came along; never more bytes than the head, so that no message that
-/// follows at once is swallowed.
+/// Reads the listener's head with the descriptors that come with it. Reads no byte beyond the head:
+/// the next bytes may already belong to a message.
 fn read_reply(
     socket: &OwnedFd,
     deadline: Deadline,

@@ -1,19 +1,22 @@
-//! Links between workers, in whatever way their islands can talk.
+//! Links between workers, over the channel that fits the distance of their islands.
 //!
-//! A *link* is a duplex, ordered, message-framed connection, owned by exactly one worker thread at each end; nothing
-//! on it ever blocks. Four channels carry it, and the deployment chooses: rings in sealed shared memory between
-//! processes (`shm`), unix sockets (`uds`), TCP (`tcp`), rings between threads of one process (`ring`).
+//! A *link* is a duplex, ordered, message-framed connection. Exactly one worker thread owns each
+//! end, and no call on a link blocks. Four channels can carry it, and the deployment chooses: rings
+//! in sealed shared memory between processes (`shm`), unix sockets (`uds`), TCP (`tcp`), and rings
+//! between threads of one process (`ring`).
 //!
-//! **In and out.** An instance binds a [`Listener`] and accepts links, each with the [`Hello`] by which the caller
-//! named itself; another one [`connect`]s. The worker that owns a link receives messages from it, sends replies,
-//! flushes once per turn of its loop, and sleeps in its [`Parker`] when there is nothing to do; whoever puts work
-//! into the worker's mailbox from another thread wakes it with its [`Unparker`].
+//! **In and out.** An instance binds a [`Listener`] and accepts links, each with the [`Hello`] in
+//! which the caller named itself; another instance calls [`connect`]. The worker that owns a link
+//! receives messages from it, sends replies, flushes once per turn of its loop, and sleeps in its
+//! [`Parker`] when there is nothing to do. Another thread that puts work into the worker's mailbox
+//! wakes the worker with its [`Unparker`].
 //!
-//! **Does not know** what a message means, who the peers are, or which worker runs where. A link that ends says so;
-//! connecting again is the owner's decision.
+//! **Does not know** the meaning of a message, the identity of the peers, or which worker runs
+//! where. A link that ends reports its end; whether to connect again is the owner's decision.
 //!
-//! **Trust.** Unix sockets and memory are private to the user and the peer's user is checked; whatever a peer writes,
-//! in a frame or in the shared memory itself, is checked before it is used and ends at worst in [`Closed::Corrupt`].
+//! **Trust.** Unix sockets and shared memory are private to the user, and the peer's user is
+//! checked. All data from a peer, in a frame or in the shared memory itself, is checked before it
+//! is used; the worst outcome is [`Closed::Corrupt`].
 
 mod address;
 mod error;

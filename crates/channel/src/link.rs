@@ -1,4 +1,4 @@
-//! [`Link`]: one end of a duplex, ordered, message-framed connection, whichever channel carries it.
+//! [`Link`]: one end of a duplex, ordered, message-framed connection over any channel.
 
 use crate::MOST_MESSAGE_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
@@ -21,17 +21,18 @@ pub struct Counts {
     pub bytes_received: u64,
 }
 
-/// One end of a connection, owned by exactly one thread (it may be moved to another). Nothing here ever blocks.
+/// One end of a connection, owned by exactly one thread (it may be moved to another). No method
+/// blocks.
 ///
-/// A worker's loop with it: `receive` until it gives `None`, run what came, `send` replies, `flush` once, and when
-/// there is nothing to do, [`Parker::park`].
+/// The loop of a worker: `receive` until it returns `None`, process the messages, `send` replies,
+/// `flush` once, and [`Parker::park`] when there is nothing to do.
 pub struct Link {
     carrier: Carrier,
     counts: Counts,
     end: Option<Closed>,
 }
 
-/// Calls the same method on whichever carrier it is.
+/// Calls the same method on either carrier.
 macro_rules! carried {
     ($self:ident, $link:ident => $call:expr) => {
         match &mut $self.carrier {
@@ -52,14 +53,14 @@ impl Link {
         Link { carrier, counts: Counts::default(), end: None }
     }
 
-    /// Takes one message, the `parts` behind each other, copying them. Messages arrive whole and in order; an empty
-    /// one is a message too. It may reach a peer that is awake at once; a sleeping one is only woken by
-    /// [`flush`](Link::flush).
+    /// Takes one message, the concatenation of `parts`, and copies it. Messages arrive whole and in
+    /// order; an empty one is a message too. A peer that is awake may receive it at once; a
+    /// sleeping peer is woken only by [`flush`](Link::flush).
     ///
     /// # Errors
-    /// [`SendError::TooLong`] over [`MOST_MESSAGE_BYTES`]; [`SendError::Full`] when
-    /// [`MOST_HELD_BYTES`](crate::MOST_HELD_BYTES) wait already for a peer that does not read;
-    /// [`SendError::Closed`] once the link has ended. In each case nothing of the message is sent.
+    /// [`SendError::TooLong`] over [`MOST_MESSAGE_BYTES`]. [`SendError::Full`] when
+    /// [`MOST_HELD_BYTES`](crate::MOST_HELD_BYTES) wait already for a peer that does not read.
+    /// [`SendError::Closed`] once the link has ended. In each case no part of the message is sent.
     #[inline]
     pub fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
         if let Some(end) = &self.end {
@@ -80,11 +81,13 @@ impl Link {
         }
     }
 
-    /// Pushes out what was sent, as far as the channel takes it now, and wakes the peer if it sleeps. To be called
-    /// once after a run of sends, and in every turn of the worker's loop while [`held`](Link::held) is not 0.
+    /// Pushes out the messages that were sent, as far as the channel has room, and wakes the peer
+    /// if it sleeps. Call it once after a run of sends, and in every turn of the worker's loop
+    /// while [`held`](Link::held) is not 0.
     ///
     /// # Errors
-    /// [`Closed`] once the link has ended. After [`Closed::ByPeer`] go on receiving: what the peer had sent is there.
+    /// [`Closed`] once the link has ended. After [`Closed::ByPeer`] continue to receive: messages
+    /// that the peer had sent may still be there.
     #[inline]
     pub fn flush(&mut self) -> Result<(), Closed> {
         if let Some(end) = &self.end {
@@ -93,10 +96,10 @@ impl Link {
         carried!(self, link => link.flush()).map_err(|end| self.finish_output(end))
     }
 
-    /// The next whole message if one is there; it may be read until the next call.
+    /// The next whole message, if one has arrived. It is valid until the next call.
     ///
     /// # Errors
-    /// [`Closed`] once the link has ended and everything that came before the end has been delivered.
+    /// [`Closed`] once the link has ended and all messages from before the end have been delivered.
     #[inline]
     pub fn receive(&mut self) -> Result<Option<&[u8]>, Closed> {
         if let Some(end) = &self.end {
@@ -116,8 +119,9 @@ impl Link {
         carried!(ref self, link => &link.inbox()[message])
     }
 
-    /// Whether `receive` is worth a call. For rings one load of a line that only changes when a message comes (the
-    /// peer's end is found by `receive` alone); for sockets always yes: only a system call can tell.
+    /// Whether a call of `receive` is worth while. For rings this is one load of a cache line that
+    /// changes only when a message comes; only `receive` finds the peer's end. For sockets it is
+    /// always true, because only a system call can tell.
     #[inline]
     pub fn poll(&self) -> bool {
         match &self.carrier {
@@ -126,20 +130,22 @@ impl Link {
         }
     }
 
-    /// Has the next [`receive`](Link::receive) that finds nothing look whether the peer is gone. A
-    /// ring's owner that is awake calls this as often as it wants to know; a sleeping one is woken.
+    /// Makes the next [`receive`](Link::receive) that finds no message check whether the peer is
+    /// gone. The owner of a ring calls this as often as it needs to know while it is awake; a
+    /// sleeping owner is woken by the peer's end.
     pub fn look_at_end(&mut self) {
         if let Carrier::Ring(link) = &mut self.carrier {
             link.look_at_end();
         }
     }
 
-    /// Whether looking for a message costs a system call.
+    /// Whether a look for a message costs a system call.
     pub fn is_socket(&self) -> bool {
         matches!(self.carrier, Carrier::Stream(_))
     }
 
-    /// Lets `parker` wake its owner for this link. A link is registered with one parker at most, for its whole life.
+    /// Lets `parker` wake its owner for this link. A link is registered with at most one parker,
+    /// for its whole life.
     ///
     /// # Errors
     /// [`ChannelError::Io`] when the system refuses, or when the link is registered already.
@@ -151,26 +157,26 @@ impl Link {
         carried!(self, link => link.register(parker))
     }
 
-    /// Bytes that were sent and have not found room in the channel yet.
+    /// Bytes of sent messages for which the channel has had no room yet.
     pub fn held(&self) -> usize {
         carried!(ref self, link => link.held())
     }
 
-    /// Whether messages that come are no reason for the owner to stay awake or to be woken: it does
-    /// not read them for now, and calls this again before it does. The peer then finds the channel
-    /// full.
+    /// With `true`, arriving messages neither keep the owner awake nor wake it, because the owner
+    /// does not read them for now. It calls this again with `false` before it reads. Meanwhile the
+    /// peer may find the channel full.
     pub fn hold_back(&self, held_back: bool) {
         carried!(ref self, link => link.hold_back(held_back));
     }
 
-    /// Whether the peer has closed the link or died, whatever it has left to read. Costs a system
-    /// call between processes; for one who does not read for now ([`Link::receive`] says it to all
-    /// others).
+    /// Whether the peer has closed the link or died, even if unread messages are left. Costs a
+    /// system call between processes. It is for an owner that does not read for now; a reading
+    /// owner learns the end from [`Link::receive`].
     pub fn peer_left(&self) -> bool {
         self.end.is_some() || carried!(ref self, link => link.peer_left())
     }
 
-    /// Whether the link has been found to have ended.
+    /// Whether the link is known to have ended.
     pub fn closed(&self) -> bool {
         self.end.is_some()
     }
@@ -179,7 +185,8 @@ impl Link {
         self.counts
     }
 
-    /// A peer that has gone may have left messages: it is `receive` that ends the link, after them.
+    /// A peer that is gone may have left messages. So an end [`Closed::ByPeer`] on output does not
+    /// end the link; `receive` ends it after the last message.
     #[cold]
     fn finish_output(&mut self, end: Closed) -> Closed {
         match end {

@@ -1,8 +1,9 @@
-//! Waiting for connections, and making them.
+//! Binding addresses, accepting connections, and making them.
 //!
-//! A unix socket is private from its first moment: its directory must belong to this user with mode 0700 (it is made
-//! so when it does not exist), and the socket itself gets mode 0600. A socket file that a killed process left behind
-//! is found by nobody answering on it and replaced; two starters are kept apart by a lock on the directory.
+//! A unix socket is private from its first moment: its directory must belong to this user with mode
+//! 0700 (a missing directory is created so), and the socket itself gets mode 0600. A socket file
+//! that a killed process left behind refuses connections, which is how it is recognized; it is
+//! replaced. A lock on the directory keeps two listeners that start at the same time apart.
 
 use crate::address::{Address, check_socket_path};
 use crate::error::{ChannelError, Doing};
@@ -30,7 +31,8 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
-/// Opaque bytes that the connector chooses and the listener's owner gets with the link: who is calling.
+/// Opaque bytes that the connector chooses and the listener's owner gets with the link; they
+/// identify the caller.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Hello(pub Vec<u8>);
 
@@ -39,7 +41,8 @@ impl Hello {
     pub const MOST_BYTES: usize = 4096;
 }
 
-/// A bound address. Dropping it frees the address (and removes the socket file); links made by it live on.
+/// A bound address. Dropping it frees the address (and removes the socket file); accepted links
+/// live on.
 pub struct Listener {
     address: Address,
     door: Entrance,
@@ -57,7 +60,7 @@ enum Entrance {
     Ring(Arc<Door>),
 }
 
-/// Ends a listener's waiting from any thread: the `accept` that runs and all later ones give
+/// Ends a listener's waiting from any thread: the running `accept` and all later ones return
 /// [`ChannelError::Stopped`].
 #[derive(Clone)]
 pub struct Stopper(StopWay);
@@ -78,11 +81,12 @@ impl Stopper {
 }
 
 impl Listener {
-    /// Binds the address. TCP listens where the address says and nowhere else; a plain port means loopback.
+    /// Binds the address. TCP listens only at the given address; a plain port means loopback.
     ///
     /// # Errors
-    /// [`ChannelError::InUse`] when another listener is there; [`ChannelError::DirectoryNotPrivate`],
-    /// [`ChannelError::NotASocket`], [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::Io`] else.
+    /// [`ChannelError::InUse`] when another listener is there;
+    /// [`ChannelError::DirectoryNotPrivate`], [`ChannelError::NotASocket`],
+    /// [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::Io`] otherwise.
     pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
         match address {
             Address::Shm(path) => Listener::bind_unix(address, path, Kind::Shm),
@@ -131,7 +135,8 @@ impl Listener {
         Ok(Listener { address, door: Entrance::Socket { socket, kind, stop, file, lobby } })
     }
 
-    /// Where this listener can be reached: the address it was given, with the actual port.
+    /// The address at which this listener can be reached: the address it was given, with the actual
+    /// port.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -143,19 +148,19 @@ impl Listener {
         })
     }
 
-    /// Waits for the next connector whose handshake is over. Those that are silent or slow hold up
-    /// no other one.
+    /// Waits for the next connector with a complete handshake. Silent or slow connectors do not
+    /// hold up the others.
     ///
     /// # Errors
-    /// [`ChannelError::Stopped`] after [`Stopper::stop`]. When [`goes_on`](ChannelError::goes_on)
-    /// holds, one connector was refused, or there are no descriptors for the time being, and the
-    /// next call goes on.
+    /// [`ChannelError::Stopped`] after [`Stopper::stop`]. If [`goes_on`](ChannelError::goes_on)
+    /// holds, one connector was refused, or there are no descriptors for now, and the next call
+    /// goes on.
     pub fn accept(&self) -> Result<(Link, Hello), ChannelError> {
         match &self.door {
             Entrance::Ring(door) => door.accept(),
             Entrance::Socket { socket, kind, stop, lobby, .. } => {
-                // A panic within would leave a lobby that has forgotten some connectors, which may
-                // try again.
+                // After a panic inside, the lobby may have lost some connectors; these may connect
+                // again.
                 let mut lobby = lobby.lock().unwrap_or_else(PoisonError::into_inner);
                 lobby.next(socket, *kind, stop)
             }
@@ -191,7 +196,8 @@ impl SocketFile {
     }
 }
 
-/// The directory of a socket, made or checked to be private, and locked until the returned file is dropped.
+/// Creates a socket's directory, or checks that it is private; the directory is locked until the
+/// returned file is dropped.
 fn private_directory(socket: &Path) -> Result<File, ChannelError> {
     let path = match socket.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -214,7 +220,7 @@ fn private_directory(socket: &Path) -> Result<File, ChannelError> {
     Ok(directory)
 }
 
-/// Removes a socket file on which nobody listens any more.
+/// Removes a socket file that no process listens on.
 fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
     let found = fs::symlink_metadata(path).doing("looking at an existing socket")?;
     if !found.file_type().is_socket() {
@@ -228,12 +234,13 @@ fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
     }
 }
 
-/// Connects to a listener, trying again until `timeout` while nobody listens there (instances start in any order);
-/// with a timeout of zero it tries once.
+/// Connects to a listener. While no listener is there it tries again until `timeout`, because
+/// instances start in any order; with a timeout of zero it tries once.
 ///
 /// # Errors
-/// [`ChannelError::Timeout`] when nobody answered; [`ChannelError::Version`], [`ChannelError::Kind`],
-/// [`ChannelError::WrongUser`] or [`ChannelError::Protocol`] when the listener is not ours.
+/// [`ChannelError::Timeout`] when no listener answered; [`ChannelError::Version`],
+/// [`ChannelError::Kind`], [`ChannelError::WrongUser`] or [`ChannelError::Protocol`] when the
+/// listener does not fit or is foreign.
 pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Link, ChannelError> {
     if hello.0.len() > Hello::MOST_BYTES {
         return Err(ChannelError::HelloTooLong { length: hello.0.len(), most: Hello::MOST_BYTES });
@@ -260,7 +267,7 @@ pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Lin
     }
 }
 
-/// `None`: nobody listens there at the moment.
+/// `None`: no listener is there at the moment.
 fn connect_unix(path: &Path) -> Result<Option<OwnedFd>, ChannelError> {
     check_socket_path(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -1,13 +1,13 @@
-//! Where connectors wait until their handshakes are over: many at once, none of which holds up
+//! The connectors of which the handshakes are under way: many at once, none of which holds up
 //! another.
 //!
-//! A silent connector costs a descriptor until its time is over. There are [`MOST`] of them at
-//! most: the one that has been there for longest leaves for a newcomer, since a connector of ours
-//! says all it has to say at once.
+//! A silent connector costs a descriptor until its time is over. There are at most [`MOST`] of
+//! them: when there are more, the oldest is given up for the newcomer. This hurts no correct
+//! connector, because it sends its whole part at once.
 //!
-//! Where the system has no descriptor left no connector is let in for [`PAUSE`], again and again
-//! until there is one; connectors wait in the listener's queue meanwhile. It is said once each time
-//! this begins.
+//! When the system has no descriptor left, no connector is accepted for [`PAUSE`], again and again
+//! until there is a descriptor; meanwhile connectors wait in the listener's queue. The shortage is
+//! reported once each time it begins.
 
 use crate::Hello;
 use crate::answer::{Answered, Answering};
@@ -23,30 +23,30 @@ use std::time::{Duration, Instant};
 
 /// Handshakes under way at once.
 const MOST: usize = 64;
-/// How long a connector may take over its handshake.
+/// The time limit of a connector's handshake.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_secs(2);
-/// How long no connector is let in after the system had no descriptor.
+/// How long no connector is accepted after the system had no descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 
 type Outcome = Result<(Link, Hello), ChannelError>;
 
 #[derive(Default)]
 pub(crate) struct Lobby {
-    /// The one that has been here for longest first.
+    /// Handshakes under way, the oldest first.
     answering: VecDeque<Answering>,
-    /// Handshakes that are over, to be told one by one.
+    /// Results of ended handshakes, to be returned one by one.
     ended: VecDeque<Outcome>,
-    /// No connector is let in before this.
+    /// No connector is accepted before this time.
     shut_until: Option<Instant>,
-    /// It has been said that there are no descriptors.
+    /// The shortage of descriptors has been reported.
     starved: bool,
 }
 
-/// What `poll` has found.
+/// The events that `poll` has found.
 struct News {
     stopped: bool,
     connector: bool,
-    /// Of each handshake under way.
+    /// One flag for each handshake under way.
     ready: Vec<bool>,
 }
 
@@ -74,7 +74,7 @@ impl Lobby {
         }
     }
 
-    /// Waits for anything to do, not at all if something is to be told.
+    /// Waits for an event; returns at once if a result is to be returned.
     fn wait(&self, socket: &OwnedFd, stop: &OwnedFd) -> Result<News, ChannelError> {
         let now = Instant::now();
         let until_open = self.shut_until.map(|until| until.saturating_duration_since(now));
@@ -97,7 +97,7 @@ impl Lobby {
         })
     }
 
-    /// Takes every handshake with news a step further, and gives up those that are late.
+    /// Steps every handshake that has an event, and gives up those that are late.
     fn go_on(&mut self, ready: &[bool]) {
         for (answering, &ready) in std::mem::take(&mut self.answering).into_iter().zip(ready) {
             if answering.deadline.left().is_none() {
@@ -140,7 +140,7 @@ impl Lobby {
             }
         };
         if kind == Kind::Tcp {
-            // A link works without it, only later.
+            // A link also works without this option, but with more delay.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&peer, true);
         }
         if self.answering.len() >= MOST
@@ -154,7 +154,7 @@ impl Lobby {
         }
     }
 
-    /// Lets no connector in for a while, and says why if that is new.
+    /// Accepts no connector for a while, and reports the reason if the shortage is new.
     fn shut(&mut self, error: ChannelError) {
         self.shut_until = Some(Instant::now() + PAUSE);
         if !std::mem::replace(&mut self.starved, true) {

@@ -1,21 +1,26 @@
-//! How a worker sleeps without missing anything: one [`Parker`] per worker, an eventfd and an epoll set.
+//! How a worker sleeps without missing a wake-up: one [`Parker`] per worker, with an eventfd and an
+//! epoll set.
 //!
 //! ```text
-//!   worker                                     any thread                    a link's peer
-//!   announce sleep on its own flag             put work in the mailbox       publish a message
-//!     and on every registered link             unpark: fence, read flag      flush: fence, read the link's flag
-//!   full fence                                   if set: clear it, ring        if set: clear it, ring
-//!   second look: mailbox, links
-//!   nothing there: epoll_wait  <------------------- bell (eventfd) -------------------+
+//!   worker                                any thread                   a link's peer
+//!   announce sleep on its own flag        put work in the mailbox      publish a message
+//!     and on every registered link        unpark: fence, read flag     flush: fence, read the
+//!   full fence                              if set: clear it, ring       link's flag; if set:
+//!   second look: mailbox, links                                          clear it, ring
+//!   no work: epoll_wait  <--------------------- bell (eventfd) -----------------+
 //!   take the announcements back
 //! ```
 //!
-//! `ring.rs` argues why this loses no wake-up. The bells are registered edge-triggered, so nobody ever has to read
-//! them: a bell rung between the second look and `epoll_wait` ends the wait at once. Sockets are level-triggered:
-//! the kernel itself remembers what has not been read.
+//! `ring.rs` argues why this loses no wake-up. The bells are registered edge-triggered, so no
+//! thread ever has to read them: a ring between the second look and `epoll_wait` ends the wait at
+//! once. Sockets are level-triggered: the kernel itself remembers unread bytes.
 //!
-//! Who may do what: the `Parker` belongs to one thread. An [`Unparker`] may be cloned and used by any thread. Links
-//! register themselves and leave when they are dropped; their [`Watch`] is what both sides share.
+//! # Access rules
+//!
+//! - The `Parker` belongs to one thread.
+//! - An [`Unparker`] may be cloned and used by any thread.
+//! - Links register themselves and leave when they are dropped. Link and parker share the link's
+//!   [`Watch`].
 
 use crate::error::{ChannelError, Doing};
 use crate::ring::{announce_awake, announce_sleep, must_wake};
@@ -27,27 +32,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-/// What a parker asks of a registered link. All calls come from the parker's thread.
+/// The calls of a parker to a registered link. All come from the parker's thread.
 pub(crate) trait Watch: Send + Sync {
     /// Announces that this end may sleep; a full fence follows.
     fn announce_sleep(&self, parker: &ParkerShared);
-    /// The second look: whether the worker has something to do for this link after all.
+    /// The second look: whether the worker has work for this link after all.
     fn ready(&self) -> bool;
     fn announce_awake(&self);
-    /// The link's socket has news.
+    /// The link's socket has an event.
     fn socket_event(&self) {}
-    /// The link was dropped: forget it.
+    /// The link was dropped: the parker removes it.
     fn gone(&self) -> bool;
 }
 
-/// The part of a parker that outlives its thread's use of it: unparkers and links hold it too.
+/// The part of a parker that unparkers and links also hold, so it outlives the parker itself.
 pub(crate) struct ParkerShared {
     epoll: OwnedFd,
     bell: OwnedFd,
     dozing: AtomicU64,
 }
 
-/// Token of everything that needs no look-up when it wakes the worker.
+/// The token of descriptors that need no look-up when they wake the worker.
 pub(crate) const PLAIN: u64 = 0;
 
 impl ParkerShared {
@@ -60,7 +65,8 @@ impl ParkerShared {
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(token), flags).doing("registering a link")
     }
     pub(crate) fn modify(&self, fd: impl AsFd, token: u64, flags: epoll::EventFlags) {
-        // Fails only for a descriptor that was never added or has left: then there is nothing to change.
+        // Fails only for a descriptor that was never added or has left; then there is nothing to
+        // change.
         let _ = epoll::modify(&self.epoll, fd, epoll::EventData::new_u64(token), flags);
     }
     pub(crate) fn remove(&self, fd: impl AsFd) {
@@ -69,7 +75,8 @@ impl ParkerShared {
     }
 }
 
-/// Rings a bell. An eventfd write fails only when 2^64 - 2 wake-ups are pending, and then the sleeper wakes anyway.
+/// Rings a bell. An eventfd write fails only when 2^64 - 2 wake-ups are pending, and then the
+/// sleeper wakes anyway.
 pub(crate) fn ring_bell(bell: impl AsFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
@@ -78,7 +85,7 @@ pub(crate) fn new_bell() -> Result<OwnedFd, ChannelError> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).doing("creating an eventfd")
 }
 
-/// Where one worker sleeps. Not shared between threads; may be moved to another one.
+/// The place where one worker sleeps. Not shared between threads; may be moved to another thread.
 pub struct Parker {
     shared: Arc<ParkerShared>,
     watches: RefCell<Vec<(u64, Arc<dyn Watch>)>>,
@@ -91,14 +98,14 @@ pub struct Unparker {
     shared: Arc<ParkerShared>,
 }
 
-/// How a call of [`Parker::park`] ended.
+/// The result of [`Parker::park`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
-    /// There was something to do already: the worker did not sleep.
+    /// There was work already: the worker did not sleep.
     Busy,
-    /// Something happened, or (rarely) nothing did: look at everything.
+    /// Something happened, or (rarely) nothing did: the worker must look at everything.
     Woken,
-    /// The time is over.
+    /// The timeout has passed.
     TimedOut,
 }
 
@@ -112,8 +119,9 @@ impl Parker {
         Ok(Parker { shared: Arc::new(shared), watches: RefCell::default(), next_token: Cell::new(PLAIN + 1) })
     }
 
-    /// Wakes this worker whenever `bell` (an eventfd) is rung. Several workers may watch one bell: a ring wakes at least one
-    /// of those that sleep, which must then do what there is to do for all.
+    /// Wakes this worker whenever `bell` (an eventfd) is rung. Several workers may watch one bell.
+    /// A ring wakes at least one of those that sleep, and that worker must then do the work for all
+    /// of them.
     ///
     /// # Errors
     /// [`ChannelError::Io`] when the system refuses.
@@ -127,12 +135,15 @@ impl Parker {
         Unparker { shared: self.shared.clone() }
     }
 
-    /// Sleeps until a registered link has a message, room to send what waits, or its end to report; until an
-    /// [`Unparker`] is used; or until `timeout`, rounded up to whole milliseconds (`None`: for ever).
+    /// Sleeps until a registered link has a message, room for its held messages, or its end to
+    /// report; until an [`Unparker`] is used; or until `timeout`, rounded up to whole milliseconds
+    /// (`None`: for ever).
     ///
-    /// `idle` is asked once, after everybody has been told that this worker may sleep: it must look again at
-    /// whatever other threads announce by [`Unparker::unpark`] (a mailbox) and return whether there is nothing to do.
-    /// Flush every link before parking; a link whose last `receive` gave a message may be parked on as well.
+    /// `idle` is called once, after this worker has announced on its flag and on all links that it
+    /// may sleep. It must look again at everything that other threads announce by
+    /// [`Unparker::unpark`] (a mailbox), and return whether there is no work. Flush every link
+    /// before parking. The worker may park even if the last `receive` of a link returned a message:
+    /// the second look finds further ones.
     pub fn park(&self, timeout: Option<Duration>, idle: impl FnOnce() -> bool) -> Parked {
         let mut watches = self.watches.borrow_mut();
         watches.retain(|(_, watch)| !watch.gone());
@@ -157,7 +168,7 @@ impl Parker {
         let count = match epoll::wait(&self.shared.epoll, &mut events[..], timeout.as_ref()) {
             Ok(0) => return Parked::TimedOut,
             Ok(count) => count,
-            // A signal, or anything else that ended the wait: the worker looks for itself.
+            // A signal, or another event that ended the wait: the worker looks for itself.
             Err(Errno::INTR) | Err(_) => 0,
         };
         for event in &events[..count] {
@@ -185,8 +196,8 @@ impl Parker {
 }
 
 impl Unparker {
-    /// Wakes the worker if it sleeps or is about to. Call it after the work has been put where `idle` (see
-    /// [`Parker::park`]) looks.
+    /// Wakes the worker if it sleeps or is about to sleep. Call it after the work has been put
+    /// where `idle` (see [`Parker::park`]) looks.
     pub fn unpark(&self) {
         if must_wake(&self.shared.dozing) {
             ring_bell(&self.shared.bell);

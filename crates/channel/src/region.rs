@@ -1,9 +1,12 @@
-//! The memory under a pair of rings: a sealed memfd shared with one other process, or private pages shared between
-//! threads of this one.
+//! The memory of a pair of rings: a sealed memfd shared with one other process, or private pages
+//! shared between threads of this one.
 //!
-//! Who may do what: everybody who holds the region may read and write every word of it, atomically, at any time. What
-//! the words mean is the rings' business. The memfd is sealed against shrinking and growing *before* it is used at
-//! either end, so that no access can ever fault with SIGBUS because the peer truncated it.
+//! # Access rules
+//!
+//! Every holder of the region may read and write every word of it, atomically, at any time; the
+//! rings define the meaning of the words. The memfd is sealed against shrinking and growing
+//! *before* either end uses it, so no access can fault with SIGBUS because the peer truncated the
+//! file.
 
 use crate::error::{ChannelError, Doing};
 use crate::ring::{INDEX_WORDS, Words};
@@ -17,9 +20,10 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Bytes of data in each of the two rings: 256 KiB hold about a thousand step requests and still fit a core's L2.
+/// Bytes of data in each of the two rings: 256 KiB hold about a thousand step requests and still
+/// fit a core's L2.
 pub(crate) const RING_BYTES: usize = 256 * 1024;
-/// What a connector accepts from a listener.
+/// The ring sizes that a connector accepts from a listener.
 const LEAST_RING_BYTES: usize = 64 * 1024;
 const MOST_RING_BYTES: usize = 64 * 1024 * 1024;
 
@@ -32,20 +36,20 @@ pub(crate) struct Region {
     ring_words: usize,
 }
 
-// SAFETY: the region is only ever reached as `&[AtomicU64]`, which any thread may share; the mapping belongs to no
-// thread and is undone when the last owner drops it.
+// SAFETY: the region is only reached as `&[AtomicU64]`, which any thread may share. The mapping is
+// not bound to a thread and is undone when the last owner drops it.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
 
-/// Which of the two rings of a region.
+/// One of the two rings of a region.
 #[derive(Clone, Copy)]
 pub(crate) enum Which {
     First,
     Second,
 }
 
-/// One ring of a region.
+/// The words of one ring of a region.
 #[derive(Clone)]
 pub(crate) struct RingMemory {
     region: Arc<Region>,
@@ -64,7 +68,8 @@ impl Region {
     /// Pages of this process alone.
     pub(crate) fn private(ring_bytes: usize) -> Result<Arc<Region>, ChannelError> {
         let bytes = region_bytes(ring_bytes);
-        // SAFETY: a new anonymous mapping at an address the kernel chooses touches no existing memory.
+        // SAFETY: a new anonymous mapping at an address that the kernel chooses touches no existing
+        // memory.
         let base = unsafe {
             mmap_anonymous(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
         };
@@ -76,14 +81,14 @@ impl Region {
         let bytes = region_bytes(ring_bytes);
         let fd = memfd_create(c"atoll-channel", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .doing("creating shared memory for a ring")?;
-        // Takes the pages now: lack of memory is an error here and not a signal later.
+        // Allocates the pages now: lack of memory is an error here and not a signal later.
         fallocate(&fd, FallocateFlags::empty(), 0, bytes as u64)
             .doing("reserving shared memory for a ring (is there memory left for this process?)")?;
         fcntl_add_seals(&fd, SEALS).doing("sealing the shared memory of a ring")?;
         Ok((Region::map(&fd, bytes, ring_bytes)?, fd))
     }
 
-    /// Shared memory received from a peer: believed only after its seals and its size have been looked at.
+    /// Shared memory received from a peer; its seals and its size are checked before it is mapped.
     pub(crate) fn received(fd: OwnedFd, ring_bytes: usize) -> Result<Arc<Region>, ChannelError> {
         if !ring_bytes.is_power_of_two() || !(LEAST_RING_BYTES..=MOST_RING_BYTES).contains(&ring_bytes) {
             return Err(ChannelError::Protocol { what: "a ring of an impossible size was offered" });
@@ -102,8 +107,9 @@ impl Region {
     }
 
     fn map(fd: &impl AsFd, bytes: usize, ring_bytes: usize) -> Result<Arc<Region>, ChannelError> {
-        // SAFETY: a new mapping at an address the kernel chooses touches no existing memory; the file is sealed at
-        // no less than `bytes`, so every page of the mapping exists for as long as the mapping does.
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        // The file is sealed at no less than `bytes`, so every page of the mapping exists as long
+        // as the mapping does.
         let base = unsafe {
             mmap(null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, fd.as_fd(), 0)
         };
@@ -125,18 +131,19 @@ impl Region {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: `base` is page-aligned, mapped readable and writable for `bytes` bytes until drop, zero-filled by
-        // the kernel, and every bit pattern is a valid `AtomicU64`. Everybody, this process and the peer, is held to
-        // have only atomic access; a hostile peer's plain stores reach this process as some value of each word, and
-        // no reference to anything but atomics into this memory is ever made.
+        // SAFETY: `base` is page-aligned and mapped readable and writable for `bytes` bytes until
+        // drop. The kernel has filled it with zeros, and every bit pattern is a valid `AtomicU64`.
+        // This process and a correct peer access it only atomically. The plain stores of a hostile
+        // peer reach this process as some value of each word. No reference to anything but atomics
+        // is ever made into this memory.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.bytes / 8) }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: `base` and `bytes` are what `mmap` returned and was asked for; references into the mapping borrow
-        // from `self` and are gone.
+        // SAFETY: `base` was returned by `mmap` for `bytes` bytes; references into the mapping
+        // borrow from `self` and are gone.
         let undone = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(undone.is_ok());
     }

@@ -1,7 +1,8 @@
-//! The names of in-process listeners, and how a link between two threads is made.
+//! The names of in-process listeners, and the links between two threads.
 //!
-//! One table for the process. A door is entered by its name while its listener lives; a connector puts its half-open
-//! link there and goes on at once, since messages wait in the ring until the link is accepted.
+//! There is one table for the process. A connector finds a listener's door by its name as long as
+//! the listener lives. It leaves the other end of its link there and goes on at once, because
+//! messages wait in the ring until the link is accepted.
 
 use crate::Hello;
 use crate::error::ChannelError;
@@ -15,7 +16,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 static DOORS: Mutex<BTreeMap<String, Arc<Door>>> = Mutex::new(BTreeMap::new());
 
-/// Where connectors wait for an in-process listener.
+/// The queue of connectors in front of an in-process listener.
 pub(crate) struct Door {
     name: String,
     waiting: Mutex<Queue>,
@@ -28,7 +29,7 @@ struct Queue {
     stopped: bool,
 }
 
-/// No code here panics while it holds a lock in a way that would leave a half-made change.
+/// A poisoned lock is usable: no code here can panic between two steps of a change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -44,7 +45,7 @@ pub(crate) fn open(name: &str) -> Result<Arc<Door>, ChannelError> {
     Ok(door)
 }
 
-/// Takes the name away; connectors that nobody accepted find their link closed.
+/// Removes the name; connectors that were not accepted find their link closed.
 pub(crate) fn close(door: &Arc<Door>) {
     lock(&DOORS).remove(&door.name);
     let abandoned = std::mem::take(&mut lock(&door.waiting).links);
@@ -81,7 +82,7 @@ impl Door {
     }
 }
 
-/// Two ends of a link between threads of this process.
+/// The two ends of a link between threads of this process.
 ///
 /// # Errors
 /// [`ChannelError::Io`] when there is no memory or no descriptor left.

@@ -1,46 +1,63 @@
-//! A ring for one sender and one receiver in memory that both see, and the rule by which a sleeping end is woken.
+//! A ring for one sender and one receiver in memory that both see, and the protocol that wakes a
+//! sleeping end.
 //!
-//! The ring is nothing but 64-bit words, all atomic, so that a peer which writes whatever it likes at any moment can
-//! produce wrong *values* here but never undefined behaviour:
+//! The ring consists of 64-bit words, all atomic. So a peer that writes arbitrary values at any
+//! moment can cause wrong *values* here, but never undefined behaviour:
 //!
 //! ```text
-//!  line 0: head      words ever given back      written by the receiver only
+//!  line 0: head      words given back so far    written by the receiver only
 //!  line 1: dozing    the receiver may sleep     receiver sets 1, either end sets 0
 //!  line 2: starved   the sender waits for room  sender sets 1, either end sets 0
-//!  line 3...: data   a power of two of words; position p lies at p mod capacity; written by the sender only
-//!  frame  =  header word: bit 63 set, bit 32: the message goes on in the next frame, low 32 bits: bytes
+//!  line 3...: data   a power of two of words; position p lies at p mod capacity;
+//!                    written by the sender only
+//!  frame  =  header word: bit 63 set, bit 32: the message goes on in the next frame,
+//!                         low 32 bits: bytes
 //!            then the bytes; a frame begins on a 64-byte boundary
 //! ```
 //!
-//! There is no index of what was sent: the receiver watches the header at its own position, which is 0 until the
-//! frame is complete, so that the cache line which says "here" brings the first bytes along. The sender keeps it so by
-//! writing a 0 where the *next* header will be before it writes this one; and it writes the header's own line last,
-//! so that the watching receiver does not tear the line away from it in between.
+//! No index tells how far the sender has written. The receiver watches the header at its own
+//! position, which is 0 until the frame is complete; so the cache line that announces the frame
+//! also brings its first bytes. To keep this true, the sender writes a 0 where the *next* header
+//! will be before it writes this header. And it writes the words in the header's own line last, so
+//! that the watching receiver does not take the line away from it in between.
 //!
-//! An index has a *line* of 128 bytes, because adjacent 64-byte lines are prefetched in pairs. Each end keeps its
-//! position in private memory, and the sender reads `head` only when its copy of it says "no room". Positions never
-//! wrap (2^64 words).
+//! Each index has a *line* of 128 bytes, because adjacent 64-byte lines are prefetched in pairs.
+//! Each end keeps its position in private memory. The sender reads `head` only when its private
+//! copy of `head` shows no room. Positions never wrap (2^64 words).
 //!
-//! **Trust.** An end believes only its private position. Whatever it reads from the ring (the other's index, a
-//! header) is read once and checked against that position and the capacity before it is used.
+//! **Trust.** An end believes only its private position. It reads each value from the ring (the
+//! other end's index, a header) once, and checks it against that position and the capacity before
+//! it uses it.
 //!
-//! **No wake-up is lost.** Receiver before it sleeps: `dozing = 1`; full fence; look at the header again; sleep only
-//! if still nothing is there. Sender after it published: full fence; read `dozing`; if 1, swap it to 0 and, if it was
-//! still 1, ring the receiver's bell (an eventfd). One of the two fences comes first in the one total order of
-//! such fences: if the sender's, the receiver's second look sees the message; if the receiver's, the sender sees
-//! `dozing`. A bell rung is remembered by the eventfd until the sleeper collects it, so ringing before the actual
-//! sleep is as good. The same rule with `head` and `starved` wakes a sender that waits for room. Many messages may
-//! share one fence: the sender owes it only before it turns to something else (`flush`).
+//! **No wake-up is lost.**
 //!
-//! **Room.** A frame takes at most a quarter of the ring and the receiver gives room back a quarter at a time (one
-//! fence for many messages). What the sender does not yet see as free is thus less than a quarter once the receiver
-//! has read everything, and every frame fits into the rest.
+//! ```text
+//!   receiver before it sleeps              sender after it published
+//!   1. dozing = 1                          1. full fence
+//!   2. full fence                          2. read dozing
+//!   3. look at the header again            3. if 1: swap it to 0; if it was still 1,
+//!   4. sleep only if no frame is there        ring the receiver's bell (an eventfd)
+//! ```
+//!
+//! The two fences are ordered in the single total order of such fences. If the sender's fence is
+//! first, the receiver's second look (3) sees the message. If the receiver's fence is first, the
+//! sender reads `dozing` = 1. The eventfd remembers a ring until the sleeper collects it, so a ring
+//! before the actual sleep also counts. The same protocol with `head` and `starved` wakes a sender
+//! that waits for room. Many messages may share one fence: the sender needs it only before it turns
+//! to other work (`flush`).
+//!
+//! **Room.** A frame takes at most a quarter of the ring, and the receiver gives room back a
+//! quarter at a time (one fence for many messages). So once the receiver has read everything, the
+//! free room that the sender does not see yet is less than a quarter, and every frame fits into the
+//! rest.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words from one index to the next: 128 bytes; next to each other in unit tests, where loom counts every word.
+/// Words from one index to the next: 128 bytes. Adjacent in unit tests, because loom explores every
+/// word.
 const LINE: usize = if cfg!(test) { 1 } else { 16 };
-/// Words of a cache line, at which frames begin; 1 in unit tests, so that frames lie across the seam in every way.
+/// Words of a cache line, at which frames begin. 1 in unit tests, so that frames lie across the
+/// ring's end in every way.
 const ALIGN: u64 = if cfg!(test) { 1 } else { 8 };
 const HEAD: usize = 0;
 const DOZING: usize = LINE;
@@ -48,21 +65,21 @@ const STARVED: usize = 2 * LINE;
 /// Words of the indices, in front of the data.
 pub(crate) const INDEX_WORDS: usize = 3 * LINE;
 
-/// Set in every header: a word that is 0 is no header yet.
+/// Set in every header: a word that is 0 is not a header yet.
 const PRESENT: u64 = 1 << 63;
 /// Set in a frame's header when the next frame continues the message.
 const CONTINUES: u64 = 1 << 32;
 const LENGTH: u64 = 0xffff_ffff;
 
-/// Lines of the next frame that the sender fetches ahead: 512 bytes, more than most requests have.
+/// Lines of the next frame that the sender prefetches: 512 bytes, more than most requests have.
 const MOST_CLAIMED_LINES: u64 = 8;
 
-/// Asks the processor to fetch a line in order to write to it. Has no other effect, whatever the line is used for.
+/// Prefetches a line for writing. Has no other effect, for any use of the line.
 #[inline(always)]
 fn claim<T>(word: &T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of a mapped address reads and writes nothing that a program can see and never faults;
-    // processors without the instruction execute it as a no-op.
+    // SAFETY: a prefetch of a mapped address has no effect that a program can see, and it never
+    // faults. Processors without the instruction execute it as a no-op.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly));
     }
@@ -70,7 +87,7 @@ fn claim<T>(word: &T) {
     let _ = word;
 }
 
-/// An atomic word and the full fence that goes with it: real, or loom's.
+/// An atomic word and the full fence that goes with it: the real ones, or loom's.
 pub(crate) trait Word {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);
@@ -113,15 +130,15 @@ pub(crate) fn announce_awake<W: Word>(flag: &W) {
     flag.store(0, Ordering::Relaxed);
 }
 
-/// After something was published: whether the other end must be woken by its bell. Asks for it at most once per
-/// announcement.
+/// After a publication: whether the other end must be woken by its bell. Returns true at most once
+/// per announcement.
 #[inline]
 pub(crate) fn must_wake<W: Word>(flag: &W) -> bool {
     W::full_fence();
     flag.load(Ordering::Relaxed) != 0 && flag.swap(0, Ordering::AcqRel) != 0
 }
 
-/// What the sleeping side of the rule needs, apart from the ends themselves, so that a parker can do it.
+/// The sleeping side of the protocol, apart from the ends themselves, so that a parker can call it.
 pub(crate) struct Bells<C>(pub C);
 
 impl<C: Words> Bells<C> {
@@ -131,7 +148,7 @@ impl<C: Words> Bells<C> {
     pub(crate) fn receiver_awake(&self) {
         announce_awake(&self.0.words()[DOZING]);
     }
-    /// The receiver's second look: whether anything lies behind its private position `head`.
+    /// The receiver's second look: whether a frame is at its private position `head`.
     pub(crate) fn anything_for(&self, head: u64) -> bool {
         header_at(&self.0, head).load(Ordering::Acquire) != 0
     }
@@ -141,12 +158,13 @@ impl<C: Words> Bells<C> {
     pub(crate) fn sender_awake(&self) {
         announce_awake(&self.0.words()[STARVED]);
     }
-    /// The sender's second look: whether a frame of `needed` words fits behind its private position `tail`.
+    /// The sender's second look: whether a frame of `needed` words fits after its private position
+    /// `tail`.
     pub(crate) fn room_for(&self, tail: u64, needed: u64) -> bool {
         let words = self.0.words();
         let capacity = (words.len() - INDEX_WORDS) as u64;
         let used = tail.wrapping_sub(words[HEAD].load(Ordering::Acquire));
-        // An impossible head counts as room: the sender shall come and find it.
+        // An impossible head counts as room: then the sender wakes and finds the corruption.
         used > capacity || used + needed < capacity
     }
 }
@@ -167,14 +185,14 @@ pub(crate) struct Consumer<C> {
     capacity: u64,
 }
 
-/// One frame as it came out of the ring.
+/// One frame, as read from the ring.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub bytes: usize,
     pub continues: bool,
 }
 
-/// The peer wrote something impossible; the text says what.
+/// The peer wrote an impossible value; the text describes it.
 pub(crate) type Corrupt = &'static str;
 
 fn words_of(bytes: usize) -> u64 {
@@ -209,13 +227,13 @@ impl<C: Words> Producer<C> {
         Producer { cells, tail: 0, head_seen: 0, capacity }
     }
 
-    /// The most bytes one frame carries; longer messages go in several.
+    /// The most bytes that one frame carries; longer messages go in several frames.
     pub(crate) fn frame_bytes(&self) -> usize {
         (self.capacity as usize / 4 - 1) * 8
     }
 
-    /// The position behind the last published word, and the words that a frame of `bytes` takes: what a parker
-    /// needs to look for room.
+    /// The position after the last published word. A parker needs it, and [`Producer::words_of`],
+    /// to look for room.
     pub(crate) fn tail(&self) -> u64 {
         self.tail
     }
@@ -223,7 +241,8 @@ impl<C: Words> Producer<C> {
         words_of(bytes)
     }
 
-    /// Publishes one frame if there is room for it. `padded` holds `bytes` bytes and zeros up to a whole word.
+    /// Publishes one frame if there is room for it. `padded` holds `bytes` bytes and zeros up to a
+    /// whole word.
     #[inline]
     pub(crate) fn push(&mut self, padded: &[u8], bytes: usize, continues: bool) -> Result<bool, Corrupt> {
         debug_assert!(bytes <= self.frame_bytes() && padded.len() == bytes.next_multiple_of(8));
@@ -237,15 +256,16 @@ impl<C: Words> Producer<C> {
         header_at(&self.cells, self.tail + needed).store(0, Ordering::Relaxed);
         self.write(1, first);
         let header = PRESENT | bytes as u64 | if continues { CONTINUES } else { 0 };
-        // Release: who sees the header sees the frame, and the 0 behind it.
+        // Release: an end that sees the header also sees the frame and the 0 after it.
         header_at(&self.cells, self.tail).store(header, Ordering::Release);
         self.tail += needed;
         self.claim_ahead(needed);
         Ok(true)
     }
 
-    /// Fetches the lines of the next frame, taken to be as long as the last one, for writing: the receiver had them
-    /// a lap ago, and taking them from its cache now keeps that off the next message's way.
+    /// Prefetches the lines of the next frame for writing; that frame is assumed to be as long as
+    /// this one. The receiver read these lines one lap ago and still caches them. Taking them now
+    /// keeps that cost out of the next send.
     #[inline]
     fn claim_ahead(&self, words: u64) {
         for line in 1..(words / ALIGN).min(MOST_CLAIMED_LINES) {
@@ -253,7 +273,7 @@ impl<C: Words> Producer<C> {
         }
     }
 
-    /// Writes words from `offset` on behind the header.
+    /// Writes words, beginning `offset` words after the header's position.
     #[inline]
     fn write(&self, offset: u64, words: &[[u8; 8]]) {
         let (first, second) = runs(&self.cells, self.tail + offset, words.len(), self.capacity);
@@ -265,14 +285,15 @@ impl<C: Words> Producer<C> {
         }
     }
 
-    /// Room for a frame and for the 0 behind it.
+    /// Whether there is room for a frame and for the 0 after it.
     #[inline]
     fn has_room(&mut self, needed: u64) -> Result<bool, Corrupt> {
         let needed = needed + 1;
         if self.tail - self.head_seen + needed <= self.capacity {
             return Ok(true);
         }
-        // Acquire: the receiver has read the words before it gave them back, so they may be overwritten.
+        // Acquire: the receiver's reads of these words come before it gave them back, so the words
+        // may be overwritten.
         let head = self.cells.words()[HEAD].load(Ordering::Acquire);
         if head < self.head_seen || head > self.tail {
             return Err("the ring's head lies outside what was sent");
@@ -281,7 +302,7 @@ impl<C: Words> Producer<C> {
         Ok(self.tail - head + needed <= self.capacity)
     }
 
-    /// Owed after a run of pushes: whether the receiver's bell must be rung.
+    /// Required after a run of pushes: whether the receiver's bell must be rung.
     #[inline]
     pub(crate) fn must_wake_receiver(&self) -> bool {
         must_wake(&self.cells.words()[DOZING])
@@ -298,13 +319,13 @@ impl<C: Words> Consumer<C> {
         self.head
     }
 
-    /// Whether a frame is there: one load of a line that changes only when one comes.
+    /// Whether a frame is there: one load of a line that changes only when a frame comes.
     #[inline]
     pub(crate) fn poll(&self) -> bool {
         header_at(&self.cells, self.head).load(Ordering::Relaxed) != 0
     }
 
-    /// Copies the next frame to `into[at..]`, growing `into` when it is too short, if a frame is there.
+    /// Copies the next frame, if there is one, to `into[at..]`; grows `into` when it is too short.
     #[inline]
     pub(crate) fn pop(&mut self, into: &mut Vec<u8>, at: usize) -> Result<Option<Piece>, Corrupt> {
         // Acquire: pairs with the sender's release of the frame.
@@ -342,7 +363,8 @@ impl<C: Words> Consumer<C> {
         Ok(Piece { bytes, continues })
     }
 
-    /// Gives room back once a quarter of the ring has been read. Returns whether the sender's bell must be rung.
+    /// Gives room back once a quarter of the ring has been read. Returns whether the sender's bell
+    /// must be rung.
     #[inline]
     pub(crate) fn give_back(&mut self) -> bool {
         if self.head - self.given_back < self.capacity / 4 {

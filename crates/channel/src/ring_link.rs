@@ -1,15 +1,16 @@
 //! A link over a pair of rings: to another process through shared memory, or to another thread of
 //! this one.
 //!
-//! Messages longer than a frame travel in several frames and are put together again at the other
-//! end. What finds no room waits in this process' memory, in order, until `flush` finds some. Each
-//! end owns a bell (an eventfd) which the other rings for either reason: a message came, room came.
+//! A message longer than a frame travels in several frames and is reassembled at the other end. A
+//! message for which the ring has no room waits in this process' memory, in order, until `flush`
+//! finds room. Each end owns a bell (an eventfd), which the other end rings for either reason: a
+//! message has come, or room has come.
 //!
-//! **The peer's end.** Between processes the handshake's socket stays open and says nothing: it
-//! reads as ended when the peer closes the link or dies in whatever way. A sleeping worker learns
-//! it from its parker; one that is awake looks every [`POLLS_PER_LOOK`] empty polls, which a busy
-//! one takes long to reach, or when it says so. Between threads a flag says it. In both cases what
-//! the peer had published before is delivered first.
+//! **The peer's end.** Between processes the handshake's socket stays open and silent. It reads as
+//! ended when the peer closes the link or dies, for any reason. A sleeping worker learns this from
+//! its parker. A worker that is awake checks the socket after [`POLLS_PER_LOOK`] empty polls (a
+//! busy worker rarely gets there), or when it asks for the check. Between threads a flag tells. In
+//! both cases the messages that the peer had published before are delivered first.
 
 use crate::error::{ChannelError, Closed, SendError};
 use crate::parker::{PLAIN, Parker, ParkerShared, Watch, ring_bell};
@@ -25,14 +26,15 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Empty polls between two looks at the handshake's socket: a look costs a system call (0.3 us), a poll a few ns.
+/// Empty polls between two looks at the handshake's socket: a look costs a system call (0.3 us), a
+/// poll a few ns.
 const POLLS_PER_LOOK: u32 = 4096;
 
-/// How an end learns that the other one is gone.
+/// How an end learns that the other end is gone.
 pub(crate) enum Life {
     /// The handshake's socket.
     Socket(OwnedFd),
-    /// One flag per end, set by its drop; `mine` is this end's.
+    /// One flag per end, set by its drop; `mine` is this end's index.
     Threads { gone: Arc<[AtomicBool; 2]>, mine: usize },
 }
 
@@ -42,7 +44,7 @@ pub(crate) struct BellPair {
     pub peers: Arc<OwnedFd>,
 }
 
-/// A message that waits for room, from `sent` on.
+/// A message that waits for room, from byte `sent` on.
 struct Waiting {
     padded: Vec<u8>,
     bytes: usize,
@@ -58,7 +60,8 @@ pub(crate) struct RingLink {
     parker: Option<Arc<ParkerShared>>,
     overflow: VecDeque<Waiting>,
     held: usize,
-    /// Published since the last flush: the receiver's announcement has not been looked at yet.
+    /// Set by a publication, cleared by a flush: the receiver's announcement has not been checked
+    /// since.
     owes_wake: bool,
     staging: Vec<u8>,
     inbox: Vec<u8>,
@@ -67,16 +70,17 @@ pub(crate) struct RingLink {
     empty_polls: u32,
 }
 
-/// Private copies of the positions, for the parker's second look. Written by the link, read by the parker, both on
-/// the worker's thread (or handed over with the link), hence relaxed.
+/// Copies of the link's positions for the parker's second look. The link writes them and the parker
+/// reads them, both on the worker's thread (or handed over with the link); so relaxed accesses
+/// suffice.
 struct RingWatch {
     incoming: Bells<RingMemory>,
     outgoing: Bells<RingMemory>,
     head: AtomicU64,
     tail: AtomicU64,
-    /// Words that the next frame waiting for room takes; 0: nothing waits.
+    /// Words of the next frame that waits for room; 0 if no frame waits.
     wanted: AtomicU64,
-    /// The handshake's socket has news that the link has not looked at.
+    /// The handshake's socket has an event that the link has not looked at.
     socket_news: AtomicBool,
     peer_gone: Option<(Arc<[AtomicBool; 2]>, usize)>,
     /// The owner does not read for now: a message is no reason to stay awake.
@@ -176,7 +180,7 @@ impl RingLink {
         Ok(self.drain()?)
     }
 
-    /// Moves what waits into the ring, as far as there is room.
+    /// Moves the waiting messages into the ring, as far as there is room.
     fn drain(&mut self) -> Result<(), Closed> {
         let frame_bytes = self.producer.frame_bytes();
         let mut wanted = 0;
@@ -263,7 +267,7 @@ impl RingLink {
         self.watch.held_back.store(held_back, Ordering::Relaxed);
     }
 
-    /// Whether the peer has ended, whatever it has left to read.
+    /// Whether the peer has ended, even if unread messages are left.
     pub(crate) fn peer_left(&self) -> bool {
         match &self.life {
             Life::Threads { gone, mine } => gone[1 - mine].load(Ordering::Acquire),
@@ -317,7 +321,8 @@ impl RingLink {
 
 impl Drop for RingLink {
     fn drop(&mut self) {
-        // A last attempt for what was sent and not flushed; what the ring has no room for is lost with the link.
+        // A last attempt to send the held messages; those for which the ring has no room are lost
+        // with the link.
         let _ = self.flush();
         self.leave();
         if let Life::Threads { gone, mine } = &self.life {
@@ -327,7 +332,7 @@ impl Drop for RingLink {
     }
 }
 
-/// Puts the parts behind each other, padded with zeros to a whole word.
+/// Concatenates the parts and pads them with zeros to a whole word.
 #[inline]
 fn gather(into: &mut Vec<u8>, parts: &[&[u8]], bytes: usize) {
     into.reserve(bytes.next_multiple_of(8));

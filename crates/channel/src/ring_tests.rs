@@ -1,4 +1,4 @@
-//! The ring in one thread, under a hostile peer, and under loom's every interleaving.
+//! The ring in one thread, under a hostile peer, and in all interleavings that loom explores.
 
 use super::*;
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn a_full_ring_refuses_and_takes_again_once_a_quarter_was_read() {
     while push(&mut producer, &vec![7; most]) {
         pushed += 1;
     }
-    // Three whole quarters: the fourth would leave no word for the 0 behind it.
+    // Three whole quarters: the fourth would leave no word for the 0 after it.
     assert_eq!(pushed, 3);
     assert!(!Bells(cells.clone()).room_for(producer.tail(), 16));
     consumer.pop(&mut Vec::new(), 0).unwrap().unwrap();
@@ -70,7 +70,7 @@ fn a_bell_is_asked_for_once_per_announcement() {
     assert!(!producer.must_wake_receiver());
 }
 
-/// What a peer may do to the shared words between two operations of this end.
+/// An action of the peer on the shared words between two operations of this end.
 #[derive(Clone, Debug)]
 enum Act {
     Scribble { word: usize, value: u64 },
@@ -123,7 +123,8 @@ proptest! {
     }
 }
 
-/// The same ring and the same rule over loom's atomics. A lost wake-up is a deadlock there, and loom finds it.
+/// The same ring and the same protocol over loom's atomics. A lost wake-up is a deadlock there, and
+/// loom finds it.
 mod interleavings {
     use super::super::*;
     use loom::sync::atomic::{AtomicU64 as LoomWord, fence};
@@ -144,7 +145,7 @@ mod interleavings {
         }
     }
 
-    /// The rule without its fences: what loom must find fault with.
+    /// The protocol without its fences: loom must find the lost wake-up.
     struct Unfenced(LoomWord);
 
     impl Word for Unfenced {
@@ -193,7 +194,7 @@ mod interleavings {
         Cells(Arc::new((0..INDEX_WORDS + words).map(|_| W::zero()).collect()))
     }
 
-    /// An eventfd: remembers that it was rung until somebody collects it.
+    /// An eventfd: remembers that it was rung until a sleeper collects it.
     #[derive(Clone)]
     struct Bell(Arc<(Mutex<bool>, Condvar)>);
 
@@ -218,7 +219,7 @@ mod interleavings {
         (number + 100).to_le_bytes()
     }
 
-    /// Sends `count` messages of one word, sleeping whenever there is no room.
+    /// Sends `count` messages of one word; sleeps whenever there is no room.
     fn send_all<W: Word>(cells: Cells<W>, count: u64, mine: Bell, peers: Bell) {
         let mut producer = Producer::new(cells.clone());
         for number in 0..count {
@@ -237,7 +238,7 @@ mod interleavings {
         }
     }
 
-    /// Receives as many, sleeping whenever there is nothing.
+    /// Receives `count` messages; sleeps whenever there is none.
     fn receive_all<W: Word>(cells: Cells<W>, count: u64, mine: Bell, peers: Bell) {
         let (mut consumer, mut buffer) = (Consumer::new(cells.clone()), Vec::new());
         for number in 0..count {
@@ -287,7 +288,7 @@ mod interleavings {
         exchange::<Unfenced>(2, 16, 3);
     }
 
-    /// The mailbox rule of the unparker: work is put down, then the flag is read.
+    /// The mailbox protocol of the unparker: the work is stored first, then the flag is read.
     #[test]
     fn an_unparked_worker_misses_no_work() {
         let mut model = loom::model::Builder::new();

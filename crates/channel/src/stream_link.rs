@@ -1,8 +1,10 @@
-//! A link over a stream socket, unix or TCP: frames of a 4-byte little-endian length and that many bytes.
+//! A link over a stream socket, unix or TCP. A frame is a 4-byte little-endian length and that many
+//! bytes.
 //!
-//! `send` only appends to a buffer; `flush` hands the buffer to the system in one write, so that a worker's loop pays
-//! one system call for all the messages of a turn. A length is checked before anything is allocated for it, and the
-//! input buffer grows with what has arrived and never with what was promised.
+//! `send` only appends to a buffer; `flush` passes the buffer to the system in one write. So a
+//! worker's loop pays one system call for all the messages of a turn. A length is checked before
+//! memory is allocated for it, and the input buffer grows with the bytes that have arrived, never
+//! with the promised length.
 
 use crate::error::{ChannelError, Closed, SendError};
 use crate::parker::{PLAIN, Parker, ParkerShared, Watch};
@@ -18,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Bytes of a frame's length.
 const PREFIX: usize = 4;
-/// Unflushed output is pushed out by `send` itself from here on, so that a long turn does not pile it up.
+/// When this much output is held, `send` itself pushes it out, so that a long turn does not
+/// accumulate more.
 const PUSH_OUT_BYTES: usize = 256 * 1024;
 /// First size of the input buffer: some hundred requests per system call.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -31,20 +34,22 @@ pub(crate) struct StreamLink {
     input: Vec<u8>,
     /// The bytes of `input` that arrived and were not delivered.
     unread: Range<usize>,
-    /// The last read did not fill the buffer: nothing more was there, so the next empty look needs no system call.
+    /// The last read did not fill the buffer, so no more bytes were there; the next receive without
+    /// a whole message skips the system call.
     read_dry: bool,
 }
 
-/// What the parker needs to know. Written by the link and the parker on the worker's thread, hence relaxed.
+/// The state that the parker reads. The link and the parker write it on the worker's thread, so
+/// relaxed accesses suffice.
 struct StreamWatch {
     socket: OwnedFd,
     /// A whole message lies in the input buffer, where the kernel cannot see it.
     buffered: AtomicBool,
-    /// The socket took less than there was.
+    /// The socket had no room for all of the output.
     stuck: AtomicBool,
     /// The owner does not read for now: a message is no reason to stay awake.
     held_back: AtomicBool,
-    /// What the epoll set waits for now: as [`StreamWatch::wanted`] gave it.
+    /// The events that the epoll set waits for, as [`StreamWatch::wanted`] returned them last.
     waits_for: AtomicU32,
     left: AtomicBool,
 }
@@ -152,14 +157,14 @@ impl StreamLink {
         }
     }
 
-    /// Where the first unread message ends, if all of it is there.
+    /// The end of the first unread message, if all of it has arrived.
     fn whole_message(&self) -> Result<Option<usize>, Closed> {
         let Some(bytes) = self.promised()? else { return Ok(None) };
         let end = self.unread.start + PREFIX + bytes;
         Ok((end <= self.unread.end).then_some(end))
     }
 
-    /// The length of the first unread message, once its prefix is there.
+    /// The length of the first unread message, once its prefix has arrived.
     fn promised(&self) -> Result<Option<usize>, Closed> {
         let Some(prefix) = self.input[self.unread.clone()].first_chunk::<PREFIX>() else { return Ok(None) };
         let bytes = u32::from_le_bytes(*prefix) as usize;
@@ -169,7 +174,7 @@ impl StreamLink {
         Ok(Some(bytes))
     }
 
-    /// Reads once; `false` when nothing is there.
+    /// Reads once; `false` when no byte is there.
     fn read(&mut self) -> Result<bool, Closed> {
         self.make_room();
         let space = &mut self.input[self.unread.end..];
@@ -187,7 +192,8 @@ impl StreamLink {
         }
     }
 
-    /// Leaves free space behind the unread bytes: by starting over, by moving them, or by doubling a full buffer.
+    /// Makes free space after the unread bytes: by starting over, by moving them, or by doubling a
+    /// full buffer.
     fn make_room(&mut self) {
         if self.unread.is_empty() {
             self.unread = 0..0;
@@ -212,7 +218,7 @@ impl StreamLink {
         self.watch.held_back.store(held_back, Ordering::Relaxed);
     }
 
-    /// Whether the peer has ended, whatever it has left to read.
+    /// Whether the peer has ended, even if unread messages are left.
     pub(crate) fn peer_left(&self) -> bool {
         let mut fds = [PollFd::new(&self.watch.socket, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -244,10 +250,12 @@ impl StreamLink {
 
 impl Drop for StreamLink {
     fn drop(&mut self) {
-        // A last attempt for what was sent and not flushed; what the system does not take is lost with the link.
+        // A last attempt to send the held bytes; those that the system does not take are lost with
+        // the link.
         let _ = self.flush();
         self.leave();
-        // The parker may hold the socket a little longer; the peer shall learn at once.
+        // The parker may hold the socket a little longer, but the peer must learn of the end at
+        // once.
         let _ = shutdown(&self.watch.socket, Shutdown::Both);
     }
 }

@@ -1,30 +1,35 @@
-//! What the processor counts of one thread, through Linux's perf events: cycles, instructions, misses.
+//! Hardware counters of one thread, through Linux's perf events: cycles, instructions, misses.
 //!
-//! Who may do what: the thread that opens [`Counters`] is the one that is counted, in user mode only (the system allows
-//! that to everybody unless it was told otherwise), and reads its own. Many machines have no counters to give: a virtual
-//! machine, a container, a locked-down kernel. Then [`Refused`] says which of these it is and what would help.
+//! # Access rules
 //!
-//! A processor counts few things at a time. Asked for more, the kernel lets them take turns and says for how long each was
-//! counted: [`Counters::read`] extrapolates. Each event is opened by itself, so that one that is missing takes no other along.
+//! A thread that opens [`Counters`] is the thread that is counted, in user mode only. Every user
+//! may do this unless the system was configured otherwise. A thread reads only its own counters.
+//!
+//! Many machines offer no counters: a virtual machine, a container, a locked-down kernel. Then
+//! [`Refused`] names the case and a remedy.
+//!
+//! A processor counts few events at a time. When more are requested, the kernel counts them in
+//! turns and reports for how long each was counted; [`Counters::read`] extrapolates. Each event is
+//! opened separately, so a missing event does not affect the others.
 
 use perf_event_open_sys::bindings as sys;
 use std::fs::File;
 use std::io::{Error, Read};
 use std::os::fd::FromRawFd;
 
-/// What is counted.
+/// An event to count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Event {
-    /// Core cycles, which pass faster or slower as the processor's clock does.
+    /// Core cycles; their length changes with the processor's clock frequency.
     Cycles,
     /// Instructions retired.
     Instructions,
-    /// Reads that the first-level data cache could not answer.
+    /// Reads that missed the first-level data cache.
     L1dMisses,
-    /// Accesses that the last-level cache could not answer.
+    /// Accesses that missed the last-level cache.
     LlcMisses,
-    /// Branches that went elsewhere than was predicted.
+    /// Mispredicted branches.
     BranchMisses,
 }
 
@@ -33,9 +38,9 @@ impl Event {
         [Event::Cycles, Event::Instructions, Event::L1dMisses, Event::LlcMisses, Event::BranchMisses];
     pub const COUNT: usize = 5;
 
-    /// Type and number, as the kernel has them.
+    /// Type and number of the event in the kernel's interface.
     fn code(self) -> Code {
-        /// `PERF_TYPE_HW_CACHE`: which cache, which operation, which outcome, a byte each.
+        /// `PERF_TYPE_HW_CACHE`: cache, operation and outcome, a byte each.
         const L1D_READ_MISS: u64 = sys::PERF_COUNT_HW_CACHE_L1D as u64
             | (sys::PERF_COUNT_HW_CACHE_OP_READ as u64) << 8
             | (sys::PERF_COUNT_HW_CACHE_RESULT_MISS as u64) << 16;
@@ -56,12 +61,12 @@ struct Code {
     number: u64,
 }
 
-/// Why nothing is counted.
+/// The reason why no event is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// `EACCES`, `EPERM`; with the value of `kernel.perf_event_paranoid`.
     Forbidden(Option<i32>),
-    /// `ENOENT`, `ENODEV`, `EOPNOTSUPP`: nothing here counts that.
+    /// `ENOENT`, `ENODEV`, `EOPNOTSUPP`: nothing here counts the event.
     Absent,
     /// `ENOSYS`: a kernel without perf events.
     Unknown,
@@ -110,17 +115,17 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Counts of the thread that opened it, from then on.
+/// Counts of the thread that opened it, since then.
 #[derive(Debug)]
 pub struct Counters {
     open: [Option<Counter>; Event::COUNT],
 }
 
 impl Counters {
-    /// Begins to count what the calling thread does. Events that the machine lacks are left out.
+    /// Begins to count the calling thread. Events that the machine lacks are left out.
     ///
     /// # Errors
-    /// [`Refused`] if there is none at all.
+    /// [`Refused`] if no event can be counted.
     pub fn open() -> Result<Counters, Refused> {
         let mut first = None;
         let open = Event::ALL.map(|event| match Counter::open(event.code()) {
@@ -136,8 +141,8 @@ impl Counters {
         }
     }
 
-    /// What was counted since the last call, or since counting began, in the order of [`Event::ALL`]; `None` for an event
-    /// that the machine lacks or that never got its turn.
+    /// The counts since the last call, or since counting began, in the order of [`Event::ALL`].
+    /// `None` for an event that the machine lacks or that never had a counter.
     pub fn read(&mut self) -> [Option<u64>; Event::COUNT] {
         std::array::from_fn(|i| self.open[i].as_mut().and_then(Counter::read))
     }
@@ -154,11 +159,11 @@ struct Counter {
     last: Raw,
 }
 
-/// As the kernel writes it: all three grow from the opening on.
+/// The values as the kernel writes them; all three grow from the opening on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Raw {
     count: u64,
-    /// How long the event was wanted, and how long it had a counter, ns.
+    /// The time for which the event was enabled, and the time for which it had a counter, in ns.
     enabled: u64,
     running: u64,
 }
@@ -171,8 +176,8 @@ impl Raw {
         Raw { count: at(0), enabled: at(1), running: at(2) }
     }
 
-    /// What was counted since `before`, for the time in which another event had the counter as well; `None` if it never
-    /// counted although it was wanted.
+    /// The count since `before`, extrapolated over the time in which another event had the counter;
+    /// `None` if the event was enabled but never counted.
     fn since(self, before: Raw) -> Option<u64> {
         let count = self.count.saturating_sub(before.count);
         let enabled = self.enabled.saturating_sub(before.enabled);
@@ -203,14 +208,14 @@ impl Counter {
         asked.set_exclude_hv(1);
         let (this_thread, any_processor, no_group) = (0, -1, -1);
         let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `asked` outlives the call, says its own size, and asks for no memory to be shared.
+        // SAFETY: `asked` outlives the call, states its own size, and requests no shared memory.
         let fd = unsafe {
             perf_event_open_sys::perf_event_open(&mut asked, this_thread, any_processor, no_group, flags)
         };
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: the kernel has just made the descriptor for this call; nobody else has it.
+        // SAFETY: the kernel has just made the descriptor for this call; it has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         Ok(Counter { file, last: Raw::default() })
     }
@@ -233,7 +238,7 @@ mod tests {
     const TASK_CLOCK: Code =
         Code { kind: sys::PERF_TYPE_SOFTWARE, number: sys::PERF_COUNT_SW_TASK_CLOCK as u64 };
 
-    /// `None`, with a word, where the system counts nothing for us.
+    /// `None`, with a message, where the system does not allow counting.
     fn counter(code: Code) -> Option<Counter> {
         let opened = Counter::open(code);
         opened.map_err(|e| eprintln!("not tested: {}", Refused::of(&e, paranoid()))).ok()
@@ -244,7 +249,8 @@ mod tests {
         let Some(mut faults) = counter(PAGE_FAULTS) else { return };
         faults.read().expect("counted");
         let pages = 300;
-        // SAFETY: a new anonymous mapping at an address of the kernel's choice, unmapped below, given to nobody.
+        // SAFETY: a new anonymous mapping at an address of the kernel's choice, which is unmapped
+        // below and passed on to no other code.
         unsafe {
             let bytes = pages * 4096;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -256,7 +262,7 @@ mod tests {
             libc::munmap(memory, bytes);
         }
         let counted = faults.read().expect("counted");
-        // A sanitizer has pages of its own for each.
+        // A sanitizer touches further pages for each.
         assert!((300..1500).contains(&counted), "{counted} faults for {pages} pages");
         let quiet = faults.read().expect("counted");
         assert!(quiet < 50, "{quiet} faults between two readings: not a difference");
@@ -273,7 +279,7 @@ mod tests {
         })
         .join()
         .unwrap();
-        // The other one's 30 ms would be in it.
+        // The other thread's 30 ms must not be in it.
         let ns = own.read().expect("counted");
         assert!(ns < 20_000_000, "{ns} ns of a thread that only waited");
     }
@@ -310,7 +316,7 @@ mod tests {
         assert!(told(libc::EMFILE, None).contains("Too many open files"));
     }
 
-    /// Whatever the machine is: some counts, or one reason.
+    /// On any machine: some event is counted, or one reason is given.
     #[test]
     fn a_machine_counts_or_says_why_not() {
         match Counters::open() {

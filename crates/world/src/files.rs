@@ -1,4 +1,4 @@
-//! What a file system is to the rest of the house.
+//! The interface of a file system for all other crates.
 
 use std::any::Any;
 use std::io;
@@ -13,33 +13,35 @@ pub enum Open {
     Read,
     /// For reading and writing; it must exist.
     ReadWrite,
-    /// For reading and writing; made when it does not exist (private to the user), kept as it is when it does.
+    /// For reading and writing. A missing file is created (private to the user); an existing one is
+    /// kept as it is.
     Create,
 }
 
-/// Whether the operating system keeps copies of a file's bytes in memory of its own.
+/// Whether the operating system keeps copies of a file's bytes in its own memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caching {
-    /// It does not: addresses, lengths and offsets of all reads and writes are multiples of 4096.
+    /// It does not: addresses, lengths and offsets of all reads and writes must be multiples of
+    /// 4096.
     Direct,
     /// It does, as usual.
     System,
 }
 
-/// How an [`crate::IoQueue`] does what it is asked of a file.
+/// How an [`crate::IoQueue`] performs operations on a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Way<'f> {
     /// Through the kernel's queue, on this descriptor.
     Kernel(BorrowedFd<'f>),
     /// With the file's methods, which may block, on a thread of the queue.
     Threads,
-    /// With the file's methods, which do not block, on the thread that asks.
+    /// With the file's methods, which do not block, on the calling thread.
     AtOnce,
 }
 
 /// An open file. Positions are bytes from its start; all methods may be called from any thread.
 pub trait File: Send + Sync {
-    /// Reads at `offset` until `buf` is full or the file ends; gives the number of bytes read.
+    /// Reads at `offset` until `buf` is full or the file ends; returns the number of bytes read.
     ///
     /// # Errors
     /// The operating system's, with the file's name.
@@ -54,8 +56,8 @@ pub trait File: Send + Sync {
     /// Waits until everything written so far is on the device (fdatasync).
     ///
     /// # Errors
-    /// The operating system's, with the file's name. What had been written is then in an unknown state for ever:
-    /// a later success does not mean that it is on the device.
+    /// The operating system's, with the file's name. The bytes written since the last sync are then
+    /// in an unknown state for ever: a later success does not mean that they are on the device.
     fn sync(&self) -> io::Result<()>;
 
     /// The file's length in bytes.
@@ -78,27 +80,29 @@ pub trait File: Send + Sync {
     /// The operating system's, with the file's name.
     fn set_len(&self, bytes: u64) -> io::Result<()>;
 
-    /// Makes the file `bytes` long with room on the device for all of them, so that later writes inside neither
-    /// fail for lack of space nor change what the file system knows about the file.
+    /// Makes the file `bytes` long with room on the device for all of them. Later writes within
+    /// this length do not fail for lack of space, and do not change the file system's metadata of
+    /// the file.
     ///
     /// # Errors
     /// The operating system's, with the file's name.
     fn allocate(&self, bytes: u64) -> io::Result<()>;
 
-    /// How an [`crate::IoQueue`] reads and writes this file. A file of another kind than the operating system's own is
-    /// read with the methods above, by a thread that may block.
+    /// How an [`crate::IoQueue`] reads and writes this file. By default, with the methods above, on
+    /// a thread that may block.
     fn way(&self) -> Way<'_> {
         Way::Threads
     }
 }
 
-/// Held as long as the folder (or whatever the lock file stands for) is in use; dropping it lets go.
+/// Held as long as the folder (or another thing that the lock file stands for) is in use; dropping
+/// it releases the lock.
 pub type FolderLock = Box<dyn Any + Send + Sync>;
 
-/// Bytes shared with a file: what is stored there is in the file even if the process is killed at once, but on
-/// the device only after the kernel wrote it.
+/// Bytes shared with a file. A stored byte is in the file even if the process is killed at once,
+/// but it is on the device only after the kernel wrote it.
 ///
-/// Whoever holds this decides who writes where: the memory is plain, shared and unchecked.
+/// The memory is plain, shared and unchecked: the holder decides which thread writes where.
 pub trait SharedMemory: Send + Sync {
     /// First byte; valid as long as this value lives.
     fn start(&self) -> *mut u8;
@@ -114,7 +118,8 @@ pub trait Files: Send + Sync {
     /// The operating system's, with the file's name.
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
 
-    /// Opens a file that its user caches himself, past the system's cache where the file system can.
+    /// Opens a file that the caller caches itself, past the system's cache if the file system can
+    /// do that.
     ///
     /// # Errors
     /// The operating system's, with the file's name.
@@ -128,7 +133,8 @@ pub trait Files: Send + Sync {
     /// The operating system's, with the file's name.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames a file within its file system, replacing the target, durably: it waits for the folder's sync.
+    /// Renames a file within its file system, replacing the target, durably: it waits for the sync
+    /// of the folder.
     ///
     /// # Errors
     /// The operating system's, with the file's name.
@@ -140,7 +146,8 @@ pub trait Files: Send + Sync {
     /// The operating system's, with the folder's name.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Makes a folder and those above it, durably; no error when it exists. Private to the user.
+    /// Makes a folder and its missing parents, durably; no error when it exists. Private to the
+    /// user.
     ///
     /// # Errors
     /// The operating system's, with the folder's name.
@@ -152,22 +159,24 @@ pub trait Files: Send + Sync {
     /// The operating system's, with the folder's name.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the lock that the file at `path` stands for, making the file when needed. Never waits. The lock ends
-    /// with the process however that ends.
+    /// Takes the lock that the file at `path` stands for, making the file when needed. Never waits.
+    /// The lock ends with the process, also if the process is killed.
     ///
     /// # Errors
-    /// `WouldBlock` when someone holds it, naming the holder's process when known; else the operating system's.
+    /// `WouldBlock` when the lock is held, with the holder's process when known; otherwise the
+    /// operating system's.
     fn lock(&self, path: &Path) -> io::Result<FolderLock>;
 
-    /// Memory shared with the first `bytes` of a file, which is made and lengthened when needed. `None` where the
-    /// file system cannot.
+    /// Memory shared with the first `bytes` of a file, which is made and lengthened when needed.
+    /// `None` if the file system has no shared memory.
     ///
     /// # Errors
     /// The operating system's, with the file's name.
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>>;
 
-    /// A number that differs from one start of the machine to the next ([`crate::boot`]); 0 where nobody tells. As long as
-    /// it is the same, whatever processes left in files and shared memory is there.
+    /// A number that differs from one start of the machine to the next ([`crate::boot`]); 0 if it
+    /// is unknown. As long as it is the same, the data that processes left in files and shared
+    /// memory is still there.
     fn boot(&self) -> u64 {
         crate::boot()
     }

@@ -1,12 +1,13 @@
 //! The only door to the operating system: files, queues of reads and writes, memory, the clock,
 //! entropy, counters, lines for people.
 //!
-//! A room that stores something takes an `Arc<dyn Files>` and never opens a file itself, so the same code runs on
-//! the real file system ([`real`]), in memory for tests ([`memory`]), over files that must not change ([`overlay`]), and
-//! on a simulated disk that tears, loses and fails ([`sim`]). Who must not wait for a device asks an [`IoQueue`]. Every
-//! error names the file it is about.
+//! A crate that stores something takes an `Arc<dyn Files>` and never opens a file itself. So the
+//! same code runs on the real file system ([`real`]), in memory for tests ([`memory`]), over files
+//! that must not change ([`overlay`]), and on a simulated disk that tears, loses and fails
+//! ([`sim`]). A thread that must not wait for a device uses an [`IoQueue`]. Every error names its
+//! file.
 //!
-//! What it does not know: what is in the files, who waits for them.
+//! This crate does not know the content of the files, or which threads wait for them.
 
 mod clock;
 mod counters;

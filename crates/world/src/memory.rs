@@ -1,5 +1,5 @@
-//! A file system in this process' memory, for tests: nothing is ever lost, syncs cost nothing. Folders are implied
-//! by the files' paths.
+//! A file system in this process' memory, for tests: no data is ever lost, and syncs cost nothing.
+//! The files' paths imply the folders.
 
 use crate::{File, Files, FolderLock, Open, SharedMemory, Way};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,8 @@ struct Memory {
 #[derive(Default)]
 struct MemoryFile(RwLock<Vec<u8>>);
 
-/// A test that panicked elsewhere must not hide behind a poisoned mutex: the maps are consistent at every step.
+/// A poisoned mutex is usable, because the maps are consistent at every step; so the panic of one
+/// test does not hide behind an error of another.
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,10 @@
-//! A file system over another one that it never changes: what is written stays in memory, above what was there.
+//! A file system over another one that it never changes: all changes stay in memory, above the
+//! original files.
 //!
-//! So whatever repairs as it opens (a database that restarts from its log) can be opened for a look, and leaves no
-//! trace. Files are covered in blocks; a block that was never written is read from below. Locks are taken below, because
-//! they are what keeps others from changing the files meanwhile.
+//! So a program that repairs files as it opens them (a database that restarts from its log) can
+//! open them for a look and leave no trace. A file is covered in blocks; a block that was never
+//! written is read from below. Locks are taken below, because they keep other processes from
+//! changing the files meanwhile.
 
 use crate::{File, Files, FolderLock, Open, SharedMemory};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes of a block. Pages of a database are multiples of it, so most writes cover whole blocks.
 const BLOCK: usize = 4096;
 
-/// The files of `below`, to be changed in memory only.
+/// The files of `below`, with changes in memory only.
 pub fn overlay(below: Arc<dyn Files>) -> Arc<dyn Files> {
     Arc::new(Overlay { below, entries: Mutex::default(), dirs: Mutex::default() })
 }
 
 struct Overlay {
     below: Arc<dyn Files>,
-    /// What was opened, made or removed here; the rest is as below.
+    /// Files that were opened, made or removed (`None`) here; all others are as below.
     entries: Mutex<BTreeMap<PathBuf, Option<Arc<Covered>>>>,
     dirs: Mutex<BTreeSet<PathBuf>>,
 }
@@ -33,11 +35,12 @@ struct Covered {
 struct Cover {
     blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
     len: u64,
-    /// Bytes from the file's start that are as below where no block covers them; beyond are zeros.
+    /// The first `shown` bytes of the file are as below where no block covers them; bytes beyond
+    /// are zeros.
     shown: u64,
 }
 
-/// The maps are consistent at every step, so a panic elsewhere does not spoil them.
+/// A poisoned mutex is usable, because the maps are consistent at every step.
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -52,7 +55,7 @@ impl Covered {
         Ok(Covered { below, cover: Mutex::new(Cover { blocks: BTreeMap::new(), len, shown: len }) })
     }
 
-    /// A whole block as it is now.
+    /// A whole block in its present state.
     fn block(&self, cover: &Cover, number: u64) -> io::Result<Box<[u8; BLOCK]>> {
         if let Some(block) = cover.blocks.get(&number) {
             return Ok(block.clone());
@@ -70,7 +73,7 @@ impl Covered {
     }
 }
 
-/// The parts of `offset..offset + len` by block: its number, where in it the part begins, the part's length.
+/// The parts of `offset..offset + len` by block: block number, offset in the block, length.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize)> {
     let mut at = offset;
     let end = offset + len as u64;
@@ -108,7 +111,7 @@ impl File for Covered {
         for (number, inside, length) in parts(offset, bytes.len()) {
             let (part, behind) = rest.split_at(length);
             rest = behind;
-            // Files are often filled with zeros in advance: that takes no memory.
+            // Files are often filled with zeros in advance; such zeros take no memory.
             if self.is_blank(&cover, number) && part.iter().all(|&b| b == 0) {
                 continue;
             }
@@ -221,12 +224,12 @@ impl Files for Overlay {
 
     fn lock(&self, path: &Path) -> io::Result<FolderLock> {
         match self.below.open(path, Open::Read) {
-            // Where there is no lock file nobody runs.
+            // Without a lock file, no process uses the folder.
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Box::new(())),
             found => drop(found?),
         }
         match self.below.lock(path) {
-            // Nobody can change what nobody may write to.
+            // A file that this process may not write to needs no lock.
             Err(e) if matches!(e.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
                 Ok(Box::new(()))
             }

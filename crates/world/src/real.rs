@@ -20,7 +20,7 @@ struct RealFile {
     path: PathBuf,
 }
 
-/// The system's error with what was tried and on which file, keeping its kind.
+/// The system's error with the attempted action and the file; keeps its kind.
 fn told(doing: &str, path: &Path, errno: Errno) -> Error {
     let system = Error::from(errno);
     Error::new(system.kind(), format!("{}: {doing}: {system}", path.display()))
@@ -74,7 +74,8 @@ impl File for RealFile {
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         match rustix::fs::fallocate(&self.fd, FallocateFlags::empty(), 0, bytes) {
-            // A file system without preallocation: the length alone, and space is found at each write.
+            // A file system without preallocation: only the length is set, and each write has to
+            // find space.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.set_len(bytes),
             done => done.map_err(|e| self.err(&format!("cannot reserve {bytes} bytes"), e)),
         }
@@ -102,7 +103,7 @@ impl Files for Real {
         let mode = Mode::RUSR | Mode::WUSR;
         match rustix::fs::open(path, flags(how) | OFlags::CLOEXEC | OFlags::DIRECT, mode) {
             Ok(fd) => Ok((Arc::new(RealFile { fd, path: path.to_owned() }), Caching::Direct)),
-            // How file systems say that they always cache (some in memory, some over a network).
+            // The errors of file systems that always cache (some in memory, some over a network).
             Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok((self.open(path, how)?, Caching::System)),
             Err(e) => Err(told("cannot open", path, e)),
         }
@@ -149,7 +150,8 @@ impl Files for Real {
             Err(Errno::WOULDBLOCK) => return Err(held(path, &fd)),
             Err(e) => return Err(told("cannot lock", path, e)),
         }
-        // The number is for people only, so failing to write it (a full disk) is no reason not to start.
+        // The number is only for people, so a failure to write it (a full disk) does not prevent
+        // the start.
         let _ = rustix::fs::ftruncate(&fd, 0);
         let _ = rustix::io::pwrite(&fd, std::process::id().to_string().as_bytes(), 0);
         Ok(Box::new(fd))
@@ -157,7 +159,8 @@ impl Files for Real {
 
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
         let file = RealFile { fd: open(path, OFlags::RDWR | OFlags::CREATE)?, path: path.to_owned() };
-        // Room on the device first: a store into a hole of a full disk would kill the process.
+        // First allocate room on the device: a store into a hole of a full disk would kill the
+        // process.
         file.allocate(bytes as u64)?;
         Ok(Some(Box::new(Mapping::new(&file, bytes)?)))
     }
@@ -192,9 +195,10 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is plain memory; it belongs to no thread. Who writes where is the user's agreement.
+// SAFETY: a mapping is plain memory and is not bound to a thread. The users agree which thread
+// writes where.
 unsafe impl Send for Mapping {}
-// SAFETY: as above; this type itself only gives out the address.
+// SAFETY: as above; this type itself only returns the address.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -219,8 +223,8 @@ impl SharedMemory for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this address and length, and nobody can reach it any more:
-        // the address is valid only while this value lives.
+        // SAFETY: the mapping was made by `new` with this address and length. No code can reach it
+        // after this: the address is valid only while this value lives.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
     }
 }

@@ -1,25 +1,28 @@
-//! A range of memory asked of the system itself: reserved at once, used as it is touched, in huge pages if wanted.
+//! A range of memory from the system itself: its addresses are reserved at once, its memory is used
+//! as it is touched, in huge pages if wanted.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// What the system backs memory with.
+/// The size of the pages that back the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageSize {
     Normal,
-    /// Where the system can: fewer misses in the table of pages, memory used in steps of 2 MiB.
+    /// Huge pages where the system has them: fewer TLB misses, memory used in steps of 2 MiB.
     Huge,
 }
 
-/// Zeroed memory as words that threads share. The range starts on a page and is given back when this goes.
+/// Zeroed memory as words that threads share. The range starts on a page and is unmapped when this
+/// value is dropped.
 pub struct Span {
     start: NonNull<AtomicU64>,
     words: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, is not bound to a thread, and is only reached as atomics.
+// SAFETY: the mapping belongs to this value alone, is not bound to a thread, and is only reached as
+// atomics.
 unsafe impl Send for Span {}
 // SAFETY: as above.
 unsafe impl Sync for Span {}
@@ -28,7 +31,8 @@ unsafe impl Sync for Span {}
 const HUGE: usize = 2 << 20;
 
 impl Span {
-    /// Reserves `bytes` (rounded up to whole words) of addresses. No memory is used until it is touched.
+    /// Reserves `bytes` (rounded up to whole pages) of addresses. No memory is used until it is
+    /// touched.
     ///
     /// # Errors
     /// The system's: usually that there are not that many addresses, or a limit on them.
@@ -50,8 +54,9 @@ impl Span {
         Ok(Span { start, words: bytes / 8 })
     }
 
-    /// Has the system back the words from `from` to `to` with memory now, so that their first use does not wait for it.
-    /// Advice only: what cannot be backed ahead, for want of memory or before Linux 5.14, is at its first use.
+    /// Asks the system to back the words from `from` to `to` with memory now, so that their first
+    /// use does not wait for it. Advice only: pages that cannot be backed now (no memory, or before
+    /// Linux 5.14) are backed at their first use.
     pub fn back(&self, from: usize, to: usize) {
         let page = 4096 / 8;
         let (from, to) = (from.next_multiple_of(page), to.min(self.words) / page * page);
@@ -64,15 +69,16 @@ impl Span {
 
     #[inline(always)]
     pub fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has this many words, is aligned to a page, initialised (zeroed by the system) and lives as
-        // long as `self`; all access to it is through these atomics.
+        // SAFETY: the mapping has this many words, is aligned to a page, initialised (zeroed by the
+        // system) and lives as long as `self`; all access to it is through these atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
-        // SAFETY: the range is the mapping made in `reserve`, and references to its words borrow `self`.
+        // SAFETY: the range is the mapping made in `reserve`, and references to its words borrow
+        // `self`.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.words * 8) };
     }
 }

@@ -7,8 +7,8 @@ use std::io::Write;
 /// each other.
 ///
 /// A line that cannot be written (the terminal is gone, the pipe has no reader, the disk is full)
-/// is lost, and nothing else: a run is worth more than what is said about it. That is why nothing
-/// here may use `eprintln!`, which ends the thread then.
+/// is lost, and the program goes on: a run is worth more than its messages. That is why this code
+/// must not use `eprintln!`, which panics in these cases.
 pub fn tell(line: impl Display) {
     let text = format!("{line}\n");
     let _ = std::io::stderr().lock().write_all(text.as_bytes());

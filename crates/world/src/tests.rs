@@ -1,4 +1,4 @@
-//! The same script on the real file system and on the one in memory: they must not differ to their users.
+//! The same script on the real file system and on the one in memory: users must see no difference.
 
 use crate::{Files, Open, entropy, memory, now_ns, real, sim};
 use std::io::ErrorKind;
@@ -91,7 +91,7 @@ fn shared_memory_is_the_file() {
     let path = folder.path().join("ring");
     let shared = real().share(&path, 8192).unwrap().unwrap();
     assert_eq!(shared.bytes(), 8192);
-    // SAFETY: the offset is inside the mapping and nobody else uses it.
+    // SAFETY: the offset is inside the mapping and no other code uses it.
     unsafe { shared.start().add(5000).write(7) };
     let mut byte = [0];
     real().open(&path, Open::Read).unwrap().read_at(&mut byte, 5000).unwrap();

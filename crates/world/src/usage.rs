@@ -1,4 +1,4 @@
-//! What this process has used of the machine, and how it would have its memory.
+//! This process' use of the machine, and its wish for huge pages.
 
 use rustix::mm::{Advice, madvise};
 use std::mem::MaybeUninit;
@@ -9,15 +9,17 @@ const HUGE: usize = 2 << 20;
 /// CPU time and memory of the whole process, as the kernel counts them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// User and system time of all threads since the start, ns.
+    /// User and system time of all threads since the start, in ns.
     pub cpu_ns: u64,
-    /// Memory that is resident now, bytes.
+    /// Memory that is resident now, in bytes.
     pub rss_bytes: u64,
-    /// How often the system took a core from a thread that would have gone on, since the start.
+    /// How often the system took a core from a running thread that could have continued, since the
+    /// start.
     pub involuntary_switches: u64,
 }
 
-/// This process' usage; no memory where `/proc` cannot be read, be it for want of a descriptor.
+/// This process' usage. The memory is 0 if `/proc` cannot be read, for example for lack of a
+/// descriptor.
 pub fn usage() -> Usage {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     Usage {
@@ -27,19 +29,21 @@ pub fn usage() -> Usage {
     }
 }
 
-/// Those of ended threads are in it: a sum over `/proc/self/task` falls when a thread ends.
+/// Includes the switches of ended threads: a sum over `/proc/self/task` would fall when a thread
+/// ends.
 fn involuntary_switches() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is to memory of the type that the call fills.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) } != 0 {
         return 0;
     }
-    // SAFETY: numbers only, zeroed before the call filled them in.
+    // SAFETY: it holds only numbers, zeroed before the call filled them in.
     unsafe { usage.assume_init() }.ru_nivcsw.try_into().unwrap_or(0)
 }
 
-/// Bytes of the `bytes` bytes of this process' memory at `start` that lie in huge pages; 0 where there is no `/proc`.
-/// The kernel tells by mapping: one that only overlaps counts whole.
+/// How many of the `bytes` bytes of this process' memory at `start` lie in huge pages; 0 where
+/// there is no `/proc`. The kernel counts by mapping, so a mapping that only overlaps the range
+/// counts as a whole.
 pub fn huge_bytes(start: usize, bytes: usize) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let (mut inside, mut kib) = (false, 0);
@@ -55,19 +59,20 @@ pub fn huge_bytes(start: usize, bytes: usize) -> u64 {
     kib << 10
 }
 
-/// Asks for huge pages under memory that is about to be filled: hundreds of times fewer faults and address translations. Where
-/// the system gives none, ordinary ones do.
+/// Asks for huge pages under memory that is about to be filled: hundreds of times fewer page faults
+/// and address translations. If the system gives none, ordinary pages are used.
 pub fn prefer_huge_pages(memory: &mut [MaybeUninit<u8>]) {
     let start = memory.as_mut_ptr();
     let first = start.align_offset(HUGE);
     let bytes = memory.len().saturating_sub(first) / HUGE * HUGE;
     if bytes > 0 {
-        // SAFETY: the range lies inside `memory`, which is borrowed for writing, and the advice changes no byte of it.
+        // SAFETY: the range lies inside `memory`, which is borrowed for writing, and the advice
+        // changes no byte of it.
         let _ = unsafe { madvise(start.add(first).cast(), bytes, Advice::LinuxHugepage) };
     }
 }
 
-/// By a clock and not by `/proc`, which takes a descriptor.
+/// Read from a clock and not from `/proc`, which needs a descriptor.
 fn cpu_ns() -> u64 {
     let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64

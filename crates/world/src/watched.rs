@@ -1,11 +1,12 @@
-//! A file system that asks before each write: for tests that fail a device, lose writes or record their order.
+//! A file system that asks before each operation on an open file: for tests that fail a device,
+//! lose writes or record their order.
 
 use crate::{Caching, File, Files, FolderLock, Open, SharedMemory, Way};
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is about to be done to a file.
+/// An operation that is about to be done to a file.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed<'a> {
     Read { offset: u64, bytes: usize },
@@ -14,19 +15,21 @@ pub enum Deed<'a> {
     Allocate { bytes: u64 },
 }
 
-/// What becomes of it.
+/// The decision about the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Do,
-    /// Nothing happens and success is reported (a read gives no bytes): a device that lies, or a dead process.
+    /// Nothing is done and success is reported (a read returns no bytes): a device that lies, or a
+    /// dead process.
     Swallow,
-    /// Nothing happens and this kind of error is reported.
+    /// Nothing is done and this kind of error is reported.
     Fail(ErrorKind),
 }
 
 type Judge = dyn Fn(&Path, Deed<'_>) -> Verdict + Send + Sync;
 
-/// `files`, with `judge` asked before each deed on an open file. Names (open, rename, remove) are not asked about.
+/// `files`, with `judge` asked before each operation on an open file. Operations on names (open,
+/// rename, remove) are not asked about.
 pub fn watched(
     files: Arc<dyn Files>,
     judge: impl Fn(&Path, Deed<'_>) -> Verdict + Send + Sync + 'static,
@@ -78,7 +81,7 @@ impl File for WatchedFile {
     fn way(&self) -> Way<'_> {
         match self.file.way() {
             Way::AtOnce => Way::AtOnce,
-            // The kernel would not ask.
+            // The kernel's queue would not ask the judge.
             Way::Kernel(_) | Way::Threads => Way::Threads,
         }
     }

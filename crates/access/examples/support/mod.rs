@@ -1,4 +1,4 @@
-//! What the examples share: a pool in memory, and a log that costs nothing.
+//! Shared by the examples: a pool in memory, and a log without cost.
 
 use access::Journal;
 use base::Lsn;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use wal::{Durability, Log, LogOptions, Order};
 
-/// Counts the log on without keeping it: the log's own cost is measured elsewhere.
+/// Advances the log's position without keeping records: the log's own cost is measured elsewhere.
 pub struct Counter(pub u64);
 
 impl Journal for Counter {

@@ -1,16 +1,18 @@
-//! Updating rows: in place, or to a place where they fit.
+//! Updating rows: in place, or at a new place where they fit.
 //!
 //! ```text
-//!                       the new row fits ...                      then it is
-//!   at its address:     its page                                  there
-//!   where it moved to:  that page                                 there still, behind the same forward
-//!   some heap page:     with its address in front                 moved there, the forward leads there
-//!   none of these                                                 large, with a stub at its address
+//!                       the new row fits ...               then it lies
+//!   at its address:     its page                           there
+//!   where it moved to:  that page                          there, behind the same forward
+//!   some heap page:     with its address in front          in that page, behind a forward
+//!   none of these                                          in pages of its own, with a stub
 //! ```
 //!
-//! Each line is tried only if those above it do not do. The first two change bytes; the others write the row anew, then
-//! change what lies at the address, then bury what was there before: three records, all of whose pages are held before
-//! the first of them.
+//! The lines are tried from the top; each applies only if those above do not. The first two change
+//! bytes of the row. The others write up to three records: they write the row at its new place,
+//! then change the content at the address (to a forward, a stub or the row), then bury the old
+//! content if it lay elsewhere. The existing pages of these records are latched before the first
+//! record is written.
 
 use super::large::LargeView;
 use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows, plain_at};
@@ -24,40 +26,42 @@ use latch::LatchPolicy;
 use pages::{PageMut, Stop};
 use std::ops::{ControlFlow, Range};
 
-/// What becomes of a row's address when the row outgrows its page.
+/// The rule for a row's address when the row outgrows its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moves {
-    /// It stays: a forward is left there.
+    /// The address stays: a forward is left there.
     Forward,
-    /// It changes: the caller is told, and changes the indexes. Only a row that lies at its address moves like this.
+    /// The address changes: the caller gets the new one and changes the indexes. Applies only to a
+    /// row that lies at its address.
     Report,
 }
 
-/// What [`Heap::update`] did.
+/// The result of [`Heap::update`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapUpdate {
-    /// What is to be purged after commit, if anything.
+    /// The update is done. The place, if any, is to be purged after commit.
     Done(Option<Rid>),
-    /// The row is here now; the old place is a ghost, to be purged after commit. Only with [`Moves::Report`].
+    /// The row has this new address; the old place is a ghost, to be purged after commit. Only with
+    /// [`Moves::Report`].
     Relocated(Rid),
-    /// There is no row at this place.
+    /// There is no row at this address.
     Missing,
 }
 
-/// What [`Heap::modify`] did.
+/// The result of [`Heap::modify`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeapModify<R> {
     Done(R),
-    /// The closure has run, but the row does not fit where it lies and nothing was changed: call [`Heap::update`] with
-    /// the buffer's content.
+    /// The closure has run, but the row does not fit at its place and nothing was changed: call
+    /// [`Heap::update`] with the buffer's content.
     Outgrown(R),
-    /// The closure has run and wanted nothing changed.
+    /// The closure has run and asked for no change.
     Left(R),
-    /// There is no row at this place; the closure was not called.
+    /// There is no row at this address; the closure was not called.
     Missing,
 }
 
-/// Where a row lies.
+/// The place where a row lies before an update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Lies {
     /// At its address.
@@ -78,10 +82,10 @@ impl Lies {
     }
 }
 
-/// Any byte of a row may have been touched.
+/// The touched range of a row of which any byte may have changed.
 const ALL: Range<usize> = 0..usize::MAX;
 
-/// Where it shall lie.
+/// The place where the row will lie after the update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Goal {
     Here,
@@ -90,12 +94,12 @@ enum Goal {
     Large,
 }
 
-/// Heap pages held together.
+/// Heap pages that are latched exclusively together.
 pub(super) struct Holds<'p, L: LatchPolicy>(Vec<PageMut<'p, L>>);
 
 impl<'p, L: LatchPolicy> Holds<'p, L> {
     /// # Panics
-    /// If it is not one of those held.
+    /// If the page is not one of those held.
     pub(super) fn page(&mut self, id: PageId) -> &mut PageMut<'p, L> {
         self.0.iter_mut().find(|p| p.page_id() == id).expect("a page that is held")
     }
@@ -118,11 +122,12 @@ impl<'p> Heap<'p> {
         ids.into_iter().map(hold).collect::<Result<_, _>>().map(Holds)
     }
 
-    /// Makes the row at `rid` these bytes. Logs the range that changes; no change logs nothing.
+    /// Replaces the row at `rid` by `row`. Logs the range of bytes that changes; an unchanged row
+    /// logs nothing.
     ///
     /// # Errors
-    /// [`Stop`]: nothing was changed; [`Stop::Fault`] also when the row is longer than [`MAX_ROW`](super::MAX_ROW).
-    /// When the row is longer than a page, as [`Heap::insert`].
+    /// [`Stop`]: nothing was changed; [`Stop::Fault`] also when the row is longer than
+    /// [`MAX_ROW`](super::MAX_ROW). For a row longer than a page as in [`Heap::insert`].
     pub fn update<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -148,12 +153,14 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Lets `f` change a copy of the row in `buffer` and writes back what changed, in one hold of its page; nothing if it
-    /// breaks off. If it goes on it says which bytes it has touched: unless the length has changed, the others are what they were.
+    /// Lets `f` change a copy of the row in `buffer` and writes the changed bytes back, all under
+    /// one latch of its page. If `f` breaks, nothing is written. If `f` continues, it returns the
+    /// range that it has touched: unless the length has changed, all bytes outside that range must
+    /// be unchanged.
     ///
     /// # Errors
-    /// [`Stop`]: `f` was not called and nothing was changed; but [`Stop::Fault`] because `f` made the row longer than
-    /// [`MAX_ROW`](super::MAX_ROW) comes after the call.
+    /// [`Stop`]: `f` was not called and nothing was changed. One exception: [`Stop::Fault`] for a
+    /// row that `f` made longer than [`MAX_ROW`](super::MAX_ROW) comes after the call.
     #[inline]
     pub fn modify<L: LatchPolicy, R>(
         &self,
@@ -188,7 +195,7 @@ impl<'p> Heap<'p> {
         Ok(HeapModify::Done(result))
     }
 
-    /// As [`Heap::modify`], for what is not just a row in its page.
+    /// As [`Heap::modify`], for a slot that does not hold a plain row.
     #[cold]
     fn modify_special<L: LatchPolicy, R>(
         &self,
@@ -229,7 +236,8 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Writes back a row that was changed in `buffer`, behind the first `skip` bytes of its slot.
+    /// Writes back a row that was changed in `buffer`. In its slot the row begins after `skip`
+    /// bytes.
     fn put_back<L: LatchPolicy, R>(
         &self,
         journal: &mut impl Journal,
@@ -247,8 +255,8 @@ impl<'p> Heap<'p> {
         Ok(HeapModify::Done(result))
     }
 
-    /// Logs and writes the bytes in which `row` differs from the content of a slot behind its first `skip` bytes, none of which
-    /// lies outside of those touched.
+    /// Logs and writes the bytes in which `row` differs from the content of a slot after its first
+    /// `skip` bytes. All differences lie within `touched`.
     fn overwrite<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -272,7 +280,7 @@ impl<'p> Heap<'p> {
         change(page, lsn, |rows| rows.splice(slot, at, old, new))
     }
 
-    /// Where a row goes that does not fit at its address.
+    /// Chooses the new place of a row that does not fit at its address.
     fn goal<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -288,7 +296,8 @@ impl<'p> Heap<'p> {
             }
         }
         let length = row.len() + if reports(lies, moves) { 0 } else { MOVED };
-        // Where pages are divided no forward leads from one to another, so what was long stays apart.
+        // Where pages are divided among owners, no forward leads from page to page, so a large row
+        // stays large.
         let apart = self.homes.is_some() && matches!(lies, Lies::Large(_));
         if length > INLINE || apart {
             return Ok(Goal::Large);
@@ -296,7 +305,8 @@ impl<'p> Heap<'p> {
         Ok(Goal::In(self.home::<L>(journal, length)?.page_id()))
     }
 
-    /// Latches what the change needs, looks again, and makes it.
+    /// Latches the pages that the change needs, checks that nothing has changed since the choice,
+    /// and makes the change.
     fn rehouse<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -308,7 +318,8 @@ impl<'p> Heap<'p> {
         let there = if let Lies::There(to) = lies { Some(to) } else { None };
         let target = if let Goal::In(page) = goal { Some(page) } else { None };
         if target == Some(rid.page) || target.is_some() && target == there.map(|to| to.page) {
-            // Room came up just there.
+            // Room became free in a page that the row already uses: start again, to use it in
+            // place.
             return Err(Stop::Again);
         }
         let pages = [Some(rid.page), there.map(|to| to.page), target];
@@ -370,7 +381,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Logs and writes another cell into a slot that is taken.
+    /// Logs and writes another cell into a slot that is in use.
     fn replace<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -388,13 +399,13 @@ impl<'p> Heap<'p> {
         let lsn = journal.undoable(Kind::HeapReplace as u8, page.lsn(), &body);
         match form {
             Form::Plain => change(page, lsn, |rows| rows.replace(slot, form, rest)),
-            // A forward or a stub: all of it is the tag.
+            // The content of a forward or a stub is the tag part alone.
             Form::Special => change(page, lsn, |rows| rows.replace(slot, form, tag.as_slice())),
         }
     }
 }
 
-/// Whether a move is told rather than forwarded.
+/// Whether the row gets a new address that is reported, instead of a forward.
 fn reports(lies: Lies, moves: Moves) -> bool {
     lies == Lies::Here && moves == Moves::Report
 }
@@ -403,7 +414,7 @@ fn cell_in<'a, L: LatchPolicy>(page: &'a PageMut<'_, L>, slot: u16) -> Result<Op
     Rows::new(page.bytes()).cell(slot).map_err(|Garbled| corrupt(page))
 }
 
-/// The bytes that lie in front of the row at its goal.
+/// The number of bytes in front of the row at its goal.
 fn extra(goal: Goal, lies: Lies, moves: Moves) -> usize {
     match goal {
         Goal::There(_) => MOVED,
@@ -412,7 +423,7 @@ fn extra(goal: Goal, lies: Lies, moves: Moves) -> usize {
     }
 }
 
-/// Whether a content of `len` bytes still fits where it shall go.
+/// Whether a content of `len` bytes still fits at the goal.
 fn fits<L: LatchPolicy>(held: &mut Holds<'_, L>, rid: Rid, goal: Goal, len: usize) -> Result<bool, Stop> {
     let (page, slot) = match goal {
         Goal::Here => (rid.page, rid.slot),

@@ -1,20 +1,23 @@
-//! Which pages a heap has, in order, and about how much room each one offers.
+//! The pages of a heap, in order, with the free-space class of each.
 //!
 //! ```text
 //! root        HEADER | directories u32 | page id of directory 0 u32 | 1 | ...
-//! directory   HEADER | pages u16 | 0 u16 | class u8 of its page 0 | 1 | ... | page id u32 of its page 0 | 1 | ...
+//! directory   HEADER | pages u16 | 0 u16 | class u8 of its page 0 | 1 | ...
+//!                    | page id u32 of its page 0 | 1 | ...
 //! ```
 //!
-//! Page number `n` of a heap (its *ordinal*) is entry `n % PER_DIRECTORY` of directory `n / PER_DIRECTORY`. A class is a
-//! promise of free bytes that may be out of date: whoever goes there looks again. Classes lie together, so that
-//! searching for room reads a kilobyte or two in a row.
+//! Page number `n` of a heap (its *ordinal*) is entry `n % PER_DIRECTORY` of directory
+//! `n / PER_DIRECTORY`. A class is a lower bound of the page's free bytes, but it may be out of
+//! date: the thread that goes to the page checks again. Classes lie together, so a search for room
+//! reads one or two kilobytes in sequence.
 
 use super::rows::EMPTY;
 use crate::bytes::{Bytes, Garbled, put_u16, put_u32, u16_at, u32_at};
 use base::PageId;
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 
-/// Heap pages in one directory: five bytes for each. Few in tests, so that heaps have several directories.
+/// Heap pages in one directory: five bytes for each. Few in tests, so that heaps have several
+/// directories.
 pub(super) const PER_DIRECTORY: usize = if cfg!(test) { 7 } else { (PAGE_SIZE - CLASSES) / 5 };
 /// Directories in a root: with full directories, about 26 GB of rows in one heap.
 pub(super) const DIRECTORIES: usize = (PAGE_SIZE - LIST) / 4;
@@ -35,7 +38,7 @@ impl<'a> Root<'a> {
         u32_at(self.0, HEADER) as usize
     }
 
-    /// `None` behind the last one.
+    /// `None` after the last one.
     pub(crate) fn directory(self, i: usize) -> Option<PageId> {
         (i < self.directories().min(DIRECTORIES)).then(|| PageId(u32_at(self.0, LIST + 4 * i)))
     }
@@ -53,7 +56,7 @@ impl<'a> Directory<'a> {
         usize::from(u16_at(self.0, HEADER)).min(PER_DIRECTORY)
     }
 
-    /// `None` behind the last one.
+    /// `None` after the last one.
     pub(crate) fn page(self, i: usize) -> Option<PageId> {
         (i < self.pages()).then(|| PageId(u32_at(self.0, PAGES + 4 * i)))
     }
@@ -62,7 +65,7 @@ impl<'a> Directory<'a> {
         (i < self.pages()).then(|| self.0[CLASSES + i])
     }
 
-    /// Indexes of the pages that promise at least this class.
+    /// Indexes of the pages noted with at least this class.
     pub(super) fn with_room(self, class: u8) -> impl Iterator<Item = usize> + 'a {
         let classes = &self.0[CLASSES..CLASSES + self.pages()];
         classes.iter().enumerate().filter(move |(_, c)| **c >= class).map(|(i, _)| i)

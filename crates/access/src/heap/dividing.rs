@@ -1,4 +1,4 @@
-//! Looking at all rows of one page, for whoever divides them among pages.
+//! Reads all rows of one page, for a caller that divides them among pages.
 
 use super::Heap;
 use super::rows::Cell;
@@ -8,17 +8,17 @@ use base::{Lsn, PageId, Rid};
 use latch::LatchPolicy;
 use pages::Stop;
 
-/// What lies in one page.
+/// The rows of one page, in short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Housed {
-    /// Rows that are there; ghosts are not.
+    /// The number of rows, without ghosts.
     pub rows: usize,
-    /// The page's last change.
+    /// The LSN of the page's last change.
     pub lsn: Lsn,
 }
 
 impl Heap<'_> {
-    /// How many rows lie in `page`, and when that changed last.
+    /// The number of rows in `page`, and the LSN of the page's last change.
     ///
     /// # Errors
     /// [`Stop`].
@@ -31,10 +31,10 @@ impl Heap<'_> {
         Ok(Housed { rows, lsn })
     }
 
-    /// Calls `visit` with the rows whose address is in `page`, and those addresses.
+    /// Calls `visit` with the rows of which the address is in `page`, and with those addresses.
     ///
     /// # Errors
-    /// [`Stop`]; some rows may have been visited before.
+    /// [`Stop`]; some rows may have been visited already.
     pub fn rows_in<L: LatchPolicy>(
         &self,
         page: PageId,

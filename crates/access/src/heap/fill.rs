@@ -1,8 +1,9 @@
-//! Loading rows: pages are filled in memory and each is written and logged once, as a whole.
+//! Loading rows: each page is filled in memory, then written and logged once as a whole.
 //!
-//! A page takes its number from the pool when it is begun, so that rows have addresses at once, and becomes part of the
-//! heap when it is full. A load that ends before that has no effect but on pages that nobody has: they are given back
-//! when the filler is dropped, or by whoever reclaims pages after a crash.
+//! A page gets its number from the pool when it is begun, so its rows have addresses at once. It
+//! becomes part of the heap when it is full. If the load ends before that, the heap is unchanged,
+//! and the begun page is not part of it: the filler frees the page when it is dropped, and after a
+//! crash the code that reclaims pages frees it.
 
 use super::rows::{Cell, INLINE, LEAST_ROOM, Rows, RowsMut};
 use super::{Heap, check_length};
@@ -20,9 +21,10 @@ struct Filling {
     bytes: Box<Bytes>,
 }
 
-/// Adds rows to a heap, page by page. Several may fill one heap at a time, each its own pages.
+/// Adds rows to a heap, page by page. Several fillers may fill one heap at the same time, each its
+/// own pages.
 ///
-/// The rows are there once [`HeapFiller::finish`] has succeeded; nothing of it can be undone.
+/// The last rows are in the heap once [`HeapFiller::finish`] has succeeded. A load has no undo.
 pub struct HeapFiller<'p> {
     heap: Heap<'p>,
     page: Option<Filling>,
@@ -33,10 +35,11 @@ impl<'p> HeapFiller<'p> {
         HeapFiller { heap, page: None }
     }
 
-    /// Adds a row and gives its address.
+    /// Adds a row and returns its address.
     ///
     /// # Errors
-    /// [`Stop`]: the row was not added; [`Stop::Fault`] also when it is longer than [`MAX_ROW`](crate::MAX_ROW).
+    /// [`Stop`]: the row was not added; [`Stop::Fault`] also when it is longer than
+    /// [`MAX_ROW`](crate::MAX_ROW).
     pub fn push<L: LatchPolicy>(&mut self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         let large = row.len() > INLINE;
@@ -60,16 +63,16 @@ impl<'p> HeapFiller<'p> {
         }
         self.finish::<L>(journal)?;
         let mut page = Filling { id: self.heap.pool.allocate()?, bytes: Box::new([0; PAGE_SIZE]) };
-        // Its ordinal follows when it becomes part of the heap.
+        // Its real ordinal is set when it becomes part of the heap.
         RowsMut::new(&mut page.bytes).format(0);
         self.page = Some(page);
         Ok(())
     }
 
-    /// Writes the page begun last.
+    /// Writes the page that was begun last.
     ///
     /// # Errors
-    /// [`Stop`]: it is not written; call again.
+    /// [`Stop`]: the page is not written; call again.
     pub fn finish<L: LatchPolicy>(&mut self, journal: &mut impl Journal) -> Result<(), Stop> {
         let Some(page) = &self.page else { return Ok(()) };
         let rows = Rows::new(&page.bytes);

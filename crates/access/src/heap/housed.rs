@@ -1,21 +1,29 @@
-//! Heap pages that are divided among parts of the keys, and may be owned with them (PLP-Partition and PLP-Leaf, section 3.3.3 of
-//! Pandis' thesis).
+//! Row placement: heap pages that are divided among ranges of the keys, and may be owned with them
+//! (PLP-Partition and PLP-Leaf, section 3.3.3 of Pandis' thesis).
 //!
-//! Which page a row may lie in depends on its key, of which a heap knows nothing. So it is told: [`Heap::among`] names the pages that
-//! rows with such keys lie in already. A row goes to the first of them that has room, else to a page **without any row**, which
-//! belongs to these keys from then on: one that was emptied, or a new one. A page whose last row was purged is
-//! anybody's again.
+//! The pages that a row may lie in depend on its key, which the heap does not know. So the caller
+//! names them: [`Heap::among`] lists the pages in which rows with such keys lie already. A row goes
+//! to the first listed page with room. If none has room, it goes to a page **without any row** (an
+//! emptied page or a new one), and that page belongs to these keys from then on. When the last row
+//! of a page is purged, the page is free for any keys again.
 //!
 //! ```text
-//!   a page:   without rows ----- first row ------> of the rows' keys ---- last row purged ----> without rows
-//!             EMPTY in the directory               TAKEN in the directory                       EMPTY
-//!             nobody's                             claimed by who changes it, if pages have owners   nobody's
+//!   page:       without rows -- first row --> rows of some keys -- last row purged --> no rows
+//!   directory:  EMPTY                         TAKEN                                    EMPTY
+//!   owner:      none                          the owner of these keys, which           none
+//!                                             claims the page when it changes it
 //! ```
 //!
-//! Who may do what: where pages may have owners ([`InsertPages::have_owners`](super::InsertPages::have_owners)), a thread that takes pages over
-//! ([`latch::claim`]) does so with each that it changes and that is nobody's; since all rows of a page are of one owner's keys, and only owners touch rows, that is
-//! the right one. From then on the page is not latched. A page without rows is given up before the directory says so;
-//! who is promised one latches it and looks whether it still has none before it becomes its own.
+//! # Access rules
+//!
+//! These apply where pages may have owners
+//! ([`InsertPages::have_owners`](super::InsertPages::have_owners)).
+//!
+//! - A thread that claims pages ([`latch::claim`]) claims each unowned page that it reads or
+//!   changes here. All rows of a page belong to one owner's keys, and only that owner touches them,
+//!   so the claim is by the right owner. From then on the page is not latched.
+//! - A page without rows is given up before the directory lists it as EMPTY. A thread that finds it
+//!   in the directory latches it and checks that it still has no rows, and only then claims it.
 
 use super::rows::{Cell, EMPTY, INLINE, LEAST_ROOM};
 use super::{Heap, check_length};
@@ -24,12 +32,14 @@ use base::{PageId, Rid};
 use latch::LatchPolicy;
 use pages::{PageFault, PageMut, PageRef, Stop};
 
-/// The class that a page with rows of some keys is noted as: no promise to others.
+/// The class that the directory notes for a page with rows of some keys: no search for an empty
+/// page finds it.
 const TAKEN: u8 = EMPTY - 1;
 
 impl<'p> Heap<'p> {
-    /// The heap, for a row that may lie in these pages, to be tried in order, or in one that has no row. No forwards are made then:
-    /// rows that outgrow their page are to be moved with [`Moves::Report`](super::Moves::Report).
+    /// The same heap, for rows that may lie only in `pages`, tried in order, or in a page without
+    /// rows. No forwards are made then: a row that outgrows its page must be moved with
+    /// [`Moves::Report`](super::Moves::Report).
     #[must_use]
     pub fn among<'q>(self, pages: &'q [PageId]) -> Heap<'q>
     where
@@ -38,7 +48,8 @@ impl<'p> Heap<'p> {
         Heap { homes: Some(pages), ..self }
     }
 
-    /// A page of rows, to be changed: the calling thread's own from then on if pages have owners and it acts for one.
+    /// A heap page, latched exclusively for a change. If pages have owners and the calling thread
+    /// acts for one, the thread first claims the page.
     #[inline(always)]
     pub(super) fn page_to_change<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'p, L>, Stop> {
         if self.hints.claims() {
@@ -47,7 +58,7 @@ impl<'p> Heap<'p> {
         self.pool.exclusive::<L>(id)
     }
 
-    /// Adds a row to one of the pages that it may lie in ([`Heap::among`]); `None` if none of them has room.
+    /// Adds a row to one of the pages of [`Heap::among`]; `None` if none of them has room.
     ///
     /// # Errors
     /// As [`Heap::insert`].
@@ -78,7 +89,7 @@ impl<'p> Heap<'p> {
         Ok(None)
     }
 
-    /// As [`Heap::page_to_change`], to be read by who holds what it reads.
+    /// As [`Heap::page_to_change`], latched shared for reading.
     pub(super) fn page_to_read<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'p, L>, Stop> {
         if self.hints.claims() {
             self.pool.claim(id)?;
@@ -86,7 +97,7 @@ impl<'p> Heap<'p> {
         self.pool.shared::<L>(id)
     }
 
-    /// A page with room for `len` bytes that a row may go to, latched.
+    /// A page that the row may go to, with room for `len` bytes, latched.
     pub(super) fn home<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -101,10 +112,10 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// A page that has no row, latched, and the calling owner's if pages have owners.
+    /// A page without rows, latched; claimed by the calling thread's owner if pages have owners.
     fn page_without_rows<L: LatchPolicy>(&self, journal: &mut impl Journal) -> Result<PageMut<'p, L>, Stop> {
         let worker = journal.worker();
-        // The last one it took may be empty again: an insertion was undone.
+        // The page that this worker took last may be empty again, when its insert was undone.
         if let Some(last) = self.hints.of(worker).filter(|last| !self.hints.is_of_group(*last))
             && let Some(page) = self.if_without_rows::<L>(last)?
         {
@@ -136,7 +147,7 @@ impl<'p> Heap<'p> {
         Ok(Some(page))
     }
 
-    /// The page has lost its last row: it is nobody's.
+    /// Gives up the ownership of a page that has lost its last row.
     pub(super) fn vacate(&self, id: PageId) -> Result<(), Stop> {
         if self.hints.claims() && !self.pool.is_foreign(id) { self.pool.disown(id) } else { Ok(()) }
     }

@@ -66,7 +66,7 @@ fn a_moved_row_is_changed_where_it_lies() {
         };
         settle(&pool, || heap.modify::<Latch, _>(&mut journal, rid, &mut buffer, &mut put))
     };
-    // Left alone, since the closure breaks off.
+    // Left unchanged, because the closure breaks.
     assert_eq!(modify(7, ControlFlow::Break(())), HeapModify::Left(()));
     assert_eq!(row_at(&heap, rid).expect("a row")[1998..], [5, 5]);
     assert_eq!(modify(6, ControlFlow::Continue(())), HeapModify::Done(()));
@@ -97,7 +97,8 @@ fn a_large_row_is_read_through_a_pool_smaller_than_itself() {
     assert!(report.large_pages >= 300);
 }
 
-/// Two transactions read different large rows in turns, page by page, in a pool that holds neither.
+/// Two transactions read different large rows in turns, page by page, in a pool that holds neither
+/// row.
 #[test]
 fn reads_of_large_rows_that_disturb_each_other_end() {
     let (pool, hints) = (pool(24), InsertPages::new());
@@ -117,7 +118,7 @@ fn reads_of_large_rows_that_disturb_each_other_end() {
     }
 }
 
-/// The operations whose records are cut below, on a row of each kind.
+/// The operations of which the records are cut below, on a row of each kind.
 fn operations(heap: &Heap<'_>, journal: &mut Recorder, rids: &[Rid]) {
     for (i, &rid) in rids.iter().enumerate() {
         match i % 6 {
@@ -131,7 +132,8 @@ fn operations(heap: &Heap<'_>, journal: &mut Recorder, rids: &[Rid]) {
     }
 }
 
-/// A crash after any record: what is in the log is done again, then undone, and every page is where it was.
+/// A crash after any record: the records in the log are redone, then undone, and every page is as
+/// before.
 #[test]
 fn a_transaction_cut_at_any_record_is_undone_whole() {
     let (pool, hints) = (pool(4096), InsertPages::new());
@@ -239,7 +241,8 @@ fn verify_finds_broken_moves_and_large_rows() {
         let (pool, hints) = (pool(256), InsertPages::new());
         assert_eq!(build(&pool, &hints, &damage).is_err(), found, "{what}");
     }
-    // In the root: length, number of pages, state, a page's number. In a data page: its root, index and bytes.
+    // In the root: length, number of pages, state, a page's number. In a data page: its root, index
+    // and bytes.
     for (root, at) in [(true, 24), (true, 28), (true, 30), (true, 32), (false, 24), (false, 28), (false, 30)]
     {
         let (pool, hints) = (pool(256), InsertPages::new());
@@ -260,7 +263,7 @@ fn stub(heap: &Heap<'_>, rid: Rid) -> PageId {
     }
 }
 
-/// Changes the bytes of a special slot behind everybody's back.
+/// Changes the bytes of a special slot directly, without a log record.
 fn replace(heap: &Heap<'_>, rid: Rid, f: impl FnOnce(&mut Vec<u8>)) {
     let mut page = heap.pool.exclusive::<Latch>(rid.page).expect("a page");
     let mut content = Rows::new(page.bytes()).content_of(rid.slot).expect("a slot").to_vec();
@@ -295,7 +298,7 @@ fn filled_pages_are_logged_once_and_hold_what_was_pushed() {
     let again = replay(&journal.kept);
     let copy = Heap::open(&again, heap.root(), TABLE, &hints);
     assert_eq!(content::<Latch>(&copy), rows);
-    // The pages are like any others: rows come and go.
+    // The pages are ordinary ones: rows can be inserted and removed.
     let rid = *rows.keys().next().expect("a row");
     assert!(settle(&pool, || heap.delete::<Latch>(&mut journal, rid)));
     assert!(settle(&pool, || heap.purge::<Latch>(&mut journal, rid)));

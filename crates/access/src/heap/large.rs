@@ -1,26 +1,29 @@
-//! Rows longer than a page: their bytes lie in pages of their own, which a stub in the heap page leads to.
+//! Rows longer than a page: their bytes lie in pages of their own; a stub in the heap page leads to
+//! them.
 //!
 //! ```text
 //! heap page: stub (root, length)
-//!               └─ root ── page 0, page 1, ...        the row's bytes: first in the root, then in the pages in order
+//!               \- root -- page 0, page 1, ...    the row: first bytes in the root, then the pages
 //!
-//! root   HEADER | length u32 | pages u16 | state u8 | 0 u8 | page id u32 of page 0 | 1 | ... | first bytes of the row
+//! root   HEADER | length u32 | pages u16 | state u8 | 0 u8 | page id u32 of page 0 | 1 | ...
+//!               | first bytes of the row
 //! data   HEADER | root u32 | index u16 | bytes here u16 | bytes of the row
 //! ```
 //!
-//! A large row is written once: an update writes a new one beside it and changes the stub, so undo only has to bring
-//! the stub back. What becomes of the old one:
+//! A large row is written once. An update writes a new one beside it and changes the stub, so undo
+//! only needs to restore the stub. The old large row goes through these states:
 //!
 //! ```text
-//!            make                  bury (heap delete)             purge after commit (heap remove)
-//!   (free) ------> LIVE -----------------------> GHOST -----------------------------> GONE, pages free
+//!            make                bury (heap delete)          purge after commit (heap remove)
+//!   (free) ------> LIVE ---------------------> GHOST ---------------------------> GONE, pages free
 //!            undo: pages free      undo: LIVE again
 //! ```
 //!
-//! All of this goes by the root as if it were slot 0 of a heap page, so that restart finds buried large rows like any
-//! deleted row. A deleted row's stub keeps its large row LIVE; purging the stub frees both by one record.
+//! Log records name a large row by its root page as if it were slot 0 of a heap page, so restart
+//! finds buried large rows like any deleted row. The stub of a deleted row keeps its large row
+//! LIVE; purging the stub frees both by one record.
 //!
-//! **Latch order.** Behind heap pages; the root before its data pages.
+//! **Latch order.** After heap pages; the root before its data pages.
 
 use super::rows::Large;
 use super::{Heap, slot_zero};
@@ -35,7 +38,8 @@ use pages::{PAGE_HEADER as HEADER, PAGE_SIZE, Page, PageMut, PageRef, Pool, Stop
 use std::sync::{Mutex, PoisonError};
 use wal::Order;
 
-/// The longest row, in bytes: its pages' numbers leave room for data in the root, and its undo information is small.
+/// The longest row, in bytes. The numbers of its pages leave room for row data in the root
+/// (asserted below), and its undo information is small.
 pub const MAX_ROW: usize = 4 << 20;
 
 const LENGTH: usize = HEADER;
@@ -48,25 +52,27 @@ const INDEX: usize = HEADER + 4;
 const USED: usize = HEADER + 6;
 const DATA: usize = HEADER + 8;
 
-/// Bytes of a row in a data page. Less in tests, so that rows have many.
+/// Bytes of a row in a data page. Less in tests, so that rows have many pages.
 const PER_PAGE: usize = if cfg!(test) { 3000 } else { PAGE_SIZE - DATA };
 
 const _: () = assert!(MAX_ROW.div_ceil(PER_PAGE) * 4 + IDS < PAGE_SIZE);
 
-/// Reads that stopped for an absent page and will come again, at most this many for one heap.
+/// The most partly read rows kept for one heap, of reads that stopped for an absent page and will
+/// be repeated.
 const KEPT: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum State {
     Live = 0,
-    /// Replaced by a transaction that may not have ended, or committed and to be purged.
+    /// Replaced by a transaction that is still running, or that has committed and left it to be
+    /// purged.
     Ghost = 1,
     /// Its pages are free.
     Gone = 2,
 }
 
-/// Bytes of the row that a root with `pages` data pages holds itself.
+/// Bytes of the row that lie in a root with `pages` data pages.
 fn head_bytes(pages: usize) -> usize {
     (PAGE_SIZE - IDS).saturating_sub(4 * pages).min(PER_PAGE)
 }
@@ -80,7 +86,7 @@ fn pages_for(len: usize) -> usize {
     pages
 }
 
-/// The root or a data page of a large row, to be read.
+/// The root or a data page of a large row, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct LargeView<'a>(&'a Bytes);
 
@@ -121,7 +127,7 @@ impl<'a> LargeView<'a> {
         self.0.get(from..from + length).ok_or(Garbled)
     }
 
-    /// The bytes in this data page of the row at `root`.
+    /// The bytes in this page, which must be data page number `index` of the row at `root`.
     fn data(self, root: PageId, index: usize) -> Result<&'a [u8], Garbled> {
         let used = usize::from(u16_at(self.0, USED));
         let found = (PageId(u32_at(self.0, ROOT)), usize::from(u16_at(self.0, INDEX)));
@@ -132,7 +138,7 @@ impl<'a> LargeView<'a> {
     }
 }
 
-/// The root or a data page of a large row, to be changed.
+/// The root or a data page of a large row, for changing.
 pub(crate) struct LargeMut<'a>(&'a mut Bytes);
 
 impl<'a> LargeMut<'a> {
@@ -140,7 +146,7 @@ impl<'a> LargeMut<'a> {
         LargeMut(bytes)
     }
 
-    /// A root without its bytes.
+    /// Formats a root without the row's first bytes.
     pub(super) fn format_root(
         &mut self,
         length: u32,
@@ -202,11 +208,14 @@ pub(super) fn format_root(
     LargeMut(page.bytes_mut()).format_root(length, pages)
 }
 
-/// Large rows read in part, so that a row of more pages than can be resident together is still read in the end.
+/// Large rows that are partly read. With them, a row of more pages than can be resident together is
+/// read to its end over several calls.
 ///
-/// Who may do what: whoever begins to read a large row takes what is kept of it, and whoever stops for a page gives
-/// back what it has. A large row never changes, so a part stays good as long as its root is the same, which its lsn
-/// tells. Only reads that met an absent page come here.
+/// # Access rules
+///
+/// A thread that begins to read a large row takes the kept part out; a thread that stops for a page
+/// puts its part back. A large row never changes, so a part is valid as long as the same row begins
+/// at its root, which the root's LSN shows. Only reads that met an absent page put parts here.
 pub(super) struct Parts(Mutex<Vec<Part>>);
 
 struct Part {
@@ -243,7 +252,7 @@ impl<'p> Heap<'p> {
         if is(&page, KIND_LARGE_ROOT, self.id) { Ok(page) } else { Err(corrupt(&page)) }
     }
 
-    /// Reads a large row whose stub the caller holds.
+    /// Reads a large row; the caller holds the page of its stub.
     pub(super) fn read_large<L: LatchPolicy>(&self, large: Large) -> Result<Vec<u8>, Stop> {
         let root = self.large_root::<L>(large.root)?;
         let view = LargeView::new(root.bytes());
@@ -277,10 +286,11 @@ impl<'p> Heap<'p> {
         if part.bytes.len() == large.length as usize { Ok(part.bytes) } else { Err(corrupt(&root)) }
     }
 
-    /// Writes a row into pages of their own.
+    /// Writes a row into pages of its own.
     ///
     /// # Errors
-    /// [`Stop::NoSpace`] and [`Stop::Fault`]; pages may have been taken, which the transaction's rollback gives back.
+    /// [`Stop::NoSpace`] and [`Stop::Fault`]; pages may have been taken, which the transaction's
+    /// rollback frees.
     pub(super) fn make_large<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -290,7 +300,7 @@ impl<'p> Heap<'p> {
         let large = Large { root: root.page_id(), length: row.len() as u32 };
         let ids: Vec<u8> = pages.iter().flat_map(|id| id.0.to_le_bytes()).collect();
         let front = slot_front(large.root, self.id, 0);
-        // Behind whatever made these pages free.
+        // After the records that freed these pages.
         let after = self.pool.log().end();
         let lsn =
             journal.undoable(Kind::LargeMake as u8, after, &[&front, &large.length.to_le_bytes(), &ids]);
@@ -308,7 +318,8 @@ impl<'p> Heap<'p> {
         Ok(large)
     }
 
-    /// Takes a root, latched, and `count` more pages. Nothing is logged yet, so whatever fails here has no effect.
+    /// Takes a root, latched, and `count` more pages. Nothing is logged yet, so a failure here has
+    /// no effect.
     fn take_pages<L: LatchPolicy>(&self, count: usize) -> Result<(PageMut<'p, L>, Vec<PageId>), Stop> {
         let mut pages = Vec::with_capacity(count + 1);
         let taken = (0..=count).try_for_each(|_| self.pool.allocate().map(|id| pages.push(id)));
@@ -325,7 +336,8 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// A large row that its stub does not lead to any more becomes a ghost. The caller holds its root.
+    /// Turns a large row to which its stub does not lead any more into a ghost. The caller holds
+    /// its root.
     pub(super) fn bury_large<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -339,14 +351,16 @@ impl<'p> Heap<'p> {
         Ok(rid)
     }
 
-    /// The numbers of all pages of the large row at `root`, the root's first, as a record lists them.
+    /// The numbers of all pages of the large row at `root`, the root's first, in the order of the
+    /// log record.
     pub(super) fn pages_of_large<L: LatchPolicy>(&self, root: PageId) -> Result<Vec<PageId>, Stop> {
         let page = self.large_root::<L>(root)?;
         let pages = LargeView::new(page.bytes()).pages().map_err(|Garbled| corrupt(&page))?;
         Ok([root].into_iter().chain(pages).collect())
     }
 
-    /// Frees the pages of a large row that was buried; `false` if it was not. The caller holds its root.
+    /// Frees the pages of a large row that was buried; `false` if it was not. The caller holds its
+    /// root.
     pub(super) fn purge_large<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -369,12 +383,13 @@ impl<'p> Heap<'p> {
     }
 }
 
-/// Page numbers as a record lists them.
+/// Page numbers in the form of the log record.
 pub(super) fn listed(pages: &[PageId]) -> Vec<u8> {
     pages.iter().flat_map(|id| id.0.to_le_bytes()).collect()
 }
 
-/// A page just allocated, latched: nobody else wants it but who writes it out, and not for long.
+/// Latches a page that was just allocated. Only a thread that still writes its old content out can
+/// hold it, and only for a short time.
 fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'_, L>, Stop> {
     loop {
         match pool.fresh::<L>(id) {
@@ -384,7 +399,8 @@ fn fresh<L: LatchPolicy>(pool: &Pool, id: PageId) -> Result<PageMut<'_, L>, Stop
     }
 }
 
-/// The bytes of a large row that its root, or one of its data pages, holds.
+/// The number of the large row's bytes in its root (`place` is `None`) or in one of its data pages
+/// (its root and index).
 pub(super) fn bytes_in(page: &Page, place: Option<(PageId, usize)>) -> Result<usize, Garbled> {
     let view = LargeView(page.bytes());
     let bytes = match place {

@@ -1,25 +1,32 @@
 //! The heap: rows that keep their address.
 //!
 //! ```text
-//! root ── directory 0 ── page, page, page, ...          (free-space class of each in the directory)
-//!      └─ directory 1 ── page, page, ...
+//! root -- directory 0 -- page, page, page, ...     (with the free-space class of each)
+//!      \- directory 1 -- page, page, ...
 //! ```
 //!
-//! **Reading** goes straight to the page a [`Rid`] names: one latch. **Inserting** goes to the worker's own current page
-//! ([`InsertPages`]), so that workers do not meet; when that is full, to a page that the directory promises to have
-//! room, else to a new page. **Deleting** makes a ghost, which [`Heap::purge`] takes away once the deletion is
-//! committed; until then bringing it back needs no room.
+//! **Read.** A reader goes straight to the page that a [`Rid`] names: one latch.
 //!
-//! **A row keeps its address.** One that outgrows its page moves and leaves a *forward*, which always leads to the row
-//! itself, never to another forward; when it moves again the forward is changed. A row longer than a page lies in
-//! pages of its own (`large`), with a stub at its address. Whoever would rather have a row found without the detour
-//! asks for moves to be reported ([`Moves::Report`]) and changes the indexes.
+//! **Insert.** A row goes to the worker's own current page ([`InsertPages`]), so that workers do
+//! not contend. When that page is full, it goes to a page that has room by its directory's entry,
+//! and otherwise to a new page.
 //!
-//! **Which page.** Anything with room, unless whoever calls says which pages a row may lie in ([`Heap::among`]): then pages may be divided
-//! among parts of the keys of which this room knows nothing, and be owned with them (see `housed`).
+//! **Delete.** The row becomes a ghost; [`Heap::purge`] removes it after the deletion has
+//! committed. Until then the ghost keeps its bytes, so an undo of the deletion needs no room.
 //!
-//! **Latch order.** Root, then directory, then nothing else but a page no one has seen. Several heap pages are held
-//! together only to move or delete a moved row, in the order of their numbers; behind them the pages of large rows.
+//! **Address.** A row that outgrows its page moves and leaves a *forward* at its address. A forward
+//! always leads to the row itself, never to another forward; when the row moves again, the forward
+//! is changed. A row longer than a page lies in pages of its own (`large`), with a stub at its
+//! address. A caller that prefers a new address over the detour asks for moves to be reported
+//! ([`Moves::Report`]) and changes the indexes.
+//!
+//! **Choice of page.** A row goes to any page with room, unless the caller lists the pages that it
+//! may lie in ([`Heap::among`]). With such lists, pages can be divided among ranges of keys, and be
+//! owned with them; this crate does not know the ranges (see `housed`).
+//!
+//! **Latch order.** Root, then directory, then at most a new page that no other thread can reach.
+//! Several heap pages are held together only to move a row or to delete a moved row; they are
+//! latched in the order of their numbers, and after them the pages of large rows.
 
 mod change;
 mod directory;
@@ -57,7 +64,8 @@ use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
 use wal::Order;
 
-/// How often a reader without a latch looks again before it takes one: the page is being changed at each look.
+/// How often a reader without a latch tries before it takes one. Each try fails because a writer
+/// changes the page during it.
 const TRIES: usize = 16;
 
 /// A heap in a pool: a handle of a few words, made for each use.
@@ -67,31 +75,33 @@ pub struct Heap<'p> {
     root: PageId,
     id: TableId,
     hints: &'p InsertPages,
-    /// Where new rows and rows that outgrow their page may go: anywhere, or only as [`Heap::among`] says.
+    /// The pages to which new rows and rows that outgrow their page may go; `None`: any page. Set
+    /// by [`Heap::among`].
     homes: Option<&'p [PageId]>,
 }
 
-/// Where a walk through a heap stands; the default is its beginning.
+/// A position in a walk through a heap; the default is its beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeapPlace {
-    /// Which page of the heap.
+    /// The number of the page in its heap.
     pub ordinal: u32,
     pub slot: u16,
 }
 
-/// The most of a row that is asked for ahead, in bytes.
+/// The most bytes of a row that are prefetched.
 const ROW_AHEAD: usize = 512;
 
 impl<'p> Heap<'p> {
-    /// The heap whose root lies in page `root`. `hints` lives with the table and is shared by all workers.
+    /// The heap of which the root lies in page `root`. `hints` lives with the table and is shared
+    /// by all workers.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId, hints: &'p InsertPages) -> Heap<'p> {
         Heap { pool, root, id, hints, homes: None }
     }
 
-    /// Makes an empty heap and gives its root page, to be kept in the catalog.
+    /// Makes an empty heap and returns its root page, which the caller keeps in the catalog.
     ///
     /// # Errors
-    /// What the pool says when it has no page left.
+    /// The pool's [`Stop`] when it has no page left.
     pub fn create<L: LatchPolicy>(
         pool: &Pool,
         journal: &mut impl Journal,
@@ -102,10 +112,10 @@ impl<'p> Heap<'p> {
         Ok(page)
     }
 
-    /// As [`Heap::create`], with its root in a page that the caller has allocated.
+    /// As [`Heap::create`], with the root in a page that the caller has allocated.
     ///
     /// # Errors
-    /// What the pool says when no frame is free; nothing was changed.
+    /// The pool's [`Stop`] when no frame is free; nothing was changed.
     pub fn create_at<L: LatchPolicy>(
         pool: &Pool,
         journal: &mut impl Journal,
@@ -128,11 +138,12 @@ impl<'p> Heap<'p> {
         rows_of(page, id, self.id)
     }
 
-    /// Adds a row.
+    /// Adds a row and returns its address.
     ///
     /// # Errors
-    /// [`Stop`]: no row was added; [`Stop::Fault`] also when it is longer than [`MAX_ROW`]. When a row longer than a
-    /// page meets [`Stop::NoSpace`] or a fault, pages may have been taken for it, which only undoing gives back.
+    /// [`Stop`]: no row was added; [`Stop::Fault`] also when the row is longer than [`MAX_ROW`].
+    /// When a row longer than a page meets [`Stop::NoSpace`] or a fault, pages may already have
+    /// been taken for it; only undo frees them.
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         if row.len() > INLINE {
@@ -166,8 +177,8 @@ impl<'p> Heap<'p> {
         slot_front(rid.page, self.id, rid.slot)
     }
 
-    /// Calls `f` on the row at `rid`: under its page's latch, or on a validated copy where readers take none; `None` if
-    /// there is none.
+    /// Calls `f` on the row at `rid`: under its page's latch, or on a validated copy where readers
+    /// take no latch. `None` if there is no row.
     ///
     /// # Errors
     /// [`Stop`]; `f` was not called.
@@ -179,7 +190,7 @@ impl<'p> Heap<'p> {
         let mut f = Some(f);
         for _ in 0..TRIES {
             let view = self.pool.view::<L>(rid.page)?;
-            // What is not just a row in its page is for the latch: it may take a look at other pages.
+            // A forward or a large row needs the latched path, because it may lead to other pages.
             let Some((at, len)) = self.plain_in(view, rid.slot) else { break };
             if let Some(done) = view.copied::<L, _>(at, len, |row| f.take().map(|f| f(row))) {
                 return Ok(done);
@@ -188,8 +199,9 @@ impl<'p> Heap<'p> {
         f.map_or(Ok(None), |f| self.read_held::<L, R>(rid, f))
     }
 
-    /// Asks for the memory of the row at `rid`, which the caller comes for next: all of it at once, where rows are of one length
-    /// and the page was filled with one after the other.
+    /// Prefetches the row at `rid`, which the caller reads next. With `row_bytes`, the row's place
+    /// is computed as in a page that was filled with rows of that length one after the other; so
+    /// slot and row are prefetched at once.
     #[inline]
     pub fn ask(&self, rid: Rid, row_bytes: Option<usize>) {
         let slot = slot_at(rid.slot);
@@ -198,7 +210,7 @@ impl<'p> Heap<'p> {
         self.pool.prefetch_lines(rid.page, [0, slot, row, row + LINE]);
     }
 
-    /// The first of two looks ahead at the row at `rid`: asks for its slot. Holds nothing.
+    /// The first of two prefetches for the row at `rid`: its slot. Takes no latch.
     #[inline]
     pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
         match self.pool.glance::<L>(rid.page) {
@@ -211,7 +223,7 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// The second: asks for the row.
+    /// The second prefetch: the row itself.
     #[inline]
     pub fn ahead_row<L: LatchPolicy>(&self, rid: Rid) {
         if let Ok(view) = self.pool.glance::<L>(rid.page)
@@ -221,7 +233,8 @@ impl<'p> Heap<'p> {
         }
     }
 
-    /// Where the row lies, if the page is one of this heap's and the row is just there.
+    /// Offset and length of the row, if the page belongs to this heap and the slot holds a plain
+    /// row.
     #[inline]
     fn plain_in(&self, view: PageView<'_>, slot: u16) -> Option<(usize, usize)> {
         let page = view.bytes();
@@ -241,7 +254,7 @@ impl<'p> Heap<'p> {
         self.read_special(page, rid, f)
     }
 
-    /// As [`Heap::read`], for what is not just a row in its page.
+    /// As [`Heap::read`], for a slot that does not hold a plain row.
     #[cold]
     fn read_special<L: LatchPolicy, R>(
         &self,
@@ -249,7 +262,7 @@ impl<'p> Heap<'p> {
         rid: Rid,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        // Restart names a large row by its root; that is no row's address.
+        // Restart names a large row by its root page; that is no row's address.
         if is(&page, KIND_LARGE_ROOT, self.id) {
             return Ok(None);
         }
@@ -258,20 +271,21 @@ impl<'p> Heap<'p> {
             Some(Cell::Row(row)) => Ok(Some(f(row))),
             Some(Cell::Large(large)) => self.read_large::<L>(large).map(|row| Some(f(&row))),
             Some(Cell::Forward(to)) => {
-                // Not both pages at once: their order may be the wrong one.
+                // The two pages are not latched together: their numbers may be in the wrong latch
+                // order.
                 drop(page);
                 let page = self.pool.shared::<L>(to.page)?;
                 match self.rows(&page, to.page)?.cell(to.slot).map_err(|Garbled| corrupt(&page))? {
                     Some(Cell::Moved { home, row }) if home == rid => Ok(Some(f(row))),
-                    // It moved between the two looks.
+                    // The row moved after the forward was read.
                     _ => Err(Stop::Again),
                 }
             }
         }
     }
 
-    /// As [`Heap::read`], also for a row that moved to `rid` from its address: for whoever has the place from a log
-    /// record and not from an index.
+    /// As [`Heap::read`], also for a row that moved to `rid` from its address. For callers that
+    /// have the place from a log record and not from an index.
     ///
     /// # Errors
     /// [`Stop`]; `f` was not called.
@@ -289,8 +303,8 @@ impl<'p> Heap<'p> {
         self.read_special(page, rid, f)
     }
 
-    /// Makes the row at `rid` a ghost: gone for readers, its place kept until [`Heap::purge`]. `false` if there is
-    /// no row.
+    /// Makes the row at `rid` a ghost: readers do not see it, and it keeps its place until
+    /// [`Heap::purge`]. `false` if there is no row.
     ///
     /// # Errors
     /// [`Stop`]: nothing was changed.
@@ -326,11 +340,12 @@ impl<'p> Heap<'p> {
         change(page, lsn, |rows| rows.bury(slot))
     }
 
-    /// Takes away what a committed delete or update left at `rid`, once: a ghost, with the row that moved away from
-    /// it or the large row it leads to; or a large row that was replaced. `false` if there is nothing of the kind.
+    /// Removes the remains of a committed delete or update at `rid`: a ghost, with the moved row or
+    /// the large row that it leads to, or a large row that was replaced. `false` if there is
+    /// nothing to remove; so a second call has no effect.
     ///
     /// # Errors
-    /// [`Stop`]: call again, for part may have been done.
+    /// [`Stop`]: call again, part of the work may be done.
     pub fn purge<L: LatchPolicy>(&self, journal: &mut impl Journal, rid: Rid) -> Result<bool, Stop> {
         let page = self.page_to_change::<L>(rid.page)?;
         if is(&page, KIND_LARGE_ROOT, self.id) {
@@ -346,7 +361,7 @@ impl<'p> Heap<'p> {
             Some(Cell::Forward(to)) => {
                 drop(page);
                 let there = self.pool.exclusive::<L>(to.page)?;
-                // Restart may have purged it already, and the slot may be another row's by now.
+                // Restart may have purged the moved row already, and the slot may hold another row.
                 if matches!(self.ghost_in(&there, to)?, Some(Cell::Moved { home, .. }) if home == rid) {
                     self.remove(journal, there, to.slot, &[])?;
                 } else {
@@ -374,7 +389,7 @@ impl<'p> Heap<'p> {
         find().map_err(|Garbled| corrupt(page))
     }
 
-    /// Frees a slot and, by the same record, the pages that only it led to.
+    /// Frees a slot and, by the same record, the pages to which only this slot led.
     fn remove<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -384,7 +399,8 @@ impl<'p> Heap<'p> {
     ) -> Result<bool, Stop> {
         let before = Rows::new(page.bytes()).class();
         let front = self.front(Rid { page: page.page_id(), slot });
-        // Pages that become free may be another's at once, whose records must come behind this one and all before.
+        // A freed page may be allocated again at once. The records of its next use must come after
+        // this one, and this one after all earlier records of the page.
         let order = if freed.is_empty() { Order::After(page.lsn()) } else { Order::Last };
         let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
         change(&mut page, lsn, |rows| rows.remove(slot))?;
@@ -396,17 +412,17 @@ impl<'p> Heap<'p> {
         }
         freed.iter().for_each(|id| self.pool.free(*id));
         if class > before {
-            // A courtesy: the directory's promise may lag behind.
+            // An error is ignored: the class in the directory may lag behind the page.
             let _ = self.note_class::<L>(journal, ordinal, class);
         }
         Ok(true)
     }
 
-    /// Calls `visit` with rows and their addresses, from `place` to the end of its page or the first large row; gives
-    /// where to go on, `None` behind the last page.
+    /// Calls `visit` with rows and their addresses, from `place` to the end of its page or through
+    /// the first large row. Returns the place to go on from, `None` after the last page.
     ///
     /// # Errors
-    /// [`Stop`]; some rows may have been visited before.
+    /// [`Stop`]; some rows may have been visited already.
     pub fn chunk<L: LatchPolicy>(
         &self,
         place: HeapPlace,
@@ -431,17 +447,18 @@ impl<'p> Heap<'p> {
     }
 }
 
-/// Whether a row of `bytes` lies in a heap page wherever it has to go, never in pages of its own.
+/// Whether a row of `bytes` bytes fits a heap page wherever it moves, and so never needs pages of
+/// its own.
 pub fn fits_page(bytes: usize) -> bool {
     bytes + rows::MOVED <= INLINE
 }
 
-/// How records name a large row.
+/// The address by which log records name a large row: slot 0 of its root page.
 fn slot_zero(page: PageId) -> Rid {
     Rid { page, slot: 0 }
 }
 
-/// The heap page in `page`, if it is one of heap `owner`.
+/// The rows of `page`, if it is a heap page of heap `owner`.
 #[inline]
 fn rows_of(page: &Page, id: PageId, owner: TableId) -> Result<Rows<'_>, Stop> {
     if is(page, KIND_ROWS, owner) { Ok(Rows::new(page.bytes())) } else { Err(crate::page::malformed(id)) }
@@ -451,7 +468,7 @@ fn check_length(row: &[u8]) -> Result<(), Stop> {
     if row.len() > MAX_ROW { Err(too_long("row", row.len(), MAX_ROW)) } else { Ok(()) }
 }
 
-/// Changes a heap page whose change was logged at `lsn`; a page that does not take it is corrupt.
+/// Applies a change, logged at `lsn`, to a heap page. A page on which it fails is corrupt.
 fn change<L: LatchPolicy>(
     page: &mut PageMut<'_, L>,
     lsn: Lsn,
@@ -462,7 +479,7 @@ fn change<L: LatchPolicy>(
     Ok(())
 }
 
-/// Does to a page what a record about a heap says, the first time or again.
+/// Carries out a heap record on its page, the first time or at redo.
 pub(crate) fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
     if let Change::LargeMake { length, pages } = change {
         return large::format_root(page, owner, length, pages.iter());
@@ -498,7 +515,8 @@ fn apply_to_root(root: &mut LargeMut<'_>, change: Change<'_>) -> Result<(), Garb
     }
 }
 
-/// Takes back one change to a heap page, by another one that the journal writes as compensation.
+/// Undoes one change to a heap page by its inverse, which the journal logs as a compensation
+/// record.
 pub(crate) fn compensate<L: LatchPolicy>(
     pool: &Pool,
     journal: &mut impl Journal,

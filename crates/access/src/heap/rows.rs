@@ -1,21 +1,23 @@
-//! A heap page: rows that stay where their [`Rid`](base::Rid) says.
+//! A heap page: rows that stay where their [`Rid`](base::Rid) points.
 //!
 //! ```text
-//! 0        pages' own header                                                        HEADER
+//! 0        pages' own header                                                 HEADER
 //! +0       slots u16 | heap u16 | dead u16 | free slots u16 | ordinal u32 | ghosts u16 | 0 u16
-//! SLOTS    slot 0 | slot 1 | ...            |      free      | rows, growing down            PAGE_SIZE
+//! SLOTS    slot 0 | slot 1 | ...            |      free      | rows, growing down     PAGE_SIZE
 //! slot     offset u16 (0: free; bit 15: ghost; bit 14: special) | length u16 | room u16
 //! special  1 u8 | rid                        forward: the row lies there
-//!          2 u8 | rid | row                  moved: the row whose address is that rid
+//!          2 u8 | rid | row                  moved: the row with the address rid
 //!          3 u8 | root page u32 | length u32 large: the row lies in overflow pages
 //! ```
 //!
-//! `room >= length` is what the row holds reserved: a row that shrinks keeps its room, so that undoing the change
-//! always fits; a deleted row stays as a *ghost* with slot and bytes until it is purged after the commit. No room is
-//! smaller than [`LEAST_ROOM`], so that every row can become a forward or a large one where it is. Slots at the end that
-//! become free are given up; others are used again by later inserts.
+//! `room >= length` is the number of bytes reserved for the row. A row that shrinks keeps its room,
+//! so an undo of the change always fits. A deleted row stays as a *ghost*, with slot and bytes,
+//! until it is purged after the commit. No room is smaller than [`LEAST_ROOM`], so every row can
+//! become a forward or a stub in place. Free slots at the end are dropped; other free slots are
+//! used by later inserts.
 //!
-//! Like the tree's nodes, changes are deterministic in the bytes found, and readers take any garbage.
+//! As for the tree's nodes, each change is deterministic in the bytes that it finds, and readers
+//! accept any bytes.
 
 use crate::bytes::{Bytes, Cursor, Garbled, Source, put_u16, put_u32, u16_at, u32_at};
 use base::{PageId, Rid, copy_short};
@@ -34,39 +36,40 @@ const GHOST: u16 = 1 << 15;
 const SPECIAL: u16 = 1 << 14;
 const FLAGS: u16 = GHOST | SPECIAL;
 
-/// The longest content of a slot: what fits a page that holds nothing else.
+/// The longest content of a slot: it fills a page alone.
 pub(super) const INLINE: usize = PAGE_SIZE - SLOTS - SLOT;
-/// The bytes of a forward, or of a large row's stub: the most that an existing row may have to become.
+/// The bytes of a forward or of a large row's stub: an existing row may have to become one of these
+/// in place.
 pub(super) const LEAST_ROOM: usize = 9;
-/// The bytes in front of a moved row.
+/// The bytes in front of a moved row: tag and address.
 pub(super) const MOVED: usize = 1 + Rid::BYTES;
 
 const TAG_FORWARD: u8 = 1;
 const TAG_MOVED: u8 = 2;
 const TAG_LARGE: u8 = 3;
 
-/// Whether a slot's content is the row itself or begins with a tag.
+/// Whether a slot's content is the row itself, or begins with a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Plain,
     Special,
 }
 
-/// A row in overflow pages.
+/// A large row: its bytes lie in pages of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Large {
     pub root: PageId,
-    /// Bytes.
+    /// In bytes.
     pub length: u32,
 }
 
-/// What a slot holds.
+/// The content of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cell<'a> {
     Row(&'a [u8]),
-    /// The row lies there, in a [`Cell::Moved`].
+    /// The row lies at this place, in a [`Cell::Moved`].
     Forward(Rid),
-    /// The row whose address is `home`, where a [`Cell::Forward`] leads here.
+    /// The row with the address `home`, where a [`Cell::Forward`] leads here.
     Moved {
         home: Rid,
         row: &'a [u8],
@@ -112,7 +115,7 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// The tag and what belongs to it.
+/// The tag and its fields, up to the row's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Front {
     bytes: [u8; LEAST_ROOM],
@@ -134,16 +137,16 @@ impl Front {
     }
 }
 
-/// What a content of `len` bytes takes.
+/// The room that a content of `len` bytes takes.
 fn room_for(len: usize) -> usize {
     len.max(LEAST_ROOM)
 }
 
-/// Free-space classes: class `c` promises `c` KiB; [`EMPTY`] a page without rows.
+/// Free-space classes: class `c` promises `c` KiB; [`EMPTY`] is a page without rows.
 const CLASS_BYTES: usize = 1024;
 pub(super) const EMPTY: u8 = 8;
 
-/// The class a page must have to take a content of `len` bytes for certain.
+/// The class that guarantees that a page takes a content of `len` bytes.
 pub(super) fn class_needed(len: usize) -> u8 {
     match (room_for(len) + SLOT).div_ceil(CLASS_BYTES) {
         class @ 0..8 => class as u8,
@@ -151,7 +154,7 @@ pub(super) fn class_needed(len: usize) -> u8 {
     }
 }
 
-/// The class of a page just made.
+/// The class of a new page.
 pub(super) const CLASS_OF_NEW: u8 = EMPTY;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +175,7 @@ impl Slot {
         self.offset & GHOST != 0
     }
 
-    /// A row that is just there: neither free nor a ghost nor special.
+    /// A plain row: neither free nor a ghost nor special.
     #[inline]
     fn is_plain(self) -> bool {
         self.offset.wrapping_sub(1) < SPECIAL - 1
@@ -195,7 +198,7 @@ impl Slot {
     }
 }
 
-/// A heap page, to be read.
+/// A heap page, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a>(&'a Bytes);
 
@@ -204,7 +207,7 @@ impl<'a> Rows<'a> {
         Rows(bytes)
     }
 
-    /// Slots, free ones included.
+    /// The number of slots, free ones included.
     #[inline]
     pub(crate) fn slots(self) -> u16 {
         u16_at(self.0, COUNT)
@@ -226,7 +229,7 @@ impl<'a> Rows<'a> {
         u16_at(self.0, GHOSTS)
     }
 
-    /// Which page of its heap this is.
+    /// The page's number in its heap.
     pub(super) fn ordinal(self) -> u32 {
         u32_at(self.0, ORDINAL)
     }
@@ -236,12 +239,12 @@ impl<'a> Rows<'a> {
         PAGE_SIZE.saturating_sub(self.heap())
     }
 
-    /// The first byte behind the slots.
+    /// The offset of the first byte after the slots.
     pub(super) fn slots_end(self) -> usize {
         SLOTS + SLOT * usize::from(self.slots())
     }
 
-    /// `Slot::FREE` beyond the last one.
+    /// `Slot::FREE` after the last slot.
     #[inline]
     pub(super) fn slot(self, i: u16) -> Result<Slot, Garbled> {
         if i >= self.slots() {
@@ -258,14 +261,14 @@ impl<'a> Rows<'a> {
         self.0.get(slot.at()..slot.at() + usize::from(slot.length)).ok_or(Garbled)
     }
 
-    /// The row in slot `i` if it is just there; see [`Rows::cell`] for all else.
+    /// The row in slot `i` if it is a plain row; see [`Rows::cell`] for the other cases.
     #[inline]
     pub(super) fn plain(self, i: u16) -> Result<Option<&'a [u8]>, Garbled> {
         let slot = self.slot(i)?;
         if slot.is_plain() { self.bytes_of(slot).map(Some) } else { Ok(None) }
     }
 
-    /// What slot `i` holds; `None` if it is free or a ghost.
+    /// The content of slot `i`; `None` if it is free or a ghost.
     #[inline]
     pub(super) fn cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
         let slot = self.slot(i)?;
@@ -275,7 +278,7 @@ impl<'a> Rows<'a> {
         if slot.is_free() || slot.is_ghost() { Ok(None) } else { self.any_cell(i) }
     }
 
-    /// What slot `i` holds or, if it is a ghost, held; `None` if it is free.
+    /// The content of slot `i`, also if it is a ghost; `None` if it is free.
     pub(crate) fn any_cell(self, i: u16) -> Result<Option<Cell<'a>>, Garbled> {
         let slot = self.slot(i)?;
         if slot.is_free() {
@@ -289,7 +292,7 @@ impl<'a> Rows<'a> {
         self.bytes_of(self.slot(i)?)
     }
 
-    /// Bytes that a new row and its slot may take.
+    /// The bytes that a new row and its slot may take.
     fn free(self) -> usize {
         let reuse = if self.free_slots() > 0 { SLOT } else { 0 };
         let taken = SLOTS + SLOT * usize::from(self.slots()) + self.content();
@@ -308,7 +311,7 @@ impl<'a> Rows<'a> {
         Ok(len <= room || len <= (self.free() + room).saturating_sub(reuse))
     }
 
-    /// The free-space class, as the directory notes it.
+    /// The free-space class, for the directory.
     pub(super) fn class(self) -> u8 {
         match self.slots() {
             0 => EMPTY,
@@ -316,12 +319,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The page's bytes but for the free space and what comes before the slots: header fields and slots, and rows.
+    /// The page's bytes as a log image, without the free space: header fields with slots, and the
+    /// rows.
     pub(super) fn image(self) -> (&'a [u8], &'a [u8]) {
         (&self.0[HEADER..self.slots_end()], &self.0[PAGE_SIZE - self.content()..])
     }
 
-    /// The slot the next insert uses.
+    /// The slot that the next insert uses.
     pub(super) fn next_slot(self) -> Result<u16, Garbled> {
         if self.free_slots() == 0 {
             return Ok(self.slots());
@@ -335,14 +339,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Where slot `i` lies in its page.
+/// The offset of slot `i` in its page.
 #[inline]
 pub(super) fn slot_at(i: u16) -> usize {
     SLOTS + SLOT * usize::from(i)
 }
 
-/// Where the row in slot `i` lies in the page, and its length, if it is just there: as [`Rows::plain`], in a page that
-/// may be changing.
+/// As [`Rows::plain`], in a page that may change meanwhile: the offset and length of the row in
+/// slot `i`, if it is a plain row.
 #[inline]
 pub(super) fn plain_at(page: impl Source, i: u16) -> Result<Option<(usize, usize)>, Garbled> {
     if i >= page.word(COUNT / 8) as u16 {
@@ -354,7 +358,7 @@ pub(super) fn plain_at(page: impl Source, i: u16) -> Result<Option<(usize, usize
     if slot.is_plain() && at + len <= PAGE_SIZE { Ok(Some((at, len))) } else { Ok(None) }
 }
 
-/// A heap page, to be changed.
+/// A heap page, for changing.
 pub(crate) struct RowsMut<'a>(&'a mut Bytes);
 
 impl<'a> RowsMut<'a> {
@@ -372,7 +376,8 @@ impl<'a> RowsMut<'a> {
         put_u32(self.0, ORDINAL, ordinal);
     }
 
-    /// The page becomes what [`Rows::image`] gave, at this place of its heap.
+    /// Fills the page with an image that [`Rows::image`] returned, as page number `ordinal` of its
+    /// heap.
     pub(crate) fn fill(&mut self, ordinal: u32, head: &[u8], content: &[u8]) -> Result<(), Garbled> {
         let free = (PAGE_SIZE - HEADER).checked_sub(head.len() + content.len()).ok_or(Garbled)?;
         if head.len() < SLOTS - HEADER {
@@ -399,7 +404,8 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// Takes `len` bytes of content space, with `slots` slots in the page; compacts if they are scattered.
+    /// Takes `len` bytes of content space in a page of `slots` slots; compacts the page if the free
+    /// bytes are scattered.
     fn reserve(&mut self, len: usize, slots: u16) -> Result<usize, Garbled> {
         let floor = SLOTS + SLOT * usize::from(slots);
         if self.rows().heap() < floor + len || self.rows().heap() > PAGE_SIZE {
@@ -432,7 +438,7 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// The content of slot `i` becomes this one, in this form.
+    /// Replaces the content of slot `i`, which gets the form `form`.
     pub(crate) fn replace(&mut self, i: u16, form: Form, content: &[u8]) -> Result<(), Garbled> {
         let slot = self.taken(i)?;
         let flag = if form == Form::Special { SPECIAL } else { 0 };
@@ -467,7 +473,7 @@ impl<'a> RowsMut<'a> {
         if slot.is_free() { Err(Garbled) } else { Ok(slot) }
     }
 
-    /// A row becomes a ghost.
+    /// Turns a row into a ghost.
     pub(crate) fn bury(&mut self, i: u16) -> Result<(), Garbled> {
         let slot = self.taken(i)?;
         if slot.is_ghost() {
@@ -478,7 +484,7 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// A ghost becomes a row.
+    /// Turns a ghost back into a row.
     pub(crate) fn restore(&mut self, i: u16) -> Result<(), Garbled> {
         let slot = self.taken(i)?;
         if !slot.is_ghost() {
@@ -526,8 +532,9 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// Moves what lies below a content that is gone up to where it ended. Where the free run is short the next row would have the
-    /// whole page [compacted](RowsMut::compact), and so would each one after it whose place another has just left.
+    /// Closes the hole of a removed content: moves all content below it up by the hole's size.
+    /// Called when little contiguous space is free. Without it, the next insert would
+    /// [compact](RowsMut::compact) the whole page, and so would each later insert after a removal.
     fn close(&mut self, gone: Slot) -> Result<(), Garbled> {
         let (heap, std::ops::Range { start, end }) = (self.rows().heap(), gone.extent());
         if heap > start || end > PAGE_SIZE {
@@ -546,7 +553,7 @@ impl<'a> RowsMut<'a> {
         Ok(())
     }
 
-    /// Gathers the free space into one run. Slots stay.
+    /// Gathers the free space into one run. Slots keep their numbers.
     fn compact(&mut self) -> Result<(), Garbled> {
         let old = Box::new(*self.0);
         let rows = Rows(&old);

@@ -13,25 +13,30 @@ use latch::{CachePadded, LatchPolicy};
 use pages::{PageMut, PageRef, Pool, Stop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Workers beyond this many share current pages.
+/// Workers beyond this number share current pages.
 const CURRENT: usize = 64;
-/// Directories that one search for room looks through: some ten thousand pages in a few microseconds.
+/// Directories that one search for room reads: about ten thousand pages in a few microseconds.
 const LOOK: usize = 4;
 
-/// Which page each worker of an instance inserts into. One for each heap, in memory only.
+/// The page that each worker of an instance inserts into. One value for each heap, in memory only.
 ///
-/// Who may do what: anyone reads; a worker writes its own entry. All of it is hints: whoever comes to a page latches
-/// it and looks, so a stale or lost value costs time, never truth, and `Relaxed` is enough.
+/// # Access rules
+///
+/// Every thread may read. A worker writes its own entry of `current`; any thread may write `groups`
+/// and `rover`; `claims` is only ever set. The page numbers are hints: a thread that comes to a
+/// page latches it and checks. So a stale or lost value costs time but never correctness, and
+/// `Relaxed` is enough.
 pub struct InsertPages {
-    /// Page number, 0 for none.
+    /// Page number of each worker's current page, 0 for none.
     current: [CachePadded<AtomicU32>; CURRENT],
-    /// And which page rows of a group of keys go to, by the group's number: the number above, the page's below.
+    /// The page that rows of a group of keys went to last, indexed by group number modulo the
+    /// length. Group number in the upper half, page number in the lower half.
     groups: [AtomicU64; CURRENT],
-    /// The directory where the last search ended.
+    /// The directory in which the last search ended.
     rover: AtomicU32,
-    /// Whether who changes a page takes it over, if it takes pages over at all.
+    /// Whether a thread that claims pages also claims the heap pages that it touches.
     claims: CachePadded<AtomicBool>,
-    /// Large rows that are being read.
+    /// Large rows that are partly read.
     pub(super) parts: Parts,
 }
 
@@ -46,7 +51,7 @@ impl InsertPages {
         }
     }
 
-    /// From now on pages of rows may belong to the owners that change them ([`latch::claim`]).
+    /// From this call on, heap pages may belong to the owners that change them ([`latch::claim`]).
     pub fn have_owners(&self) {
         self.claims.store(true, Ordering::Release);
     }
@@ -56,7 +61,8 @@ impl InsertPages {
         self.claims.load(Ordering::Relaxed)
     }
 
-    /// Where rows of this group of keys went last. Two groups may share a place, so that either forgets the other's.
+    /// The page that rows of this group of keys went to last. Two groups may share an entry; then
+    /// each overwrites the other's page.
     pub fn of_group(&self, group: u32) -> Option<PageId> {
         let both = self.groups[group as usize % CURRENT].load(Ordering::Relaxed);
         (both >> 32 == u64::from(group) && both as u32 != 0).then_some(PageId(both as u32))
@@ -67,12 +73,12 @@ impl InsertPages {
         self.groups[group as usize % CURRENT].store(both, Ordering::Relaxed);
     }
 
-    /// Whether rows of some group of keys went there last.
+    /// Whether rows of some group of keys went to this page last.
     pub(super) fn is_of_group(&self, page: PageId) -> bool {
         self.groups.iter().any(|g| g.load(Ordering::Relaxed) as u32 == page.0)
     }
 
-    /// The groups are other ones from now on.
+    /// Forgets the pages of all groups, because the groups have changed.
     pub fn forget_groups(&self) {
         self.groups.iter().for_each(|group| group.store(0, Ordering::Relaxed));
     }
@@ -97,7 +103,7 @@ impl Default for InsertPages {
     }
 }
 
-/// A page that the directory promises to have room.
+/// A page that has enough room by its directory entry.
 pub(super) struct Promise {
     pub page: PageId,
     pub ordinal: u32,
@@ -125,7 +131,7 @@ impl<'p> Heap<'p> {
         if is(&page, KIND_DIRECTORY, self.id) { Ok(page) } else { Err(corrupt(&page)) }
     }
 
-    /// Pages in the heap: the next page's ordinal.
+    /// The number of pages in the heap, which is also the ordinal of the next page.
     ///
     /// # Errors
     /// [`Stop`].
@@ -138,7 +144,7 @@ impl<'p> Heap<'p> {
         Ok((last * PER_DIRECTORY + Directory::new(directory.bytes()).pages()) as u32)
     }
 
-    /// The page with this ordinal; `None` behind the last one.
+    /// The page with this ordinal; `None` after the last one.
     pub(super) fn page_at<L: LatchPolicy>(&self, ordinal: u32) -> Result<Option<PageId>, Stop> {
         let root = self.heap_root::<L>()?;
         let (directory, index) = place(ordinal);
@@ -147,7 +153,8 @@ impl<'p> Heap<'p> {
         Ok(Directory::new(directory.bytes()).page(index))
     }
 
-    /// A page with room for a row of `len` bytes, latched: the worker's own, a promised one, or a new one.
+    /// A page with room for a row of `len` bytes, latched: the worker's current page, one found in
+    /// a directory, or a new one.
     pub(super) fn page_with_room<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -173,7 +180,8 @@ impl<'p> Heap<'p> {
         Ok(page)
     }
 
-    /// The worker's current page, if the row fits; if not, the directory learns what is left and the page is given up.
+    /// The worker's current page, if the row fits. If it does not fit, the directory gets the
+    /// page's free-space class, and the page is no longer current.
     fn current<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -197,7 +205,8 @@ impl<'p> Heap<'p> {
         Ok(None)
     }
 
-    /// A page that should have room, is nobody's current page and no other owner's.
+    /// A page that has room by its directory entry, is no worker's current page and belongs to no
+    /// other owner.
     pub(super) fn promised<L: LatchPolicy>(&self, len: usize) -> Result<Option<Promise>, Stop> {
         let root_page = self.heap_root::<L>()?;
         let root = Root::new(root_page.bytes());
@@ -223,7 +232,7 @@ impl<'p> Heap<'p> {
         Ok(None)
     }
 
-    /// Writes into the directory how much room a page has, if that is not what it says.
+    /// Writes a page's free-space class into the directory, unless it is there already.
     pub(super) fn note_class<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -253,7 +262,7 @@ impl<'p> Heap<'p> {
         self.extend_as(journal, CLASS_OF_NEW)
     }
 
-    /// Adds an empty page to the heap that the directory notes as of this class.
+    /// Adds an empty page to the heap and notes it with this class in the directory.
     pub(super) fn extend_as<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -266,8 +275,9 @@ impl<'p> Heap<'p> {
         Ok(page)
     }
 
-    /// Adds a page to the heap, and a directory when the last one is full. The root's latch makes adders queue. `id` is
-    /// a page that the caller has allocated; `content` makes it from its ordinal.
+    /// Adds a page to the heap, and a directory when the last one is full. The exclusive latch of
+    /// the root serializes this. `id` is a page that the caller has allocated, if any; `content`
+    /// makes the page's content from its ordinal.
     pub(super) fn extend_by<'a, L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -327,7 +337,7 @@ impl<'p> Heap<'p> {
     }
 }
 
-/// Directory and index in it of the page with this ordinal.
+/// The directory of the page with this ordinal, and its index there.
 fn place(ordinal: u32) -> (usize, usize) {
     (ordinal as usize / PER_DIRECTORY, ordinal as usize % PER_DIRECTORY)
 }

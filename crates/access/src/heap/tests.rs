@@ -1,4 +1,5 @@
-//! The heap against a map, against its own log, against threads, against garbage. Directories are small.
+//! The heap against a map, against its own log, against threads, and on pages of garbage.
+//! Directories are small.
 
 use super::directory::{PER_DIRECTORY, Root};
 use super::*;
@@ -113,7 +114,7 @@ fn run<L: LatchPolicy>(
     }
 }
 
-/// Changes one byte in place and says how much that logs.
+/// Changes one byte in place and checks the length of the log record.
 fn poke<L: LatchPolicy>(
     heap: &Heap<'_>,
     journal: &mut Recorder,
@@ -133,7 +134,7 @@ fn poke<L: LatchPolicy>(
             Continue((row.len(), at..at + 1))
         })
     });
-    // A row that moved when it was this long became a large one.
+    // A row that moved at this length became a large one.
     if row.len() > INLINE || row.len() + rows::MOVED > INLINE && done == HeapModify::Outgrown(row.len()) {
         assert_eq!((done, &buffer), (HeapModify::Outgrown(row.len()), &*row));
         match settle(heap.pool, || heap.update::<L>(journal, rid, row, Moves::Forward)) {
@@ -147,7 +148,7 @@ fn poke<L: LatchPolicy>(
     assert_eq!(journal.kept.last().expect("logged").body.len(), 8 + 4 + 2, "one old and one new byte");
 }
 
-/// Once nothing is left to be purged, the heap's pages are those in use.
+/// Once nothing is left to be purged, the pages of the heap are exactly the allocated pages.
 pub(super) fn assert_every_page_is_reached<L: LatchPolicy>(heap: &Heap<'_>) {
     let mut seen = BTreeSet::new();
     assert_eq!(heap.verify_into::<L>(&mut seen).expect("sound").ghosts, 0);
@@ -258,7 +259,8 @@ fn undoing_everything_gives_the_rows_before() {
     assert_same_pages(&pool, &replay(&journal.kept), pool.allocator().next.0 - 1);
 }
 
-/// A shrunk row keeps its room and a deleted one its place, whoever else fills the page meanwhile.
+/// A shrunk row keeps its room and a deleted row its place, although other rows fill the page
+/// meanwhile.
 #[test]
 fn undo_finds_its_room_in_a_page_that_others_have_filled() {
     let (pool, hints) = (pool(64), InsertPages::new());
@@ -448,7 +450,7 @@ fn verify_finds_what_is_broken() {
     }
     let (pool, hints) = (pool(64), InsertPages::new());
     let (heap, _) = small(&pool, &hints);
-    // The second page of the first directory is listed as the third, too.
+    // The second page of the first directory is also listed as the third.
     let directory = Root::new(pool.shared::<Coupled>(heap.root()).unwrap().bytes()).directory(0).unwrap();
     let at = header + 4 + PER_DIRECTORY + 4;
     pool.exclusive::<Coupled>(directory).unwrap().bytes_mut().copy_within(at..at + 4, at + 4);
@@ -490,7 +492,7 @@ fn garbage_is_an_error_never_a_panic() {
     }
 }
 
-/// Garbage may contradict itself for ever ("call again"): twice is enough.
+/// Garbage may contradict itself at each call ("call again"), so two calls are enough.
 fn try_settle_twice<T>(pool: &Pool, mut f: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
     let mut again = 0;
     loop {
@@ -517,7 +519,8 @@ fn spoil(pool: &Pool, victim: PageId, kind: u8, round: usize, random: &mut Rando
     page.set_lsn(Lsn(1));
 }
 
-/// A full page in which rows go and others come gives each the place that was left, without gathering its free space anew for each.
+/// A full page in which rows are removed and inserted. Each new row takes the place that was left,
+/// without a compaction for each.
 #[test]
 fn a_row_that_leaves_a_full_page_makes_room_at_once() {
     let mut bytes = Box::new([0; PAGE_SIZE]);

@@ -1,4 +1,4 @@
-//! Walking the whole heap and saying what is wrong with it.
+//! A check of the whole heap: returns the first flaw.
 
 use super::Heap;
 use super::directory::{Directory, PER_DIRECTORY, Root};
@@ -11,7 +11,7 @@ use latch::LatchPolicy;
 use pages::{PAGE_SIZE, PageRef, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a sound heap looks like.
+/// The figures of a sound heap.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct HeapReport {
     pub directories: u64,
@@ -21,14 +21,14 @@ pub struct HeapReport {
     pub ghosts: u64,
     /// Bytes of all rows.
     pub row_bytes: u64,
-    /// Rows that lie elsewhere than their address says.
+    /// Rows that have moved away from their address.
     pub moved_rows: u64,
-    /// Rows longer than a page, and the pages they lie in.
+    /// Rows longer than a page, and the pages that they lie in.
     pub large_rows: u64,
     pub large_pages: u64,
 }
 
-/// What is wrong with a heap, and where.
+/// A flaw of a heap, and its place.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HeapFlaw {
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum HeapFlaw {
 }
 
 impl HeapFlaw {
-    /// The page that is not as it should be, where it is one.
+    /// The page with the flaw, if the flaw is in one page.
     pub fn page(&self) -> Option<PageId> {
         match self {
             HeapFlaw::Stop(_) => None,
@@ -73,19 +73,20 @@ impl HeapFlaw {
     }
 }
 
-/// What a walk has met.
+/// The state of a check.
 struct Walk<'s> {
     report: HeapReport,
     seen: &'s mut BTreeSet<PageId>,
-    /// From a row's address to where it lies, and back.
+    /// From a row's address to the place that its forward names.
     forwards: BTreeMap<Rid, Rid>,
     moved: BTreeMap<Rid, Rid>,
     large: Vec<(Rid, Large)>,
 }
 
 impl<'p> Heap<'p> {
-    /// Checks the directory and every page of it, that forwards and moved rows fit each other, and the pages of large
-    /// rows. Reads absent pages in, blocking. No transaction may change the heap meanwhile.
+    /// Checks the directories and all their pages, that forwards and moved rows match, and the
+    /// pages of large rows. Reads absent pages in, blocking. No transaction may change the heap
+    /// meanwhile.
     ///
     /// # Errors
     /// The first flaw met.
@@ -93,7 +94,8 @@ impl<'p> Heap<'p> {
         self.verify_into::<L>(&mut BTreeSet::new())
     }
 
-    /// As [`Heap::verify`], adding every page of the heap to `seen`; a page that is there already is a flaw.
+    /// As [`Heap::verify`], and adds each page of the heap to `seen`; a page that is in `seen`
+    /// already is a flaw.
     ///
     /// # Errors
     /// The first flaw met.
@@ -216,7 +218,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Each forward leads to a row that came from there, and each such row has its forward.
+    /// Each forward must lead to a row that has moved from there, and each moved row must have its
+    /// forward.
     fn check_moves(&self) -> Result<(), HeapFlaw> {
         let stray = self.forwards.iter().find(|(home, to)| self.moved.get(to) != Some(home));
         if let Some((&at, &to)) = stray {
@@ -229,7 +232,7 @@ impl Walk<'_> {
     }
 }
 
-/// Rows inside the page, apart from each other, and as many as the counters say.
+/// Checks that rows lie inside the page, that they do not overlap, and that the counters are right.
 fn check_rows(rows: Rows<'_>, page: PageId, walk: &mut Walk<'_>) -> Result<(), HeapFlaw> {
     let garbled = |Garbled| HeapFlaw::Garbled(page);
     let mut taken = Vec::new();
@@ -247,7 +250,8 @@ fn check_rows(rows: Rows<'_>, page: PageId, walk: &mut Walk<'_>) -> Result<(), H
         let at = Rid { page, slot: i };
         match rows.any_cell(i).map_err(garbled)? {
             Some(cell) if !slot.is_ghost() => walk.note(at, cell),
-            // A ghost still has its large row: both come back, or go, together.
+            // A ghost keeps its large row: undo restores both together, and purge frees both
+            // together.
             Some(Cell::Large(large)) => {
                 walk.large.push((at, large));
                 ghosts += 1;

@@ -1,11 +1,14 @@
-//! Looking ahead: where several keys lie, found side by side.
+//! Batched look-up: finds several keys side by side, with prefetches.
 //!
-//! A descent is a chain of cache misses, each of which waits for the one before: the node's header, the slots the search
-//! reads, the value. Several descents have nothing to wait for in each other. So they go down abreast, one step of each after the
-//! other, and every step asks for the memory that the next one reads (group prefetching, Chen, Ailamaki, Gibbons and Mowry,
-//! ICDE 2004). Nothing is held and nothing promised: what was seen is used only if the leaf is still at the same
-//! version, and a key whose way was disturbed is just not seen. A page that is absent is asked for, and so are the heap pages of
-//! what was found: a transaction then waits for the disk once and not for each of its rows.
+//! A descent is a chain of cache misses, each of which waits for the one before: the node's header,
+//! the slots that the search reads, the value. Descents for different keys do not depend on each
+//! other. So they advance together, one step of each in turn, and each step prefetches the memory
+//! that the next one reads (group prefetching, Chen, Ailamaki, Gibbons and Mowry, ICDE 2004).
+//!
+//! A batched look-up takes no latch and guarantees nothing. Its result is used only if the leaf
+//! still has the same version; a key on the path of which a page changed is not found. A read of
+//! each absent page is started in the background, also of the heap pages of the rows that were
+//! found. So a transaction waits for the disk once, and not for each of its rows.
 
 use super::BTree;
 use super::Seek;
@@ -16,26 +19,26 @@ use latch::LatchPolicy;
 use pages::{PAGE_SIZE, PageView, Pool, Stop};
 use smallvec::SmallVec;
 
-/// Descents that go down abreast: about as many misses as a core has under way at once.
+/// Descents that advance together: about as many cache misses as a core has under way at once.
 pub const LANES: usize = 16;
 
-/// The most of a value that is asked for, in bytes.
+/// The most bytes of a value that are prefetched.
 const VALUE_AHEAD: usize = 512;
 
-/// Where a key was seen, and its value if that is short.
+/// The place where a key was found, and its value if the value is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sight {
     pub(super) leaf: PageId,
-    /// The leaf's, when the entry was at `slot`.
+    /// The version of the leaf at which the entry was at `slot`.
     pub(super) version: u64,
     pub(super) slot: u16,
-    /// Bytes of the value; `value` has them if there are at most eight.
+    /// Length of the value in bytes; `value` holds it if it is at most eight.
     len: u16,
     value: [u8; 8],
 }
 
 impl Sight {
-    /// The key's value, if the leaf is as it was and the value is of at most eight bytes.
+    /// The key's value, if the leaf is unchanged and the value is at most eight bytes long.
     #[inline]
     pub fn value(&self, pool: &Pool) -> Option<&[u8]> {
         let value = self.value.get(..usize::from(self.len))?;
@@ -46,19 +49,20 @@ impl Sight {
 /// One descent.
 #[derive(Clone, Copy)]
 struct Lane<'p, 'k> {
-    /// Which of the keys.
+    /// The position of its key among the keys.
     key: usize,
     probe: Probe<'k>,
     at: PageView<'p>,
     /// The entry in the leaf.
     slot: usize,
-    /// Whether the way was undisturbed so far.
+    /// Whether the path was undisturbed so far.
     good: bool,
 }
 
 impl<'p> BTree<'p> {
-    /// Looks for up to [`LANES`] keys at once; gives a sight of each that was found, by its place among the keys. Of a key
-    /// whose way could not even begin nothing is said.
+    /// Looks up to [`LANES`] keys up at once. Calls `seen` with the position of each key and its
+    /// sight; `None` if the key was not found or a page on its path changed. For a key of which the
+    /// root could not be read, `seen` is not called.
     #[inline]
     pub fn ahead<'k, L: LatchPolicy>(
         &self,
@@ -66,7 +70,7 @@ impl<'p> BTree<'p> {
         mut seen: impl FnMut(usize, Option<Sight>),
     ) {
         let mut lanes = SmallVec::<[Lane<'p, 'k>; LANES]>::new();
-        // A tree of one root is looked at once for all.
+        // A tree with one root: its root is viewed once for all keys.
         let mut only = None;
         for (key, bytes) in keys.take(LANES).enumerate() {
             let probe = Probe::new(bytes);
@@ -101,7 +105,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The root that a key's way begins at. One that is absent is asked for.
+    /// The root at which the key's path begins. An absent root page is prefetched from disk.
     #[inline]
     fn top_ahead<L: LatchPolicy>(&self, probe: Probe<'_>) -> Option<PageView<'p>> {
         match self.top_view::<L>(Seek::Key(probe)) {
@@ -114,7 +118,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// To the child that covers the key, whose first lines are asked for.
+    /// One step down, to the child that covers the key; prefetches the child's first lines.
     #[inline]
     fn step<L: LatchPolicy>(&self, lane: &mut Lane<'p, '_>) {
         let node = Node(lane.at.bytes());
@@ -125,7 +129,7 @@ impl<'p> BTree<'p> {
         let Ok(child) = Seek::Key(lane.probe).child(node) else { return };
         match self.pool.view::<L>(child) {
             Ok(next) if lane.at.still() => {
-                // The header, and the first slots behind it.
+                // The header, and the first slots after it.
                 next.prefetch(0, 2 * latch::LINE);
                 lane.at = next;
                 lane.good = true;
@@ -143,7 +147,7 @@ impl Lane<'_, '_> {
             return None;
         }
         let (at, len) = Node(self.at.bytes()).value_at(self.slot).ok()?;
-        // A word at the end of the page begins before the value.
+        // A word that would reach beyond the page is read from before the value.
         let from = at.min(PAGE_SIZE - 8);
         let word = self.at.bytes().u64_at(from)? >> (8 * (at - from).min(7));
         if !self.at.still() {

@@ -1,17 +1,19 @@
 //! Loading a sorted stream: packed nodes from left to right, each page written and logged once.
 //!
 //! ```text
-//!   stream ──> leaf being filled ──full──> page, logged as an image
-//!                                   │ (its low fence, its page)
+//!   stream --> leaf being filled --full--> page, logged as an image
+//!                                   | (its low fence, its page)
 //!                                   v
-//!              inner node being filled ──full──> page ...             one node in memory a level
+//!              inner node being filled --full--> page ...       one node in memory on each level
 //! ```
 //!
-//! The tree stays empty until the last step, one record that makes the root page the topmost node. So a load that
-//! ends early (an error, a crash) leaves an empty tree; its pages are given back, or after a crash are allocated to
-//! nobody, which is for whoever reclaims pages at restart to find.
+//! The tree stays empty until the last step, one record that makes the root page the topmost node.
+//! So a load that ends early (an error, a crash) leaves an empty tree. After an error its pages are
+//! freed. After a crash they are allocated but belong to no tree, and the code that reclaims pages
+//! at restart has to find them.
 //!
-//! Pages are only ever made here, never read again, so loading needs no page at hand and any pool is large enough.
+//! A load only makes pages and never reads them again, so it needs no page to be resident, and a
+//! pool of any size suffices.
 
 use super::edit::Image;
 use super::entries::{Entries, prefix_of};
@@ -26,11 +28,11 @@ use base::{Key, PageId};
 use latch::LatchPolicy;
 use pages::Stop;
 
-/// What a load made.
+/// The result of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Loaded {
     pub entries: u64,
-    /// Pages besides the root.
+    /// Pages, without the root.
     pub pages: u64,
     pub levels: u8,
 }
@@ -42,7 +44,7 @@ struct Filling {
     first: PageId,
     low: Vec<u8>,
     entries: Entries,
-    /// Length of the prefix the entries have in common, and their size behind it.
+    /// Length of the common prefix of the entries, and the size of the entries without it.
     skip: usize,
     size: usize,
 }
@@ -52,7 +54,7 @@ impl Filling {
         Filling { first, low: low.to_vec(), ..Filling::default() }
     }
 
-    /// Prefix and size of the node with this entry too.
+    /// Prefix length and size of the node with this entry added.
     fn with(&self, key: &[u8], value: &[u8]) -> (usize, usize) {
         let first = self.entries.get(0).map_or(key, |(first, _)| first);
         let skip = best_prefix(first, key).len();
@@ -64,7 +66,7 @@ impl Filling {
         (skip, others + entry(key, value))
     }
 
-    /// Adds the entry if it goes in and leaves `fence` bytes for a high fence.
+    /// Adds the entry if it fits and `fence` bytes for a high fence remain.
     fn push(&mut self, key: &[u8], value: &[u8], most: usize, fence: usize) -> bool {
         let (skip, size) = self.with(key, value);
         let fits = self.low.len() + size + fence <= most;
@@ -75,20 +77,22 @@ impl Filling {
         fits
     }
 
-    /// Where a node that does not take `next` any more ends: as far behind as leaves entries together and half of them here, else
-    /// behind the last one.
+    /// The position at which a node ends that has no room for `next`. The position must not
+    /// separate entries that belong `together`, and at least half of the entries must stay here;
+    /// the last such position is taken. If there is none, the node ends after its last entry.
     fn end(&self, next: (&[u8], &[u8]), together: &dyn Fn(&[u8], &[u8]) -> bool) -> usize {
         let count = self.entries.len();
         let value = |at: usize| self.entries.get(at).map_or(next.1, |(_, value)| value);
         let apart = |at: &usize| !together(value(at - 1), value(*at));
-        // What goes to the next node must not take more room there: it keeps the prefix it has in common here.
+        // The entries that go to the next node must not need more room there: they must keep the
+        // common prefix that they have here.
         let alike = |at: &usize| {
             self.entries.get(*at).is_none_or(|(first, _)| best_prefix(first, next.0).len() >= self.skip)
         };
         ((count / 2).max(1)..=count).rev().find(|at| apart(at) && alike(at)).unwrap_or(count)
     }
 
-    /// Keeps the entries before position `at`; gives the others.
+    /// Keeps the entries before position `at`; returns the others.
     fn split_off(&mut self, at: usize) -> Entries {
         let mut behind = Entries::default();
         if at < self.entries.len() {
@@ -117,21 +121,22 @@ impl Filling {
 struct Loader<'t, 'p> {
     tree: &'t BTree<'p>,
     levels: Vec<Filling>,
-    /// The high fence of all: a sub-tree has one.
+    /// The high fence of the whole tree; only a sub-tree has one.
     high: Option<Key>,
-    /// Bytes of a node to be used.
+    /// Bytes of each node that the load may use.
     most: usize,
-    /// Pages made so far, to be given back if the load fails.
+    /// Pages made so far, to be freed if the load fails.
     made: Vec<PageId>,
 }
 
 impl<'p> BTree<'p> {
-    /// Fills this tree, which must be empty and unknown to others, with `entries` in ascending order of their keys.
-    /// `fill` is how full nodes become, in per cent (50 to 100): leave room where inserts will follow.
+    /// Fills this tree with `entries` in ascending order of their keys. The tree must be empty, and
+    /// no other thread may use it. `fill` is how full nodes become, in per cent (50 to 100): a
+    /// lower value leaves room for later inserts.
     ///
     /// # Errors
-    /// [`Stop`], the tree is empty as before; [`Stop::Fault`] when keys do not ascend, the tree is not empty, or an
-    /// entry is longer than [`BTree::insert`] takes.
+    /// [`Stop`]: the tree is empty as before. [`Stop::Fault`] when keys do not ascend, the tree is
+    /// not empty, or an entry is longer than [`BTree::insert`] takes.
     pub fn bulk<L: LatchPolicy, K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         journal: &mut impl Journal,
@@ -141,8 +146,8 @@ impl<'p> BTree<'p> {
         self.bulk_together::<L, K, V>(journal, entries, fill, |_, _| false)
     }
 
-    /// As [`BTree::bulk`], ending leaves between two entries whose values are not `together` where that leaves them at least
-    /// half as full.
+    /// As [`BTree::bulk`], but ends leaves between two entries of which the values are not
+    /// `together`, if the leaf then keeps at least half of its entries.
     ///
     /// # Errors
     /// As [`BTree::bulk`].
@@ -218,14 +223,15 @@ impl Loader<'_, '_> {
         let separator = first.get(..=shared).unwrap_or(first).to_vec();
         let mut full = std::mem::replace(leaf, Filling::new(PageId(0), &separator));
         let behind = full.split_off(end);
-        // Fewer entries than filled a node, and one of legal length fits a node of its own.
+        // These are fewer entries than filled a node, and an entry of legal length fits a node of
+        // its own, so the pushes succeed.
         for (key, value) in behind.iter().chain([(key, value)]) {
             self.levels[0].push(key, value, usize::MAX, 0);
         }
         self.close::<L>(journal, 0, &full, Some(&separator))
     }
 
-    /// Writes a node to a page of its own and tells the level above.
+    /// Writes a node to a page of its own and adds it to the level above.
     fn close<L: LatchPolicy>(
         &mut self,
         journal: &mut impl Journal,
@@ -282,7 +288,7 @@ impl Loader<'_, '_> {
         }
     }
 
-    /// The pages of a load that failed: free again, in the log too.
+    /// Frees the pages of a load that failed, also in the log.
     fn give_back(&mut self, journal: &mut impl Journal) {
         for id in self.made.drain(..) {
             let body = SystemBody::new(self.tree.id).with(id, Action::Freed);

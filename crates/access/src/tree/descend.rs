@@ -1,4 +1,5 @@
-//! Ways down the tree: looking without latches, and coupling them where that does not come to an end.
+//! Descents: without latches, and with coupled latches where the latch-free descent does not come
+//! to an end.
 
 use super::node::{Node, Probe};
 use super::{BTree, Seek};
@@ -8,29 +9,31 @@ use base::PageId;
 use latch::LatchPolicy;
 use pages::{PageMut, PageRef, PageView, Stop};
 
-/// How often a descent without latches starts again before it couples them. Each start costs less than a microsecond,
-/// and is the fault of a structure modification or an eviction on the way: rare events, so a handful is bad luck.
+/// How often a descent without latches starts again before it couples latches. Each start costs
+/// less than a microsecond. A descent starts again only after a structure modification or an
+/// eviction on its path; these are rare, so several in a row are unlikely.
 pub(super) const TRIES: usize = 16;
 
-/// What came of an attempt that held nothing.
+/// The result of an attempt without latches.
 pub(super) enum Look<T> {
     Saw(T),
-    /// Somebody changed what was being looked at.
+    /// Another thread changed a page that was being read.
     Changed,
 }
 
-/// The node in which a latchless way to a level ended.
+/// The result of a latch-free descent to a level.
 enum Above<'p> {
     /// The root is below that level.
     None,
-    /// The root is at that level: its page, and what to ask whether it is still the root.
+    /// The root is at that level: its page, and the number for [`BTree::is_top`].
     Root(PageId, u64),
-    /// This is the parent, and the page of the node itself.
+    /// The parent, and the page of the node itself.
     Parent(PageView<'p>, PageId),
 }
 
 impl<'p> BTree<'p> {
-    /// What a reader without latches makes of something that cannot be: a page that changed under it, or corruption.
+    /// Handles something impossible that a reader without latches has read: either the page changed
+    /// meanwhile ([`Look::Changed`]), or it is corrupt.
     #[cold]
     pub(super) fn doubt<L: LatchPolicy, T>(view: PageView<'p>, stop: Stop) -> Result<Look<T>, Stop> {
         if L::LATCHED && !view.still() { Ok(Look::Changed) } else { Err(stop) }
@@ -42,7 +45,8 @@ impl<'p> BTree<'p> {
         view: PageView<'p>,
         child: PageId,
     ) -> Result<Look<PageView<'p>>, Stop> {
-        // The child's version first, then the question whether it was the child: so it was at that version.
+        // First read the child's version, then validate the parent. So the page was the parent's
+        // child at that version.
         match self.pool.view::<L>(child) {
             Err(stop) => Self::doubt::<L, _>(view, stop),
             Ok(_) if L::LATCHED && !view.still() => Ok(Look::Changed),
@@ -50,19 +54,20 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The root that `seek` leads to, to be looked at.
+    /// A view of the root that `seek` leads to.
     #[inline]
     pub(super) fn top_view<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<Look<(PageView<'p>, u64)>, Stop> {
         let (root, seen) = self.top(seek);
         match self.pool.view::<L>(root) {
-            // The root first, then the question whether it was the root: so it was at that version.
+            // First view the root, then ask whether it is the root. So it was the root at that
+            // version.
             _ if !self.is_top(seen) => Ok(Look::Changed),
             Ok(view) => Ok(Look::Saw((view, seen))),
             Err(stop) => Err(stop),
         }
     }
 
-    /// The leaf that `seek` leads to, to be looked at.
+    /// A view of the leaf that `seek` leads to.
     #[inline]
     pub(super) fn leaf_view<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<Look<PageView<'p>>, Stop> {
         let Look::Saw((mut view, _)) = self.top_view::<L>(seek)? else { return Ok(Look::Changed) };
@@ -84,7 +89,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Down to the parent of the node at `level` that covers `probe`.
+    /// Descends to the parent of the node at `level` that covers `probe`.
     #[inline]
     fn above<L: LatchPolicy>(&self, probe: Probe<'_>, level: u8) -> Result<Look<Above<'p>>, Stop> {
         let Look::Saw((mut view, seen)) = self.top_view::<L>(Seek::Key(probe))? else {
@@ -121,7 +126,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// As [`BTree::exclusive_at`], one attempt without latches on the way.
+    /// As [`BTree::exclusive_at`]: one attempt, without latches on the path.
     #[inline]
     fn exclusive_below<L: LatchPolicy>(
         &self,
@@ -141,8 +146,9 @@ impl<'p> BTree<'p> {
             }
             Look::Saw(Above::Parent(parent, child)) => (parent, child),
         };
-        // Before the latch, so that it is not taken on a page of who knows whom; after it, because only then the
-        // parent cannot part with the child unnoticed.
+        // Validate the parent twice. Before the latch: without this check the latch might be taken
+        // on an unrelated page. After the latch: only now the parent cannot give the child away
+        // unnoticed.
         if L::LATCHED && !parent.still() {
             return Ok(Look::Changed);
         }
@@ -157,7 +163,8 @@ impl<'p> BTree<'p> {
         Ok(Look::Saw(Some(found)))
     }
 
-    /// The node at `level` that covers the probe, latched exclusively; `None` if the root is below that level.
+    /// The node at `level` that covers the probe, latched exclusively; `None` if the root is below
+    /// that level.
     #[inline]
     pub(super) fn exclusive_at<L: LatchPolicy>(
         &self,
@@ -213,7 +220,7 @@ impl<'p> BTree<'p> {
     /// The leaf that covers the probe, latched exclusively.
     #[inline]
     pub(super) fn leaf_exclusive<L: LatchPolicy>(&self, probe: Probe<'_>) -> Result<PageMut<'p, L>, Stop> {
-        // No root is below level 0, so there is a node.
+        // No root is below level 0, so a node is always found.
         self.exclusive_at(probe, 0)?.ok_or(Stop::Again)
     }
 
@@ -228,7 +235,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The leaf that `seek` leads to, latched shared, latches coupled on the way.
+    /// The leaf that `seek` leads to, latched shared; latches are coupled on the path.
     pub(super) fn leaf<L: LatchPolicy>(&self, seek: Seek<'_>) -> Result<PageRef<'p, L>, Stop> {
         let mut page = self.top_shared::<L>(seek)?;
         let mut level = None;

@@ -1,8 +1,10 @@
-//! Changing a node. Every function is deterministic in the bytes it finds, because restart runs the same functions
-//! from the log: a replayed page equals the original byte for byte, free space included.
+//! Changes of a node. Every function is deterministic in the bytes that it finds, because restart
+//! runs the same functions from the log: a replayed page equals the original byte for byte, free
+//! space included.
 //!
-//! Nothing here decides; whether an entry may go in (the tree's fill limit) is the caller's business. What does not
-//! fit physically, or meets a malformed page, is [`Garbled`] and leaves the entries as they were.
+//! These functions make no decisions; the caller decides whether an entry may go in (the tree's
+//! fill limit). A change that does not fit physically, or that meets a malformed page, returns
+//! [`Garbled`] and leaves the entries as they were.
 
 use super::node::{
     CAPACITY, COUNT, DEAD, FIRST, HEAD, HEAP, HIGH, HOLE, KeyBuf, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node,
@@ -12,28 +14,28 @@ use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, p
 use base::PageId;
 use pages::{PAGE_HEADER, PAGE_SIZE};
 
-/// A slot has ten bits for the length of a key behind the prefix.
+/// A slot has ten bits for the length of a key after the prefix.
 const LONGEST_REST: usize = (1 << 10) - 1;
-/// A hole must hold its link and its length.
+/// A hole must have room for its link and its length.
 const HOLE_MIN: usize = 4;
-/// Holes looked at before a compaction is the better way.
+/// The number of holes that are tried before a compaction.
 const HOLES_TRIED: usize = 8;
 
 /// In an image, in place of a value's length: the length follows as two bytes.
 const LONG_VALUE: u8 = u8::MAX;
 
-/// A node, to be changed.
+/// A node, for changing.
 pub(crate) struct NodeMut<'a>(&'a mut Bytes);
 
-/// All a node contains, as the log carries it: what splits, merges and root changes build. Keys come without the
-/// prefix, which is written once.
+/// The whole content of a node in the form of the log record; splits, merges and root changes build
+/// it. Its keys come without the prefix, which is written once.
 pub(crate) struct Image {
     out: Vec<u8>,
     skip: usize,
 }
 
 impl Image {
-    /// `first` is the leftmost child, 0 in a leaf; `prefix` is what all keys to come begin with.
+    /// `first` is the leftmost child, 0 in a leaf; all keys that follow must begin with `prefix`.
     pub(crate) fn new(level: u8, first: PageId, low: &[u8], high: Option<&[u8]>, prefix: &[u8]) -> Image {
         let mut out = Vec::with_capacity(256);
         out.push(level);
@@ -57,7 +59,7 @@ impl Image {
         &self.out
     }
 
-    /// With another leftmost child, if one is given.
+    /// The image, with another leftmost child if one is given.
     pub(crate) fn with_first(&self, first: Option<PageId>) -> Vec<u8> {
         let mut out = self.out.clone();
         if let Some(first) = first {
@@ -67,11 +69,11 @@ impl Image {
     }
 }
 
-/// Which prefix a node laid out afresh gets.
+/// The prefix of a node that is laid out anew.
 enum Prefix {
-    /// The longest.
+    /// The longest possible.
     Best,
-    /// The first bytes of the one it has.
+    /// The first bytes of the present prefix.
     Of(usize),
 }
 
@@ -85,7 +87,7 @@ impl<'a> NodeMut<'a> {
         Node(self.0)
     }
 
-    /// Makes the page this image and nothing else.
+    /// Replaces the page's content by this image.
     pub(crate) fn format(&mut self, image: &[u8]) -> Result<(), Garbled> {
         let mut from = Cursor(image);
         let (level, first) = (from.u8()?, from.u32()?);
@@ -149,7 +151,7 @@ impl<'a> NodeMut<'a> {
         heap.checked_sub(SLOTS + SLOT * node.count()).filter(|_| heap <= PAGE_SIZE).ok_or(Garbled)
     }
 
-    /// Puts an entry at `pos`, which [`Node::search`] gave.
+    /// Inserts an entry at `pos`, a position that [`Node::search`] returned.
     #[inline]
     pub(crate) fn insert(&mut self, pos: usize, key: &[u8], value: &[u8]) -> Result<(), Garbled> {
         if pos > self.node().count() || value.len() > MAX_VALUE {
@@ -166,7 +168,7 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Shortens the prefix until `key` has it too; gives its length.
+    /// Shortens the prefix until it is also a prefix of `key`; returns its length.
     #[inline]
     fn make_common(&mut self, key: &[u8]) -> Result<usize, Garbled> {
         if self.node().count() == 0 {
@@ -183,8 +185,8 @@ impl<'a> NodeMut<'a> {
         Ok(shared)
     }
 
-    /// Takes `len` bytes of content, with room for one more slot: from the gap, else from a hole, else after a
-    /// compaction.
+    /// Takes `len` bytes of content, with room for one more slot: from the gap, else from a hole,
+    /// else after a compaction.
     #[inline]
     fn reserve(&mut self, len: usize) -> Result<usize, Garbled> {
         if self.gap()? < SLOT + len {
@@ -203,7 +205,8 @@ impl<'a> NodeMut<'a> {
         Ok(at)
     }
 
-    /// The first hole of at least `len` bytes among the first few; what is left of it stays a hole, or is dead.
+    /// Takes the first hole of at least `len` bytes among the first few. The rest of that hole
+    /// stays a hole; if it is too short for one, it is dead until a compaction.
     fn take_hole(&mut self, len: usize) -> Result<Option<usize>, Garbled> {
         let mut link = HOLE;
         for _ in 0..HOLES_TRIED {
@@ -223,7 +226,7 @@ impl<'a> NodeMut<'a> {
         Ok(None)
     }
 
-    /// The hole at `at`: where the next one is, and its length.
+    /// The hole at `at`: the offset of the next hole, and its length.
     fn hole(&self, at: usize) -> Result<(usize, usize), Garbled> {
         if at < SLOTS || at + HOLE_MIN > PAGE_SIZE {
             return Err(Garbled);
@@ -232,7 +235,7 @@ impl<'a> NodeMut<'a> {
         if size < HOLE_MIN || at + size > PAGE_SIZE { Err(Garbled) } else { Ok((next, size)) }
     }
 
-    /// Puts dead bytes on the list of holes, if they can hold what a hole must.
+    /// Adds dead bytes to the list of holes, if they have room for a hole's link and length.
     fn leave_hole(&mut self, at: usize, size: usize) {
         if size >= HOLE_MIN {
             put_u16(self.0, at, usize::from(u16_at(self.0, HOLE)));
@@ -241,7 +244,7 @@ impl<'a> NodeMut<'a> {
         }
     }
 
-    /// Behind the last entry; `rest` is the key behind the prefix.
+    /// Appends an entry after the last one; `rest` is the key after the prefix.
     fn push(&mut self, rest: &[u8], value: &[u8]) -> Result<(), Garbled> {
         let size = entry_size(rest.len(), value.len());
         if self.gap()? < size || rest.len() > LONGEST_REST {
@@ -253,7 +256,7 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Copies the content in and opens a slot. The caller has checked the room.
+    /// Copies the content in and opens a slot. The caller has checked that there is room.
     #[inline]
     fn place(&mut self, at: usize, pos: usize, rest: &[u8], value: &[u8]) {
         let count = self.node().count();
@@ -267,7 +270,8 @@ impl<'a> NodeMut<'a> {
         self.0[value_at..value_at + value.len()].copy_from_slice(value);
         let slot = SLOTS + SLOT * pos;
         self.0.copy_within(slot..SLOTS + SLOT * count, slot + SLOT);
-        // An entry without content lies nowhere: the end of an empty page is no offset that a slot can hold.
+        // An entry without content gets offset 0: the end of an empty page is an offset that a slot
+        // cannot hold.
         let at = if tail.len() + value.len() == 0 { 0 } else { at };
         self.put_slot(pos, Slot::new(head_of(rest), at, rest.len(), value.len()));
         put_u16(self.0, COUNT, count + 1);
@@ -294,7 +298,7 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Exchanges the value at `pos`; in place if the length stays.
+    /// Replaces the value at `pos`; in place if the length stays the same.
     pub(crate) fn set_value(&mut self, pos: usize, value: &[u8]) -> Result<(), Garbled> {
         let (at, len) = self.node().value_at(pos)?;
         if len == value.len() {
@@ -309,7 +313,7 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Puts `new` in the place of `old` bytes of the value at `pos`, from byte `from` of it on.
+    /// Replaces `old` bytes of the value at `pos`, from its byte `from` on, by `new`.
     pub(crate) fn splice(&mut self, pos: usize, from: usize, old: usize, new: &[u8]) -> Result<(), Garbled> {
         let (at, len) = self.node().value_at(pos)?;
         if from + old > len {
@@ -333,12 +337,13 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
-    /// Gathers the free space into one run. The prefix stays: the entry that needs the room was measured by it.
+    /// Gathers the free space into one run. The prefix stays, because the room for the new entry
+    /// was computed with it.
     pub(crate) fn compact(&mut self) -> Result<(), Garbled> {
         self.rebuild(self.node().count(), None, Prefix::Of(self.node().skip()))
     }
 
-    /// Lays the first `keep` entries out afresh, under another high fence if one is given.
+    /// Lays the first `keep` entries out anew, under another high fence if one is given.
     fn rebuild(&mut self, keep: usize, fence: Option<&[u8]>, prefix: Prefix) -> Result<(), Garbled> {
         let old = Box::new(*self.0);
         let node = Node::new(&old);

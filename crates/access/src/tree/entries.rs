@@ -1,4 +1,5 @@
-//! A node's entries with their keys whole, one behind the other: what splits, merges and loads deal out.
+//! The entries of a node with their whole keys, one after the other: the input of splits, merges
+//! and loads.
 
 use super::node::{KeyBuf, Node, best_prefix, entry_size};
 use crate::bytes::{Bytes, Garbled};
@@ -6,7 +7,7 @@ use crate::bytes::{Bytes, Garbled};
 #[derive(Default)]
 pub(super) struct Entries {
     bytes: Vec<u8>,
-    /// Where each key and each value ends.
+    /// The end offsets of each key and each value in `bytes`.
     ends: Vec<(usize, usize)>,
 }
 
@@ -45,7 +46,7 @@ impl Entries {
     }
 }
 
-/// The prefix that these entries, in order, leave to their node.
+/// The common prefix that a node of these entries, which are in order, stores.
 pub(super) fn prefix_of<'a>(entries: &[(&'a [u8], &[u8])]) -> &'a [u8] {
     match entries {
         [] => &[],
@@ -53,7 +54,7 @@ pub(super) fn prefix_of<'a>(entries: &[(&'a [u8], &[u8])]) -> &'a [u8] {
     }
 }
 
-/// Bytes of content and slots that these entries take behind a prefix of `skip` bytes.
+/// Bytes of content and slots that these entries take, without their first `skip` key bytes.
 pub(super) fn size_behind(skip: usize, entries: &[(&[u8], &[u8])]) -> usize {
     entries.iter().map(|(key, value)| entry_size(key.len().saturating_sub(skip), value.len())).sum()
 }

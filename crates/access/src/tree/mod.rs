@@ -3,32 +3,39 @@
 //! ```text
 //!                 root (its page never changes)
 //!               /        |         \
-//!          [.., m)    [m, t)     [t, ..)        inner nodes: fences, first child, (separator, child)...
+//!          [.., m)    [m, t)     [t, ..)       inner nodes: fences, children, separators
 //!          /   |        |   \       |   \
 //!        leaf leaf    leaf leaf   leaf leaf     no links between leaves
 //! ```
 //!
-//! **Finding.** Under a policy that views ([`LatchPolicy::VIEWS`]) a descent holds nothing: it looks at a node, picks the
-//! child, looks at the child's version, and only then asks whether the node was still the same; if not, it starts
-//! again (optimistic lock coupling, Leis et al., DaMoN 2016). What leaves a page is copied out and validated before
-//! anyone sees it. Who is to change a node goes down the same way and latches that node alone, exclusively, then
-//! validates its parent. After a number of starts, and always under `Coupled`, the descent couples latches instead: it
-//! holds one and takes the next before it lets go, shared down, exclusive at the level to be changed; so nobody
-//! starts again for ever. Under `Owned` the same code validates nothing, as there is nobody else.
+//! **Look-up.** Under a policy with latch-free views ([`LatchPolicy::VIEWS`]) a descent holds
+//! nothing. It reads a node, picks the child, reads the child's version, and only then validates
+//! that the node has not changed. If the node has changed, the descent starts again (optimistic
+//! lock coupling, Leis et al., DaMoN 2016). Data is copied out of a page and validated before the
+//! caller sees it. A writer descends the same way, latches only the node that it changes,
+//! exclusively, and then validates its parent.
 //!
-//! There are no sibling links: the next leaf is the one that covers this leaf's high fence, the previous one covers
-//! keys just below its low fence, so a scan in either direction never holds a leaf while it looks for another, and two
-//! scans that meet wait for nothing.
+//! After a number of starts, and always under `Coupled`, the descent couples latches: it holds one
+//! latch and takes the next before it releases the first. Latches are shared on the way down and
+//! exclusive at the level that is changed. So no descent starts again for ever. Under `Owned` the
+//! same code validates nothing, because no other thread touches the page.
 //!
-//! **Changing the shape.** When a leaf is too full, the operation lets go of everything, makes room from above
-//! (see `shape`) and starts again. A shape change holds a parent and at most two of its children exclusively and is
-//! one redo-only log record, so whatever happens next it is complete. Changes under different parents do not meet.
+//! There are no sibling links. The next leaf is the one that covers this leaf's high fence; the
+//! previous leaf covers the keys just below its low fence. So a scan in either direction never
+//! holds one leaf while it looks for another, and two scans in opposite directions cannot deadlock.
 //!
-//! **Several roots.** A tree may be several, each with a range of the keys (see `partition`): then a descent begins at the
-//! root that covers its key, and asks whether it was, as it asks a parent about a child.
+//! **Change of shape.** When a leaf is too full, the operation releases all its latches, makes room
+//! from above (see `shape`) and starts again. A shape change holds a parent and at most two of its
+//! children exclusively, and is one redo-only log record; so it is never left half done. Shape
+//! changes under different parents do not conflict.
 //!
-//! **Latch order.** Top to bottom, then left to right. The one descent that holds several leaves ([`write`]'s
-//! look at the next leaf) keeps its whole path shared, and goes right only.
+//! **Several roots.** A tree may consist of several sub-trees, each with a range of the keys (see
+//! `partition`). Then a descent begins at the root that covers its key. After it has taken the root
+//! it validates that the map still names this root, as it validates a parent after it has taken a
+//! child.
+//!
+//! **Latch order.** Top to bottom, then left to right. One kind of descent holds several leaves:
+//! [`write`] looks at the next leaf, keeps its whole path latched shared, and goes right only.
 
 mod ahead;
 mod bulk;
@@ -87,18 +94,18 @@ pub struct BTree<'p> {
     /// The sub-trees of a multi-rooted tree.
     roots: Option<&'p RootMap>,
     id: TableId,
-    /// Bytes of a node that may be used: all of them, less in tests that want small nodes.
+    /// Bytes of a node that may be used: all of them, except in tests that want small nodes.
     fill: usize,
 }
 
-/// Where a descent goes.
+/// The target of a descent.
 #[derive(Clone, Copy)]
 enum Seek<'a> {
-    /// To the leaf that covers this key.
+    /// The leaf that covers this key.
     Key(Probe<'a>),
-    /// To the leaf that covers the keys just below this one.
+    /// The leaf that covers the keys just below this one.
     Below(Probe<'a>),
-    /// To the rightmost leaf.
+    /// The rightmost leaf.
     Last,
 }
 
@@ -115,22 +122,23 @@ impl Seek<'_> {
 }
 
 impl<'p> BTree<'p> {
-    /// The tree whose root lies in page `root`. `id` marks its pages and its log records.
+    /// The tree of which the root lies in page `root`. `id` marks its pages and its log records.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId) -> BTree<'p> {
         BTree { pool, root, roots: None, id, fill: CAPACITY }
     }
 
-    /// A tree that uses only `bytes` of each node, so that tests meet splits and merges early. Every user of
-    /// one tree must give the same limit; at least 256, at most a page.
+    /// A tree that uses only `bytes` of each node, so that tests reach splits and merges early. All
+    /// users of one tree must give the same limit; it is clamped to at least 256 and at most a
+    /// page.
     #[must_use]
     pub fn with_fill_limit(self, bytes: usize) -> BTree<'p> {
         BTree { fill: bytes.clamp(256, CAPACITY), ..self }
     }
 
-    /// Makes an empty tree and gives its root page, to be kept in the catalog.
+    /// Makes an empty tree and returns its root page, which the caller keeps in the catalog.
     ///
     /// # Errors
-    /// What the pool says when it has no page left.
+    /// The pool's [`Stop`] when it has no page left.
     pub fn create<L: LatchPolicy>(
         pool: &Pool,
         journal: &mut impl Journal,
@@ -141,10 +149,10 @@ impl<'p> BTree<'p> {
         Ok(page)
     }
 
-    /// As [`BTree::create`], with its root in a page that the caller has allocated.
+    /// As [`BTree::create`], with the root in a page that the caller has allocated.
     ///
     /// # Errors
-    /// What the pool says when no frame is free; nothing was changed.
+    /// The pool's [`Stop`] when no frame is free; nothing was changed.
     pub fn create_at<L: LatchPolicy>(
         pool: &Pool,
         journal: &mut impl Journal,
@@ -157,7 +165,8 @@ impl<'p> BTree<'p> {
         perform(journal, id, &body, &mut [&mut root])
     }
 
-    /// The root of the tree, or of the sub-tree that `seek` leads to, and what to ask [`BTree::is_top`] once it is taken.
+    /// The root of the tree, or of the sub-tree that `seek` leads to, and a number for
+    /// [`BTree::is_top`]. The caller takes the root first and then calls `is_top`.
     #[inline]
     fn top(&self, seek: Seek<'_>) -> (PageId, u64) {
         match (self.roots, seek) {
@@ -168,7 +177,8 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Whether what [`BTree::top`] gave was the root when it was taken.
+    /// Whether the root that [`BTree::top`] returned with `seen` is still the root; so it was the
+    /// root when the caller took it.
     #[inline]
     fn is_top(&self, seen: u64) -> bool {
         self.roots.is_none_or(|roots| roots.unchanged(seen))
@@ -182,21 +192,22 @@ impl<'p> BTree<'p> {
         self.id
     }
 
-    /// The longest key this tree takes, in bytes: an eighth of a node.
+    /// The longest key that this tree takes, in bytes: an eighth of a node.
     pub fn max_key(&self) -> usize {
         self.fill / 8
     }
 
     /// Whether a leaf takes an entry with a key and a value of these lengths.
     ///
-    /// Two entries and two fences (an eighth each) always fit a node, so one that cannot take another entry has at least
-    /// three, and can be split until there is room.
+    /// Why a quarter of a node: two entries and two fences (an eighth each) always fit a node. So a
+    /// node that cannot take another entry has at least three, and can be split until there is
+    /// room.
     #[inline]
     pub fn takes(&self, key: usize, value: usize) -> bool {
         key <= self.max_key() && entry_size(key, value) <= self.fill / 4
     }
 
-    /// The node in `page`, if it is one of this tree at `level`.
+    /// The node in `page`, if it is a node of this tree at `level`.
     #[inline]
     fn node<'a, P>(&self, page: &'a P, level: Option<u8>) -> Result<Node<&'a Bytes>, Stop>
     where

@@ -1,36 +1,46 @@
-//! One B+tree node in one page: how its bytes lie and how they are read.
+//! One B+tree node in one page: its layout and how it is read.
 //!
 //! ```text
-//! 0        pages' own header                                                        HEADER
+//! 0        pages' own header                                                   HEADER
 //! +0       level u8 | run u8 | count u16 | heap u16 | dead u16 | first child u32
-//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none) | skip u16 | hole u16
+//! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none)
+//! +20      skip u16 | hole u16
 //! +24      prefix, 16 bytes
-//! SLOTS    slot 0 | slot 1 | ... | slot count-1 |      free      | content, growing down      PAGE_SIZE
+//! SLOTS    slot 0 | slot 1 | ... | slot count-1 |     free     | content, growing down   PAGE_SIZE
 //! ```
 //!
-//! **Keys are stored once.** All keys of a node begin with the same `skip` bytes (at most 16), which only `prefix` holds,
-//! zero padded. A slot is one `u64`: the *head*, the key's next four bytes (big-endian, zero padded), above 13 bits of
-//! offset, 10 bits for the length of the key behind the prefix and 8 bits of value length; the content there is what
-//! of the key is left, its *tail*, then the value. So a key of the usual few bytes has no content but its value, slots
-//! compared as numbers compare heads, and a search reads few cache lines before it meets the one key that may be its own.
+//! **Prefix.** All keys of a node begin with the same `skip` bytes (at most 16), which are stored
+//! only once, in `prefix`, padded with zeros.
 //!
-//! A slot's eight bits of value length express up to 254 bytes. 255 stands for a longer value, whose length precedes it as
-//! two bytes more: rows of clustered tables are that long, entries of other indexes never.
+//! **Slots.** A slot is one `u64`. From the top: the *head* (the key's next four bytes, big-endian,
+//! padded with zeros), 13 bits of offset, 10 bits for the length of the key after the prefix, and 8
+//! bits of value length. The content at that offset is the *tail* (the rest of the key) and then
+//! the value. So a typical key of a few bytes has no content except its value, slots compared as
+//! numbers compare their heads, and a search reads few cache lines before it reaches the one key
+//! that may be equal.
 //!
-//! A key that does not share the prefix shortens it, which takes room: [`Node::room_for`] tells how much. The prefix
-//! becomes as long as it can be whenever the node is laid out anew by a split or a merge.
+//! **Long values.** The 8 bits of value length hold lengths up to 254. 255 stands for a longer
+//! value, and two bytes in front of the value hold its length. Rows of clustered tables can be that
+//! long; entries of other indexes never are.
 //!
-//! Keys lie between the fences: `low <= key < high`; an absent high fence is infinity. A leaf (level 0) maps keys to
-//! values. An inner node has children `first, value(0), value(1), ...` of four bytes each; `key(i)` is the low
-//! fence of the child `value(i)`. Fences never move except in a structure modification.
+//! **Prefix changes.** A key without the prefix shortens the prefix, which takes room:
+//! [`Node::room_for`] returns how much. A split or a merge lays the node out anew with the longest
+//! possible prefix.
 //!
-//! `run` counts how many inserts in a row went behind the last key: the sign of keys that arrive in order.
-//! `dead` counts bytes of content that no slot refers to any more; compaction gets them back. Until then, those of
-//! at least four bytes form a list that starts at `hole` (0: none), each holding where the next one is and its own
-//! length, so that a full node in which entries come and go is not compacted at every insert.
+//! **Fences.** Keys lie between the fences: `low <= key < high`; an absent high fence is infinity.
+//! A leaf (level 0) maps keys to values. An inner node has the children
+//! `first, value(0), value(1), ...` of four bytes each; `key(i)` is the low fence of the child
+//! `value(i)`. Only a structure modification changes fences.
 //!
-//! Reading is generic over [`Source`], because optimistic readers read nodes that change meanwhile: any bytes give a
-//! value or [`Garbled`], and every loop ends.
+//! **Counters.** `run` is the number of latest inserts in a row that went after the last key; a
+//! high value means that keys arrive in order. `dead` is the number of content bytes to which no
+//! slot refers; compaction frees them. Until then, dead ranges of at least four bytes form a list
+//! of holes that starts at `hole` (0: none). Each hole stores the offset of the next hole and its
+//! own length. So a full node in which entries are inserted and removed is not compacted at every
+//! insert.
+//!
+//! **Reading** is generic over [`Source`], because optimistic readers read nodes that change
+//! meanwhile. Any bytes give a value or [`Garbled`], and every loop ends.
 
 use crate::bytes::{Bytes, Garbled, Source, common_prefix, copy_at, order, order_at, word};
 use base::{Key, PageId, TableId};
@@ -53,31 +63,33 @@ pub(super) const SLOTS: usize = HEADER + 40;
 pub(super) const SLOT: usize = 8;
 /// Bytes of the key in a slot.
 pub(super) const HEAD: usize = 4;
-/// Longest prefix a node leaves out of its keys: with it the header fills one cache line.
+/// The longest prefix: with it the header fills one cache line.
 pub(super) const PREFIX_MAX: usize = SLOTS - PREFIX;
 /// The length that means "no fence".
 pub(super) const NO_FENCE: u16 = u16::MAX;
 
 /// Bytes of a page that fences, slots and content share.
 pub(crate) const CAPACITY: usize = PAGE_SIZE - SLOTS;
-/// In a slot, the length of every value that is this long or longer: the true one is in front of the value.
+/// In a slot, the length of every value of at least this many bytes; the real length is stored in
+/// front of the value.
 const LONG: usize = 255;
-/// Bytes of that length.
+/// Bytes of that stored length.
 const LENGTH: usize = 2;
-/// Longest value a leaf holds, with a key of no bytes: a quarter of a node, as [`BTree::takes`](super::BTree::takes) has it.
+/// The longest value in a leaf, with an empty key: a quarter of a node, as in
+/// [`BTree::takes`](super::BTree::takes).
 pub(crate) const MAX_VALUE: usize = CAPACITY / 4;
-/// Slots that fit a page which holds nothing else.
+/// The most slots that fit into a page.
 const MAX_SLOTS: usize = CAPACITY / SLOT;
-/// More levels than any tree of 2^32 pages can have; a deeper one is corrupt.
+/// More levels than any tree of 2^32 pages can have; a deeper tree is corrupt.
 pub(crate) const MAX_LEVEL: u8 = 32;
-/// Longest key the layout can express; trees take less, an eighth of a page.
+/// The longest key that the layout can express; trees take less, an eighth of a page.
 const MAX_KEY: usize = PREFIX_MAX + (1 << 10) - 1;
 
 const _: () = assert!(SLOTS == 64, "the header is one cache line");
 const _: () = assert!(PAGE_SIZE <= 1 << 13, "13 bits of offset");
 const _: () = assert!(CAPACITY / 8 < 1 << 10, "10 bits of key length");
 
-/// A slot taken apart.
+/// A slot; the methods decode its fields.
 #[derive(Clone, Copy)]
 pub(super) struct Slot(pub(super) u64);
 
@@ -96,7 +108,7 @@ impl Slot {
     pub(super) fn offset(self) -> usize {
         (self.0 >> 18) as usize & 0x1fff
     }
-    /// Length of the key behind the prefix.
+    /// Length of the key after the prefix.
     #[inline]
     pub(super) fn key_len(self) -> usize {
         (self.0 >> 8) as usize & 0x3ff
@@ -105,19 +117,19 @@ impl Slot {
     pub(super) fn tail_len(self) -> usize {
         tail(self.key_len())
     }
-    /// Length of the value, 255 for one that is at least as long.
+    /// Length of the value; 255 for all lengths from 255 on.
     #[inline]
     pub(super) fn value_len(self) -> usize {
         self.0 as usize & 0xff
     }
-    /// Where the value begins, or the length in front of a long one.
+    /// Offset of the value, or of the length in front of a long value.
     #[inline]
     pub(super) fn value_at(self) -> usize {
         self.offset() + self.tail_len()
     }
 }
 
-/// Bytes of a key that its slot does not hold, if `rest` are left behind the prefix.
+/// Bytes of a key that its slot does not hold; `rest` is the key's length after the prefix.
 #[inline]
 fn tail(rest: usize) -> usize {
     rest.saturating_sub(HEAD)
@@ -129,26 +141,26 @@ pub(crate) fn stored(value: usize) -> usize {
     if value < LONG { value } else { value + LENGTH }
 }
 
-/// The length in front of a long value; nothing for another.
+/// The length in front of a long value; `None` for a short one.
 #[inline]
 pub(super) fn length_front(value: usize) -> Option<[u8; LENGTH]> {
     (value >= LONG).then(|| (value as u16).to_le_bytes())
 }
 
-/// Bytes an entry takes out of [`CAPACITY`], if `rest` bytes of its key are behind the prefix.
+/// Bytes of [`CAPACITY`] that an entry takes; `rest` is the key's length after the prefix.
 #[inline]
 pub(crate) fn entry_size(rest: usize, value: usize) -> usize {
     SLOT + tail(rest) + stored(value)
 }
 
-/// The prefix that keys from `first` to `last` leave to the node.
+/// The longest prefix for a node with keys from `first` to `last`.
 #[inline]
 pub(crate) fn best_prefix<'a>(first: &'a [u8], last: &[u8]) -> &'a [u8] {
     let shared = &first[..first.len().min(PREFIX_MAX)];
     &shared[..common_prefix(shared, last)]
 }
 
-/// The first four bytes, zero padded, as a number that sorts like them.
+/// The first four bytes as a number with the same order, padded with zeros.
 #[inline]
 pub(super) fn head_of(rest: &[u8]) -> u32 {
     match rest.first_chunk::<HEAD>() {
@@ -157,7 +169,7 @@ pub(super) fn head_of(rest: &[u8]) -> u32 {
     }
 }
 
-/// A key to be looked for, with its first eight bytes at hand.
+/// A key to look for, with its first eight bytes as a number.
 #[derive(Clone, Copy)]
 pub(crate) struct Probe<'a> {
     key: &'a [u8],
@@ -190,7 +202,7 @@ impl<'a> Probe<'a> {
     }
 }
 
-/// Room to put a key together.
+/// A buffer in which a key is put together.
 pub(crate) struct KeyBuf([u8; MAX_KEY]);
 
 impl KeyBuf {
@@ -200,12 +212,13 @@ impl KeyBuf {
     }
 }
 
-/// A node, to be read.
+/// A node, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Node<S>(pub(crate) S);
 
 impl<S: Source> Node<S> {
-    /// Whether the page says that it is a node of this format and tree; `mark` is what its bytes 4 and 5 must be.
+    /// Whether the page's header says that it is a node of this format and tree; `mark` is the
+    /// expected value of its bytes 4 and 5.
     #[inline]
     pub(crate) fn belongs(self, mark: u16, owner: TableId) -> bool {
         self.field(4) == usize::from(mark)
@@ -213,7 +226,7 @@ impl<S: Source> Node<S> {
             && self.level() <= MAX_LEVEL
     }
 
-    /// The two bytes at a fixed, even place.
+    /// The two bytes at a fixed, even offset.
     #[inline]
     fn field(self, at: usize) -> usize {
         usize::from((self.0.word(at / 8) >> (8 * (at % 8))) as u16)
@@ -225,7 +238,7 @@ impl<S: Source> Node<S> {
         self.field(LEVEL) as u8
     }
 
-    /// Inserts in a row that went to the end, up to 255.
+    /// Latest inserts in a row after the last key, up to 255.
     pub(crate) fn run(self) -> u8 {
         (self.field(LEVEL) >> 8) as u8
     }
@@ -249,19 +262,19 @@ impl<S: Source> Node<S> {
         self.field(SKIP)
     }
 
-    /// Bytes in use out of [`CAPACITY`], after a compaction if need be.
+    /// Bytes of [`CAPACITY`] in use; dead bytes do not count.
     #[inline]
     pub(crate) fn used(self) -> usize {
         (SLOT * self.count() + PAGE_SIZE).saturating_sub(self.heap() + self.dead())
     }
 
-    /// The first eight bytes of the prefix, as a number that sorts like them.
+    /// The first eight bytes of the prefix, as a number with the same order.
     #[inline]
     fn prefix_word(self) -> u64 {
         self.0.word(PREFIX / 8).swap_bytes()
     }
 
-    /// The bytes that all keys here begin with, and how many they are.
+    /// The common prefix of all keys of the node, and its length.
     #[inline]
     pub(super) fn prefix(self) -> Result<([u8; PREFIX_MAX], usize), Garbled> {
         let mut bytes = [0; PREFIX_MAX];
@@ -293,7 +306,7 @@ impl<S: Source> Node<S> {
         Ok(&buf.0[..end])
     }
 
-    /// Where value number `i` lies in the page, and its length; all of it is inside.
+    /// Offset and length of value number `i`; all of it lies inside the page.
     #[inline]
     pub(crate) fn value_at(self, i: usize) -> Result<(usize, usize), Garbled> {
         self.value_of(self.slot(i)?)
@@ -308,7 +321,7 @@ impl<S: Source> Node<S> {
         if at + len <= PAGE_SIZE { Ok((at, len)) } else { Err(Garbled) }
     }
 
-    /// Where the value lies whose length is at `at`.
+    /// Offset and length of the long value, with its stored length at `at`.
     #[inline(never)]
     fn long_value(self, at: usize) -> Result<(usize, usize), Garbled> {
         let len = usize::from(self.0.u8(at)?) | usize::from(self.0.u8(at + 1)?) << 8;
@@ -316,7 +329,7 @@ impl<S: Source> Node<S> {
         if len >= LONG && at + len <= PAGE_SIZE { Ok((at, len)) } else { Err(Garbled) }
     }
 
-    /// Where the content lies that the slot refers to, and its length; all of it is inside.
+    /// Offset and length of the content to which the slot refers; all of it lies inside the page.
     pub(super) fn content_of(self, slot: Slot) -> Result<(usize, usize), Garbled> {
         let (at, len) = self.value_of(slot)?;
         Ok((slot.offset(), at + len - slot.offset()))
@@ -326,14 +339,14 @@ impl<S: Source> Node<S> {
         self.key_in(i, &mut KeyBuf::new()).map(Key::from_bytes)
     }
 
-    /// Where the fence in this header field lies, and its length.
+    /// Offset and length of the fence in this header field.
     #[inline]
     fn fence_at(self, field: usize) -> Option<(usize, usize)> {
         let (at, len) = (self.field(field), self.field(field + 2));
         (len != usize::from(NO_FENCE)).then_some((at, len))
     }
 
-    /// Where the fences lie, as byte ranges.
+    /// The fences as byte ranges of the page.
     pub(super) fn fences(self) -> impl Iterator<Item = (usize, usize)> {
         [LOW, HIGH].into_iter().filter_map(move |field| self.fence_at(field).map(|(at, len)| (at, at + len)))
     }
@@ -361,14 +374,14 @@ impl<S: Source> Node<S> {
         self.fence_at(HIGH).is_none()
     }
 
-    /// How the low fence compares with `key`.
+    /// Compares the low fence with `key`.
     #[inline]
     pub(crate) fn low_to(self, key: &[u8]) -> Result<Ordering, Garbled> {
         let (at, len) = self.fence_at(LOW).ok_or(Garbled)?;
         order_at(self.0, at, len, key)
     }
 
-    /// How the high fence compares with `key`.
+    /// Compares the high fence with `key`.
     #[inline]
     pub(crate) fn high_to(self, key: &[u8]) -> Result<Ordering, Garbled> {
         self.fence_at(HIGH).map_or(Ok(Ordering::Greater), |(at, len)| order_at(self.0, at, len, key))
@@ -379,25 +392,28 @@ impl<S: Source> Node<S> {
         Ok(self.low_to(key)? != Ordering::Greater && self.high_to(key)? == Ordering::Greater)
     }
 
-    /// Whether the probe begins with what all keys here begin with; a no may be a yes that takes a closer look.
+    /// Whether the probe begins with the node's prefix. `false` may be wrong (for a long prefix);
+    /// then the caller compares in full.
     #[inline(always)]
     fn begins_alike(self, probe: Probe<'_>, skip: usize) -> bool {
         let differ = self.prefix_word() ^ probe.first;
         skip <= probe.key.len().min(8) && differ.unbounded_shr(64 - 8 * skip as u32) == 0
     }
 
-    /// How the first `skip` bytes of the probe compare with what all keys here begin with.
+    /// Compares the first `skip` bytes of the probe with the node's prefix.
     #[cold]
     #[inline(never)]
     fn against_prefix(self, probe: Probe<'_>, skip: usize) -> Result<Ordering, Garbled> {
-        // Not `prefix()`: under an optimistic reader `skip` may be another one by now, and the caller goes on with this.
+        // Not `prefix()`: under an optimistic reader `skip` may have changed meanwhile, and the
+        // caller continues with this value.
         let mut prefix = [0; PREFIX_MAX];
         copy_at(self.0, PREFIX, &mut prefix)?;
         let prefix = prefix.get(..skip).ok_or(Garbled)?;
         Ok(order(probe.key.get(..skip).unwrap_or(probe.key), prefix))
     }
 
-    /// Where the probe is (`Ok`) or would have to be inserted (`Err`), as in the standard library's binary search.
+    /// The probe's position (`Ok`) or its insert position (`Err`), as in the standard library's
+    /// binary search.
     #[inline]
     pub(crate) fn search(self, probe: Probe<'_>) -> Result<Result<usize, usize>, Garbled> {
         let count = self.count();
@@ -424,7 +440,7 @@ impl<S: Source> Node<S> {
         if slot.head() != head {
             return Ok(Err(from));
         }
-        // Most keys end within the head, and then its first bearer is the only one.
+        // Most keys end within the head; then the first key with this head is the only one.
         let rest = probe.key.len() - skip;
         if slot.key_len() == rest && rest <= HEAD {
             return Ok(Ok(from));
@@ -432,8 +448,8 @@ impl<S: Source> Node<S> {
         self.search_run(count, probe, skip, from)
     }
 
-    /// Among the keys with the probe's head, of which `from` is the first. They are in the order of their tails, and
-    /// those that end within the head in that of their lengths.
+    /// Searches among the keys with the probe's head, of which `from` is the first. They are in the
+    /// order of their tails; keys that end within the head are in the order of their lengths.
     #[inline(never)]
     fn search_run(
         self,
@@ -465,12 +481,13 @@ impl<S: Source> Node<S> {
         Ok(Err(from))
     }
 
-    /// The position of the first key at or behind `probe`.
+    /// The position of the first key at or after `probe`.
     pub(crate) fn at_or_behind(self, probe: Probe<'_>) -> Result<usize, Garbled> {
         self.search(probe).map(|found| found.unwrap_or_else(|at| at))
     }
 
-    /// The position of the first key behind `probe`; in an inner node, also the ordinal of the child that covers it.
+    /// The position of the first key after `probe`; in an inner node, also the ordinal of the child
+    /// that covers the probe.
     #[inline]
     pub(crate) fn behind(self, probe: Probe<'_>) -> Result<usize, Garbled> {
         self.search(probe).map(|found| match found {
@@ -495,13 +512,13 @@ impl<S: Source> Node<S> {
         self.0.u32(at).map(PageId)
     }
 
-    /// Where the last slot lies, which a search that guesses reads first.
+    /// Offset of the last slot, which a search with a guess reads first.
     #[inline]
     pub(super) fn last_slot_at(self) -> usize {
         SLOTS + SLOT * self.count().saturating_sub(1)
     }
 
-    /// Where a search for `probe` will look first.
+    /// Offset of the slot that a search for `probe` guesses.
     #[inline]
     pub(super) fn guess_at(self, probe: Probe<'_>) -> usize {
         let count = self.count();
@@ -516,9 +533,9 @@ impl<S: Source> Node<S> {
 
     /// The first slot at or above `bound`.
     ///
-    /// Where the keys are spread evenly, as counters are, their place can be calculated. So a guess is tried first: one
-    /// that is right to the slot ends the search, one that is nearly right saves most of its cache misses, and a wrong
-    /// one still narrows it.
+    /// Where keys are spread evenly, as counters are, the position of a key can be computed
+    /// (interpolation search). So a guess is tried first. An exact guess ends the search; a guess
+    /// that is nearly right saves most of the cache misses; a wrong guess still narrows the range.
     #[inline]
     fn lower_bound(self, count: usize, bound: u64) -> usize {
         if count < GUESS_FROM {
@@ -531,7 +548,8 @@ impl<S: Source> Node<S> {
         if bound > last {
             return count;
         }
-        // Heads are 32 bits and a page has fewer than 2^13 slots. A malformed page may have its last below its first.
+        // Heads are 32 bits and a page has fewer than 2^13 slots, so nothing overflows. In a
+        // malformed page the last slot may be below the first.
         let (offset, span) = ((bound - first) >> 32, (last.saturating_sub(first) >> 32).max(1));
         let guess = (offset * (count as u64 - 1) / span).min(count as u64 - 2) as usize;
         self.ask_behind(Slot(first), guess);
@@ -551,16 +569,17 @@ impl<S: Source> Node<S> {
         }
     }
 
-    /// Asks for what slot `i` points to while the slot itself is still on its way: where entries are alike and came in their
-    /// keys' order they lie one below the other, from the first down.
+    /// Prefetches the content of slot `i` while the slot itself is still being loaded. The address
+    /// is computed: entries of equal length that were inserted in key order lie one below the
+    /// other, from the first one down.
     #[inline]
     fn ask_behind(self, first: Slot, i: usize) {
         let len = first.tail_len() + first.value_len();
         self.0.prefetch(first.offset().wrapping_sub(i * len));
     }
 
-    /// The first slot at or above `bound` from `from` to before `to`, by halving, without a branch that depends on the
-    /// data.
+    /// The first slot at or above `bound`, from `from` to before `to`. A binary search without a
+    /// branch that depends on the data.
     #[inline(never)]
     fn bisect(self, from: usize, to: usize, bound: u64) -> usize {
         let (mut base, mut len) = (from, to - from);
@@ -576,7 +595,8 @@ impl<S: Source> Node<S> {
 
 /// Nodes with fewer slots are searched without a guess.
 const GUESS_FROM: usize = 32;
-/// How far a guess may be off, in slots: on either side one cache line.
+/// The distance from a guess within which the search continues, in slots: one cache line on either
+/// side.
 const GUESS_REACH: usize = 8;
 
 impl<'a> Node<&'a Bytes> {
@@ -595,19 +615,20 @@ impl<'a> Node<&'a Bytes> {
         self.slice(at, len)
     }
 
-    /// Smallest key that may lie here.
+    /// The smallest key that may lie in this node.
     pub(crate) fn low(self) -> Result<&'a [u8], Garbled> {
         let (at, len) = self.fence_at(LOW).ok_or(Garbled)?;
         self.slice(at, len)
     }
 
-    /// All keys here are less than this.
+    /// All keys of this node are less than this one.
     pub(crate) fn high(self) -> Result<Option<&'a [u8]>, Garbled> {
         self.fence_at(HIGH).map(|(at, len)| self.slice(at, len)).transpose()
     }
 
-    /// Bytes that an entry with this key would add to [`Node::used`]: more than its own when the key does not begin
-    /// with the node's prefix, because then all keys here grow.
+    /// Bytes that an entry with this key would add to [`Node::used`]. If the key does not begin
+    /// with the node's prefix, this is more than the entry's own size, because all stored keys
+    /// grow.
     #[inline]
     pub(crate) fn room_for(self, key: &[u8], value: usize) -> Result<usize, Garbled> {
         if self.count() == 0 {
@@ -628,7 +649,7 @@ impl<'a> Node<&'a Bytes> {
     }
 }
 
-/// The child in an inner entry's value.
+/// The child in the value of an inner node's entry.
 #[inline]
 pub(crate) fn child_id(value: &[u8]) -> Result<PageId, Garbled> {
     value.try_into().map(|four| PageId(u32::from_le_bytes(four))).map_err(|_| Garbled)

@@ -1,7 +1,8 @@
-//! A whole tree coming to one owner of pages, or back to nobody.
+//! Page ownership of a whole tree: an owner takes all its pages, or gives them up.
 //!
-//! Who takes a tree over or gives it up sees to it that nobody else is at work on it. What the tree grows by meanwhile is its
-//! owner's by itself: a page that is split off an owned one is owned, one that is freed is nobody's.
+//! The caller makes sure that no other thread uses the tree during the call. Later changes keep the
+//! ownership up to date: a page that is split off an owned page is owned, and a freed page has no
+//! owner.
 
 use super::BTree;
 use crate::removal::{Below, pages_below};
@@ -10,8 +11,8 @@ use latch::ByPage;
 use pages::{PageFault, Stop};
 
 impl BTree<'_> {
-    /// Every page becomes the property of the owner for whom the calling thread acts; gives their number. Reads inner nodes only.
-    /// May be called again after an error.
+    /// Gives every page to the owner that the calling thread acts for; returns the number of pages.
+    /// Reads inner nodes only. May be called again after an error.
     ///
     /// # Errors
     /// [`Stop`]: some pages are owned already.
@@ -21,19 +22,21 @@ impl BTree<'_> {
         Ok(pages.len())
     }
 
-    /// Every page becomes nobody's; gives their number. The calling thread acts for the tree's owner. May be called again
-    /// after an error.
+    /// Takes the owner from every page; returns the number of pages. The calling thread acts for
+    /// the tree's owner. May be called again after an error.
     ///
     /// # Errors
-    /// [`Stop`]: nothing or everything above some pages is as it was.
+    /// [`Stop`]: some pages may have lost their owner; then all pages below them have lost it too.
     pub fn disown_pages(&self) -> Result<usize, Stop> {
         let pages = self.all_pages(|_| Ok(()))?;
-        // The lowest first, so that what is left after an error still leads to all that is owned.
+        // The lowest pages first: after an error, the pages that are still owned lead to all others
+        // that are.
         pages.iter().rev().try_for_each(|&page| self.pool.disown(page))?;
         Ok(pages.len())
     }
 
-    /// The tree's pages, each behind the one that leads to it; `met` sees each before it is read, and leaves are not.
+    /// The pages of the tree, each after the page that leads to it. `met` is called for each page
+    /// before the page is read; leaves are not read.
     fn all_pages(&self, met: impl Fn(PageId) -> Result<(), Stop>) -> Result<Vec<PageId>, Stop> {
         let (mut all, mut level) = (vec![self.root], vec![self.root]);
         while !level.is_empty() {

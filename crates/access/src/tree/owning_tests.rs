@@ -1,5 +1,5 @@
-//! Trees that change hands between threads, beside one that all latch: in a pool so small that pages leave all the time, and
-//! pages freed in one tree are soon another's.
+//! Trees that change owners between threads, beside a tree that all threads latch. The pool is so
+//! small that pages are evicted all the time, and a page freed in one tree is soon used by another.
 
 use super::tests::{Model, content};
 use super::*;
@@ -25,7 +25,7 @@ fn change(tree: &BTree<'_>, journal: &mut Forgetful, random: &mut Random, model:
     key.extend(random.bytes(1));
     key.extend([0; 9]);
     let value = random.bytes(6);
-    // Runs of growth and of shrinking, so that the tree splits and merges.
+    // Phases of growth and of shrinking, so that the tree splits and merges.
     if random.below(8) < 3 + (model.len() / 64 + prefix as usize) % 3 {
         match settle(tree.pool, || tree.insert::<ByPage>(journal, &key, &value, Expect::Any)) {
             TreeInsert::Done => assert!(model.insert(key, value).is_none()),
@@ -96,7 +96,7 @@ fn trees_change_hands_beside_one_that_is_latched() {
     assert!((1..=used.leaves as u32).all(|id| pool.owner_of(base::PageId(id)).is_none()));
 }
 
-/// What the pages say of their owner follows splits, merges and the root's growing and shrinking.
+/// The owner of the pages is right after splits, merges and the root's growing and shrinking.
 #[test]
 fn an_owned_tree_owns_what_it_grows_by_and_nothing_it_has_freed() {
     let pool = &pool(4096);

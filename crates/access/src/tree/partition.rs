@@ -1,23 +1,30 @@
-//! Multi-rooted trees: several sub-trees in one file, each with a range of the keys (thesis of Pandis, section 3.3.1).
+//! Multi-rooted trees: several sub-trees in one file, each with a range of the keys (Pandis'
+//! thesis, section 3.3.1).
 //!
 //! ```text
-//!   partition table:   ""  ->  root     "g" -> root     "p" -> root         entries "start key, root"
+//!   partition table:   ""  ->  root     "g" -> root     "p" -> root     entries "start key, root"
 //!                             /    \           |           /    \
-//!                          leaf    leaf       leaf      leaf    leaf        fences as in one tree: ..g, g..p, p..
+//!                          leaf    leaf       leaf      leaf    leaf    fences as in one tree:
+//!                                                                       ..g, g..p, p..
 //! ```
 //!
-//! **A sub-tree's outermost nodes have its bounds as fences.** So a scan that comes to the end of one goes on at that fence, and
-//! is led into the next; and whoever finds a root in the map asks the map again once it has taken the root ([`RootMap`]), as a
-//! descent asks a parent about a child.
+//! **Fences.** The outermost nodes of a sub-tree have the sub-tree's bounds as fences. So a scan
+//! that reaches the end of one sub-tree continues at that fence and is led into the next. A descent
+//! that finds a root in the map asks the map again after it has taken the root ([`RootMap`]), as it
+//! validates a parent after it has taken a child.
 //!
-//! **Splitting** cuts the path to the split key, from the root down to where the key is a separator, or to the leaf: what lies
-//! at or behind the key moves to one new node a level ([`BTree::split_partition`], Algorithm 1). **Merging** is one of
-//! three (section 4.3.5): roots of one height become one node or get a common parent; a lower sub-tree becomes a child
-//! of the outermost node of the other, one level above its own root.
+//! **Split.** A split cuts the path to the split key: from the root down to the node that has the
+//! key as a separator, or to the leaf. The entries at or after the key move to one new node on each
+//! level ([`BTree::split_partition`], Algorithm 1).
 //!
-//! Each is one redo-only log record over the path, the new pages and the partition table: restart finds it whole or not at all.
-//! Latches go top to bottom, then left to right, then the table. What is split off an owned sub-tree is owned
-//! ([`pages::PageMut::own_beside`]); who merges owns both, or neither.
+//! **Merge.** Three cases (section 4.3.5). Two roots of the same height become one node, or get a
+//! common parent. A lower sub-tree becomes a child of the outermost node of the higher one, on the
+//! level above the lower root.
+//!
+//! **Crash and latches.** Each split or merge is one redo-only log record over the path, the new
+//! pages and the partition table, so restart finds it whole or not at all. Latches go top to
+//! bottom, then left to right, then the table. A page that is split off an owned sub-tree is owned
+//! ([`pages::PageMut::own_beside`]). A thread that merges owns both sub-trees, or neither.
 
 use super::edit::Image;
 use super::entries::Entries;
@@ -34,15 +41,16 @@ use base::{Key, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{PageMut, Pool, Stop};
 
-/// What a split or a merge of partitions did: the counts that the cost model of repartitioning speaks of (thesis, section 4.3).
+/// The cost of a split or a merge of partitions: the counts in the cost model of repartitioning
+/// (thesis, section 4.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
     /// Index pages read: the paths, and the partition table.
     pub pages_read: usize,
-    /// Index pages that became new ones, and that became free.
+    /// Index pages that were allocated, and that were freed.
     pub pages_made: usize,
     pub pages_freed: usize,
-    /// Entries of leaves, and of inner nodes, that lie in another page than before.
+    /// Entries of leaves, and of inner nodes, that were moved to another page.
     pub leaf_entries: usize,
     pub inner_entries: usize,
     /// Bytes of those entries, keys and values.
@@ -59,17 +67,18 @@ impl Moved {
     }
 }
 
-/// A right half that is to become a page: its level and content.
+/// A right half that becomes a page: its level and content.
 struct Cut {
     level: u8,
     image: Image,
 }
 
 impl<'p> BTree<'p> {
-    /// Makes an empty multi-rooted tree of one sub-tree in the page that the caller has allocated, and gives the sub-tree's root.
+    /// Makes an empty multi-rooted tree with one sub-tree in the page `page`, which the caller has
+    /// allocated; returns the sub-tree's root.
     ///
     /// # Errors
-    /// What the pool says when no page is left; nothing was changed.
+    /// The pool's [`Stop`] when no page is left; nothing was changed.
     pub fn create_multi_at<L: LatchPolicy>(
         pool: &Pool,
         journal: &mut impl Journal,
@@ -87,8 +96,8 @@ impl<'p> BTree<'p> {
         Ok(root.page_id())
     }
 
-    /// The partition table of the multi-rooted tree whose first page is `root`, to be kept in memory and given to
-    /// [`BTree::with_roots`].
+    /// Reads the partition table of the multi-rooted tree of which the first page is `root`. The
+    /// caller keeps it in memory and gives it to [`BTree::with_roots`].
     ///
     /// # Errors
     /// [`Stop`]; [`Stop::Fault`] when there is no such tree.
@@ -96,19 +105,20 @@ impl<'p> BTree<'p> {
         Ok(RootMap::new(&table::starts_of::<Coupled>(pool, id, root)?.0))
     }
 
-    /// The tree as a multi-rooted one. Everybody at work on one tree uses the same map.
+    /// The tree as a multi-rooted one. All threads that use one tree must use the same map.
     #[must_use]
     pub fn with_roots(self, roots: &'p RootMap) -> BTree<'p> {
         BTree { roots: Some(roots), ..self }
     }
 
-    /// Where the sub-trees begin, in order; the first one with the empty key. Nothing for a tree of one root.
+    /// The start keys of the sub-trees, in order; the first is the empty key. Empty for a tree of
+    /// one root.
     pub fn partitions(&self) -> Vec<Key> {
         self.roots.map(|roots| roots.starts().0.into_iter().map(|(key, _)| key).collect()).unwrap_or_default()
     }
 
-    /// The sub-tree that covers `key`, by itself: for taking it over ([`BTree::own_pages`]), loading and checking it.
-    /// It is the one as long as no partition is split or merged.
+    /// The sub-tree that covers `key`, as a tree: for taking it over ([`BTree::own_pages`]),
+    /// loading and checking it. Valid as long as no partition is split or merged.
     #[must_use]
     pub fn partition(&self, key: &[u8]) -> BTree<'p> {
         BTree { root: self.top(Seek::Key(Probe::new(key))).0, roots: None, ..*self }
@@ -118,11 +128,11 @@ impl<'p> BTree<'p> {
         self.roots.ok_or_else(|| disordered("the tree has one root and no partitions"))
     }
 
-    /// Makes a partition begin at `key`. Where one does already nothing happens.
+    /// Makes a partition begin at `key`. No effect if one begins there already.
     ///
     /// # Errors
-    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`] when the tree has one
-    /// root, or the key is longer than it takes.
+    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`]
+    /// when the tree has one root, or the key is longer than the tree takes.
     pub fn split_partition<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -155,8 +165,8 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The path to the probe, exclusively: down to the node that has it as a separator, or to the leaf. `None` when the partitions
-    /// changed on the way.
+    /// The path to the probe, latched exclusively: down to the node that has the probe as a
+    /// separator, or to the leaf. `None` when the partitions changed on the way.
     fn path_to<L: LatchPolicy>(
         &self,
         roots: &RootMap,
@@ -188,8 +198,9 @@ impl<'p> BTree<'p> {
         Ok((node.low_key().map_err(|Garbled| corrupt(page))?, node.level()))
     }
 
-    /// Where a cut or a seam left nodes that are too empty: fills them up, from this level on, so that no number of splits and merges
-    /// makes a tree higher than its entries need. A courtesy, as after a delete.
+    /// Fills up the nodes that a split or a merge of partitions left underfull, from level `from`
+    /// on. Without this, repeated splits and merges would make a tree higher than its entries need.
+    /// Errors are ignored, as after a delete.
     pub(super) fn tidy_path<L: LatchPolicy>(&self, journal: &mut impl Journal, probe: Probe<'_>, from: u8) {
         for level in from..MAX_LEVEL {
             match self.fill_up::<L>(journal, probe, level) {
@@ -203,8 +214,9 @@ impl<'p> BTree<'p> {
         Ok(self.node(page, None)?.level())
     }
 
-    /// What lies at or behind `key` in each node of the path, the lowest first, as far as it takes a page; or the level of a node
-    /// that has no room for the key as a fence.
+    /// The entries at or after `key` in each node of the path, the lowest level first, as far as
+    /// they need a new page. `Err` gives the level of a node that has no room for the key as a
+    /// fence.
     fn cut_path<L: LatchPolicy>(
         &self,
         path: &[PageMut<'p, L>],
@@ -212,7 +224,7 @@ impl<'p> BTree<'p> {
         moved: &mut Moved,
     ) -> Result<Result<Vec<Cut>, u8>, Stop> {
         let mut cuts: Vec<Cut> = Vec::new();
-        // Nodes that would have nothing but one child, above all that have more, are not made.
+        // The topmost new nodes would have only one child each, so they are not made.
         let mut useful = 0;
         for (up, page) in path.iter().rev().enumerate() {
             let node = self.node(page, None)?;
@@ -222,7 +234,8 @@ impl<'p> BTree<'p> {
             let (left, mut right) = parts.entries.split_at(at);
             let mut first = PageId(0);
             if parts.level > 0 {
-                // Above the lowest node the new one begins with the new page below; its number is known when it is made.
+                // Above the lowest level, the new node's first child is the new page below; its
+                // number is set when that page is allocated.
                 let exact = right.split_first().filter(|((k, _), _)| up == 0 && *k == key);
                 if let Some(((_, child), rest)) = exact {
                     (first, right) = (super::node::child_id(child).map_err(|Garbled| corrupt(page))?, rest);
@@ -307,7 +320,8 @@ impl<'p> BTree<'p> {
         done
     }
 
-    /// Logs and does what `body` says, and the change of the partition table with it; then it holds for everybody.
+    /// Logs and carries out the actions in `body` together with the change of the partition table;
+    /// then publishes the new table in memory.
     pub(super) fn log_table<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,

@@ -1,4 +1,5 @@
-//! Trees of several roots against a map, their log at every record, threads beside splits and merges, and garbage. Nodes are small.
+//! Multi-rooted trees against a map, their log cut at every record, threads beside splits and
+//! merges, and pages of garbage. Nodes are small.
 
 use super::race_tests::disturb;
 use super::tests::{Model, ahead, content};
@@ -135,7 +136,7 @@ fn several_roots_behave_as_one_sorted_map() {
     }
 }
 
-/// A crash behind any record finds every split and merge whole or not at all.
+/// After a crash behind any record, every split and merge is there whole or not at all.
 #[test]
 fn a_log_cut_at_any_record_gives_a_sound_tree() {
     let pool = pool(4096);
@@ -175,7 +176,8 @@ fn levels(tree: &BTree<'_>, key: u32) -> u8 {
     Node::new(root.bytes()).level() + 1
 }
 
-/// Section 4.3.5: two sub-trees of one height, and the left or the right one the higher; what moved is counted.
+/// Section 4.3.5: two sub-trees of one height, then the left or the right one higher; the moved
+/// entries are counted.
 #[test]
 fn sub_trees_of_any_heights_merge() {
     const MIDDLE: u32 = 1 << 16;
@@ -208,7 +210,8 @@ fn sub_trees_of_any_heights_merge() {
         tree.verify_into::<Coupled>(&mut seen).expect("sound");
         assert_eq!(seen.len() as u32, pool.stats().allocated);
 
-        // And apart again, in the middle of a leaf: one node a level, half a leaf's entries at the most.
+        // And apart again, in the middle of a leaf: one new node on each level, at most half a
+        // leaf's entries.
         let (at, height) = (MIDDLE - left / 2, usize::from(levels(&tree, 0)));
         let moved = tree.split_partition::<Coupled>(&mut journal, &at.to_be_bytes()).unwrap();
         assert!(moved.pages_made <= height && moved.leaf_entries < 30, "{moved:?}");
@@ -217,7 +220,7 @@ fn sub_trees_of_any_heights_merge() {
     }
 }
 
-/// More partitions than a page of the table holds: it grows by pages, and gives them back.
+/// More partitions than a page of the table holds: the table grows by pages, and frees them again.
 #[test]
 fn the_partition_table_grows_by_pages_and_shrinks() {
     let pool = pool(4096);
@@ -242,7 +245,8 @@ fn the_partition_table_grows_by_pages_and_shrinks() {
     assert_eq!(table::starts_of::<Coupled>(&pool, TABLE, first).unwrap().1, [first]);
 }
 
-/// A split that needs a record longer than the log takes gave back its sub-tree's pages, but not the one of the table.
+/// Regression: a split that needed a record longer than the log takes freed its sub-tree's pages,
+/// but not the new page of the table.
 #[test]
 fn a_split_that_fails_gives_back_the_page_that_the_table_was_to_grow_by() {
     let pool = pool_with_short_records(4096, 1 << 12);
@@ -268,7 +272,8 @@ fn verified_count(tree: &BTree<'_>, entries: u64) {
     assert_eq!(seen.len() as u32, tree.pool.stats().allocated);
 }
 
-/// Splits and merges again and again made trees higher, and lonelier nodes, without end.
+/// Regression: repeated splits and merges made trees ever higher, with more and more nodes of one
+/// child.
 #[test]
 fn repartitioning_makes_a_tree_no_higher() {
     let pool = pool(4096);
@@ -292,7 +297,8 @@ fn repartitioning_makes_a_tree_no_higher() {
     assert!(now <= height + 1 && pages < used * 3, "{height} levels were {now}, {used} pages {pages}");
 }
 
-/// The last merge below a root waited for the node that it held itself, gave up, and left the root with one child.
+/// Regression: the last merge below a root waited for the node that it held itself, gave up, and
+/// left the root with one child.
 #[test]
 fn a_root_that_is_left_with_one_child_takes_its_place_at_once() {
     let pool = pool(256);
@@ -331,7 +337,8 @@ fn partitions_are_loaded_one_by_one() {
     verified_count(&tree, 500);
 }
 
-/// One sub-tree whose root was not in memory, and nothing was seen of any other's keys.
+/// Regression: the root of one sub-tree was not resident, and the keys of the other sub-trees were
+/// not seen either.
 #[test]
 fn a_key_in_a_cold_sub_tree_hides_no_other_from_looking_ahead() {
     let pool = pool(24);
@@ -356,7 +363,7 @@ fn a_key_in_a_cold_sub_tree_hides_no_other_from_looking_ahead() {
     assert!(cold > 20, "{cold} of 100 were cold");
 }
 
-/// Threads that change, scan and look for the next key, while partitions are split and merged under them.
+/// Threads that change, scan and look for the next key, while partitions are split and merged.
 fn repartition_under<L: LatchPolicy>(frames: usize, steps: usize) {
     let pool = &pool(frames);
     let mut journal = Recorder::new(pool);
@@ -368,7 +375,7 @@ fn repartition_under<L: LatchPolicy>(frames: usize, steps: usize) {
         let balancer = scope.spawn(move || {
             let (mut journal, mut random) = (Forgetful::new(pool, 9), Random(9));
             let mut changes = 0;
-            // On a busy machine the others may be done before this thread has had its turn.
+            // On a busy machine the other threads may be done before this thread gets its turn.
             while !over.load(Ordering::Relaxed) || changes < 3 {
                 let starts = tree.partitions();
                 let key = [random.below(5) as u8, random.below(2) as u8, random.next() as u8];

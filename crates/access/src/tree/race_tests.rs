@@ -1,5 +1,5 @@
-//! The tree under threads: what each saw must be something that was there. Nodes are small and pools tight, so that
-//! splits, merges and evictions come all the time.
+//! The tree under threads: each thread may see only states that existed. Nodes are small and pools
+//! tight, so that splits, merges and evictions come all the time.
 
 use super::tests::{Model, content, tree};
 use super::*;
@@ -19,7 +19,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Several threads grow, shrink and scan; each has keys of its own, whose fate it knows.
+/// Several threads grow, shrink and scan; each has keys of its own and knows which of them exist.
 fn fight<L: LatchPolicy>(frames: usize, steps: usize) {
     let pool = pool(frames);
     let mut journal = Recorder::new(&pool);
@@ -62,7 +62,7 @@ fn threads_in_a_pool_too_small_for_the_tree() {
     fight::<Optimistic>(24, 1200);
 }
 
-/// One thread's work: keys of its own, and keys all threads fight over.
+/// One thread's work: keys of its own, and keys that all threads change.
 pub(super) fn disturb<L: LatchPolicy>(tree: &BTree<'_>, thread: u8, steps: usize) -> Model {
     let mut journal = Forgetful::new(tree.pool, thread.into());
     let mut random = Random(u64::from(thread));
@@ -74,7 +74,8 @@ pub(super) fn disturb<L: LatchPolicy>(tree: &BTree<'_>, thread: u8, steps: usize
         // Phases that grow and phases that shrink, so that nodes split and merge.
         let insert = random.below(4) < if step / 400 % 2 == 0 { 3 } else { 1 };
         if insert {
-            // What follows is asked first, so that the look at the next leaf is part of the game.
+            // Each insert first asks for the next key, so that the look at the next leaf is tested
+            // too.
             let done = settle(tree.pool, || {
                 let next = tree.successor::<L>(Bound::Excluded(&key))?;
                 tree.insert::<L>(&mut journal, &key, &[thread], Expect::Next(next.as_deref()))
@@ -110,7 +111,7 @@ fn check_scans<L: LatchPolicy>(tree: &BTree<'_>, thread: u8, own: usize) {
 
 const KEYS: usize = 400;
 
-/// A value that tells key and counter apart from every other key's and counter's, in all of its bytes.
+/// A value that differs from the value of every other key and counter, in all of its bytes.
 fn value_of(key: usize, counter: u64) -> Vec<u8> {
     let mut random = Random(key as u64 * 1_000_003 + counter);
     let mut value = [key as u64, counter].map(u64::to_le_bytes).concat();
@@ -128,8 +129,9 @@ fn key_of(key: usize) -> [u8; 4] {
     (key as u32 * 7).to_be_bytes()
 }
 
-/// One writer a key, counting up; readers must never see a torn value, a counter that goes back, or one that the
-/// writer has not begun to write. Splits, merges and evictions meanwhile.
+/// One writer for each key, counting up. Readers must never see a torn value, a counter that goes
+/// back, or one that the writer has not begun to write. Splits, merges and evictions happen
+/// meanwhile.
 fn history<L: LatchPolicy>(frames: usize, rounds: u64) {
     let pool = pool(frames);
     let mut journal = Recorder::new(&pool);
@@ -207,7 +209,7 @@ fn watch<L: LatchPolicy>(
     reads
 }
 
-/// Keys between those of the history come and go, so that its leaves split and merge.
+/// Inserts and deletes keys between those of the history, so that its leaves split and merge.
 fn stir<L: LatchPolicy>(tree: &BTree<'_>, over: &AtomicBool) {
     let mut journal = Forgetful::new(tree.pool, 9);
     let mut round = 0usize;
@@ -243,7 +245,7 @@ fn readers_with_latches_see_whole_values_in_order() {
     history::<Coupled>(4096, 4000);
 }
 
-/// A split under one parent goes through while another parent is held.
+/// A split under one parent succeeds while another parent is held.
 #[test]
 fn structure_modifications_in_different_subtrees_do_not_exclude_each_other() {
     let pool = pool(4096);

@@ -1,7 +1,8 @@
-//! Reading the tree: one key, a neighbour, or a leaf's worth of entries at a time.
+//! Reading the tree: one key, a neighbour, or the entries of one leaf at a time.
 //!
-//! A scan goes leaf by leaf, and between two leaves it holds nothing; [`ChunkEnd`] tells where it goes on. What protects
-//! the keys it met, and those that could appear between two looks, are its caller's locks.
+//! A scan goes leaf by leaf and holds no latch between two leaves; [`ChunkEnd`] tells where it
+//! continues. The caller's locks protect the keys that it met, and prevent new keys between two
+//! chunks.
 
 use super::descend::{Look, TRIES};
 use super::node::KeyBuf;
@@ -16,7 +17,8 @@ use std::cmp::Ordering;
 use std::ops::{Bound, ControlFlow, Range};
 
 thread_local! {
-    /// A page to copy a leaf into. Taken out while in use, so that a visitor may read the tree itself.
+    /// A page to copy a leaf into. It is taken out while in use, so that a visitor may read the
+    /// tree itself.
     static SCRATCH: Cell<Option<Box<Page>>> = const { Cell::new(None) };
 }
 
@@ -26,20 +28,22 @@ pub enum Direction {
     Backward,
 }
 
-/// How a chunk ended.
+/// The end of a chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkEnd {
-    /// The range is done, and this is the first key beyond it: forwards, the key whose gap must be locked.
+    /// The range is done, and this is the first key beyond it. In a forward scan the gap below
+    /// this key must be locked.
     Key(Key),
-    /// The range goes on in another leaf: read the next chunk from [`ChunkEnd::resume`].
+    /// The range continues in another leaf: read the next chunk from [`ChunkEnd::resume`].
     Continue(Key),
-    /// The range is done and no key beyond it was met. Forwards there is none at all: the gap behind the last
-    /// key of the index must be locked.
+    /// The range is done and no key beyond it was met. In a forward scan no such key exists: the
+    /// gap after the last key of the index must be locked.
     End,
 }
 
 impl ChunkEnd {
-    /// Where the next chunk of a scan in this direction begins; `None` if there is none.
+    /// The bound at which the next chunk of a scan in this direction begins; `None` if the scan is
+    /// done.
     pub fn resume(&self, direction: Direction) -> Option<Bound<&[u8]>> {
         match (self, direction) {
             (ChunkEnd::Continue(fence), Direction::Forward) => Some(Bound::Included(fence)),
@@ -50,10 +54,11 @@ impl ChunkEnd {
 }
 
 impl<'p> BTree<'p> {
-    /// Calls `f` on the value of `key`: under the leaf's latch, or on a validated copy where readers take none.
+    /// Calls `f` on the value of `key`: under the leaf's latch, or on a validated copy where
+    /// readers take no latch.
     ///
     /// # Errors
-    /// [`Stop`] when a page is not at hand; nothing was changed and `f` was not called.
+    /// [`Stop`] when a page is absent; nothing was changed and `f` was not called.
     #[inline]
     pub fn get<L: LatchPolicy, R>(&self, key: &[u8], f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Stop> {
         let probe = Probe::new(key);
@@ -78,7 +83,8 @@ impl<'p> BTree<'p> {
         f.map_or(Ok(None), |f| self.get_latched::<L, R>(probe, f))
     }
 
-    /// As [`BTree::get`], with what [`BTree::ahead`] saw of the key: no descent if its leaf is as it was.
+    /// As [`BTree::get`], with the sight that [`BTree::ahead`] returned for the key: no descent if
+    /// the leaf is unchanged since.
     ///
     /// # Errors
     /// As [`BTree::get`].
@@ -114,7 +120,7 @@ impl<'p> BTree<'p> {
         Ok(found.map_err(|Garbled| corrupt(&leaf))?.map(f))
     }
 
-    /// The first key at or behind `bound`.
+    /// The first key at or after `bound`.
     ///
     /// # Errors
     /// See [`BTree::get`].
@@ -161,13 +167,15 @@ impl<'p> BTree<'p> {
         nearest_in(self.node(&leaf, Some(0))?, from, direction).map_err(|Garbled| corrupt(&leaf))
     }
 
-    /// Calls `visit` with the entries of one leaf that lie in the range, in the direction of the scan.
+    /// Calls `visit` with the entries of one leaf that lie in the range, in the direction of the
+    /// scan.
     ///
-    /// The range begins at `from` and ends at `until`: forwards exclusive (keys below it), backwards inclusive (keys
-    /// down to it).
+    /// The range begins at `from` and ends at `until`: forwards exclusive (keys below it),
+    /// backwards inclusive (keys down to it).
     ///
     /// # Errors
-    /// See [`BTree::get`]; on a malformed leaf some entries may have been visited before [`Stop::Fault`].
+    /// See [`BTree::get`]; on a malformed leaf some entries may have been visited before
+    /// [`Stop::Fault`].
     pub fn chunk<L: LatchPolicy>(
         &self,
         from: Bound<&[u8]>,
@@ -188,8 +196,8 @@ impl<'p> BTree<'p> {
         walk(node, from, until, direction, visit).map_err(|Garbled| corrupt(&leaf))
     }
 
-    /// Calls `visit` with the values in the leaf that covers `key`, the nearest to it first, until it breaks off; gives what the leaf
-    /// is like.
+    /// Calls `visit` with the values in the leaf that covers `key`, the nearest to the key first,
+    /// until `visit` breaks; returns a description of the leaf.
     ///
     /// # Errors
     /// As [`BTree::chunk`].
@@ -212,18 +220,18 @@ impl<'p> BTree<'p> {
     }
 }
 
-/// The leaf that covers a key.
+/// A description of the leaf that covers a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Around {
-    /// The key is in it.
+    /// Whether the key is in it.
     pub found: bool,
-    /// Where it begins: no other leaf of the tree begins there.
+    /// Its low fence, which no other leaf of the tree has.
     pub low: Key,
-    /// Where the next one begins.
+    /// The low fence of the next leaf.
     pub high: Option<Key>,
 }
 
-/// The values of a leaf in the order of their distance to the probe.
+/// Visits the values of a leaf in the order of their distance to the probe.
 fn outwards(
     node: Node<&Bytes>,
     probe: Probe<'_>,
@@ -251,11 +259,11 @@ enum Nearest {
     None,
 }
 
-/// A node copied whole out of a page that nobody held, and validated.
+/// A validated copy of a whole node, made without a latch.
 pub(super) struct Copied(Option<Box<Page>>);
 
 impl Copied {
-    /// `None` when the page changed meanwhile.
+    /// `None` when the page changed during the copy.
     pub(super) fn of(view: PageView<'_>) -> Option<Copied> {
         let mut page = SCRATCH.take().unwrap_or_else(Page::zeroed);
         let whole = view.snapshot(&mut page);
@@ -274,7 +282,7 @@ impl Drop for Copied {
     }
 }
 
-/// Where the value of the probe lies in this leaf, if the key is there.
+/// Offset and length of the probe's value in this leaf, if the key is there.
 #[inline]
 fn value_in(leaf: PageView<'_>, probe: Probe<'_>) -> Result<Option<(usize, usize)>, Garbled> {
     let node = Node(leaf.bytes());
@@ -308,7 +316,7 @@ fn seek(from: Bound<&[u8]>, direction: Direction) -> Seek<'_> {
     }
 }
 
-/// The bound at which a scan goes on after the leaf with this fence.
+/// The bound at which a scan continues after the leaf with this fence.
 fn onward(fence: &Key, direction: Direction) -> Bound<&[u8]> {
     match direction {
         Direction::Forward => Bound::Included(fence),
@@ -316,7 +324,8 @@ fn onward(fence: &Key, direction: Direction) -> Bound<&[u8]> {
     }
 }
 
-/// A leaf must cover where the scan came in, or its far fence might lead back for ever.
+/// Checks that the leaf covers the place where the scan came in. Without this, the far fence of a
+/// corrupt leaf might lead the scan back for ever.
 fn leads_on<S: Source>(node: Node<S>, from: Bound<&[u8]>, direction: Direction) -> Result<(), Garbled> {
     let covers = match (from, direction) {
         (Bound::Included(key), _) | (Bound::Excluded(key), Direction::Forward) => node.covers(key)?,
@@ -329,11 +338,11 @@ fn leads_on<S: Source>(node: Node<S>, from: Bound<&[u8]>, direction: Direction) 
     if covers { Ok(()) } else { Err(Garbled) }
 }
 
-/// The fence on the far side, if there is a leaf behind it.
+/// The fence on the far side, if another leaf follows.
 fn beyond<S: Source>(node: Node<S>, direction: Direction) -> Result<Option<Key>, Garbled> {
     match direction {
         Direction::Forward => node.high_key(),
-        // The empty key is the smallest there is: nothing lies below that fence.
+        // The empty key is the smallest key, so no leaf lies below that fence.
         Direction::Backward => Ok(Some(node.low_key()?).filter(|low| !low.is_empty())),
     }
 }
@@ -393,7 +402,7 @@ fn walk(
     if let Some(at) = behind {
         return Ok(ChunkEnd::Key(node.key(at)?));
     }
-    // Backwards, a leaf that reaches down to `until` has shown all there is.
+    // Backwards: a leaf that reaches down to `until` ends the range.
     if direction == Direction::Backward
         && until.is_some_and(|until| node.low_to(until).is_ok_and(|order| order != Ordering::Greater))
     {

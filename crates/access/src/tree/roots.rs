@@ -1,16 +1,22 @@
-//! Which sub-tree covers a key: the partition table of a multi-rooted tree as it lies in memory.
+//! The sub-trees of a multi-rooted tree by their start keys: the partition table in memory.
 //!
-//! Who may do what: whoever holds the partition table's first page exclusively publishes another table; anyone looks keys up, and
-//! writes nothing. A look gives a number that is another one after each publication, and stands in for the version of a parent: a
-//! descent takes the sub-tree's root, then asks whether the number is still the same ([`RootMap::unchanged`]), so the
-//! root was the right one at the version it was taken at. Whoever publishes holds the roots that change exclusively.
+//! # Access rules
+//!
+//! - One thread at a time publishes another table: the one that holds the partition table's first
+//!   page exclusively. It also holds the roots that change exclusively.
+//! - Every thread may look keys up; it writes nothing. A look-up returns a number, which changes
+//!   with each publication and plays the role of a parent's version. A descent takes the sub-tree's
+//!   root, then asks whether the number is still the same ([`RootMap::unchanged`]). If so, the root
+//!   was the right one at the version at which it was taken.
 //!
 //! ```text
-//!   table:  count | first 8 bytes of start key, root and where the key lies | ... | the keys' bytes, 8 to a word
+//!   table:  count | first 8 bytes of start key, root and place of the key | ... | the keys' bytes,
+//!                                                                                 8 to a word
 //! ```
 //!
-//! The words are atomics read without order between two looks at the number (a seqlock). Tables double; one that became too
-//! small stays until the map goes, so all of them together take twice the largest.
+//! A reader loads the words as relaxed atomics between two loads of the number (a seqlock). Each
+//! table is twice as long as the one before; a table that became too small is kept until the map is
+//! dropped, so all tables together take at most twice the space of the largest.
 
 use super::node::Probe;
 use base::{Key, PageId};
@@ -18,13 +24,15 @@ use std::cmp::Ordering as Order;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Words of the smallest table; 26 doublings of it hold any partition table (32, for the mask that finds one).
+/// Words of the smallest table. 26 doublings hold any partition table; 32 slots, because a power of
+/// two gives the mask that bounds the index.
 const FIRST: usize = 64;
 const TABLES: usize = 32;
-/// In the number: somebody publishes. Below it is which table counts.
+/// Bit of the number that is set during a publication. The bits below it are the index of the
+/// current table.
 const PUBLISHING: u64 = 1 << 7;
 const NEXT: u64 = 1 << 8;
-/// In an entry's second word: where its key begins, in words, and the key's length, in bytes.
+/// In an entry's second word: the offset of its key in words, and the key's length in bytes.
 const AT_BITS: u32 = 20;
 const LEN_BITS: u32 = 12;
 
@@ -36,10 +44,11 @@ pub struct RootMap {
     tables: [OnceLock<Words>; TABLES],
 }
 
-/// A sub-tree's place: where it begins, and its root.
+/// A sub-tree's entry: its start key and its root.
 pub(crate) type Start = (Key, PageId);
 
-/// One look at a table that may be changing: whatever it gives is worth nothing if the number has changed.
+/// A view of a table that may change meanwhile. If the number has changed after the reads, their
+/// results must be discarded.
 #[derive(Clone, Copy)]
 struct View<'m>(&'m [AtomicU64]);
 
@@ -70,13 +79,13 @@ impl View<'_> {
         Key::from_bytes(&(0..len).map(|n| self.byte(entry, n)).collect::<Vec<_>>())
     }
 
-    /// How the `i`-th start key compares with a key whose first eight bytes are `head`.
+    /// Compares start key number `i` with a key of which the first eight bytes are `head`.
     #[inline]
     fn order(self, i: usize, head: u64, key: &[u8]) -> Order {
         self.word(2 * i + 1).cmp(&head).then_with(|| self.order_behind(i, key))
     }
 
-    /// The first eight bytes are alike, as far as there are as many.
+    /// Compares the rest, when the first eight bytes (padded with zeros) are equal.
     fn order_behind(self, i: usize, key: &[u8]) -> Order {
         let entry = self.word(2 * i + 2);
         let len = entry as usize & ((1 << LEN_BITS) - 1);
@@ -84,7 +93,8 @@ impl View<'_> {
         differ.unwrap_or_else(|| len.cmp(&key.len()))
     }
 
-    /// The last sub-tree that begins below `key`, or at it too; the first one, which begins at the empty key, for the rest.
+    /// The last sub-tree that begins below `key`, or also at it if `at_too`. If there is none, the
+    /// first sub-tree, which begins at the empty key.
     #[inline]
     fn last_from(self, key: &[u8], at_too: AtToo) -> usize {
         let head = head_of(key);
@@ -121,14 +131,15 @@ fn head_of(key: &[u8]) -> u64 {
 }
 
 impl RootMap {
-    /// The map of these sub-trees, in the order of their start keys, the first of which is empty.
+    /// The map of these sub-trees, which are in the order of their start keys; the first start key
+    /// is empty.
     pub(crate) fn new(starts: &[Start]) -> RootMap {
         let map = RootMap { now: AtomicU64::new(0), tables: [const { OnceLock::new() }; TABLES] };
         map.publish(starts);
         map
     }
 
-    /// Calls `f` until what it saw was one table; gives that with its number.
+    /// Calls `f` until all its reads were of one table; returns its result and the number.
     #[inline]
     fn look<R>(&self, f: impl Fn(View<'_>) -> R) -> (R, u64) {
         loop {
@@ -145,13 +156,13 @@ impl RootMap {
         }
     }
 
-    /// The root of the sub-tree that covers the probe, and the number of this look.
+    /// The root of the sub-tree that covers the probe, and the number of this look-up.
     #[inline]
     pub(super) fn covering(&self, probe: Probe<'_>) -> (PageId, u64) {
         self.look(|view| view.root(view.last_from(probe.key(), AtToo::Yes)))
     }
 
-    /// Of the one that covers the keys just below it.
+    /// The root of the sub-tree that covers the keys just below the probe, and the number.
     pub(super) fn below(&self, probe: Probe<'_>) -> (PageId, u64) {
         self.look(|view| view.root(view.last_from(probe.key(), AtToo::No)))
     }
@@ -160,7 +171,8 @@ impl RootMap {
         self.look(|view| view.root(view.count().saturating_sub(1)))
     }
 
-    /// The root of the sub-tree behind the one with this root; `None` for the last one.
+    /// The root of the sub-tree after the one with this root (`None` for the last one), and the
+    /// number.
     pub(super) fn behind(&self, root: PageId) -> (Option<PageId>, u64) {
         self.look(|view| {
             let at = (0..view.count()).find(|&i| view.root(i) == root)?;
@@ -168,19 +180,19 @@ impl RootMap {
         })
     }
 
-    /// Whether nothing was published since the look that gave this number.
+    /// Whether nothing was published since the look-up that returned this number.
     #[inline]
     pub(super) fn unchanged(&self, since: u64) -> bool {
         fence(Ordering::Acquire);
         self.now.load(Ordering::Relaxed) == since
     }
 
-    /// All sub-trees, and the number of this look.
+    /// All sub-trees, and the number of this look-up.
     pub(crate) fn starts(&self) -> (Vec<Start>, u64) {
         self.look(|view| (0..view.count()).map(|i| (view.key(i), view.root(i))).collect())
     }
 
-    /// Makes these the sub-trees. One thread at a time.
+    /// Publishes these sub-trees. At most one thread at a time may call this.
     pub(crate) fn publish(&self, starts: &[Start]) {
         let words = words_of(starts);
         let before = self.now.load(Ordering::Relaxed);
@@ -196,7 +208,7 @@ impl RootMap {
 }
 
 /// # Panics
-/// When there are more sub-trees than an entry can say where its key lies of: some 350,000.
+/// When there are more sub-trees than an entry's offset can address: about 350,000.
 fn words_of(starts: &[Start]) -> Vec<u64> {
     let mut words = vec![starts.len() as u64];
     let mut at = 1 + 2 * starts.len();
@@ -259,7 +271,7 @@ mod tests {
         assert_eq!(map.behind(PageId(12)).0, Some(PageId(13)));
     }
 
-    /// Readers beside a publisher: roots that were believed are all of one table.
+    /// Readers beside a publisher: roots that passed validation are all from one table.
     #[test]
     fn what_is_believed_is_of_one_table() {
         let table = |n: u32| -> Vec<Start> {

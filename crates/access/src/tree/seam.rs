@@ -1,4 +1,5 @@
-//! Merging two neighbouring partitions of a multi-rooted tree (thesis of Pandis, section 4.3.5; see `partition`).
+//! Merging two neighbouring partitions of a multi-rooted tree (Pandis' thesis, section 4.3.5; see
+//! `partition`).
 
 use super::edit::Image;
 use super::entries::Entries;
@@ -15,13 +16,13 @@ use base::PageId;
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
 
-/// The partitions of a merge: where the right one begins, and the left one.
+/// The partitions of a merge: the start key of the right one, and the entry of the left one.
 struct Ends<'a> {
     key: &'a [u8],
     before: &'a Start,
 }
 
-/// Where the higher of two sub-trees meets the lower one.
+/// The side on which the higher of two sub-trees meets the lower one.
 #[derive(Clone, Copy)]
 enum Side {
     Left,
@@ -29,11 +30,11 @@ enum Side {
 }
 
 impl<'p> BTree<'p> {
-    /// Makes the partition that begins at `key` a part of the one before it.
+    /// Merges the partition that begins at `key` into the one before it.
     ///
     /// # Errors
-    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`] when no partition begins there,
-    /// or nothing lies before it.
+    /// [`Stop`]: nothing was changed, but nodes may have been split to make room; [`Stop::Fault`]
+    /// when no partition begins at `key`, or none lies before it.
     pub fn merge_partition<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -63,7 +64,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// `None` when room had to be made first: look again.
+    /// `None` when room had to be made first: the caller looks again.
     fn merge_roots<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -82,7 +83,8 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Two roots of one level: their entries go into the left one, or they get a parent, in the left one's page.
+    /// Merges two roots of one level. Either all entries go into the left root, or the two get a
+    /// common parent in the left root's page.
     fn merge_alike<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -136,8 +138,9 @@ impl<'p> BTree<'p> {
         done.map(|()| moved)
     }
 
-    /// Two roots of different levels: the lower one becomes the outermost child, on the side where they meet, of the node
-    /// above its level that lies there; all nodes on the way there get its outer bound.
+    /// Merges two roots of different levels. The lower root becomes the outermost child, on the
+    /// side where they meet, of the node one level above it. All nodes on the path to there get its
+    /// outer bound.
     fn hang<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -179,7 +182,7 @@ impl<'p> BTree<'p> {
             if Parts::size(parts.low, parts.high, &parts.entries) > self.fill {
                 let (level, more) = (parts.level, ends.key.len() + bound.len() + 64);
                 drop((path, lower));
-                // What the node begins with leads to it from above.
+                // A descent to the first key of the node's range reaches the node.
                 self.make_room::<L>(journal, Probe::new(&begins), level, &move |_| Ok(more))?;
                 return Ok(None);
             }
@@ -191,7 +194,7 @@ impl<'p> BTree<'p> {
         Ok(Some(moved))
     }
 
-    /// The outermost nodes on one side, from `root` down to `level`, latched.
+    /// The outermost nodes on one side, from `root` down to `level`, latched exclusively.
     fn edge<L: LatchPolicy>(
         &self,
         side: Side,

@@ -1,12 +1,14 @@
 //! Structure modifications: split, merge, even out, grow and shrink the root.
 //!
-//! Each is one redo-only log record over a parent and at most two of its children. There is no chain of splits
-//! from below: when a parent has no room for another separator, the operation lets go, makes room *in the
-//! parent* first (one level up, the same function), and looks again. Between two such steps the tree is
-//! complete, so other threads may come between them, and stopping there loses nothing.
+//! Each is one redo-only log record over a parent and at most two of its children. Splits do not
+//! propagate upwards from the leaf. When a parent has no room for another separator, the operation
+//! releases its latches, makes room *in the parent* first (the same function, one level up), and
+//! looks again. Between two such steps the tree is complete, so other threads may run between them,
+//! and an operation may stop there without harm.
 //!
-//! Where to split: about the middle by bytes, the separator shortened to what tells the halves apart; but behind the
-//! last key when keys have been arriving in order ([`Node::run`]), so that loading in key order leaves full nodes.
+//! Where to split: about in the middle by bytes, with a separator as short as possible. But when
+//! keys have been arriving in order ([`Node::run`]), the split is after the last key, so that
+//! loading in key order leaves full nodes.
 
 use super::edit::Image;
 use super::entries::{Entries, prefix_of, size_behind};
@@ -21,10 +23,11 @@ use base::PageId;
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
 
-/// Keys in a row that must have gone to the end before a split believes that they arrive in order.
+/// The number of keys in a row that must have gone to the end before a split treats them as
+/// arriving in order.
 const ORDERLY: usize = 8;
 
-/// The content of one node, or of two neighbours taken together, to be dealt out anew.
+/// The content of one node, or of two neighbours together, to be divided anew.
 pub(super) struct Parts<'a> {
     pub level: u8,
     pub first: PageId,
@@ -34,8 +37,8 @@ pub(super) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Refuses a node that is not in order or miscounts its space: dealing it out would spread the damage, and
-    /// might go on for ever. `entries` are the node's own.
+    /// Returns an error for a node that is not in order or miscounts its space: dividing it would
+    /// spread the damage, and might never end. `entries` are the node's own.
     pub(super) fn of(node: Node<&'a Bytes>, entries: &'a Entries) -> Result<Parts<'a>, Garbled> {
         let entries: Vec<_> = entries.iter().collect();
         let (low, high) = (node.low()?, node.high()?);
@@ -49,7 +52,8 @@ impl<'a> Parts<'a> {
         Ok(Parts { level: node.level(), first: node.child(0)?, low, high, entries })
     }
 
-    /// Two neighbours; `between` is the value for the right one's first child, if these are inner nodes.
+    /// The content of two neighbours. If they are inner nodes, `between` is the value for the right
+    /// node's first child.
     pub(super) fn of_both(left: Parts<'a>, right: Parts<'a>, between: &'a [u8]) -> Parts<'a> {
         let mut parts = left;
         if parts.level > 0 {
@@ -60,7 +64,7 @@ impl<'a> Parts<'a> {
         parts
     }
 
-    /// Bytes of a node with these fences and entries, when it is laid out afresh.
+    /// Bytes of a node with these fences and entries, when it is laid out anew.
     pub(super) fn size(low: &[u8], high: Option<&[u8]>, entries: &[(&[u8], &[u8])]) -> usize {
         fence_bytes(low, high) + size_behind(prefix_of(entries).len(), entries)
     }
@@ -69,7 +73,7 @@ impl<'a> Parts<'a> {
         image(self.level, self.first, self.low, self.high, &self.entries)
     }
 
-    /// The position that halves the bytes; at least one entry on either side.
+    /// The position that halves the bytes, with at least one entry on either side.
     fn middle(&self) -> usize {
         let skip = prefix_of(&self.entries).len();
         let half = size_behind(skip, &self.entries) / 2;
@@ -81,8 +85,9 @@ impl<'a> Parts<'a> {
         at.count().clamp(1, self.entries.len().saturating_sub(1).max(1))
     }
 
-    /// The position within an eighth of the middle that has the shortest separator: short ones make wide inner nodes,
-    /// and tend to lie where one group of keys ends and another begins.
+    /// The position with the shortest separator, within an eighth of the entries around the middle.
+    /// Short separators make wide inner nodes, and tend to lie where one group of keys ends and
+    /// another begins.
     fn natural(&self) -> usize {
         let (middle, count) = (self.middle(), self.entries.len());
         let reach = count / 8;
@@ -96,14 +101,15 @@ impl<'a> Parts<'a> {
         window.min_by_key(|at| (length(at), at.abs_diff(middle))).unwrap_or(middle)
     }
 
-    /// Two halves at the natural place, or in the middle when that would leave one of them too full.
+    /// Two halves at the natural position, or in the middle if the natural position would make one
+    /// of them too full.
     fn halve(&self, next: &[u8], fill: usize) -> Result<Halves, Garbled> {
         let halves = self.divide(self.natural(), next)?;
         if halves.larger <= fill { Ok(halves) } else { self.divide(self.middle(), next) }
     }
 
-    /// The halves when split before position `at`; `next` is the key that comes behind the last one, if `at` is
-    /// the end of a leaf.
+    /// The halves of a split before position `at`. If `at` is the end of a leaf, `next` is the key
+    /// that follows the last one.
     fn divide(&self, at: usize, next: &[u8]) -> Result<Halves, Garbled> {
         let (left, right) = self.entries.split_at_checked(at).ok_or(Garbled)?;
         let last = left.last().ok_or(Garbled)?.0;
@@ -112,14 +118,14 @@ impl<'a> Parts<'a> {
             let separator = first.get(..=common_prefix(last, first)).ok_or(Garbled)?.to_vec();
             return Ok(Halves::new(self, left, separator, PageId(0), right));
         }
-        // The separator moves up, and its child becomes the right node's first.
+        // The separator moves up, and its child becomes the right node's first child.
         let (&(separator, child), right) = right.split_first().ok_or(Garbled)?;
         let child = super::node::child_id(child)?;
         Ok(Halves::new(self, left, separator.to_vec(), child, right))
     }
 }
 
-/// Two nodes out of one set of entries.
+/// Two nodes made from one set of entries.
 struct Halves {
     separator: Vec<u8>,
     left: Image,
@@ -162,7 +168,8 @@ pub(super) fn image(
     image
 }
 
-/// How a node of at most `fill` bytes that must take one more entry for `key` is split.
+/// How to split a node that must take one more entry for `key`; neither half may exceed `fill`
+/// bytes.
 fn split_of(node: Node<&Bytes>, probe: Probe<'_>, fill: usize) -> Result<Halves, Garbled> {
     let entries = Entries::of(node)?;
     let parts = Parts::of(node, &entries)?;
@@ -170,7 +177,8 @@ fn split_of(node: Node<&Bytes>, probe: Probe<'_>, fill: usize) -> Result<Halves,
     let at_end = node.behind(probe)? == count;
     let orderly = usize::from(node.run()) >= ORDERLY.min(count.saturating_sub(1));
     if at_end && orderly && count > 1 {
-        // In an inner node one entry moves up. A full node may also have to part with one to hold its new fence.
+        // In an inner node one entry moves up. A full node may also have to give one entry away, to
+        // have room for its new fence.
         let most = if parts.level == 0 { count } else { count - 1 };
         for at in (most.saturating_sub(1).max(1)..=most).rev() {
             let halves = parts.divide(at, key)?;
@@ -183,8 +191,9 @@ fn split_of(node: Node<&Bytes>, probe: Probe<'_>, fill: usize) -> Result<Halves,
 }
 
 impl<'p> BTree<'p> {
-    /// Sees to it that the node at `level` that covers the probe has as many bytes to spare as `need` says it needs,
-    /// splitting what must be split; may need several calls, as other threads use the room too.
+    /// Makes sure that the node at `level` that covers the probe has the number of free bytes that
+    /// `need` returns; splits nodes as necessary. The caller may need several calls, because other
+    /// threads use the room too.
     pub(super) fn make_room<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -212,7 +221,7 @@ impl<'p> BTree<'p> {
                 return self.split(journal, &mut parent, &mut child, &halves);
             }
             drop((parent, child));
-            // The separator lies where the probe does, as far as the levels above are concerned.
+            // For the levels above, the separator lies in the same node as the probe.
             self.make_room::<L>(journal, Probe::new(&halves.separator), level + 1, &room)?;
         }
     }
@@ -240,7 +249,7 @@ impl<'p> BTree<'p> {
         self.tell(journal, &right, separator)
     }
 
-    /// The root's content moves to two new children, and the root is one level higher.
+    /// Moves the root's content to two new children; the root is one level higher then.
     fn split_root<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -270,7 +279,7 @@ impl<'p> BTree<'p> {
         left.own_beside(&root);
         right.own_beside(&root);
         let child = right.page_id().0.to_le_bytes();
-        // A sub-tree's root has its bounds.
+        // The root of a sub-tree keeps the bounds of the sub-tree as fences.
         let fences = || Ok((node.low()?, node.high()?));
         let (low, high) = fences().map_err(|Garbled| corrupt(&root))?;
         let top = image(level + 1, left.page_id(), low, high, &[(&halves.separator, &child)]);
@@ -282,7 +291,7 @@ impl<'p> BTree<'p> {
         self.tell(journal, &right, &halves.separator)
     }
 
-    /// Tells where a leaf begins that has what another one had.
+    /// Tells the journal where a leaf begins that has taken entries from another one.
     fn tell<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -295,12 +304,13 @@ impl<'p> BTree<'p> {
         Ok(())
     }
 
-    /// Whether this node, which is held exclusively and covers the probe, is a root: while it is held it stays what it is.
+    /// Whether this node, which is held exclusively and covers the probe, is a root. The latch
+    /// keeps the answer valid.
     fn is_root<L: LatchPolicy>(&self, page: &PageMut<'p, L>, probe: Probe<'_>) -> bool {
         self.top(Seek::Key(probe)).0 == page.page_id()
     }
 
-    /// A page that nobody else has seen, or that the log has freed, goes back.
+    /// Frees a page that no other thread has seen, or that a log record has freed.
     fn give_back<L: LatchPolicy>(&self, page: PageMut<'p, L>) {
         self.pool.free(page.page_id());
     }
@@ -309,8 +319,8 @@ impl<'p> BTree<'p> {
         node.used() < self.fill / 3
     }
 
-    /// After a delete that left the leaf of `key` underfull. A courtesy: the delete is done, so whatever keeps
-    /// this from being done (a page not at hand, no room) is left to the next delete.
+    /// Called after a delete that left the leaf of `key` underfull. The delete itself is done, so
+    /// an error here (an absent page, no room) is ignored, and the next delete tries again.
     pub(super) fn tidy<L: LatchPolicy>(&self, journal: &mut impl Journal, probe: Probe<'_>) {
         let mut level = 0;
         while level < MAX_LEVEL && matches!(self.fill_up::<L>(journal, probe, level), Ok(Parent::Underfull)) {
@@ -318,7 +328,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Merges the node at `level` that covers `key` with a neighbour, or evens them out.
+    /// Merges the node at `level` that covers `key` with a neighbour, or evens the two out.
     pub(super) fn fill_up<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -349,10 +359,11 @@ impl<'p> BTree<'p> {
         if Parts::size(parts.low, parts.high, &parts.entries) <= self.fill / 4 * 3 {
             let image = parts.whole();
             self.merge(journal, &mut parent, &mut left, right, &separator, &image)?;
-            // The root may take its place.
+            // The left node is released, because the root may take over its content below.
             drop(left);
         } else {
-            // Right in the middle: a half that came out underfull would be evened out again at the next delete.
+            // Exactly in the middle: a half that was underfull would be evened out again at the
+            // next delete.
             let halves = parts.divide(parts.middle(), &[]).map_err(|Garbled| corrupt(&left))?;
             if halves.smaller > l.used().min(r.used()) {
                 self.even_out(journal, &mut parent, &mut left, &mut right, &separator, &halves)?;
@@ -393,7 +404,8 @@ impl<'p> BTree<'p> {
         separator: &[u8],
         halves: &Halves,
     ) -> Result<(), Stop> {
-        // The old separator goes before the new one comes, so this is more than enough.
+        // The old separator is removed before the new one is added, so this much room is more than
+        // enough.
         let node = self.node(parent, None)?;
         let room = node.room_for(&halves.separator, 4).map_err(|Garbled| corrupt(parent))?;
         if halves.larger > self.fill || node.used() + room > self.fill {
@@ -407,7 +419,8 @@ impl<'p> BTree<'p> {
         self.tell(journal, right, &halves.separator)
     }
 
-    /// An inner node with one child: the root takes the child's place; another waits for a merge of its own.
+    /// An inner node with one child. A root takes over the child's content; another node remains
+    /// until it is merged itself.
     fn lone_child<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -432,10 +445,10 @@ impl<'p> BTree<'p> {
     }
 }
 
-/// What became of the parent of nodes that were merged.
+/// The state of the parent after `fill_up`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Parent {
-    /// There is none.
+    /// There is no parent: the node is a root.
     Root,
     Fine,
     Underfull,

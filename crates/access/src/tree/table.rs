@@ -1,13 +1,15 @@
-//! The partition table of a multi-rooted tree: where each sub-tree begins, in pages (thesis of Pandis, section 3.3.1).
+//! The partition table of a multi-rooted tree: the start key and root of each sub-tree, in pages
+//! (Pandis' thesis, section 3.3.1).
 //!
 //! ```text
 //! 0        pages' own header                                        HEADER
 //! +0       next page u32 | count u16 | (root u32, key length u16, key)...
 //! ```
 //!
-//! The first page is the tree's root as the catalog knows it, and never changes its number; when it is full another is chained
-//! behind it. Entries ascend, along the chain too; the first key of all is empty. A page is rewritten whole when it changes, which
-//! is when partitions are split or merged. Nobody reads it in normal work: its content lies in memory, too ([`super::RootMap`]).
+//! The first page is the tree's root in the catalog and keeps its number; when it is full, another
+//! page is chained after it. Entries ascend, also along the chain; the first key of all is empty. A
+//! page is rewritten whole when it changes, that is, when partitions are split or merged. Normal
+//! work does not read these pages: their content is also in memory ([`super::RootMap`]).
 
 use super::roots::Start;
 use crate::bytes::{Bytes, Cursor, Garbled, push_sized};
@@ -16,11 +18,11 @@ use base::{Key, PageId, TableId};
 use latch::LatchPolicy;
 use pages::{PAGE_HEADER, PAGE_SIZE, Page, PageMut, Pool, Stop};
 
-/// Bytes that entries of one page may take.
+/// The bytes of a page for entries.
 const ROOM: usize = PAGE_SIZE - PAGE_HEADER - FRONT;
 /// Next page and count.
 const FRONT: usize = 6;
-/// Pages of the longest chain: what comes back to itself is found out.
+/// The most pages of a chain: a longer one leads back to itself.
 const LONGEST: usize = 1 << 12;
 
 /// The content of one page.
@@ -39,7 +41,7 @@ impl Part {
         self.starts.iter().map(size).sum()
     }
 
-    /// The page as the log carries it.
+    /// The page in the form of the log record.
     pub fn image(&self, next: PageId) -> Vec<u8> {
         let mut out = next.0.to_le_bytes().to_vec();
         out.extend((self.starts.len() as u16).to_le_bytes());
@@ -51,7 +53,7 @@ impl Part {
     }
 }
 
-/// Makes the page this image and nothing else.
+/// Replaces the page's content by this image.
 pub(crate) fn format(bytes: &mut Bytes, image: &[u8]) -> Result<(), Garbled> {
     let (content, rest) = bytes[PAGE_HEADER..].split_at_mut_checked(image.len()).ok_or(Garbled)?;
     content.copy_from_slice(image);
@@ -59,7 +61,7 @@ pub(crate) fn format(bytes: &mut Bytes, image: &[u8]) -> Result<(), Garbled> {
     Ok(())
 }
 
-/// The next page of the chain, 0 behind the last, and the entries.
+/// The number of the next page of the chain (0 after the last page), and the entries.
 pub(crate) fn read(page: &Page) -> Result<(PageId, Vec<Start>), Garbled> {
     let mut from = Cursor(&page.bytes()[PAGE_HEADER..]);
     let (next, count) = (PageId(from.u32()?), from.u16()?);
@@ -75,7 +77,7 @@ pub(crate) fn read(page: &Page) -> Result<(PageId, Vec<Start>), Garbled> {
     Ok((next, starts))
 }
 
-/// All pages of the table that begins at `first`, latched exclusively, and what is in them.
+/// All pages of the table that begins at `first`, latched exclusively, and their content.
 pub(crate) fn held<'p, L: LatchPolicy>(
     pool: &'p Pool,
     owner: TableId,
@@ -91,16 +93,16 @@ pub(crate) fn held<'p, L: LatchPolicy>(
         next = behind;
     }
     match pages.last() {
-        // A chain that comes back to itself.
+        // A chain that leads back to itself.
         Some(last) if next != PageId(0) => Err(corrupt(last)),
         _ => Ok((pages, parts)),
     }
 }
 
-/// All sub-trees of the table that begins at `first`, and the pages it lies in.
+/// All sub-trees of the table that begins at `first`, and the pages of the table.
 ///
 /// # Errors
-/// [`Stop`]; [`Stop::Fault`] when it is no table of this tree.
+/// [`Stop`]; [`Stop::Fault`] when it is not a table of this tree.
 pub(crate) fn starts_of<L: LatchPolicy>(
     pool: &Pool,
     owner: TableId,
@@ -120,7 +122,7 @@ pub(crate) fn starts_of<L: LatchPolicy>(
     Ok((parts.into_iter().flat_map(|part| part.starts).collect(), pages))
 }
 
-/// What is in the page, behind what is in the one before it.
+/// The content of the page, after a check that it follows the content of the page before it.
 fn checked(page: &Page, owner: TableId, before: Option<&Part>) -> Result<(PageId, Vec<Start>), Garbled> {
     if !is(page, KIND_PARTITIONS, owner) {
         return Err(Garbled);
@@ -134,14 +136,14 @@ fn checked(page: &Page, owner: TableId, before: Option<&Part>) -> Result<(PageId
     if follows { Ok((next, starts)) } else { Err(Garbled) }
 }
 
-/// A change of the table: the pages that become other ones, and the page that goes.
+/// A change of the table: the pages to rewrite, and the page to free.
 pub(crate) struct Rewrite {
-    /// The parts as they will be, and whether each has changed.
+    /// The parts after the change, each with a flag whether it has changed.
     pub parts: Vec<(Part, bool)>,
     pub freed: Option<PageId>,
 }
 
-/// The table with one more sub-tree; `spare` gives a page if it has to grow by one.
+/// The table with one more sub-tree. `spare` allocates a page if the table has to grow by one.
 pub(crate) fn with(
     parts: Vec<Part>,
     start: Start,
@@ -166,7 +168,8 @@ pub(crate) fn with(
     Ok(Rewrite { parts, freed: None })
 }
 
-/// The table without the sub-tree that begins at `key`, and with `root` for the one before it.
+/// The table without the sub-tree that begins at `key`. The one before it begins at `before` and
+/// gets the root `root`.
 pub(crate) fn without(parts: Vec<Part>, key: &[u8], (before, root): (&[u8], PageId)) -> Rewrite {
     let mut parts: Vec<(Part, bool)> = parts.into_iter().map(|part| (part, false)).collect();
     for (part, changed) in &mut parts {
@@ -181,7 +184,8 @@ pub(crate) fn without(parts: Vec<Part>, key: &[u8], (before, root): (&[u8], Page
     }
     let empty = parts.iter().position(|(part, _)| part.starts.is_empty());
     let freed = empty.map(|at| {
-        // The first page has the first sub-tree, which is never taken out; so there is one before, that leads past this one.
+        // The first page holds the first sub-tree, which is never taken out. So there is a page
+        // before this one, and its link changes.
         parts[at - 1].1 = true;
         parts.remove(at).0.page
     });
@@ -189,7 +193,7 @@ pub(crate) fn without(parts: Vec<Part>, key: &[u8], (before, root): (&[u8], Page
 }
 
 impl Rewrite {
-    /// Images of the pages that change.
+    /// The images of the pages that change.
     pub fn images(&self) -> Vec<(PageId, Vec<u8>)> {
         let next = |i: usize| self.parts.get(i + 1).map_or(PageId(0), |(part, _)| part.page);
         let grown = |i: usize| self.parts.get(i + 1).is_some_and(|(_, changed)| *changed);

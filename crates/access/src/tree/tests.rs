@@ -1,4 +1,5 @@
-//! The tree against `BTreeMap`, against its own log, against threads, against garbage. Nodes are small.
+//! The tree against `BTreeMap`, against its own log, against threads, and on pages of garbage.
+//! Nodes are small.
 
 use super::node::{MAX_VALUE, entry_size};
 use super::*;
@@ -62,12 +63,12 @@ enum Op {
     Insert(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
     Replace(Vec<u8>, Vec<u8>),
-    /// Puts these bytes in the place of some others in the value.
+    /// Replaces some bytes of the value by these.
     Modify(Vec<u8>, usize, Vec<u8>),
     Get(Vec<u8>),
     Scan(Option<Vec<u8>>, Option<Vec<u8>>),
     Neighbours(Vec<u8>),
-    /// Looks for these keys side by side, then inserts the first, then uses what was seen.
+    /// Looks for these keys side by side, then inserts the first, then uses the sights.
     Ahead(Vec<Vec<u8>>),
 }
 
@@ -130,8 +131,8 @@ fn every_key_in_memory_is_seen_ahead_and_no_other() {
     }
 }
 
-/// Values longer than a sight holds are read and changed where they were seen, and no longer there once anything in the leaf
-/// has moved.
+/// Values longer than a sight holds are read and changed at the place of the sight. A sight is
+/// invalid once anything in the leaf has changed.
 #[test]
 fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
     fn check<L: LatchPolicy>() {
@@ -149,7 +150,7 @@ fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
         let seen = ahead::<L>(&tree, &keys);
         assert!(seen.iter().all(Option::is_some));
         (40..50).zip(&seen).for_each(|(n, sight)| assert_eq!(get(n, *sight), Some(value(n))));
-        // With a sight that is good the key is not even looked at.
+        // With a valid sight the key itself is not compared.
         let other = get(1_000, seen[3]);
         assert_eq!(other, L::VIEWS.then(|| value(43)), "read from where it was seen");
         let gone = settle(&pool, || tree.delete::<L>(&mut journal, &key(41), Expect::Any));
@@ -316,7 +317,7 @@ proptest! {
         }
     }
 
-    /// Nearly every operation meets pages that are not in memory, stops, and is called again.
+    /// Nearly every operation meets absent pages, stops, and is called again.
     #[test]
     fn stopping_for_a_page_changes_nothing(
         ops in prop::collection::vec(op(), 300..900),
@@ -330,7 +331,7 @@ proptest! {
     }
 }
 
-/// A run of random operations that grows, then shrinks the tree.
+/// A run of random operations that grows the tree, then shrinks it.
 fn churn(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Model, seed: u64, steps: usize) {
     churn_with(tree, journal, model, (seed, 7), steps);
 }
@@ -370,7 +371,8 @@ fn a_replayed_log_gives_the_same_pages() {
 
     let again = replay(&journal.kept);
     assert_eq!(again.allocator(), pool.allocator(), "the records tell which pages are in use");
-    // A page that was freed keeps its bytes in the original but for what the pool did; its content is nobody's.
+    // In the original, a freed page keeps its bytes, except those that the pool changed; their
+    // content does not matter.
     assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
     let copy = BTree::open(&again, tree.root(), TABLE);
     copy.verify::<Coupled>().expect("sound");
@@ -384,7 +386,7 @@ fn replay_goes_on_from_any_mixture_of_old_and_new_pages() {
     let tree = tree(&pool, &mut journal, 300);
     let mut model = Model::new();
     churn(&tree, &mut journal, &mut model, 2, 4000);
-    // Pages as a crash leaves them: each one as it was after a number of records of its own.
+    // Pages as a crash leaves them: each one after a different number of its own records.
     let mixed = replay(&journal.kept[..700]);
     let newer = replay(&journal.kept[..1300]);
     for id in (1..pool.allocator().next.0).filter(|id| id % 3 == 0).map(PageId) {
@@ -438,8 +440,9 @@ fn long_values_are_replayed_and_undone_as_short_ones_are() {
     assert_same_pages(&pool, &replay(&journal.kept), pool.allocator().next.0 - 1);
 }
 
-/// Entries that move from the front of a tree of two leaves to its end, as those of an index over a counter do: evening out
-/// used to leave one leaf underfull, and every second delete logged both leaves anew.
+/// Entries move from the front of a tree of two leaves to its end, as those of an index over a
+/// counter do. Regression: evening out left one leaf underfull, so every second delete logged both
+/// leaves anew.
 #[test]
 fn leaves_that_were_evened_out_are_not_at_once_evened_out_again() {
     let pool = pool(4096);
@@ -491,7 +494,7 @@ fn loading_in_order_fills_the_leaves() {
     assert!(report.leaf_bytes * 100 >= report.leaf_capacity * 95, "{report:?}");
 }
 
-/// Loads `count` keys and compares with a tree that was inserted into.
+/// Loads `count` keys and compares with a tree that was filled by inserts.
 fn bulk_loaded(count: u64, fill_limit: usize, fill: u8) -> TreeReport {
     let pool = pool(4096);
     let mut journal = Recorder::new(&pool);
@@ -507,7 +510,7 @@ fn bulk_loaded(count: u64, fill_limit: usize, fill: u8) -> TreeReport {
     assert_eq!(pool.stats().allocated, 1 + loaded.pages as u32);
     let again = replay(&journal.kept);
     assert_same_pages(&pool, &again, pool.allocator().next.0 - 1);
-    // Works on as a tree of its own making does.
+    // The loaded tree works on like a tree that was filled by inserts.
     let mut model = model;
     churn(&tree, &mut journal, &mut model, count, 1500);
     tree.verify::<Coupled>().expect("sound");
@@ -617,7 +620,7 @@ fn too_long_entries_are_refused_and_the_longest_fit() {
         let mut key = vec![9; tree.max_key()];
         let tail = tree.max_key() - 2;
         key[tail..].copy_from_slice(&random.bytes(2));
-        // Every second key is short, with a value as long as it may be.
+        // Every second key is short, with a value of the maximum length.
         let short = random.below(2) * tail;
         let most = MAX_VALUE - entry_size(key.len() - short, 0);
         let value = random.bytes(if most < 255 { most } else { most - 2 });
@@ -690,7 +693,7 @@ fn verify_finds_swapped_slots_and_twice_used_pages() {
     assert!(tree.verify::<Coupled>().is_err());
 }
 
-/// Whatever a page holds, an operation ends with a value or an error.
+/// For any content of a page, an operation ends with a value or an error.
 #[test]
 fn garbage_is_an_error_never_a_panic() {
     let mut random = Random(8);

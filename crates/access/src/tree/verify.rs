@@ -1,12 +1,14 @@
-//! Walking the whole tree and saying what is wrong with it, while others work on it.
+//! A check of the whole tree while other threads work on it: returns the first flaw.
 //!
-//! Each node is copied out whole at one version and checked by itself and against its place: the level and fences its
-//! parent's copy gives it. Nothing is held meanwhile. When a node does not fit its place, the parent may have changed
-//! since it was copied: then nothing is wrong, and the walk goes down again from the root to where it stood. Only a
-//! mismatch under a parent that is still as it was copied is a flaw.
+//! Each node is copied whole at one version. The copy is checked by itself and against its place:
+//! the level and the fences in the copy of its parent. No latch is held during the check. When a
+//! node does not fit its place, the parent may have changed since it was copied. In that case there
+//! is no flaw, and the walk descends again from the root to the same place. A mismatch is a flaw
+//! only if the parent is unchanged since its copy.
 //!
-//! What has been checked is everything below the *cursor*, a key that moves on with every leaf. So each leaf is met once
-//! however often the walk comes down again; a page cannot pass for two places, as its fences fit only one.
+//! All keys below the *cursor* have been checked; the cursor advances with every leaf. So each leaf
+//! is counted once, however often the walk descends again. A page cannot be taken for two places,
+//! because its fences fit only one.
 
 use super::node::{COUNT, HEAP, HIGH, KeyBuf, LEVEL, LOW, PREFIX, SKIP, SLOT, SLOTS, head_of};
 use super::{BTree, Node};
@@ -16,13 +18,14 @@ use latch::LatchPolicy;
 use pages::{PAGE_SIZE, Page, Stop};
 use std::collections::BTreeSet;
 
-/// Times the walk comes down again to the same place before it believes what it sees there: the parent may have left
-/// memory each time, which looks like a change.
+/// How often the walk descends again to the same place before it reports the flaw it sees there.
+/// Each time the parent may have been evicted, which looks like a change.
 const PATIENCE: usize = 100;
-/// Copies tried before the page is latched for one.
+/// Copies tried before the page is latched for a copy.
 const TRIES: usize = 16;
 
-/// What a sound tree looks like. While others change it, the counts are those of each node when it was met.
+/// The figures of a sound tree. While other threads change the tree, each node counts as it was
+/// when it was visited.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeReport {
     /// Levels, 1 for a tree that is one leaf.
@@ -34,11 +37,11 @@ pub struct TreeReport {
     pub leaf_bytes: u64,
     /// Bytes that could be in use in all leaves.
     pub leaf_capacity: u64,
-    /// Of the partition table; 0 for a tree of one root.
+    /// Pages of the partition table; 0 for a tree of one root.
     pub table_pages: u64,
 }
 
-/// What is wrong with a tree, and where: page, and byte within the page.
+/// A flaw of a tree, and its place: page, and byte within the page.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TreeFlaw {
     #[error(transparent)]
@@ -64,7 +67,7 @@ pub enum TreeFlaw {
 }
 
 impl TreeFlaw {
-    /// The page that is not as it should be, where it is one.
+    /// The page with the flaw, if the flaw is in one page.
     pub fn page(&self) -> Option<PageId> {
         match self {
             TreeFlaw::Stop(_) => None,
@@ -81,7 +84,7 @@ impl TreeFlaw {
     }
 }
 
-/// The place a node must fit.
+/// The place that a node must fit.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     page: PageId,
@@ -92,27 +95,29 @@ struct Place<'a> {
 }
 
 enum Walk {
-    /// All of the node's range is checked.
+    /// The node's whole range is checked.
     Done,
-    /// Something changed on the way: come down again.
+    /// A page on the path changed: descend again.
     Again,
 }
 
-/// What is checked so far.
+/// The state of the check.
 #[derive(Default)]
 struct Progress {
     report: TreeReport,
-    /// Met so far; the same one again after a new descent, or because it was freed and came back.
+    /// Pages visited so far. A page may be visited again after a new descent, or because it was
+    /// freed and is in use again.
     pages: BTreeSet<PageId>,
-    /// All keys below this are checked.
+    /// All keys below this one are checked.
     cursor: Key,
-    /// Times the walk came down again since the cursor moved.
+    /// The number of new descents since the cursor moved.
     stuck: usize,
 }
 
 impl<'p> BTree<'p> {
-    /// Checks every node: kind, level, order, fences against the parent's keys, heads, space. Reads absent pages
-    /// in, blocking. Others may read and change the tree meanwhile, and wait for nothing.
+    /// Checks every node: kind, level, order, fences against the parent's keys, heads, space. Reads
+    /// absent pages in, blocking. Other threads may read and change the tree meanwhile, and do not
+    /// wait for the check.
     ///
     /// # Errors
     /// The first flaw met.
@@ -120,7 +125,8 @@ impl<'p> BTree<'p> {
         self.verify_into::<L>(&mut BTreeSet::new())
     }
 
-    /// As [`BTree::verify`], adding every page of the tree to `seen`; a page that is there already is a flaw.
+    /// As [`BTree::verify`], and adds every page of the tree to `seen`; a page that is in `seen`
+    /// already is a flaw.
     ///
     /// # Errors
     /// The first flaw met.
@@ -141,7 +147,7 @@ impl<'p> BTree<'p> {
         Ok(progress.report)
     }
 
-    /// The tree, or one sub-tree after the other as far as they are not checked.
+    /// Checks the tree, or the sub-trees one after the other as far as they are not checked yet.
     fn walk_all<L: LatchPolicy>(&self, progress: &mut Progress) -> Result<Walk, TreeFlaw> {
         let Some(roots) = self.roots else {
             let root = Place { page: self.root, parent: None, low: &[], high: None };
@@ -164,7 +170,7 @@ impl<'p> BTree<'p> {
         Ok(Walk::Done)
     }
 
-    /// The partition table says what is in memory; gives its pages.
+    /// Checks that the partition table on disk equals the one in memory; returns its pages.
     fn check_table<L: LatchPolicy>(&self) -> Result<Vec<PageId>, TreeFlaw> {
         let mut tries = 0;
         loop {
@@ -232,7 +238,7 @@ impl<'p> BTree<'p> {
         Ok(Walk::Done)
     }
 
-    /// The page as it was at the version that comes with it.
+    /// A copy of the page, and the version of the page at the copy.
     fn copy_of<L: LatchPolicy>(&self, id: PageId) -> Result<(Box<Page>, u64), Stop> {
         let mut copy = Page::zeroed();
         let mut tries = 0;
@@ -293,7 +299,7 @@ fn check_place(node: Node<&Bytes>, place: Place<'_>) -> Result<(), TreeFlaw> {
     Ok(())
 }
 
-/// The node by itself.
+/// Checks the node by itself.
 fn check_node(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     check_space(node, page)?;
     let (prefix, skip) = node.prefix().map_err(|Garbled| TreeFlaw::Garbled { page, at: SKIP })?;
@@ -322,7 +328,7 @@ fn check_node(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     Ok(())
 }
 
-/// Content lies behind the slots, nowhere twice, and is what the counters say.
+/// Checks that content lies after the slots, does not overlap, and agrees with the counters.
 fn check_space(node: Node<&Bytes>, page: PageId) -> Result<(), TreeFlaw> {
     let floor = node.heap();
     if floor < SLOTS + SLOT * node.count() || floor > PAGE_SIZE {

@@ -1,9 +1,18 @@
-//! Changing entries. Each operation finds and latches all it needs first, then writes the log, then the page.
+//! Changing entries. Each operation finds and latches all pages that it needs, then writes the log,
+//! then changes the page.
 //!
-//! [`Expect::Next`] is how a caller protects against phantoms: it must lock the key that follows the one it inserts
-//! or deletes, and can know that key only by looking. So it looks, locks, and calls with what it saw; under the
-//! leaf's latch the operation sees whether that is still the next key, and if not changes nothing and says which is.
-//! When the next key lies in another leaf, both leaves are latched before the decision.
+//! [`Expect::Next`] is how a caller protects against phantoms. The caller must lock the key that
+//! follows the one it inserts or deletes, and learns that key only by reading the tree. So it reads
+//! the next key, locks it, and calls the operation with it. Under the leaf's latch the operation
+//! checks that this is still the next key. If not, it changes nothing and returns the real next
+//! key. When the next key lies in another leaf, both leaves are latched before the decision.
+//!
+//! ```text
+//! keys 10, 30   T1 wants to insert 20 and reads the next key: 30
+//!               T2 inserts 25 and commits
+//!               T1 locks 30 and calls insert(20, Next(30)): changes nothing, returns Next(25)
+//!               T1 locks 25 and calls insert(20, Next(25)): done
+//! ```
 
 use super::node::{Node, entry_size, stored};
 use super::{BTree, NodeMut, Probe, Seek, Sight};
@@ -16,66 +25,67 @@ use latch::LatchPolicy;
 use pages::{PageMut, PageRef, Stop};
 use std::ops::{ControlFlow, Range};
 
-/// What the caller believes about the key that follows.
+/// The caller's expectation about the next key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect<'a> {
-    /// Nothing.
+    /// No expectation.
     Any,
-    /// That it is this one; `None`: that no key follows.
+    /// This is the next key; `None`: no key follows.
     Next(Option<&'a [u8]>),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TreeInsert {
     Done,
-    /// The key is there; nothing was changed.
+    /// The key exists; nothing was changed.
     Exists,
-    /// The following key is this one, not the expected one; nothing was changed.
+    /// The next key is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TreeDelete {
-    /// Gone; this was its value.
+    /// The entry was deleted; this was its value.
     Done(Key),
-    /// No such key; nothing was changed.
+    /// There is no such key; nothing was changed.
     Missing,
-    /// The following key is this one, not the expected one; nothing was changed.
+    /// The next key is this one, not the expected one; nothing was changed.
     Next(Option<Key>),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TreeReplace {
-    /// This was the value before.
+    /// The value was replaced; this was the old one.
     Done(Key),
-    /// No such key; nothing was changed.
+    /// There is no such key; nothing was changed.
     Missing,
 }
 
-/// What [`BTree::modify`] did.
+/// The result of [`BTree::modify`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TreeModify<R> {
     Done(R),
-    /// The closure has run, but its value does not fit the leaf and nothing was changed: call [`BTree::replace`] with the
-    /// buffer's content, if the tree [takes](BTree::takes) it.
+    /// The closure has run, but its value does not fit the leaf and nothing was changed: call
+    /// [`BTree::replace`] with the buffer's content, if the tree [takes](BTree::takes) it.
     Outgrown(R),
-    /// The closure wants nothing changed.
+    /// The closure has run and asked for no change.
     Left(R),
-    /// No such key; the closure was not called.
+    /// There is no such key; the closure was not called.
     Missing,
 }
 
-/// A leaf to be changed, and what must stay latched meanwhile.
+/// A leaf that is latched for a change, with the pages that must stay latched as long.
 struct Held<'p, L: LatchPolicy> {
     leaf: PageMut<'p, L>,
-    /// The first key behind this leaf; only known (and kept from changing) if the path is.
+    /// The first key after this leaf. It is known, and protected from changes, only if `beyond` is
+    /// [`Beyond::Known`].
     next: Option<Key>,
     beyond: Beyond,
-    /// The way down and the next leaves, shared, to be held as long.
+    /// The pages of the path and the next leaves, latched shared as long as the leaf is held.
     _path: Vec<PageRef<'p, L>>,
 }
 
-/// Whether what lies behind a leaf was looked at.
+/// Whether the next leaves were looked at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beyond {
     Unknown,
@@ -83,11 +93,11 @@ enum Beyond {
 }
 
 impl<'p> BTree<'p> {
-    /// Puts `key` in with `value`, unless it is there.
+    /// Inserts `key` with `value`, unless the key exists.
     ///
     /// # Errors
-    /// [`Stop`]: no entry was changed; [`Stop::Fault`] also when key or value are longer than the tree takes
-    /// ([`BTree::max_key`], [`BTree::takes`]).
+    /// [`Stop`]: no entry was changed; [`Stop::Fault`] also when key or value are longer than the
+    /// tree takes ([`BTree::max_key`], [`BTree::takes`]).
     pub fn insert<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -119,7 +129,7 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Takes `key` out.
+    /// Deletes the entry of `key`.
     ///
     /// # Errors
     /// [`Stop`]: nothing was changed.
@@ -150,7 +160,7 @@ impl<'p> BTree<'p> {
         Ok(TreeDelete::Done(value))
     }
 
-    /// Gives `key` another value.
+    /// Replaces the value of `key`.
     ///
     /// # Errors
     /// As [`BTree::insert`].
@@ -182,8 +192,10 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// Lets `f` change a copy of the key's value in `buffer` and writes back what changed, in one hold of the leaf, unless it
-    /// breaks off. If it goes on it says which bytes it has touched: unless the length has changed, the others are what they were.
+    /// Lets `f` change a copy of the key's value in `buffer` and writes the changed bytes back, all
+    /// under one latch of the leaf. If `f` breaks, nothing is written. If `f` continues, it returns
+    /// the range that it has touched: unless the length has changed, all bytes outside that range
+    /// must be unchanged.
     ///
     /// # Errors
     /// [`Stop`]: `f` was not called and nothing was changed.
@@ -198,7 +210,8 @@ impl<'p> BTree<'p> {
         self.modify_seen::<L, R>(journal, key, None, buffer, f)
     }
 
-    /// As [`BTree::modify`], with what [`BTree::ahead`] saw of the key: no descent if its leaf is as it was.
+    /// As [`BTree::modify`], with the sight that [`BTree::ahead`] returned for the key: no descent
+    /// if the leaf is unchanged since.
     ///
     /// # Errors
     /// As [`BTree::modify`].
@@ -237,7 +250,8 @@ impl<'p> BTree<'p> {
         Ok(TreeModify::Done(result))
     }
 
-    /// The leaf of a sight and the entry's place in it, if nothing has changed there.
+    /// The leaf of a sight, latched exclusively, and the entry's position in it; `None` if the leaf
+    /// has changed.
     #[inline]
     fn seen_exclusive<L: LatchPolicy>(&self, sight: Option<Sight>) -> Option<(PageMut<'p, L>, usize)> {
         let sight = sight.filter(|s| self.pool.version_unchanged(s.leaf, s.version))?;
@@ -245,8 +259,8 @@ impl<'p> BTree<'p> {
         (leaf.version() == sight.version).then_some((leaf, sight.slot.into()))
     }
 
-    /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, which is that of `key`; none of them lies
-    /// outside of those touched.
+    /// Logs and writes the bytes in which `value` differs from the value of the entry at `at`, of
+    /// which the key is `key`. All differences lie within `touched`.
     #[inline]
     fn overwrite<L: LatchPolicy>(
         &self,
@@ -272,8 +286,8 @@ impl<'p> BTree<'p> {
         Ok(())
     }
 
-    /// Undoes a change of bytes of a value: those at `from` become `to` again. `false` if the value is not what that
-    /// change left.
+    /// Undoes a change of bytes of a value: replaces the bytes `from` at offset `at` by `to`.
+    /// `false` if the value does not hold the bytes that the change wrote.
     pub(crate) fn splice<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
@@ -315,8 +329,8 @@ impl<'p> BTree<'p> {
         Err(too_long("index value", value.len(), most))
     }
 
-    /// The leaf for `key`, and the key behind it if the expectation is about one in another leaf. `own`: how many
-    /// positions the key itself takes (0 if it is to be inserted).
+    /// The leaf for `key`, and the first key of the next leaf if the expectation may concern it.
+    /// `own`: how many positions the key itself takes (0 if it is to be inserted).
     fn held_for<L: LatchPolicy>(
         &self,
         probe: Probe<'_>,
@@ -336,7 +350,8 @@ impl<'p> BTree<'p> {
         self.leaf_and_next(probe)
     }
 
-    /// The leaf for `key` exclusively, and the first key behind that leaf, everything in between latched.
+    /// The leaf for `key`, latched exclusively, and the first key after that leaf; every page
+    /// between them stays latched.
     fn leaf_and_next<L: LatchPolicy>(&self, probe: Probe<'_>) -> Result<Held<'p, L>, Stop> {
         let mut path = vec![self.top_shared::<L>(Seek::Key(probe))?];
         let root = path[0].page_id();
@@ -348,7 +363,8 @@ impl<'p> BTree<'p> {
             if !self.is_top(seen) {
                 return Err(Stop::Again);
             }
-            // A lone leaf: what follows it is in another sub-tree, unless it has been split just now.
+            // The leaf is the whole sub-tree, so the next key is in another sub-tree. If the leaf
+            // has been split meanwhile, it is no leaf any more: start again.
             self.node(&leaf, Some(0)).map_err(|_| Stop::Again)?;
             let next = self.first_of_others(&mut path, root)?;
             return Ok(Held { leaf, next, beyond: Beyond::Known, _path: path });
@@ -374,8 +390,10 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The first key in the sub-trees to the right of the one with this root, of which something is held. An owned sub-tree is
-    /// its owner's world, and ends at its bound. What is met is latched shared and added to `path`.
+    /// The first key in the sub-trees to the right of the one with this root. The caller holds a
+    /// page of that sub-tree. For an owned sub-tree the search ends at the sub-tree's bound: its
+    /// owner treats the bound as the end of the keys. The pages on the search are latched shared
+    /// and added to `path`.
     fn first_of_others<L: LatchPolicy>(
         &self,
         path: &mut Vec<PageRef<'p, L>>,
@@ -404,8 +422,8 @@ impl<'p> BTree<'p> {
         }
     }
 
-    /// The first key to the right of the way down given as (index into `path`, child taken). What is met on the
-    /// search is latched shared and added to `path`.
+    /// The first key to the right of a path, which is given as (index into `path`, ordinal of the
+    /// child taken). The pages on the search are latched shared and added to `path`.
     fn first_behind<L: LatchPolicy>(
         &self,
         path: &mut Vec<PageRef<'p, L>>,
@@ -428,7 +446,8 @@ impl<'p> BTree<'p> {
         Ok(None)
     }
 
-    /// Goes down leftmost from the last page of `path`; the first key of the leaf, if it has one.
+    /// Descends leftmost from the last page of `path`; returns the first key of the leaf, if it has
+    /// one.
     fn leftmost<L: LatchPolicy>(
         &self,
         path: &mut Vec<PageRef<'p, L>>,
@@ -455,7 +474,7 @@ impl<'p> BTree<'p> {
     }
 }
 
-/// The key that follows position `at - 1`, if it is not the expected one.
+/// The real next key, at position `at` or after this leaf, if it is not the expected one.
 fn surprise<L: LatchPolicy>(
     held: &Held<'_, L>,
     node: Node<&Bytes>,
@@ -468,14 +487,14 @@ fn surprise<L: LatchPolicy>(
         let next = node.key(at).map_err(garbled)?;
         return Ok((expected != Some(&next[..])).then_some(Some(next)));
     }
-    // The leaf changed between the look that needed no next leaf and the latch that holds now.
+    // The leaf changed between the check that needed no next leaf and this latch.
     if held.beyond == Beyond::Unknown && !node.is_last() {
         return Err(Stop::Again);
     }
     Ok((expected != held.next.as_deref()).then(|| held.next.clone()))
 }
 
-/// Changes a node in place; a page that does not take the change is corrupt.
+/// Changes a node in place; a page on which the change fails is corrupt.
 fn edit<L: LatchPolicy>(
     page: &mut PageMut<'_, L>,
     change: impl FnOnce(&mut NodeMut<'_>) -> Result<(), Garbled>,

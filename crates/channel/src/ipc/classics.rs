@@ -19,7 +19,7 @@ fn unavailable(mechanism: Mechanism) -> impl Fn(Errno) -> IpcError {
     move |errno| IpcError::Unavailable { mechanism, source: errno.into() }
 }
 
-/// A reading and a writing end of byte streams that keep messages up to 4 KiB in one piece.
+/// The reading and the writing end of byte streams that keep messages of up to 4 KiB in one piece.
 struct Ends {
     from: OwnedFd,
     to: OwnedFd,
@@ -27,7 +27,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Both descriptors block or not, as the way of waiting asks.
+    /// Sets both descriptors to block or not to block, by the way of waiting.
     fn over(from: OwnedFd, to: OwnedFd, waiting: Waiting) -> Result<Box<dyn Wire>, IpcError> {
         let flags = match waiting {
             Waiting::Polled => OFlags::NONBLOCK,
@@ -57,7 +57,7 @@ impl Ends {
     }
 }
 
-/// Fewer bytes than a message mean that the other side has ended.
+/// A transfer of fewer bytes than a message means that the other side has ended.
 fn whole(count: usize, expected: usize) -> Result<(), IpcError> {
     if count == expected { Ok(()) } else { Err(IpcError::Silent) }
 }
@@ -73,7 +73,7 @@ impl Wire for Ends {
     }
 }
 
-/// Two anonymous pipes; the far process inherits its ends by number.
+/// Two anonymous pipes; the far process inherits its ends by descriptor number.
 pub(super) struct Pipe;
 
 impl Pipe {
@@ -101,8 +101,9 @@ fn inherited(number: &str) -> Result<OwnedFd, IpcError> {
     if !kind.is_fifo() || number <= 2 {
         return Err(bad());
     }
-    // SAFETY: the descriptor is open and a pipe, as just seen; this process was started to own exactly the two pipe
-    // ends named to it, and has opened nothing else that could be meant.
+    // SAFETY: the check above has shown that the descriptor is open and a pipe. This process was
+    // started to own exactly the two pipe ends of which it was told the numbers, and it has opened
+    // no other pipe.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
@@ -122,8 +123,9 @@ fn open_end(path: &Path, side: OFlags) -> Result<OwnedFd, Errno> {
 }
 
 impl Fifo {
-    /// Each side opens its reading end first, and the far side its writing end before its reading one: when the near
-    /// side's writing end opens, the far side has opened both.
+    /// Each side first opens an end that does not wait for the other side: the near side its
+    /// reading end, the far side its writing end. When the near side can open its writing end, the
+    /// far side has opened both of its ends.
     pub(super) fn open(
         waiting: Waiting,
         directory: &Path,
@@ -161,12 +163,14 @@ impl Fifo {
         let stem = Path::new(place);
         let to = open_end(&stem.with_extension("back"), OFlags::WRONLY).map_err(&no)?;
         let from = open_end(&stem.with_extension("there"), OFlags::RDONLY).map_err(&no)?;
-        // Until the near side's writing end is open, reading would look like its end.
+        // As long as the near side's writing end is not open, a read looks like the end of the
+        // stream.
         Ends::over(from, to, waiting).map(|ends| Box::new(LateReader { ends, first: true }) as Box<dyn Wire>)
     }
 }
 
-/// A FIFO's reader that may have come before its writer: the first receive waits for that one.
+/// The reader of a FIFO that may have opened it before the writer: the first receive waits for the
+/// writer.
 struct LateReader {
     ends: Box<dyn Wire>,
     first: bool,
@@ -188,7 +192,7 @@ impl Wire for LateReader {
     }
 }
 
-/// Two POSIX message queues, their names removed when the near side drops its ends.
+/// Two POSIX message queues; the near side removes their names when it drops its ends.
 pub(super) struct Mqueue {
     from: Queue,
     to: Queue,
@@ -197,13 +201,14 @@ pub(super) struct Mqueue {
 
 struct Queue {
     descriptor: libc::mqd_t,
-    /// The name, at the side that made it.
+    /// The name, on the side that created the queue.
     made: Option<CString>,
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: the descriptor came from a successful `mq_open` and is closed once; the name is a C string.
+        // SAFETY: the descriptor came from a successful `mq_open` and is closed once; the name is a
+        // C string.
         unsafe {
             libc::mq_close(self.descriptor);
             if let Some(name) = &self.made {
@@ -213,7 +218,7 @@ impl Drop for Queue {
     }
 }
 
-/// Messages a queue holds: the most that Linux grants without privilege.
+/// Messages in a queue: the most that Linux allows without privilege.
 const QUEUE_MESSAGES: libc::c_long = 10;
 
 impl Queue {
@@ -223,8 +228,8 @@ impl Queue {
             Waiting::Polled => libc::O_RDWR | libc::O_NONBLOCK,
             Waiting::Blocking => libc::O_RDWR,
         } | libc::O_CLOEXEC;
-        // SAFETY: the name is a C string; `attributes` is plain data, zero is valid for all of it, and it outlives
-        // the call.
+        // SAFETY: the name is a C string. `attributes` is plain data, for all of which zero is
+        // valid, and it outlives the call.
         let descriptor = unsafe {
             match make_for {
                 None => libc::mq_open(text.as_ptr(), how),
@@ -252,7 +257,8 @@ impl Queue {
     }
 
     fn receive(&self, into: &mut [u8], until: &libc::timespec) -> Result<Option<usize>, IpcError> {
-        // SAFETY: `into` is writable for its length, the priority may be null, `until` is a valid time.
+        // SAFETY: `into` is writable for its length, the priority may be null, `until` is a valid
+        // time.
         let count = unsafe {
             let priority = std::ptr::null_mut();
             libc::mq_timedreceive(self.descriptor, into.as_mut_ptr().cast(), into.len(), priority, until)
@@ -308,7 +314,7 @@ impl Mqueue {
     }
 }
 
-/// The wall-clock time (which message queues count by) when a side gives up.
+/// The wall-clock time, which message queues use, at which a side gives up.
 fn patience_ends() -> libc::timespec {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + PATIENCE;
     libc::timespec {

@@ -1,14 +1,17 @@
-//! How long a message takes between two workers, for every mechanism: the four channels and the slower classics.
+//! Measures the time of a message between two workers, for every mechanism: the four channels, and
+//! for comparison pipes, FIFOs and message queues.
 //!
 //! ```text
-//!  measure: near side, a thread on cpu 0 <---- messages ----> far side on cpu 1: a process (a thread for `ring`)
-//!    1. far says it is ready    2. round trips, each timed    3. a one-way stream, answered once at its end
+//!  near side: a thread on cpu 0 <---- messages ----> far side on cpu 1: a process
+//!                                                    (a thread for `ring`)
+//!    1. far sends "ready"    2. timed round trips    3. a one-way stream, answered once at its end
 //! ```
 //!
-//! The far process is the same binary started again with [`PEER_VARIABLE`] set: whoever offers the benchmark calls
-//! [`run_if_peer`] first thing in `main`. *Polled* spins for the next message, as a busy worker does; *blocking*
-//! sleeps in the system at every message. Classics are read and written with one system call per message; links send
-//! `FLUSH_EVERY` messages of the stream per flush, as a worker's loop does.
+//! The far process is the same binary, started again with [`PEER_VARIABLE`] set. So a program that
+//! offers the benchmark calls [`run_if_peer`] first in `main`. *Polled* spins for the next message,
+//! as a busy worker does; *blocking* sleeps in the system for every message. Pipes, FIFOs and
+//! queues use one system call per message; links flush once per `FLUSH_EVERY` messages of the
+//! stream, as a worker's loop does.
 
 mod classics;
 mod wire;
@@ -25,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use wire::Wire;
 
-/// The variable that makes a process the far side of a measurement.
+/// The environment variable that makes a process the far side of a measurement.
 pub const PEER_VARIABLE: &str = "ATOLL_IPC_PEER";
 
 /// Messages of the one-way stream between two flushes.
@@ -124,7 +127,7 @@ impl FromStr for Waiting {
     }
 }
 
-/// What to measure.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub mechanism: Mechanism,
@@ -135,9 +138,9 @@ pub struct Plan {
     pub round_trips: usize,
     /// Messages of the one-way stream.
     pub streamed: usize,
-    /// The CPUs of the near and the far side, as given to `pin`.
+    /// The CPUs of the near and the far side, as passed to `pin`.
     pub cpus: [usize; 2],
-    /// Where sockets and FIFOs are made; a directory of mode 0700, or one that does not exist.
+    /// The directory for sockets and FIFOs: of mode 0700, or one that does not exist.
     pub directory: PathBuf,
 }
 
@@ -156,7 +159,8 @@ impl Plan {
     }
 }
 
-/// What was measured. Times are of a round trip: a message there and one of the same length back.
+/// The result of a measurement. Times are of a round trip: a message there and one of the same
+/// length back.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figures {
     pub mechanism: Mechanism,
@@ -171,7 +175,7 @@ pub struct Figures {
     pub messages_per_s: f64,
 }
 
-/// Why a measurement did not come about.
+/// The reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IpcError {
     #[error("'{text}': expected {expected}")]
@@ -196,7 +200,7 @@ pub enum IpcError {
     Io { doing: &'static str, source: io::Error },
 }
 
-/// What the far side is told, as one line of text.
+/// The far side's parameters, passed as one line of text.
 #[derive(Clone, Debug)]
 struct Role {
     waiting: Waiting,
@@ -250,12 +254,13 @@ fn untimed(round_trips: usize) -> usize {
 
 /// Measures one mechanism.
 ///
-/// `launch` gives the command that starts this binary again ([`launch_self`] is right unless `main` is somebody
-/// else's); `pin` binds the calling thread to a CPU. The caller's own thread is never pinned.
+/// `launch` returns the command that starts this binary again; [`launch_self`] is right if the
+/// caller owns `main`. `pin` binds the calling thread to a CPU. The caller's own thread is never
+/// pinned.
 ///
 /// # Errors
-/// [`IpcError::Unavailable`] when this system lacks the mechanism; [`IpcError::Silent`] when the far side does not
-/// answer; the others name a wrong plan or a refusing system.
+/// [`IpcError::Unavailable`] when this system lacks the mechanism; [`IpcError::Silent`] when the
+/// far side does not answer; the others report a wrong plan or an error of the system.
 pub fn measure(
     plan: &Plan,
     launch: impl Fn() -> Command + Sync,
@@ -281,8 +286,8 @@ pub fn launch_self() -> Command {
     Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")))
 }
 
-/// When this process was started as the far side of a measurement, does that part and returns how it went: the
-/// process shall end then. `None` in every other process.
+/// If this process was started as the far side of a measurement, plays that part and returns the
+/// result; the process must end then. `None` in every other process.
 pub fn run_if_peer(pin: impl Fn(usize)) -> Option<Result<(), IpcError>> {
     let text = std::env::var(PEER_VARIABLE).ok()?;
     Some(text.parse().and_then(|role: Role| far_side(&role, &pin)))
@@ -330,7 +335,7 @@ fn with_process(
     Ok(figures)
 }
 
-/// A far process; killed when the measurement ends before it does.
+/// A far process; killed if the measurement ends before it does.
 struct Peer(Child);
 
 impl Peer {

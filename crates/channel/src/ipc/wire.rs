@@ -1,4 +1,4 @@
-//! One face for every mechanism, so that the two sides of a measurement are written once.
+//! One interface to every mechanism, so that each side of a measurement is written only once.
 
 use super::classics::{Fifo, Mqueue, Pipe};
 use super::{IpcError, Mechanism, PATIENCE, Peer, Plan, Role, Waiting, unique};
@@ -12,11 +12,11 @@ pub(super) trait Wire {
     fn flush(&mut self) -> Result<(), IpcError> {
         Ok(())
     }
-    /// Waits for the next message, in the way the wire was made for.
+    /// Waits for the next message, in the way of waiting that the wire was made with.
     fn receive(&mut self, into: &mut [u8]) -> Result<(), IpcError>;
 }
 
-/// Spins until `attempt` gives something. Looks at the clock only now and then.
+/// Spins until `attempt` returns a value. Reads the clock only once in 2^14 attempts.
 pub(super) fn spin<T>(mut attempt: impl FnMut() -> Result<Option<T>, IpcError>) -> Result<T, IpcError> {
     let mut start = None;
     loop {
@@ -32,7 +32,7 @@ pub(super) fn spin<T>(mut attempt: impl FnMut() -> Result<Option<T>, IpcError>) 
     }
 }
 
-/// Makes the near end, starts the far process with the place where to join, and connects with it.
+/// Makes the near end, starts the far process with the place to join, and connects with it.
 pub(super) fn open(
     plan: &Plan,
     start: impl Fn(String) -> Result<Peer, IpcError>,
@@ -98,7 +98,8 @@ struct LinkWire {
     waiting: Waiting,
 }
 
-/// What a link may hold back before its sender waits: a stream shall be limited by the reader, not by memory.
+/// The most bytes that a link may hold before its sender waits: the reader must limit a stream, not
+/// memory.
 const MOST_HELD: usize = 1 << 20;
 
 impl LinkWire {

@@ -1,4 +1,4 @@
-//! Two connected ends over each channel, and waiting with an end.
+//! Two connected ends over each channel, and helpers that wait with an end.
 
 use channel::{Address, Hello, Link, Listener, Parked, Parker, connect};
 use std::fs::Permissions;
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything takes here even on a busy machine: who waits that long has lost a wake-up.
+/// Longer than any step takes here, even on a busy machine: an end that waits this long has lost a
+/// wake-up.
 pub const TOO_LONG: Duration = Duration::from_secs(20);
 
 /// A directory of mode 0700, as sockets need it.
@@ -61,7 +62,8 @@ pub fn spin(link: &mut Link) -> Vec<u8> {
     }
 }
 
-/// The next message, by sleeping whenever there is none; a sleep that runs into its limit is a lost wake-up.
+/// The next message, by sleeping whenever there is none; a sleep that reaches its limit is a lost
+/// wake-up.
 pub fn sleep(link: &mut Link, parker: &Parker) -> Vec<u8> {
     loop {
         if let Some(message) = link.receive().unwrap() {

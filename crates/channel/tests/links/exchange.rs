@@ -3,7 +3,8 @@
 use crate::common::{TOO_LONG, addresses, connected, content, on_every_channel, sleep, spin};
 use channel::{Address, Closed, Link, MOST_HELD_BYTES, MOST_MESSAGE_BYTES, Parker, SendError};
 
-/// Sends messages of changing lengths and receives the peer's at the same time, a few sends per turn.
+/// Sends messages of changing lengths and receives the peer's at the same time, a few sends per
+/// turn.
 fn chatter(mut link: Link, count: u64, seed: u64, peer_seed: u64) {
     let parker = Parker::new().unwrap();
     link.register(&parker).unwrap();
@@ -35,7 +36,7 @@ fn chatter(mut link: Link, count: u64, seed: u64, peer_seed: u64) {
     assert_eq!((counts.messages_sent, counts.messages_received), (count, count));
     assert_eq!(counts.bytes_sent, (0..count).map(|n| length(n) as u64).sum::<u64>());
     assert_eq!(counts.bytes_received, counts.bytes_sent);
-    // Both ends stay until both have everything.
+    // Both ends stay until both have received everything.
     link.send(&[b"done"]).unwrap();
     assert_eq!(sleep(&mut link, &parker), b"done");
 }
@@ -111,8 +112,8 @@ fn a_peer_that_does_not_read_fills_the_buffer_and_no_more_and_loses_nothing() {
     });
 }
 
-/// A ring is looked at without a system call; when its owner says so, the next look finds that the
-/// other end is gone.
+/// A ring is looked at without a system call; when its owner asks for it, the next look finds that
+/// the other end is gone.
 #[test]
 fn a_look_for_the_end_of_a_ring_finds_it_at_once() {
     let (_directory, addresses) = addresses();

@@ -14,7 +14,7 @@ fn an_owner_that_reads_nothing_sleeps_over_messages_and_finds_them_all_later() {
             far.send(&[&number.to_le_bytes()]).unwrap();
         }
         far.flush().unwrap();
-        // Whatever woke it on the way: then it sleeps its time out.
+        // Earlier events may have woken it; from then on it sleeps until the timeout.
         let mut parked = Parked::Busy;
         for _ in 0..10 {
             parked = parker.park(Some(Duration::from_millis(5)), || true);

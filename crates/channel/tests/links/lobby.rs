@@ -1,4 +1,4 @@
-//! Connectors that say nothing, or little, while others want to be let in.
+//! Connectors that send nothing, or little, while others connect.
 
 use crate::common::{TOO_LONG, addresses};
 use channel::{Address, ChannelError, Hello, Listener, connect};
@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// A connection that has not begun with its handshake.
+/// A connection that has not begun its handshake.
 enum Silent {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -39,7 +39,7 @@ impl Silent {
     }
 }
 
-/// The next connector that is let in, after so many that were given up.
+/// The next connector that is accepted, and the number of connectors given up before it.
 fn let_in(listener: &Listener) -> (usize, Hello) {
     let mut given_up = 0;
     loop {
@@ -90,13 +90,13 @@ fn a_handshake_that_comes_byte_by_byte_is_completed() {
     }
 }
 
-/// The bound on handshakes under way: beyond it the one that has been there for longest leaves.
+/// The bound on handshakes under way: beyond it the oldest is given up.
 #[test]
 fn a_crowd_of_silent_connectors_makes_room_for_one_that_speaks() {
     let (_directory, addresses) = addresses();
     let listener = Listener::bind(&addresses[1]).unwrap();
     let place = listener.address().clone();
-    // The listener's queue is shorter than the crowd: it is filled while the listener accepts.
+    // The listener's queue is shorter than the crowd, so it is filled while the listener accepts.
     let crowd = {
         let place = place.clone();
         thread::spawn(move || {

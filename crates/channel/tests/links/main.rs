@@ -1,4 +1,5 @@
-//! Links as their users see them: every channel by the same scripts. No test here starts a process (`processes` says why).
+//! Links as their users see them: every channel by the same scripts. No test here starts a process
+//! (`processes` gives the reason).
 
 mod common;
 mod exchange;

@@ -1,4 +1,4 @@
-//! Binding, connecting, and what is refused on the way.
+//! Binding, connecting, and the refusals on the way.
 
 use crate::common::{TOO_LONG, addresses, private_directory, spin};
 use channel::{Address, ChannelError, Closed, Hello, Link, Listener, connect};
@@ -18,7 +18,7 @@ fn path_of(address: &Address) -> Option<&PathBuf> {
     }
 }
 
-/// The first 16 bytes of a connector: version, kind, and how long a hello it promises.
+/// The first 16 bytes of a connector: version, kind, and the length of the hello that it promises.
 fn head(version: u16, what: u8, bytes: u32) -> Vec<u8> {
     let mut head = b"atollch\n".to_vec();
     head.extend(version.to_le_bytes());
@@ -27,7 +27,7 @@ fn head(version: u16, what: u8, bytes: u32) -> Vec<u8> {
     head
 }
 
-/// Says `bytes` to the listener as a connector would; gives what both of them got out of it.
+/// Sends `bytes` to the listener as a connector would; returns the reply and the listener's result.
 fn say(address: &Address, bytes: &[u8]) -> (Vec<u8>, Result<(Link, Hello), ChannelError>) {
     let listener = Listener::bind(address).unwrap();
     let place = listener.address().clone();
@@ -134,7 +134,8 @@ fn an_address_in_use_is_refused_and_free_again_after_the_drop() {
     for address in &addresses {
         let first = Listener::bind(address).unwrap();
         let place = first.address().clone();
-        // Whoever accepts only keeps the connection of the probe from waiting.
+        // The second bind connects to the first listener as a probe; that connection waits in the
+        // listener's queue.
         let error = Listener::bind(&place).map(drop).unwrap_err();
         assert!(matches!(error, ChannelError::InUse { .. }), "{error}");
         assert!(error.to_string().contains(place.channel()));
@@ -218,7 +219,7 @@ fn a_stopped_listener_stops_for_good() {
     }
 }
 
-/// A correct handshake and then whatever comes: frames cut short, lengths out of range, noise.
+/// A correct handshake and then garbage: frames cut short, lengths out of range, noise.
 #[test]
 fn hostile_bytes_on_a_stream_end_the_link_and_nothing_else() {
     let directory = private_directory();

@@ -1,4 +1,4 @@
-//! Nobody sleeps through a message, through room, through an end, or through its mailbox.
+//! A sleeping end is woken by a message, by room, by an end, and through its mailbox.
 
 use crate::common::{TOO_LONG, content, on_every_channel, sleep};
 use channel::{Parked, Parker};
@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Spins for a time that differs from round to round, so that sends fall on every moment of the peer's falling asleep.
+/// Spins for a time that differs from round to round, so that sends hit every moment while the peer
+/// falls asleep.
 fn dawdle(round: u64) {
     for _ in 0..round * 7919 % 97 * 20 {
         std::hint::spin_loop();
@@ -147,7 +148,8 @@ fn parking_ends_at_its_time_and_not_before() {
     assert_eq!(parker.park(Some(TOO_LONG), || false), Parked::Busy);
 }
 
-/// Two workers watch one bell, which is never read: each ring wakes a sleeper, and none is lost between look and sleep.
+/// Two workers watch one bell, which is never read: each ring wakes a sleeper, and no ring is lost
+/// between the second look and the sleep.
 #[test]
 fn a_watched_bell_wakes_a_sleeper_at_every_ring() {
     use rustix::event::{EventfdFlags, eventfd};

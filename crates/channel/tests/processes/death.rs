@@ -1,4 +1,5 @@
-//! A peer process that is killed: what it had sent arrives, then the link ends, asleep or awake.
+//! A peer process that is killed: the messages it had sent arrive, then the link ends, whether this
+//! end is asleep or awake.
 
 use crate::common::{TOO_LONG, addresses, content, sleep};
 use channel::{Address, Closed, Hello, Link, Listener, Parked, Parker, connect};
@@ -8,7 +9,7 @@ use std::time::Instant;
 const PLACE: &str = "ATOLL_TEST_PLACE";
 const ROLE: &str = "ATOLL_TEST_ROLE";
 
-/// Not a test by itself: what this binary does when a test below starts it as the peer process.
+/// Not a test by itself: the part of this binary when a test below starts it as the peer process.
 #[test]
 fn peer_process() {
     let (Ok(place), Ok(role)) = (std::env::var(PLACE), std::env::var(ROLE)) else { return };
@@ -20,7 +21,7 @@ fn peer_process() {
     }
 }
 
-/// Sends for ever; the parent reads what it likes and kills this process.
+/// Sends for ever; the parent reads some messages and kills this process.
 fn flood(link: &mut Link) {
     for number in 0.. {
         while link.held() > 1 << 20 {

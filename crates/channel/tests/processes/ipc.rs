@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Not a test by itself: what this binary does when `measure` starts it as the far side.
+/// Not a test by itself: the part of this binary when `measure` starts it as the far side.
 #[test]
 fn far_process() {
     if let Some(result) = run_if_peer(|_| ()) {

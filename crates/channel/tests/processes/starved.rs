@@ -12,9 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 const PLACE: &str = "ATOLL_TEST_STARVED_PLACE";
-/// Connectors; the first few find descriptors, the others once these are given back.
+/// Connectors; the first few find descriptors, the others once these are freed.
 const CALLERS: usize = 16;
-/// Descriptors that are free before the first is let in.
+/// Descriptors that are free before the first connector is accepted.
 const FREE: u64 = 10;
 const SPARE: usize = 80;
 
@@ -27,7 +27,7 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Not a test by itself: what this binary does when the test below starts it as the listening
+/// Not a test by itself: the part of this binary when the test below starts it as the listening
 /// process.
 #[test]
 fn starved_process() {
@@ -40,7 +40,7 @@ fn starved_process() {
     let (starved, begun) = mpsc::channel();
     let freeing = thread::spawn(move || {
         begun.recv().unwrap();
-        // How much of the processor the listener takes while it can let in no caller.
+        // The processor time that the listener takes while it can accept no caller.
         let (before, window) = (cpu(), Duration::from_millis(400));
         thread::sleep(window);
         let taken = cpu() - before;

@@ -1,19 +1,23 @@
-//! Many reads and writes under way at once, and nobody waiting in a system call for any one of them.
+//! A queue of reads and writes: many are under way at once, and no thread waits in a system call
+//! for any one of them.
 //!
 //! ```text
 //!   any thread: read/write(token) --> kernel's ring | helper threads | done at once
-//!               flush               (one system call hands over all that was asked for since the last)
-//!   any thread: poll  <-- Done { token, bytes or error }          a sleeper: bell() becomes readable
+//!               flush               (one system call submits all requests since the last flush)
+//!   any thread: poll  <-- Done { token, bytes or error }     a sleeper: bell() becomes readable
 //! ```
 //!
-//! What is asked of a file goes the way the file names ([`Way`]): files of the operating system through io_uring, or
-//! where the kernel refuses that (old, or forbidden by a sandbox) by a few threads that block for it; files in memory at
-//! once. A result that is not plain success (an error, fewer bytes than asked for, a cancellation because the asking
-//! thread ended) is never passed on from the ring: the operation is done again with the file's own blocking method,
-//! whose errors name the file. So a `Done` means the same on every way.
+//! An operation takes the way that its file names ([`Way`]). Files of the operating system use
+//! io_uring. Where the kernel refuses io_uring (an old kernel, or a sandbox), they use a few
+//! threads that block. Files in memory complete at once. A result of the ring that is not plain
+//! success is never passed on: an error, fewer bytes than requested, or a cancellation because the
+//! requesting thread ended. Instead the operation is repeated with the file's own blocking method;
+//! the errors of that method name the file. So a `Done` means the same on every way.
 //!
-//! Who may do what: any thread may ask, flush, poll and wait. Until its `Done` was taken the buffer belongs to the
-//! queue. Dropping the queue waits for everything under way.
+//! # Access rules
+//!
+//! Any thread may request, flush, poll and wait. Until the `Done` of an operation is taken, its
+//! buffer belongs to the queue. Dropping the queue waits for everything under way.
 
 mod ring;
 mod threads;
@@ -29,21 +33,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use threads::Helpers;
 
-/// Which means a queue may use.
+/// The means that a queue may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// io_uring where the kernel has it.
     Best,
-    /// Helper threads only: what a kernel without io_uring comes down to.
+    /// Helper threads only, as on a kernel without io_uring.
     Threads,
 }
 
 /// An operation that has ended.
 #[derive(Debug)]
 pub struct Done {
-    /// As given when it was asked for.
+    /// The token of the request.
     pub token: u64,
-    /// Bytes read (fewer than asked for only at the end of the file) or written (all).
+    /// Bytes read (fewer than requested only at the end of the file) or written (all).
     pub result: io::Result<usize>,
 }
 
@@ -53,7 +57,7 @@ enum Verb {
     Write,
 }
 
-/// One operation under way, and the memory it works on.
+/// One operation under way, and its buffer.
 struct Flight {
     file: Arc<dyn File>,
     verb: Verb,
@@ -63,16 +67,17 @@ struct Flight {
     token: u64,
 }
 
-// SAFETY: whoever asked promised that nobody else touches the memory until the operation's `Done` was taken, so it may
-// be worked on from any thread.
+// SAFETY: the requesting thread promised that no other code touches the buffer until the
+// operation's `Done` was taken, so any thread may perform the operation.
 unsafe impl Send for Flight {}
 
 impl Flight {
-    /// Does it with the file's blocking methods.
+    /// Performs the operation with the file's blocking methods.
     fn run(self) -> Done {
         let result = match self.verb {
             Verb::Read => {
-                // SAFETY: the asker's promise: valid for `bytes` bytes and nobody else's until the `Done` is taken.
+                // SAFETY: the requester's promise: valid for `bytes` bytes and touched by no other
+                // code until the `Done` is taken.
                 let buffer = unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) };
                 self.file.read_at(buffer, self.offset)
             }
@@ -86,7 +91,7 @@ impl Flight {
     }
 }
 
-/// What ended without the kernel's ring, and the bell.
+/// Operations that ended outside the kernel's ring, and the bell.
 struct Shared {
     done: Mutex<VecDeque<Done>>,
     bell: OwnedFd,
@@ -99,12 +104,12 @@ impl Shared {
     }
 
     fn ring_bell(&self) {
-        // Fails only when 2^64 - 2 rings are pending: then the bell is readable anyway.
+        // Fails only when 2^64 - 2 rings are pending; then the bell is readable anyway.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 }
 
-/// The values behind these mutexes are whole between any two statements.
+/// A poisoned mutex is usable: the values are consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,12 +119,12 @@ pub struct IoQueue {
     shared: Arc<Shared>,
     ring: Option<Ring>,
     helpers: Helpers,
-    /// Asked for and not yet taken by [`IoQueue::poll`].
+    /// Requested and not yet taken by [`IoQueue::poll`].
     pending: AtomicUsize,
 }
 
 impl IoQueue {
-    /// A queue for about `depth` operations at once; more are taken and wait their turn.
+    /// A queue for about `depth` operations at once; further ones are accepted and wait.
     ///
     /// # Errors
     /// The process has no descriptors left.
@@ -134,17 +139,18 @@ impl IoQueue {
         Ok(IoQueue { shared, ring, helpers, pending: AtomicUsize::new(0) })
     }
 
-    /// What the queue uses for files of the operating system: [`Means::Best`] when it has io_uring.
+    /// The means that the queue uses for files of the operating system: [`Means::Best`] when it has
+    /// io_uring.
     pub fn means(&self) -> Means {
         if self.ring.is_some() { Means::Best } else { Means::Threads }
     }
 
-    /// Asks for `bytes` bytes at `offset` of `file` to be read to `start`.
+    /// Requests a read of `bytes` bytes at `offset` of `file` to `start`.
     ///
     /// # Safety
-    /// `start` is valid for writes of `bytes` bytes and nobody looks at or changes them until this operation's [`Done`]
-    /// was taken. For a file opened past the system's cache ([`crate::Caching::Direct`]) address, length and offset are
-    /// multiples of 4096.
+    /// `start` is valid for writes of `bytes` bytes, and no other code reads or changes them until
+    /// this operation's [`Done`] was taken. For a file opened past the system's cache
+    /// ([`crate::Caching::Direct`]) address, length and offset are multiples of 4096.
     pub unsafe fn read(&self, file: &Arc<dyn File>, start: *mut u8, bytes: usize, offset: u64, token: u64) {
         self.start(Flight { file: file.clone(), verb: Verb::Read, start, bytes, offset, token });
     }
@@ -159,15 +165,15 @@ impl IoQueue {
         }
     }
 
-    /// Hands over what was asked for since the last flush; until then it may not have begun.
+    /// Submits the requests since the last flush; an operation may not begin before that.
     pub fn flush(&self) {
         if let Some(ring) = &self.ring {
             ring.flush();
         }
     }
 
-    /// Takes what has ended into `out`; gives how many that were. Never waits for a device, except to repeat what the
-    /// ring could not do plainly.
+    /// Moves the operations that have ended into `out`; returns their number. Never waits for a
+    /// device, except to repeat an operation that the ring could not do plainly.
     pub fn poll(&self, out: &mut Vec<Done>) -> usize {
         if self.pending() == 0 {
             return 0;
@@ -185,24 +191,25 @@ impl IoQueue {
         taken
     }
 
-    /// Operations asked for and not yet taken.
+    /// Operations requested and not yet taken.
     #[inline]
     pub fn pending(&self) -> usize {
         self.pending.load(Ordering::Acquire)
     }
 
-    /// Whether [`IoQueue::poll`] would find something: the look before a sleep.
+    /// Whether [`IoQueue::poll`] would return something: the second look before a sleep.
     pub fn ready(&self) -> bool {
         self.pending() > 0
             && (self.ring.as_ref().is_some_and(Ring::ready) || !lock(&self.shared.done).is_empty())
     }
 
-    /// Becomes readable, edge by edge, whenever something ends. Who sleeps on it looks at [`IoQueue::ready`] first.
+    /// An eventfd that becomes readable, for edge-triggered waiting, whenever an operation ends. A
+    /// thread that sleeps on it checks [`IoQueue::ready`] first.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
 
-    /// Rings the bell for news of the caller's own.
+    /// Rings the bell for an event of the caller.
     pub fn ring_bell(&self) {
         self.shared.ring_bell();
     }
@@ -214,16 +221,19 @@ impl IoQueue {
             return;
         }
         let timeout = Timespec::try_from(timeout).ok();
-        // A signal, or the kernel finishing work on this thread, ends the wait early: the caller looks for itself.
+        // A signal, or the kernel finishing work on this thread, may end the wait early; the caller
+        // looks again.
         let _ = poll(&mut [PollFd::new(&self.shared.bell, PollFlags::IN)], timeout.as_ref());
-        // Only rings from before this moment are taken back, and the caller looks after it.
+        // This read clears only rings from before this moment, and the caller looks at the queue
+        // after it.
         let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
     }
 
-    /// Writes each of `writes` (bytes, and where in `file`), all at once, and waits for them.
+    /// Writes each of `writes` (bytes, and their offset in `file`), all at once, and waits for
+    /// them.
     ///
     /// # Errors
-    /// That of the first one that failed; the others may have been written.
+    /// The error of the first write that failed; the others may have been written.
     ///
     /// # Panics
     /// When anything else is under way in this queue.
@@ -231,7 +241,8 @@ impl IoQueue {
         assert_eq!(self.pending(), 0, "this queue is in use");
         for (n, (bytes, offset)) in writes.iter().enumerate() {
             let (start, offset, token) = (bytes.as_ptr().cast_mut(), *offset, n as u64);
-            // The slice is borrowed until this function ends, which is after everything has; a write only reads it.
+            // The slice is borrowed until this function ends, which is after all operations have
+            // ended; a write only reads it.
             self.start(Flight {
                 file: file.clone(),
                 verb: Verb::Write,
@@ -255,7 +266,7 @@ impl IoQueue {
 
 impl Drop for IoQueue {
     fn drop(&mut self) {
-        // The memory of what is under way may go as soon as the queue is gone.
+        // The buffers of the operations under way may be freed as soon as the queue is gone.
         let mut done = Vec::new();
         while self.pending() > 0 {
             self.wait(Duration::from_millis(10));

@@ -1,5 +1,9 @@
-//! The kernel's ring. Who may do what: the holder of the lock touches both halves of the ring and the table of what is
-//! under way; the kernel takes submissions in `submit` and adds completions at any time.
+//! The kernel's ring (io_uring).
+//!
+//! # Access rules
+//!
+//! The holder of the lock uses both halves of the ring and the table of operations under way. The
+//! kernel takes submissions in `submit` and adds completions at any time.
 
 use super::{Flight, Verb, lock};
 use io_uring::{IoUring, opcode, squeue, types::Fd};
@@ -10,18 +14,19 @@ pub(super) struct Ring(Mutex<Inner>);
 
 struct Inner {
     uring: IoUring,
-    /// What is under way, at the index that the kernel was told; `None` is free.
+    /// The operations under way, each at the index that the kernel was given; `None` is free.
     flights: Vec<Option<Flight>>,
     free: Vec<usize>,
-    /// Entries the kernel has not been told of.
+    /// Entries that have not been submitted to the kernel.
     unflushed: usize,
 }
 
 impl Ring {
-    /// `None` where the kernel refuses.
+    /// `None` if the kernel refuses.
     pub fn new(depth: u32, bell: BorrowedFd<'_>) -> Option<Ring> {
         let uring = IoUring::new(depth.next_power_of_two()).ok()?;
-        // Without these the oldest kernels would drop completions, or not know plain reads (5.6).
+        // Without these features the oldest kernels would drop completions, or would not know plain
+        // reads (5.6).
         if !uring.params().is_feature_nodrop() || !uring.params().is_feature_rw_cur_pos() {
             return None;
         }
@@ -50,14 +55,16 @@ impl Ring {
         lock(&self.0).flush();
     }
 
-    /// Hands each operation that has ended to `f`, and whether it did all that was asked for without error.
+    /// Passes each operation that has ended to `f`, with a flag whether it transferred all bytes
+    /// without an error.
     pub fn take(&self, mut f: impl FnMut(Flight, bool)) {
         let mut ended = Vec::new();
         {
             let mut inner = lock(&self.0);
             inner.flush();
             inner.drain(&mut ended);
-            // More ended than the ring has room for: the kernel kept the rest, and adds it when it is entered.
+            // More operations ended than the ring has room for: the kernel kept the rest, and adds
+            // it at a system call.
             while inner.uring.submission().cq_overflow() && inner.uring.submit().is_ok() {
                 inner.drain(&mut ended);
             }
@@ -69,7 +76,7 @@ impl Ring {
     }
 
     pub fn ready(&self) -> bool {
-        // Whoever holds the lock is taking completions: look again.
+        // The holder of the lock may be taking completions: the caller looks again.
         self.0.try_lock().map_or(true, |mut inner| {
             inner.uring.submission().cq_overflow() || !inner.uring.completion().is_empty()
         })
@@ -90,13 +97,13 @@ impl Inner {
 
     fn put(&mut self, entry: squeue::Entry) {
         loop {
-            // SAFETY: the entry's memory is valid until its completion was taken (the asker's promise), and so is the
-            // descriptor, because the file is kept in `flights` until then.
+            // SAFETY: the entry's memory is valid until its completion was taken (the requester's
+            // promise). So is the descriptor, because the file is kept in `flights` until then.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
                 self.unflushed += 1;
                 return;
             }
-            // Full: the kernel takes them over.
+            // The ring is full: submit its entries to the kernel.
             self.flush();
         }
     }
@@ -105,7 +112,8 @@ impl Inner {
         if self.unflushed == 0 {
             return;
         }
-        // Refused for now (no memory, too much under way): what was not taken stays in the ring for the next flush.
+        // On a temporary refusal (no memory, too many operations under way) the entries stay in the
+        // ring for the next flush.
         let taken = self.uring.submit().unwrap_or(0);
         self.unflushed = self.unflushed.saturating_sub(taken);
     }

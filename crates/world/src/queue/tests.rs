@@ -1,4 +1,5 @@
-//! The queue on each of its ways, and what becomes of errors, short reads and whatever is under way at the end.
+//! The queue on each of its ways: errors, short reads, and operations that are under way at the
+//! end.
 
 use super::*;
 use crate::{Deed, Files, Open, Verdict, memory, real, watched};
@@ -20,7 +21,7 @@ fn take(queue: &IoQueue, n: usize) -> Vec<Done> {
 
 fn read_all(queue: &IoQueue, file: &Arc<dyn File>, blocks: &mut [Block]) -> Vec<Done> {
     for (n, block) in blocks.iter_mut().enumerate() {
-        // SAFETY: the blocks are not looked at until `take` below has seen every operation end.
+        // SAFETY: the blocks are not read until `take` below has seen every operation end.
         unsafe { queue.read(file, block.0.as_mut_ptr(), 4096, n as u64 * 4096, n as u64) };
     }
     assert_eq!(queue.pending(), blocks.len());
@@ -101,7 +102,7 @@ fn errors_come_with_the_files_name() {
     }
 }
 
-/// A thread that ends takes its operations with it; the queue does them again.
+/// A thread that ends cancels its operations; the queue repeats them.
 #[test]
 fn what_an_ended_thread_had_asked_for_is_done_all_the_same() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ fn dropping_the_queue_waits_for_what_is_under_way() {
     file.write_all_at(&[9; 4096], 0).unwrap();
     let mut block = Block([0; 4096]);
     let queue = IoQueue::new(1, Means::Best).unwrap();
-    // SAFETY: the block is looked at only after the queue is gone.
+    // SAFETY: the block is read only after the queue is gone.
     unsafe { queue.read(&file, block.0.as_mut_ptr(), 4096, 0, 1) };
     drop(queue);
     assert!(block.0.iter().all(|&b| b == 9));
@@ -163,7 +164,8 @@ fn many_threads_share_a_queue() {
                     let mut mine = blocks(64);
                     for (n, block) in mine.iter_mut().enumerate() {
                         let token = t << 32 | n as u64;
-                        // SAFETY: nobody leaves the loop below, nor drops `mine`, before all 256 have ended.
+                        // SAFETY: no thread leaves the loop below, or drops `mine`, before all 256
+                        // have ended.
                         unsafe { queue.read(file, block.0.as_mut_ptr(), 4096, n as u64 * 4096, token) };
                     }
                     let mut done = Vec::new();

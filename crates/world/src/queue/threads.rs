@@ -1,12 +1,13 @@
-//! The way without the kernel's ring: a few threads that block in its place. They are started with the first operation
-//! that needs them.
+//! The way without the kernel's ring: a few threads that block in its place. They are started when
+//! the first operation needs them.
 
 use super::{Flight, Shared, lock};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Reads that block at the same time; a disk behind a kernel without io_uring gains little from more.
+/// Reads that block at the same time; a disk behind a kernel without io_uring gains little from
+/// more.
 const THREADS: usize = 8;
 
 pub(super) struct Helpers {
@@ -43,12 +44,12 @@ impl Helpers {
             && !self.hire()
             && let Some(flight) = lock(&self.jobs.state).waiting.pop_back()
         {
-            // No thread at all can be had: the caller waits instead.
+            // Not even one thread can be started: the caller performs the operation itself.
             self.shared.finish(flight.run());
         }
     }
 
-    /// One more thread, if fewer than [`THREADS`] run; `false` when none runs.
+    /// Starts one more thread, if fewer than [`THREADS`] run; `false` when none runs.
     fn hire(&self) -> bool {
         let mut threads = lock(&self.threads);
         if threads.len() < THREADS {
@@ -67,7 +68,8 @@ impl Helpers {
         lock(&self.jobs.state).stop = true;
         self.jobs.changed.notify_all();
         for thread in lock(&self.threads).drain(..) {
-            // A helper's panic is a bug of a file; its operation never ends, which the queue's drop would wait for.
+            // A helper's panic is a bug of a file. Its operation never ends, and the queue's drop
+            // would wait for it.
             let _ = thread.join();
         }
     }

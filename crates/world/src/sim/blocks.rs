@@ -1,19 +1,20 @@
-//! A file's bytes in shared blocks, so that copying a whole disk copies pointers.
+//! A file's bytes in shared blocks, so that a copy of a whole disk copies pointers.
 
 use std::sync::Arc;
 
 pub(crate) const BLOCK: usize = 4096;
 type Block = [u8; BLOCK];
 
-/// `None` is a block of zeros. Bytes past the length within the last block are zeros; `blocks` may be shorter than the
-/// length needs, the rest being zeros too.
+/// `None` is a block of zeros. Bytes past the length within the last block are zeros. `blocks` may
+/// be shorter than the length needs; the rest are zeros too.
 #[derive(Clone, Default)]
 pub(crate) struct Blocks {
     len: u64,
     blocks: Vec<Option<Arc<Block>>>,
 }
 
-/// The parts of `bytes` bytes at `at`, block by block: the block, the offset in it, the range in the whole.
+/// The parts of `bytes` bytes at `at`, block by block: block number, offset in the block, range in
+/// the whole.
 fn parts(at: u64, bytes: usize) -> impl Iterator<Item = (usize, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -43,7 +44,7 @@ impl Blocks {
         self.len = self.len.max(at + bytes.len() as u64);
     }
 
-    /// Fills `buf` as far as the file goes; gives the number of bytes.
+    /// Fills `buf` as far as the file goes; returns the number of bytes.
     pub fn read(&self, at: u64, buf: &mut [u8]) -> usize {
         let n = usize::try_from(self.len.saturating_sub(at)).unwrap_or(usize::MAX).min(buf.len());
         for (block, within, range) in parts(at, n) {
@@ -68,7 +69,7 @@ impl Blocks {
         self.len = len;
     }
 
-    /// Zeros count the same whether there is a block for them or not.
+    /// Mixes the bytes into `mix`. Zeros count the same whether there is a block for them or not.
     pub fn stir(&self, mix: &mut super::random::Random) {
         mix.stir(self.len);
         for (n, block) in self.blocks.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The disk as [`Files`] and [`File`]: each operation counts itself, meets its trouble, and becomes entries.
+//! The disk as [`Files`] and [`File`]: each operation is counted, fails if the plan says so, and is
+//! recorded as entries.
 
 use super::node::Change;
 use super::state::{Entry, Naming, NodeId};
@@ -192,7 +193,8 @@ impl Drop for SimLock {
     }
 }
 
-/// The disk keeps the memory as long as it lives itself, so that a process that ended has left its stores.
+/// The disk keeps the memory as long as the disk lives, so the stores of a process that ended are
+/// still there.
 struct SimMemory {
     map: Arc<Mapped>,
     bytes: usize,

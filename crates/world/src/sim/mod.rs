@@ -1,21 +1,26 @@
-//! A simulated disk: it forgets what was not synced when the power goes, tears, fails and fills up, as a seed and a
-//! plan say.
+//! A simulated disk: it loses unsynced data when the power goes, tears, fails and fills up,
+//! controlled by a seed and a plan.
 //!
-//! **The medium.** Each file has what the device surely holds and a volatile cache in front of it. A sync brings one
-//! file's bytes to the device; names (made, renamed, removed) come there by [`Files::sync_dir`] of their folder only,
-//! and a synced file without a synced name is gone. At a crash every unsynced change is kept, lost or torn between
-//! sectors of 512 or 4096 bytes, in any order; a file's length likewise. This is more than today's file systems do
-//! (ext4 orders names) and all that POSIX allows, but for one thing: a folder made by [`Files::create_dir_all`] is
-//! there at once.
+//! **The medium.** Each file has its bytes that are surely on the device, and a volatile cache in
+//! front of them. A sync brings one file's bytes to the device. Names (made, renamed, removed) get
+//! there only by [`Files::sync_dir`] of their folder; a synced file without a synced name is gone
+//! after a crash. At a crash every unsynced change is kept, lost, or torn between sectors of 512 or
+//! 4096 bytes, in any order; a file's length likewise. This is more than today's file systems do
+//! (ext4 orders names) and all that POSIX allows, with one exception: a folder made by
+//! [`Files::create_dir_all`] is durable at once.
 //!
-//! **Images.** [`Disk::crash_image`] gives a new disk as after power loss, [`Disk::killed`] as after `kill -9`; the
-//! original goes on. Blocks are shared until written, so an image costs a list of pointers. A disk made by
-//! [`Disk::recording`] keeps all changes: one run gives images of every moment ([`Tape`]).
+//! **Images.** [`Disk::crash_image`] returns a new disk as after power loss, [`Disk::killed`] as
+//! after `kill -9`; the original goes on. Blocks are shared until they are written, so an image
+//! costs a list of pointers. A disk made by [`Disk::recording`] keeps all changes: one run gives
+//! images of every moment ([`Tape`]).
 //!
-//! **Shared memory** ([`Files::share`]) is memory whose content the kernel may write at any time: a kill keeps it, a
-//! power cut keeps any of its pages. The tape has it as it was at the syncs.
+//! **Shared memory** ([`Files::share`]) is memory of which the kernel may write the content to the
+//! device at any time. A kill keeps all of it; a power cut keeps any subset of its pages. The tape
+//! has its content as it was at the syncs.
 //!
-//! Who may do what: any thread anything; one mutex makes each operation one step.
+//! # Access rules
+//!
+//! Any thread may call anything; one mutex makes each operation atomic.
 
 mod blocks;
 mod files;
@@ -39,7 +44,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use trouble::Grows;
 
-/// A simulated disk. Cloning gives another handle to the same one.
+/// A simulated disk. A clone is another handle to the same disk.
 #[derive(Clone)]
 pub struct Disk(Arc<Mutex<Inner>>);
 
@@ -71,21 +76,21 @@ impl Counts {
 
 struct Inner {
     state: State,
-    /// The beginning and all since; `None` on a disk that does not record.
+    /// The initial state and all entries since then; `None` on a disk that does not record.
     tape: Option<(Arc<State>, Vec<Entry>)>,
     /// Entries applied, recorded or not.
     changes: usize,
     operations: u64,
     counts: Counts,
     plan: Option<Plan>,
-    /// How often the plan struck.
+    /// How often the plan made an operation fail.
     struck: u64,
     capacity: Option<u64>,
     locks: BTreeSet<PathBuf>,
     maps: Vec<(NodeId, Arc<Mapped>)>,
 }
 
-/// Memory of whole words, so that it can be looked at while its users store into it.
+/// Memory of whole words, so that it can be read while its users store into it.
 struct Mapped(Box<[AtomicU64]>);
 
 impl Disk {
@@ -110,7 +115,7 @@ impl Disk {
         })))
     }
 
-    /// This disk, keeping from now on what happens to it ([`Disk::tape`]).
+    /// This disk, which from now on records its changes ([`Disk::tape`]).
     pub fn recording(self) -> Disk {
         {
             let mut inner = self.inner();
@@ -120,17 +125,17 @@ impl Disk {
         self
     }
 
-    /// As the rooms above want it.
+    /// The disk as a file system for the crates above.
     pub fn files(&self) -> Arc<dyn Files> {
         Arc::new(self.clone())
     }
 
-    /// Each step leaves the state whole, so a test that panicked elsewhere does not spoil it.
+    /// A poisoned mutex is usable, because each step leaves the state consistent.
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Operations so far, failed ones too: each could be made to fail.
+    /// Operations so far, failed ones too; a plan can make each of them fail.
     pub fn operations(&self) -> u64 {
         self.inner().operations
     }
@@ -144,7 +149,7 @@ impl Disk {
         self.inner().changes
     }
 
-    /// What happened since [`Disk::recording`]; empty if this disk does not record.
+    /// The changes since [`Disk::recording`]; empty if this disk does not record.
     pub fn tape(&self) -> Tape {
         let mut inner = self.inner();
         inner.absorb();
@@ -155,7 +160,7 @@ impl Disk {
         Tape { begin, entries }
     }
 
-    /// A new disk as after power loss now; the seed decides what of the unsynced is there.
+    /// A new disk as after power loss now; the seed decides which unsynced changes are kept.
     pub fn crash_image(&self, seed: u64) -> Disk {
         let mut inner = self.inner();
         inner.absorb();
@@ -175,17 +180,18 @@ impl Disk {
         (inner.plan, inner.struck) = (Some(plan), 0);
     }
 
-    /// Nothing fails any more. What a failed sync lost stays lost.
+    /// Ends the plan: operations succeed again. Data that a failed sync lost stays lost.
     pub fn heal(&self) {
         self.inner().plan = None;
     }
 
-    /// How often the last plan struck.
+    /// How often the last plan made an operation fail.
     pub fn struck(&self) -> u64 {
         self.inner().struck
     }
 
-    /// Room for this many bytes in all files together; whatever would need more fails as on a full disk.
+    /// Room for this many bytes in all files together; an operation that would need more fails as
+    /// on a full disk.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.inner().capacity = bytes;
     }
@@ -195,7 +201,7 @@ impl Disk {
         self.inner().state.used()
     }
 
-    /// The files there are, in order, each with its length.
+    /// All files, in order, each with its length.
     pub fn paths(&self) -> Vec<(PathBuf, u64)> {
         let inner = self.inner();
         let state = &inner.state;
@@ -210,7 +216,8 @@ impl Disk {
         Some(inner.state.nodes[node].current.to_vec())
     }
 
-    /// A number that two disks with the same names and bytes have in common, and others hardly ever.
+    /// A hash of names and bytes: equal for two disks with the same names and bytes, different for
+    /// almost all others.
     pub fn fingerprint(&self) -> u64 {
         let mut inner = self.inner();
         inner.absorb();
@@ -223,7 +230,7 @@ impl Disk {
         mix.next()
     }
 
-    /// Turns one bit of a file over, on the device and in the cache; nothing when the file is shorter.
+    /// Flips one bit of a file, on the device and in the cache; no effect when the file is shorter.
     pub fn flip(&self, path: &Path, byte: u64, bit: u32) {
         let mut inner = self.inner();
         let Some(&id) = inner.state.names.get(path) else { return };
@@ -246,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// Takes over what was stored into shared memory since the last time.
+    /// Takes over the stores into shared memory since the last call.
     fn absorb(&mut self) {
         for (node, map) in self.maps.iter().map(|(n, m)| (*n, m.clone())).collect::<Vec<_>>() {
             let chunks = map.0.chunks(blocks::BLOCK / 8).enumerate();
@@ -260,11 +267,12 @@ impl Inner {
                 }
             }
         }
-        // Nobody stores into memory that only this list still has.
+        // A map that only this list refers to receives no more stores.
         self.maps.retain(|(_, map)| Arc::strong_count(map) > 1);
     }
 
-    /// Brings what was written to a file into the memory shared with it: the two are the same bytes.
+    /// Copies the written bytes of a file into the memory shared with it: the two are the same
+    /// bytes.
     fn reflect(&self, node: NodeId, at: u64, bytes: &[u8]) {
         for (_, map) in self.maps.iter().filter(|(mapped, _)| *mapped == node) {
             for (place, byte) in (at..).zip(bytes) {
@@ -276,7 +284,7 @@ impl Inner {
         }
     }
 
-    /// Counts an operation and says what trouble it meets.
+    /// Counts an operation; returns its trouble, if the plan has one for it.
     fn trouble(&mut self, operation: Operation, grows: Grows) -> Option<Trouble> {
         self.operations += 1;
         self.counts.add(operation);
@@ -290,7 +298,7 @@ impl Inner {
         self.trouble(operation, grows).map_or(Ok(()), |t| Err(trouble::error(t, doing, path)))
     }
 
-    /// Whether a file can be `len` bytes long.
+    /// Whether there is room for a file of `len` bytes.
     fn room(&self, node: NodeId, len: u64, doing: &str, path: &Path) -> io::Result<()> {
         let more = len.saturating_sub(self.state.nodes[node].current.len());
         match self.capacity {
@@ -331,7 +339,7 @@ impl Inner {
         }
     }
 
-    /// A write that failed: nothing of it, half of it or all of it happened.
+    /// Applies a failed write: none, half or all of its bytes.
     fn failed_write(&mut self, node: NodeId, bytes: &[u8], at: u64) {
         let kept = bytes.len() * Random::new(self.operations).below(3) / 2;
         if kept > 0 {

@@ -1,11 +1,12 @@
-//! One file behind a volatile cache: what the device has for sure, what programs see, and what lies between.
+//! One file behind a volatile cache: the bytes that are surely on the device, the bytes that
+//! programs see, and the changes between the two.
 
 use super::blocks::Blocks;
 use super::random::Random;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The unit a device writes whole (512 bytes), and the one newer devices do.
+/// The units that devices write atomically: 512 bytes, and 4096 on newer devices.
 const SECTORS: [u64; 2] = [512, 4096];
 
 #[derive(Clone)]
@@ -14,8 +15,9 @@ pub(crate) enum Change {
     Length(u64),
 }
 
-/// `current` is `stable` with all of `pending` in order, until a sync fails: then `current` stays as programs last saw
-/// it, some of the pending changes are in `stable` and the others nowhere.
+/// `current` is `stable` with all of `pending` applied in order, until a sync fails. After that,
+/// `current` stays as programs last saw it, and of the pending changes some are in `stable` and the
+/// others are lost.
 #[derive(Clone, Default)]
 pub(crate) struct Node {
     pub stable: Blocks,
@@ -23,16 +25,17 @@ pub(crate) struct Node {
     pub pending: Vec<Change>,
 }
 
-/// How a crash treats the changes of one disk that were not synced.
+/// How a crash treats the unsynced changes of one disk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Loss {
     Everything,
     Nothing,
-    /// Each file's changes all reached the device, or none did.
+    /// For each file, either all its changes reached the device, or none did.
     Files,
-    /// Each change did or did not, for itself.
+    /// Each change reached the device or did not, independently.
     Changes,
-    /// Each sector of this many bytes has one of the contents it ever had since the last sync, and so has the length.
+    /// Each sector of this many bytes has one of the contents that it had since the last sync; the
+    /// length likewise.
     Sectors(u64),
 }
 
@@ -70,13 +73,14 @@ impl Node {
         self.pending.drain(..).for_each(|c| apply(stable, &c));
     }
 
-    /// A sync that failed: what had not reached the device yet never will, though programs go on seeing it.
+    /// A sync that failed: changes that have not reached the device yet never will, but programs
+    /// continue to see them.
     pub fn fail_sync(&mut self, random: &mut Random) {
         self.stable = self.survivor(Loss::Changes, random);
         self.pending.clear();
     }
 
-    /// What the device has after the power went.
+    /// The bytes on the device after the power went.
     pub fn survivor(&self, loss: Loss, random: &mut Random) -> Blocks {
         let mut bytes = self.stable.clone();
         let all = |bytes: &mut Blocks| self.pending.iter().for_each(|c| apply(bytes, c));
@@ -92,7 +96,8 @@ impl Node {
         bytes
     }
 
-    /// Plays the changes once, keeping each sector as it is after each of them, and draws one content for each.
+    /// Applies the changes one after the other and draws, for each sector, one of the contents that
+    /// it has had.
     fn sectors(&self, bytes: &mut Blocks, size: u64, random: &mut Random) {
         let mut cache = self.stable.clone();
         let mut lengths = vec![cache.len()];
@@ -103,7 +108,8 @@ impl Node {
             lengths.push(cache.len());
             let touched = match change {
                 Change::Write { at, bytes } => *at..at + bytes.len() as u64,
-                // Cut off and lengthened again, it reads as zeros; lengthened only, nothing changes.
+                // A range that was cut off reads as zeros when the file is lengthened again.
+                // Lengthening alone changes no sector.
                 Change::Length(len) => *len..before.max(*len).min(before),
             };
             let sectors = touched.start / size..touched.end.div_ceil(size);
@@ -112,7 +118,7 @@ impl Node {
                 let (seen, content) =
                     drawn.entry(sector).or_insert_with(|| (1, sector_of(&self.stable, sector, size)));
                 *seen += 1;
-                // Each content so far is the one kept with the same chance.
+                // Each content so far is the kept one with equal probability.
                 if random.below(*seen) == 0 {
                     *content = now;
                 }

@@ -1,5 +1,5 @@
-//! Draws that depend on a seed alone (splitmix64, Steele et al. 2014): the same seed gives the same disk on every
-//! machine and in every version of any library.
+//! Random numbers that depend on a seed alone (splitmix64, Steele et al. 2014): the same seed gives
+//! the same disk on every machine and in every version of any library.
 
 #[derive(Clone)]
 pub(crate) struct Random(u64);
@@ -17,12 +17,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Makes everything drawn from here on depend on `word`.
+    /// Makes all later draws depend on `word`.
     pub fn stir(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// A number below `n`, which is not zero. The bias of the remainder is far below what a test could notice.
+    /// A number below `n`, which is not zero. The bias of the remainder is far below the precision
+    /// of any test.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }

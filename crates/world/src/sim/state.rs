@@ -1,4 +1,5 @@
-//! A whole disk as a value: files, the names they go by, and what of both a crash may take.
+//! A whole disk as a value: files, their names, and the unsynced changes of both that a crash may
+//! lose.
 
 use super::node::{Change, Loss, Node};
 use super::random::Random;
@@ -9,7 +10,8 @@ use std::path::{Path, PathBuf};
 pub(crate) type NodeId = usize;
 type Names = BTreeMap<PathBuf, NodeId>;
 
-/// A change of a folder. It carries the file, so that each can be kept or lost without the others.
+/// A change of a folder. It carries the file, so that each change can be kept or lost without the
+/// others.
 #[derive(Clone)]
 pub(crate) enum Naming {
     Create { path: PathBuf, node: NodeId },
@@ -17,7 +19,7 @@ pub(crate) enum Naming {
     Rename { from: PathBuf, to: PathBuf, node: NodeId },
 }
 
-/// One change of the disk, as it is recorded.
+/// One change of the disk, in its recorded form.
 #[derive(Clone)]
 pub(crate) enum Entry {
     /// A new, empty file without a name; it gets the next number.
@@ -99,13 +101,14 @@ impl State {
         }
     }
 
-    /// Bytes that named files take.
+    /// Bytes of all named files.
     pub fn used(&self) -> u64 {
         self.names.values().map(|n| self.nodes[*n].current.len()).sum()
     }
 
-    /// The disk as after power loss. The seed decides how changes fall (see [`Loss`]) and, apart from that, whether the
-    /// folders' changes came to the device in order, all, or each for itself.
+    /// The disk as after power loss. The seed decides how changes are lost (see [`Loss`]). It also
+    /// decides whether the kept changes of folders are a prefix in order, or each is kept or lost
+    /// independently.
     pub fn crashed(&self, seed: u64) -> State {
         let mut random = Random::new(seed);
         let loss = Loss::draw(&mut random);
@@ -114,12 +117,13 @@ impl State {
         State { boots: self.boots + 1, ..after }
     }
 
-    /// The disk as the next process finds it when this one is killed: everything written is there.
+    /// The disk as the next process finds it when this one is killed: all written bytes are there.
     pub fn killed(&self) -> State {
         self.only(self.names.clone(), |node| node.current.clone())
     }
 
-    /// A disk with these files, each once whatever it is called, with bytes that are all on the device.
+    /// A disk with the files of these names, all their bytes on the device. A file with several
+    /// names stays one file.
     fn only(&self, names: Names, mut bytes: impl FnMut(&Node) -> super::blocks::Blocks) -> State {
         let mut nodes = Vec::new();
         let mut renumbered: BTreeMap<NodeId, NodeId> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! What a disk went through, in order, from which any moment can be had again.
+//! The recorded changes of a disk, in order; any moment can be recovered from them.
 
 use super::Disk;
 use super::state::{Entry, State};
 use std::sync::Arc;
 
-/// Everything a recording disk went through so far. Cheap to clone.
+/// All changes of a recording disk so far. Cheap to clone.
 #[derive(Clone)]
 pub struct Tape {
     pub(crate) begin: Arc<State>,
@@ -21,7 +21,7 @@ impl Tape {
         self.entries.is_empty()
     }
 
-    /// The positions just before a file or a folder was synced: what was pending is then most.
+    /// The positions just before a file or a folder was synced: the pending changes are most there.
     pub fn syncs(&self) -> Vec<usize> {
         let is_sync = |e: &Entry| matches!(e, Entry::Sync { .. } | Entry::SyncFolder(_));
         (0..self.len()).filter(|n| is_sync(&self.entries[*n])).collect()
@@ -33,7 +33,7 @@ impl Tape {
     }
 }
 
-/// Goes forward through a tape and gives the disk at any moment on the way.
+/// Goes forward through a tape and returns the disk at any moment on the way.
 #[derive(Clone)]
 pub struct Player {
     tape: Tape,
@@ -46,14 +46,15 @@ impl Player {
         self.position
     }
 
-    /// Goes to `position`, which must not lie behind.
+    /// Goes to `position`, which must not be before the present one.
     pub fn go_to(&mut self, position: usize) {
         assert!(self.position <= position && position <= self.tape.len(), "a player only goes forward");
         self.tape.entries[self.position..position].iter().for_each(|e| self.state.apply(e));
         self.position = position;
     }
 
-    /// A new disk as after the power went at this moment; the seed decides what of the unsynced is there.
+    /// A new disk as after the power went at this moment; the seed decides which unsynced changes
+    /// are kept.
     pub fn crash_image(&self, seed: u64) -> Disk {
         Disk::holding(self.state.crashed(seed))
     }

@@ -1,4 +1,4 @@
-//! What the simulated disk keeps, loses, tears and refuses.
+//! The data that the simulated disk keeps, loses, tears and refuses.
 
 use super::*;
 use crate::{File, Open};
@@ -14,7 +14,7 @@ fn path() -> PathBuf {
     dir().join("file")
 }
 
-/// A disk with a file of `bytes` that is there for sure.
+/// A disk with a file of `bytes` that is surely there.
 fn with(bytes: &[u8]) -> (Disk, Arc<dyn File>) {
     let disk = Disk::new();
     disk.create_dir_all(dir()).unwrap();
@@ -29,7 +29,7 @@ fn outcomes(disk: &Disk, path: &Path) -> BTreeSet<Option<Vec<u8>>> {
     (0..SEEDS).map(|seed| disk.crash_image(seed).bytes(path)).collect()
 }
 
-/// One byte per sector of 512: what each sector has.
+/// One byte per sector of 512: a fingerprint of each sector's content.
 fn sectors(bytes: &[u8]) -> Vec<u8> {
     bytes.chunks(512).map(|s| s[0]).collect()
 }
@@ -269,7 +269,7 @@ fn shared_memory_survives_a_kill_and_partly_a_power_cut() {
     let shared = disk.share(&path(), 8192).unwrap().expect("it can");
     disk.sync_dir(dir()).unwrap();
     assert_eq!(shared.bytes(), 8192);
-    // SAFETY: 8192 bytes are ours from the start, and nobody else stores there.
+    // SAFETY: 8192 bytes are ours from the start, and no other code stores there.
     unsafe { shared.start().write_bytes(7, 8192) };
     let file = disk.open(&path(), Open::ReadWrite).unwrap();
     file.write_all_at(&[8; 3], 8189).unwrap();

@@ -3,7 +3,7 @@
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 
-/// What a program asks a disk for. Each is counted and can be made to fail.
+/// An operation on a disk. Each is counted and can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Open,
@@ -11,7 +11,7 @@ pub enum Operation {
     Write,
     /// Of a file's bytes.
     Sync,
-    /// Asking for the length, setting it, reserving room.
+    /// Reading the length, setting it, reserving room.
     Length,
     Remove,
     Rename,
@@ -25,16 +25,18 @@ pub enum Operation {
 /// How an operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The device reports an error (EIO). A write has then changed nothing, half of its bytes or all, and what a sync
-    /// was to bring to the device is there in part and never will be in full, though it still reads as written.
+    /// The device reports an error (EIO). A failed write has changed none, half or all of its
+    /// bytes. Of the changes that a failed sync should have brought to the device, some are there
+    /// and the others never will be, although reads still return them.
     Error,
-    /// No space is left (ENOSPC) for whatever makes a file or makes one longer. Everything else goes on.
+    /// No space is left (ENOSPC), for operations that make a file or make one longer. Other
+    /// operations succeed.
     Full,
-    /// A read gives half of what it should, without an error. Everything else goes on.
+    /// A read returns half of its bytes, without an error. Other operations succeed.
     Short,
 }
 
-/// How long it fails.
+/// How long operations fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
     Once,
@@ -47,14 +49,15 @@ pub enum Lasts {
 pub struct Plan {
     pub trouble: Trouble,
     pub lasts: Lasts,
-    /// The number of the first operation that fails, counted from 1 as [`super::Disk::operations`] does.
+    /// The number of the first operation that fails, counted from 1 as [`super::Disk::operations`]
+    /// does.
     pub at: u64,
     /// Only operations of this kind; the first of them from `at` on is the first that fails.
     pub only: Option<Operation>,
 }
 
 impl Plan {
-    /// The trouble for operation number `n`, if any; a plan for one operation is used up by it.
+    /// The trouble for operation number `n`, if any. A plan for one operation is removed by it.
     pub(crate) fn strikes(
         plan: &mut Option<Plan>,
         n: u64,
