@@ -3,7 +3,7 @@
 //!
 //! A check is a function that returns complaints; `tidy` prints them all, and a test runs each, so a rule holds whether
 //! one calls this tool or plain `cargo test`. What the rooms may know of each other is in [`floors`], what the text of
-//! the repository must look like in [`text`].
+//! the repository must look like in [`text`], and the language of its comments and docs in [`prose`].
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,9 @@ mod floors;
 mod fuzz;
 mod lives;
 mod lives_command;
+mod prose;
+mod rust_text;
+mod sizes;
 mod stress;
 mod text;
 mod workspace;
@@ -23,7 +26,7 @@ use workspace::Workspace;
 const USAGE: &str = "\
 usage: cargo xtask <command> [arguments]
 
-  tidy             formatting, clippy, the floors of the house, the text rules
+  tidy             formatting, clippy, the floors of the house, the text rules, the language of comments and docs
   test [ARGS]      every test (arguments go to `cargo test`)
   ci               tidy, test, documentation: what ./test and CI run
   stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
@@ -99,8 +102,11 @@ fn main() -> ExitCode {
 /// The cheap rules first, so that a slip is known before the compiler has warmed up.
 fn tidy() -> Result<(), Failed> {
     let workspace = Workspace::read()?;
+    let prose = prose::Prose::read(&workspace);
+    let told = sizes::report(&workspace).into_iter().chain([prose.summary()]);
+    told.for_each(|line| eprintln!("{line}"));
     let complaints: Vec<String> =
-        floors::check(&workspace).into_iter().chain(text::check(&workspace)).collect();
+        floors::check(&workspace).into_iter().chain(text::check(&workspace)).chain(prose.check()).collect();
     complaints.iter().for_each(|c| eprintln!("{c}"));
     if !complaints.is_empty() {
         return Err(Failed::Tidy(complaints.len()));
