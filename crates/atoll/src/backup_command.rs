@@ -1,5 +1,4 @@
-//! `atoll backup` and `atoll restore`: a database as a copy that can be held against its checksums,
-//! and back.
+//! `atoll backup` and `atoll restore`: copy a database with checksums, and restore such a copy.
 
 use crate::failure::Failure;
 use crate::output::print;

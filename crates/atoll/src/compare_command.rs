@@ -1,4 +1,4 @@
-//! `atoll compare A B`: what became of each row of A in B, and whether anything got worse.
+//! `atoll compare A B`: the change of each row from A to B, and whether any row got worse.
 
 use crate::cli::per_cent;
 use crate::failure::Failure;
@@ -33,7 +33,8 @@ cannot be read; 2 wrong usage.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// Rows before: a file as `bench --out` or `--json` writes it, or a directory that `bench --out` made; `-` is standard input
+    /// Rows before: a file as `bench --out` or `--json` writes it, or a directory that
+    /// `bench --out` made; `-` is standard input
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// Rows after
@@ -112,7 +113,7 @@ fn summary(pairs: &[Pair]) -> String {
 }
 
 /// # Errors
-/// If anything got worse, or nothing could be compared.
+/// A row got worse, or no rows could be compared.
 fn judge(pairs: &[Pair], args: &CompareArgs) -> Result<(), Failure> {
     if pairs.iter().all(|pair| matches!(pair.verdict, Outcome::OnlyInA | Outcome::OnlyInB)) {
         return Err(Failure::Run(

@@ -3,9 +3,9 @@
 //!
 //! | the directory has | one shape of data is asked for | several |
 //! |---|---|---|
-//! | nothing of Atoll's | it becomes the database | it becomes a sweep's, with a database per shape |
+//! | nothing of Atoll's | it becomes the database | it becomes a sweep's, a database per shape |
 //! | a database | it is used if it fits, else refused | refused, unless it fits all |
-//! | a sweep's databases | the one that fits, or a new one | for each shape the one that fits, or a new one |
+//! | a sweep's databases | the one that fits, or a new one | for each, one that fits or a new one |
 //! | half a load, a backup | refused | refused |
 //!
 //! A refusal names the existing data, the request, and the commands that fit. It comes before any

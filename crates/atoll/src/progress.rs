@@ -165,7 +165,7 @@ impl Progress {
         }
     }
 
-    /// Reports that the run was interrupted and, if the current row is not done, why it is not kept.
+    /// Reports the interruption and, if the current row is not done, why it is not kept.
     pub fn tell_interrupted(&mut self) {
         if !self.now.done {
             let (title, phase) = (self.now.title(), self.now.phase.clone());
