@@ -164,7 +164,7 @@ fn found<R>(row: Option<R>) -> Result<R, Abort> {
     row.ok_or(Abort::BadRequest)
 }
 
-/// Visits the rows of a table or index whose keys begin with `prefix`.
+/// Visits the rows of a table or index with a key that begins with `prefix`.
 async fn scan_prefix<A: Access>(
     access: &mut A,
     index: TableId,
