@@ -1,4 +1,4 @@
-//! Who met whom: critical sections and latches of a transaction, and the locks and pages behind them.
+//! Contention: critical sections and latches of a transaction, and the locks and pages behind them.
 
 use super::{Amounts, BARS, Section, parts, portion_title, portions, stacked, titled};
 use crate::chart::{Figure, Name, View};

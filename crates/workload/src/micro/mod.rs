@@ -2,7 +2,7 @@
 //! over the whole table.
 //!
 //! ```text
-//! ids   0 ............ | ............ | ............ R   S equal sites; an instance owns adjacent ones
+//! ids   0 ............ | ............ | ............ R   S equal sites; an instance owns a run
 //! local       x x  x x                                   N rows uniform inside the home site
 //! multisite      x         x        x x                  one row in the home site, N - 1 anywhere
 //! ```
