@@ -40,7 +40,7 @@ pub struct CompareArgs {
     /// Rows after
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// What is compared: transactions a second, or a quantile of latency
+    /// The measure to compare by: transactions a second, or a quantile of latency
     #[arg(long, value_name = "MEASURE", default_value = "tps", value_parser = measure())]
     pub by: Measure,
     /// A loss up to this many per cent is no regression

@@ -36,7 +36,7 @@ pub struct FiguresArgs {
     /// The figures to measure, by their ids (--list shows them) [default: all that can be measured]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// List the figures and tables of the papers, and what is missing for those that cannot be
+    /// List the figures and tables of the papers, and the missing features of those that cannot be
     /// measured yet
     #[arg(long)]
     pub list: bool,
@@ -79,8 +79,7 @@ pub struct RowArgs {
     /// left there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the rows of this file (a rows.jsonl that --out wrote), and do not measure what they are
-    /// of
+    /// Use the rows of this file (a rows.jsonl that --out wrote) and do not measure them again
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
 }
