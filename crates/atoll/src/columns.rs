@@ -151,7 +151,7 @@ pub const PROFILE: &[Column] = &[
     column("wait", 4, Rank::Result, "waiting: parked, while its worker runs other transactions", |r| {
         share(r, "waiting")
     }),
-    column("wait for", 8, Rank::Result, "what most of the waiting was for", longest_wait),
+    column("wait for", 8, Rank::Result, "the longest wait", longest_wait),
     column("idle", 4, Rank::Result, "share of the workers' time without anything to do", |r| {
         let workers = &r.profile.as_ref()?.worker_ns_per_txn;
         Some(per_cent(workers.get("idle")? / workers.values().sum::<f64>() * 100.0))

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use world::tell;
 
 const EXAMPLES: &str = "\
-Rows belong together when their settings agree; the seed and the page memory that follows from what is free may differ, and
+Rows belong together when their settings agree; the seed and the page memory, which follows from free memory, may differ, and
 so may what --ignore names. A row is better or worse when no repetition of one lies among those of the other and the values
 differ by more than the noise of both rows, 2 % at least; else there is no difference. A ratio is B's value over A's.
 

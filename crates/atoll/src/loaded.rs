@@ -32,7 +32,7 @@ pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let damage = inspected.all_findings().filter(|f| f.is_damage()).count();
     if damage > 0 {
         return Err(Failure::Run(format!(
-            "atoll load {line}: {} in what was just loaded; this is a bug",
+            "atoll load {line}: {} in data that was just loaded; this is a bug",
             counted(damage, "finding")
         )));
     }

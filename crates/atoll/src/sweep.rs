@@ -355,8 +355,8 @@ impl Planner<'_> {
             most.filter(|most| durability == Durability::Memory && subject.data_bytes() > *most)
         {
             return Err(Failure::Usage(format!(
-                "--durability memory: the data takes about {} MiB of page memory, and half of what is free is {} MiB; expected \
-                 a smaller --scale or --dataset, or --memory with what it may take while the rest is read from disk",
+                "--durability memory: the data takes about {} MiB of page memory, and half of the free memory is {} MiB; expected \
+                 a smaller --scale or --dataset, or --memory with the memory that it may take while the rest is read from disk",
                 mib(subject.data_bytes()),
                 mib(most)
             )));
@@ -364,7 +364,7 @@ impl Planner<'_> {
         Ok(match most {
             Some(most) if wanted > most => {
                 self.remark(format!(
-                    "the data would like {} MiB of page memory and gets {}, half of what is free: it will be read from disk",
+                    "the data needs {} MiB of page memory and gets {}, half of the free memory: it will be read from disk",
                     wanted >> 20,
                     most >> 20
                 ));

@@ -3,10 +3,10 @@
 //!
 //! | value | a row for each | fields |
 //! |---|---|---|
-//! | `splits` | tree and system | `height`, `fanout`, `m1` .. (entries by level), `records_moved`, .. |
+//! | `splits` | tree, system | `height`, `fanout`, `m1` .. (entries by level), `records_moved`, .. |
 //! | `merges` | pair and system | `low_height`, `high_height`, `root_entries`, `records`, ... |
 //! | `ages` | period | `accesses` in it, `load` after it |
-//! | `levels` | load, partition | `requests`, `load`, `ideal`, `work`, `keys`, before and `_after` |
+//! | `levels` | load, partition | `requests`, `load`, `ideal`, `work`, `keys`, and `_after` |
 //!
 //! The thesis (Tözün, section 4.3 and 4.4) has them as tables 4.1 and 4.2 and figures 4.5 and 4.6.
 

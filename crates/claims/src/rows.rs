@@ -80,7 +80,7 @@ pub fn parse(file: &str, text: &str, version: &str) -> Result<Vec<Row>, DataErro
         match row.word("version") {
             Some(found) if found == version => Ok(row),
             found => Err(wrong(format!(
-                "a row of version {}, and this is {version}: what its fields mean may have changed; measure anew",
+                "a row of version {}, and this is {version}: the meaning of its fields may have changed; measure anew",
                 found.as_deref().unwrap_or("unknown")
             ))),
         }

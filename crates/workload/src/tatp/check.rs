@@ -52,7 +52,7 @@ impl Books<'_> {
         let s = row.int(0);
         let here = u32::try_from(s).ok().filter(|s| self.subscribers.contains(s));
         let Some(s) = here else {
-            self.damage.add(|| format!("1: {table}: a row of subscriber {s}, who is not here"));
+            self.damage.add(|| format!("1: {table}: a row of subscriber {s}, which is not here"));
             return None;
         };
         Some((s, &mut self.kits[(s - self.subscribers.start) as usize]))

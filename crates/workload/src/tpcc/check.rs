@@ -187,7 +187,7 @@ impl Books {
                 Some(at) => self.delivered[at] += row.int(OL_AMOUNT),
                 None => self
                     .damage
-                    .add(|| format!("order {:?} of customer {customer}, who does not exist", [w, d, o])),
+                    .add(|| format!("order {:?} of customer {customer}, which does not exist", [w, d, o])),
             }
         }
     }
