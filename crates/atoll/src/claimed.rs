@@ -1,8 +1,8 @@
 //! A directory that one process at a time may write to.
 //!
 //! ```text
-//! DIR/.lock   held (flock) while a run writes here, with the number of its process; removed at its
-//! end
+//! DIR/.lock   held (flock) while a run writes here; contains the number of its process;
+//!             removed at its end
 //! ```
 //!
 //! The kernel releases the lock when its process ends, for any reason; a lock file without a

@@ -303,7 +303,7 @@ mod heading {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = examples::BENCH_SHORT, after_long_help = examples::BENCH)]
 pub struct BenchArgs {
-    /// The workload to measure; `atoll bench WORKLOAD --help` shows the options of one
+    /// The workload; `atoll bench WORKLOAD --help` shows its options
     #[arg(value_parser = bench_name())]
     pub workload: String,
 

@@ -340,7 +340,7 @@ mod tests {
         let text = forecast.words(None);
         assert!(text.starts_with("plan: 2 deployments, 4 rows: islands 1, 2; op read, update\n"), "{text}");
         assert!(text.contains("each row is 3 windows of 5 s after 1 s of warm-up"), "{text}");
-        // Four rows of 16 s, two launches, and next to nothing to load.
+        // Four rows of 16 s, two launches, and a negligible load.
         let seconds = forecast.least().as_secs_f64();
         assert!((64.0..65.0).contains(&seconds), "{seconds}");
         assert!(forecast.too_long().is_none());
@@ -390,7 +390,7 @@ mod tests {
         assert_eq!(objects[0]["varies"], json!({ "op": ["read", "update"] }));
     }
 
-    /// The rows that come are shown in columns that were chosen before.
+    /// The columns are chosen before the rows are measured, so planned rows must have all results.
     #[test]
     fn planned_rows_have_the_results_that_rows_will_have() {
         let has = |args: &[&str], value: fn(&ResultRow) -> bool| forecast(args).rows().iter().any(value);

@@ -531,7 +531,7 @@ mod tests {
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
     }
 
-    /// The campaign once asked for an option that had been renamed, and ended there.
+    /// The kill campaign may use only options that `bench` has.
     #[test]
     fn the_kill_campaign_asks_for_what_bench_takes() {
         let deployments = include_str!("../../../xtask/src/kill.txt");

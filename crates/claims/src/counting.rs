@@ -232,8 +232,7 @@ struct Drawn {
     /// Instances and sites touched, summed over all requests.
     participants: u64,
     sites: u64,
-    /// Requests that touch exactly two instances, with at most two places outside their home site
-    /// of which at most one is at another instance.
+    /// Requests that touch exactly two instances.
     two: u64,
     most: usize,
 }

@@ -141,7 +141,7 @@ const RESULTS: &[Column] = &[
     }),
 ];
 
-/// For rows of transactions: the number of transactions with checked conditions.
+/// A number of transactions; empty for rows without a consistency check, which have none.
 fn count(row: &Row, n: u64) -> Cell {
     if row.row.consistent.is_some() { Cell::number(n as f64, thousands(n as f64)) } else { Cell::default() }
 }
