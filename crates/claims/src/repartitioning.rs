@@ -3,7 +3,7 @@
 //!
 //! | value | a row for each | fields |
 //! |---|---|---|
-//! | `splits` | tree, system | `height`, `fanout`, `m1` .. (entries by level), `records_moved`, .. |
+//! | `splits` | tree, system | `height`, `fanout`, `m1` .. (by level), `records_moved`, .. |
 //! | `merges` | pair and system | `low_height`, `high_height`, `root_entries`, `records`, ... |
 //! | `ages` | period | `accesses` in it, `load` after it |
 //! | `levels` | load, partition | `requests`, `load`, `ideal`, `work`, `keys`, and `_after` |

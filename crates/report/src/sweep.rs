@@ -215,8 +215,8 @@ impl Sweep {
     }
 
     /// The numbers of the looks of these rows in one chart. A deployment has the same look in every
-    /// chart of the page, as long as there are no more deployments than looks, and no look occurs
-    /// twice in a chart.
+    /// chart of the page, as long as there are no more deployments than looks, and each
+    /// deployment occurs once in the chart.
     pub fn tones(&self, rows: &[usize]) -> Vec<usize> {
         let names = self.line_names();
         let line = |row: &usize| names.iter().position(|name| *name == self.words(&self.lines, *row));
