@@ -1,4 +1,4 @@
-//! Takes every file of `experiments/` along in the program, so that it needs no source tree beside it.
+//! Embeds every file of `experiments/` in the program, so that it runs without the source tree.
 
 use std::path::Path;
 use std::{env, fs};

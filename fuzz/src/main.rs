@@ -1,5 +1,6 @@
-//! libFuzzer around the targets of the room `hostile`. `FUZZ_TARGET` says which (none: their names are listed); its seeds are
-//! put into the folder `FUZZ_SEEDS` before libFuzzer looks there.
+//! libFuzzer around the targets of the crate `hostile`. `FUZZ_TARGET` selects the target; without
+//! it, their names are listed. The seeds of the target are written to the folder `FUZZ_SEEDS`
+//! before libFuzzer reads it.
 
 #![no_main]
 

@@ -1,11 +1,12 @@
-//! The floors of the house and what must never be: checked over the Cargo manifests.
+//! The layers ("floors") of the crates ("rooms"), and the dependencies that are forbidden: checked
+//! over the Cargo manifests.
 //!
-//! The same two tables stand in `ARCHITECTURE.md`, and must stay equal to these.
+//! The same two tables are in `ARCHITECTURE.md`, and must be equal to these.
 
 use crate::root;
 use crate::workspace::Workspace;
 
-/// Bottom to top, and within a floor likewise: a room is built only from rooms named before it.
+/// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
     ("language", &["txn", "workload"]),
@@ -17,16 +18,16 @@ pub const FLOORS: &[(&str, &[&str])] = &[
 ];
 
 pub enum Rule {
-    /// Built from these rooms at most, directly or not.
+    /// May depend on these rooms only, directly or not.
     Only(&'static [&'static str]),
-    /// Built from none of these, directly or not.
+    /// Must not depend on any of these rooms, directly or not.
     Never(&'static [&'static str]),
-    /// Does not speak to these itself; a room between may.
+    /// Must not depend on these rooms directly; a room between may.
     NotItself(&'static [&'static str]),
 }
 use Rule::{Never, NotItself, Only};
 
-/// On the transitive graph: who must not know whom.
+/// The forbidden dependencies, checked on the transitive graph.
 pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
     ("memstore", Only(&["base", "world", "probe", "latch", "txn"])),
@@ -37,14 +38,14 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 
-/// Crates from outside that reach the operating system, and the rooms that may name them: `world` for files and clock,
-/// `topology` for pinning and memory binding, `channel` for sockets and shared memory, `pages` for the address range of
-/// its pool, `deploy` for child processes.
+/// Crates from outside that reach the operating system, and our crates that may name them: `world`
+/// for files and clock, `topology` for pinning and memory binding, `channel` for sockets and shared
+/// memory, `pages` for the address range of its pool, `deploy` for child processes.
 pub const SYSTEM_CRATES: &[&str] =
     &["hwlocality", "io-uring", "libc", "memmap2", "nix", "perf-event-open-sys", "rustix"];
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
-/// Rooms that link other engines, and are built only when asked for.
+/// Crates that link other engines, and are built only on request.
 const ON_DEMAND: &[&str] = &["peers"];
 
 pub fn check(workspace: &Workspace) -> Vec<String> {
@@ -128,7 +129,8 @@ fn system(workspace: &Workspace) -> Vec<String> {
         .collect()
 }
 
-/// `ARCHITECTURE.md` has one row for each room, `| floor | `room` | ...`, in the order of [`FLOORS`].
+/// `ARCHITECTURE.md` has one row for each room, `| floor | `room` | ...`, in the order of
+/// [`FLOORS`].
 fn drawn(map: &str) -> Vec<String> {
     let mut floor = String::new();
     let mut rows = Vec::new();

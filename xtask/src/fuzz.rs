@@ -1,8 +1,9 @@
-//! The targets of the room `hostile` under libFuzzer and the address sanitizer, one after the other.
+//! Runs the targets of the crate `hostile` under libFuzzer and the address sanitizer, one after the
+//! other.
 //!
-//! The flags are those that `cargo fuzz` gives: coverage counters that the compiler puts on every edge, and comparisons told
-//! to the fuzzer. They are given here, so that nothing but the nightly compiler has to be installed. Inputs that found new
-//! ground stay under `target/fuzz`, so that the next run begins where this one ended.
+//! The flags are those of `cargo fuzz`: coverage counters on every edge, and comparisons reported
+//! to the fuzzer. They are given here so that only the nightly compiler must be installed. Inputs
+//! with new coverage stay under `target/fuzz`, so that the next run begins where this one ended.
 
 use crate::{Failed, program, root};
 use std::path::Path;
@@ -13,7 +14,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Zsanitizer=address \
                      -Cunsafe-allow-abi-mismatch=sanitizer";
-/// What one input may take: seconds, megabytes at a time, megabytes in all.
+/// The limits of one input: seconds, megabytes per allocation, megabytes in all.
 const LIMITS: [&str; 3] = ["-timeout=20", "-malloc_limit_mb=512", "-rss_limit_mb=3072"];
 const DEFAULT_SECONDS: u64 = 60;
 
@@ -51,13 +52,13 @@ fn fuzzer() -> Command {
     Command::new(root().join("target/fuzz").join(TRIPLE).join("release/fuzz"))
 }
 
-/// Their names, one a line: the fuzzer says them when it is told none.
+/// The names of the targets, one per line: the fuzzer prints them if no target is selected.
 fn targets() -> String {
     let told = fuzzer().env("FUZZ_TARGET", "").output().map(|done| done.stdout).unwrap_or_default();
     String::from_utf8_lossy(&told).into_owned()
 }
 
-/// Runs one target; `false` when it found something, or cannot run.
+/// Runs one target; `false` if it found a failure, or cannot run.
 fn run(name: &str, seconds: u64) -> bool {
     let home = root().join("target/fuzz");
     let (corpus, seeds, found) =

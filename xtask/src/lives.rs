@@ -1,16 +1,21 @@
-//! Lives: a bank whose instances are killed under distributed deposits, and that comes back with other workers each time.
+//! Lives: kills the instances of a bank under distributed deposits, and restarts it with another
+//! number of workers each time.
 //!
 //! ```text
-//!   round   bench, every deposit over several instances | kill -9 of one instance, then of all and their parent |
-//!           check: the conditions hold |
-//!           bench with other workers, nothing distributed | when it has run for so long: kill -9 of all |
+//!   round   bench, every deposit over several instances
+//!           | kill -9 of one instance, then of all and their parent |
+//!           check: the conditions hold
+//!           bench with other workers, nothing distributed
+//!           | after some time: kill -9 of all |
 //!           check: the conditions hold, and nothing is in doubt
 //! ```
 //!
-//! What is found in doubt at the end of a round was in doubt at its kill: in between nothing distributed has begun. The program is
-//! the real one, and each instance a process (over `ring`: a thread, and only all of them can be killed).
+//! A transaction in doubt at the end of a round was in doubt at the first kill of the round,
+//! because no distributed transaction has begun since. The program is the real one, and each
+//! instance is a process (over `ring` it is a thread, and only the whole process can be killed).
 //!
-//! Needs the standard library, `fastrand` and `serde_json` alone: a test of the command line is built from this file, too.
+//! This file uses only the standard library, `fastrand` and `serde_json`, because a test of the
+//! command line includes it too.
 
 use fastrand::Rng;
 use serde_json::Value;
@@ -24,26 +29,26 @@ pub const DESIGNS: [&str; 7] =
     ["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
 pub const CHANNELS: [&str; 4] = ["shm", "uds", "tcp", "ring"];
 
-/// The promise: nothing is in doubt for longer than this once every instance is up.
+/// The promise: no transaction is in doubt for longer than this once every instance is up.
 pub const CALM: Duration = Duration::from_secs(5);
-/// A program that is not there after this is given up.
+/// A program that has not started after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Branches, and accounts of each: few, so that checks are short.
+/// Branches, and accounts per branch: few, so that checks are short.
 const SCALE: &str = "15";
 const ACCOUNTS: &str = "200";
 
-/// What there was in some rounds.
+/// The counts of some rounds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     pub rounds: u32,
     pub kills: u32,
-    /// Transactions that were found in doubt right after a kill.
+    /// Transactions in doubt directly after a kill.
     pub doubts: u64,
-    /// Rounds in which there were any.
+    /// Rounds with such transactions.
     pub doubtful: u32,
 }
 
-/// A database under one design and channel, from its loading on.
+/// A database under one design and channel, from its load on.
 pub struct Bank<'a> {
     atoll: &'a Path,
     dir: PathBuf,
@@ -57,10 +62,10 @@ pub struct Bank<'a> {
 }
 
 impl<'a> Bank<'a> {
-    /// Loads one in `dir`, which is to be empty; `atoll` is the program.
+    /// Loads a database in the empty directory `dir`; `atoll` is the program.
     ///
     /// # Errors
-    /// In words: what failed.
+    /// A description of the failure.
     pub fn load(
         atoll: &'a Path,
         dir: &Path,
@@ -98,17 +103,17 @@ impl<'a> Bank<'a> {
         self.tally
     }
 
-    /// One round; says what there was.
+    /// Runs one round; returns a description of it.
     ///
     /// # Errors
-    /// In words: a condition that does not hold, transactions in doubt, a program that fails.
+    /// A description: a condition that does not hold, transactions in doubt, a program that fails.
     pub fn round(&mut self) -> Result<String, String> {
         let workers = self.workers(self.design);
         let multisite = if self.random.bool() { "100" } else { "40" };
         let args = self.args(self.design, workers, &["--multisite", multisite, "--clients", "12"]);
         let mut life = self.live(&args)?;
         let mut kills = 1;
-        // One of four may be killed while it opens.
+        // One run in four is killed while it opens the database.
         match self.random.u8(..4) {
             0 => life.work(Duration::from_millis(self.random.u64(20..200)))?,
             _ => {
@@ -120,7 +125,8 @@ impl<'a> Bank<'a> {
             let one = self.random.usize(..self.islands as usize);
             life.kill_one(one)?;
             kills += 1;
-            // The others go on until they notice, or their parent does and gives up.
+            // The other instances go on until they notice, or until their parent notices and gives
+            // up.
             std::thread::sleep(Duration::from_millis(self.random.u64(..300)));
         }
         life.kill_all()?;
@@ -151,7 +157,7 @@ impl<'a> Bank<'a> {
         ))
     }
 
-    /// Of each instance.
+    /// The number of workers per instance.
     fn workers(&mut self, design: &str) -> u32 {
         if design == "serial" { 1 } else { self.random.u32(1..=5) }
     }
@@ -179,7 +185,8 @@ impl<'a> Bank<'a> {
             args.extend(["--memory", "256M"]);
         }
         if design.starts_with("plp") {
-            // Else it would follow from the workers, and what is loaded is opened with others.
+            // By default the number of partitions follows from the workers, which differ at the
+            // next start.
             args.extend(["--partitions", "1"]);
         }
         args.extend(more);
@@ -204,7 +211,7 @@ impl<'a> Bank<'a> {
         Ok(Life { parent, instances, log, command: args.join(" "), known: Vec::new() })
     }
 
-    /// Sees that the conditions hold; gives how many transactions are in doubt.
+    /// Checks that the conditions hold; returns the number of transactions in doubt.
     fn check(&self, after: &[String]) -> Result<u64, String> {
         let args = ["check", "--json", "--data", &self.dir.join("data").display().to_string()];
         let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
@@ -234,20 +241,20 @@ impl<'a> Bank<'a> {
     }
 }
 
-/// A deployment that runs.
+/// A running deployment.
 struct Life {
     parent: Child,
-    /// How many processes it has beside its parent.
+    /// The number of its processes besides the parent.
     instances: usize,
-    /// What it says on standard error.
+    /// Its output on standard error.
     log: PathBuf,
     command: String,
-    /// Its processes when one of them was killed.
+    /// Its processes at the time when one of them was killed.
     known: Vec<u32>,
 }
 
 impl Life {
-    /// Waits until each of its processes has worked for so long on a processor.
+    /// Waits until each of its processes has used this much processor time.
     fn work(&mut self, busy: Duration) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -268,7 +275,7 @@ impl Life {
         }
     }
 
-    /// The parent first: numbers, and the processor time that each has had.
+    /// The parent first: process ids, with the processor time of each.
     fn processes(&mut self) -> Result<Vec<(u32, Duration)>, String> {
         if let Ok(Some(status)) = self.parent.try_wait() {
             return Err(self.ended(&format!("it has ended with {status}")));
@@ -280,7 +287,7 @@ impl Life {
         Ok(all.into_iter().map(|p| (p.pid, p.worked)).collect())
     }
 
-    /// Waits until all instances are up and carry out transactions: the first line of `--progress`.
+    /// Waits until all instances are up and execute transactions: the first line of `--progress`.
     fn ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         while !std::fs::read_to_string(&self.log).unwrap_or_default().contains(" tps,") {
@@ -301,17 +308,17 @@ impl Life {
         }
     }
 
-    /// Kills all at once and waits until they are gone.
+    /// Kills all processes at once and waits until they are gone.
     fn kill_all(mut self) -> Result<(), String> {
         let mut pids = std::mem::take(&mut self.known);
         match self.processes() {
             Ok(now) => pids.extend(now.into_iter().map(|(pid, _)| pid)),
-            // Its parent has given up, and the others end now.
+            // The parent has given up, and the other processes end now.
             Err(_) if !pids.is_empty() => {}
             Err(what) => return Err(what),
         }
         kill(&pids)?;
-        let _ = self.parent.wait(); // it was there a moment ago
+        let _ = self.parent.wait(); // ignored: the parent existed a moment ago
         let begun = Instant::now();
         while processes().iter().any(|p| p.is_alive && pids.contains(&p.pid)) {
             if begun.elapsed() > PATIENCE {
@@ -330,7 +337,7 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // Its instances end with it.
+        // The instances end with their parent.
         let _ = self.parent.kill();
         let _ = self.parent.wait();
     }
@@ -338,7 +345,7 @@ impl Drop for Life {
 
 fn kill(pids: &[u32]) -> Result<(), String> {
     let all: Vec<String> = pids.iter().map(u32::to_string).collect();
-    // One that has ended meanwhile is no failure.
+    // A process that has ended meanwhile is no failure.
     let script = format!("kill -9 {} 2>/dev/null || true", all.join(" "));
     let status = Command::new("sh").args(["-c", &script]).status();
     status.map(drop).map_err(|why| format!("sh cannot be run: {why}"))
@@ -347,12 +354,12 @@ fn kill(pids: &[u32]) -> Result<(), String> {
 struct Process {
     pid: u32,
     parent: u32,
-    /// Not only waiting to be reaped: a thread of it may still hold files.
+    /// Whether it is more than a zombie: a thread of it may still hold files.
     is_alive: bool,
     worked: Duration,
 }
 
-/// Every process of this machine, as /proc tells it.
+/// Every process of this machine, from /proc.
 fn processes() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -360,7 +367,7 @@ fn processes() -> Vec<Process> {
         .collect()
 }
 
-/// A line of /proc/PID/stat. Its ticks are of a hundredth of a second on every Linux.
+/// Parses a line of /proc/PID/stat. A tick is a hundredth of a second on every Linux.
 fn process(pid: u32, stat: &str) -> Option<Process> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();

@@ -1,4 +1,5 @@
-//! `cargo xtask lives`: rounds of [`crate::lives`] over every design and channel, several at a time.
+//! `cargo xtask lives`: rounds of [`crate::lives`] over every design and channel, several of them
+//! at a time.
 
 use crate::lives::{Bank, CHANNELS, DESIGNS, Tally};
 use crate::{Failed, cargo, root};
@@ -13,7 +14,7 @@ struct Options {
     channel: Option<String>,
     seed: u64,
     jobs: u64,
-    /// The program, if it is not to be built.
+    /// The program; `None` to build it.
     atoll: Option<PathBuf>,
 }
 
@@ -57,7 +58,7 @@ impl Options {
     }
 }
 
-/// Fails at the first round that breaks a promise; the files of its database stay.
+/// Fails at the first round that breaks a promise; the files of its database are kept.
 pub fn lives(args: &[String]) -> Result<(), Failed> {
     let options = Options::read(args)?;
     let atoll = match &options.atoll {
@@ -125,10 +126,10 @@ impl Campaign<'_> {
 
     fn at(&self, n: u64, places: u64, place: (&'static str, &'static str)) -> Result<(), String> {
         let Options { rounds, seed, .. } = *self.options;
-        // The first ones have the rounds that are left over.
+        // The first places get the remaining rounds.
         let own = rounds / places + u64::from(n < rounds % places);
         let dir = self.scratch.join(n.to_string());
-        let _ = std::fs::remove_dir_all(&dir); // of a run that was ended
+        let _ = std::fs::remove_dir_all(&dir); // files of an interrupted run
         let again = format!(
             "again: cargo xtask lives {own} --seed {} --design {} --channel {}",
             seed + n,

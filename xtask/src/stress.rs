@@ -1,7 +1,8 @@
-//! `cargo xtask stress`: the suite's parts side by side, beside threads that keep every CPU busy, again and again until one fails.
+//! `cargo xtask stress`: the parts of the test suite side by side, beside threads that keep every
+//! CPU busy, again and again until one fails.
 //!
-//! A part is a test binary. It is built once and started as `cargo test` would start it, in the folder of its crate; what it
-//! says goes to a file, which stays if it fails.
+//! A part is a test binary. It is built once and started like `cargo test` starts it, in the folder
+//! of its crate. Its output goes to a file, which is kept if the part fails.
 
 use crate::{Failed, root};
 use serde_json::Value;
@@ -13,19 +14,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A part that has not ended after this hangs.
+/// A part that runs longer than this hangs.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 struct Options {
     rounds: u64,
-    /// No round begins after so many; 0: no matter.
+    /// No round begins after this many minutes; 0 for no limit.
     minutes: u64,
     hogs: usize,
     /// Parts that run at a time.
     jobs: usize,
-    /// Crates; empty: all.
+    /// Crates; empty for all.
     parts: Vec<String>,
-    /// What goes to the test binaries: names of tests and the like.
+    /// Arguments for the test binaries, for example names of tests.
     rest: Vec<String>,
 }
 
@@ -47,7 +48,7 @@ impl Options {
                 "--rounds" => options.rounds = number()?,
                 "--minutes" => {
                     options.minutes = number()?;
-                    // Until the time is up, unless a number of rounds is asked for after this.
+                    // Until the time is up, unless `--rounds` follows.
                     options.rounds = u64::MAX;
                 }
                 "--hogs" => options.hogs = number()? as usize,
@@ -66,18 +67,18 @@ impl Options {
 /// A test binary.
 #[derive(Clone, Debug, PartialEq)]
 struct Part {
-    /// Of its crate and itself.
+    /// The name of its crate and its own name.
     name: String,
     program: PathBuf,
     folder: PathBuf,
 }
 
-/// Fails after the first round in which a part does.
+/// Fails after the first round in which a part fails.
 pub fn stress(args: &[String]) -> Result<(), Failed> {
     let options = Options::read(args)?;
     let parts = build(&options.parts)?;
     let kept = root().join("target/stress");
-    let _ = std::fs::remove_dir_all(&kept); // of an earlier run
+    let _ = std::fs::remove_dir_all(&kept); // files of an earlier run
     std::fs::create_dir_all(&kept).map_err(|why| Failed::Stress(format!("{}: {why}", kept.display())))?;
     let (begun, over) = (Instant::now(), AtomicBool::new(false));
     eprintln!("{} parts, {} at a time, beside {} busy threads", parts.len(), options.jobs, options.hogs);
@@ -116,7 +117,7 @@ fn hog(over: &AtomicBool) {
     }
 }
 
-/// Builds the tests of these crates; gives the binaries.
+/// Builds the tests of these crates; returns the binaries.
 fn build(crates: &[String]) -> Result<Vec<Part>, Failed> {
     let mut args = vec!["test", "--no-run", "--message-format=json", "--lib", "--bins", "--tests"];
     match crates.is_empty() {
@@ -137,7 +138,7 @@ fn build(crates: &[String]) -> Result<Vec<Part>, Failed> {
     if parts.is_empty() { Err(Failed::Stress("no test binary was built".into())) } else { Ok(parts) }
 }
 
-/// The test binary that one of cargo's messages tells of.
+/// The test binary that one of cargo's messages describes.
 fn part(message: &str) -> Option<Part> {
     let message: Value = serde_json::from_str(message).ok()?;
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
@@ -150,7 +151,7 @@ fn part(message: &str) -> Option<Part> {
     Some(Part { name, program: message["executable"].as_str()?.into(), folder })
 }
 
-/// Runs every part once; says which failed.
+/// Runs every part once; returns the failures.
 fn one_round(options: &Options, parts: &[Part], kept: &Path, round: u64) -> Vec<String> {
     let waiting: Mutex<VecDeque<&Part>> = Mutex::new(parts.iter().collect());
     let failures = Mutex::new(Vec::new());
@@ -197,7 +198,7 @@ fn run(part: &Part, args: &[String], file: &Path) -> Result<(), String> {
     }
 }
 
-/// The tests that a binary says have failed.
+/// The names of the failed tests in a binary's output.
 fn failed_tests(said: &str) -> Vec<&str> {
     said.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect()
 }

@@ -1,13 +1,14 @@
-//! Rules about the text of the repository, each a function from a file to complaints.
+//! Rules about the text of the repository; each is a function from a file to complaints.
 
 use crate::root;
 use crate::workspace::{Crate, Workspace};
 use std::path::Path;
 
-/// A file past this is rarely one thought.
+/// A longer file rarely has a single topic.
 const LONGEST_FILE_LINES: usize = 800;
 
-/// Marks of unfinished work. Spelled in two halves, so that this file does not contain them.
+/// Marks of unfinished work. Each is written in two halves, so that this file does not contain
+/// them.
 const LEFT_OVERS: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -21,13 +22,14 @@ const LEFT_OVERS: &[&str] = &[
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// They end the thread where the output is broken; a run must outlive the terminal it was started from.
+/// Macros that panic if the output is broken; a run must survive the terminal that it was started
+/// from.
 const BREAKABLE: &[&str] = &["eprintln!(", "eprint!(", "println!(", "print!("];
-/// What runs in the process of a deployment and of its instances.
+/// The crates that run in the process of a deployment and of its instances.
 const LASTING_ROOMS: &[&str] =
     &["atoll", "channel", "deploy", "driver", "exec", "instance", "memstore", "store", "wal"];
 
-/// Ways past `world` and `channel` to the operating system.
+/// Ways to the operating system that bypass `world` and `channel`.
 const SYSTEM_MODULES: &[&str] = &["std::fs", "std::net", "std::process::Command", "std::os::unix::net"];
 const NO_SYSTEM_ROOMS: &[&str] = &[
     "base",
@@ -81,14 +83,14 @@ fn lines(path: &Path, text: &str) -> Vec<String> {
     complaints
 }
 
-/// `start` as the beginning of an absolute path, not as a piece of a longer one.
+/// Whether the line has `start` as the beginning of an absolute path, not inside a longer one.
 fn names_path(line: &str, start: &str) -> bool {
     let before = |at: usize| line[..at].chars().next_back();
     let inner = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | '~');
     line.match_indices(start).any(|(at, _)| !before(at).is_some_and(inner))
 }
 
-/// Links to files of the repository lead somewhere.
+/// Checks that links to files of the repository have a target.
 fn links(path: &Path, text: &str) -> Vec<String> {
     let folder = root().join(path.parent().unwrap_or(Path::new("")));
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -98,7 +100,8 @@ fn links(path: &Path, text: &str) -> Vec<String> {
     dead.map(|t| format!("{}: the link to '{t}' leads nowhere", path.display())).collect()
 }
 
-/// A crate introduces itself, forbids `unsafe` unless it uses it, takes the house's lints, and keeps to its doors.
+/// Checks that a crate has an introduction, forbids `unsafe` unless it uses it, takes the
+/// workspace's lints, and reaches the system only through the permitted crates.
 fn room(workspace: &Workspace, room: &Crate) -> Vec<String> {
     let mut complaints = Vec::new();
     let read = |path: &Path| std::fs::read_to_string(root().join(path)).unwrap_or_default();
@@ -124,14 +127,14 @@ fn room(workspace: &Workspace, room: &Crate) -> Vec<String> {
         complaints.extend(files.iter().flat_map(|p| past_the_doors(p, &read(p))));
     }
     if LASTING_ROOMS.contains(&room.name.as_str()) {
-        // A file that is whole tests says so in its name.
+        // A file that consists of tests has a name that ends in `tests.rs`.
         let is_test = |p: &Path| p.to_string_lossy().ends_with("tests.rs");
         complaints.extend(files.iter().filter(|p| !is_test(p)).flat_map(|p| breakable(p, &read(p))));
     }
     complaints
 }
 
-/// Code above the unit tests that ends its thread when an output is broken.
+/// Code above the unit tests with a macro that panics if the output is broken.
 fn breakable(path: &Path, text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     let code = code.lines().enumerate().map(|(n, l)| (n + 1, l.split("//").next().unwrap_or("")));
@@ -147,7 +150,7 @@ fn breakable(path: &Path, text: &str) -> Vec<String> {
     named.map(told).collect()
 }
 
-/// At least three lines of crate documentation.
+/// Whether there are at least three lines of crate documentation.
 fn introduces(text: &str) -> bool {
     text.lines().take_while(|l| l.starts_with("//!")).count() >= 3
 }

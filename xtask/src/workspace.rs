@@ -1,4 +1,4 @@
-//! What the checks look at: the crates as Cargo sees them, and the files under version control.
+//! The input of the checks: the crates as Cargo sees them, and the files under version control.
 
 use crate::root;
 use serde_json::Value;
@@ -20,15 +20,17 @@ pub struct Crate {
     pub name: String,
     /// Relative to the root of the workspace.
     pub folder: PathBuf,
-    /// What it is built from, optional features included; what only its tests use is left out.
+    /// Its dependencies, optional ones included; dependencies of its tests alone are left out.
     pub needs: BTreeSet<String>,
-    /// Among the workspace's `default-members`: what plain `cargo build` and `cargo test` look at.
+    /// Whether it is among the workspace's `default-members`, which plain `cargo build` and
+    /// `cargo test` use.
     pub is_default: bool,
 }
 
 pub struct Workspace {
     pub crates: Vec<Crate>,
-    /// Files under version control or about to be (ignored ones left out), relative to the root, sorted.
+    /// Files under version control, and new files that are not ignored; relative to the root,
+    /// sorted.
     pub files: Vec<PathBuf>,
 }
 
@@ -54,7 +56,7 @@ impl Workspace {
         self.crates.iter().find(|c| c.name == name)
     }
 
-    /// Every crate of the workspace that `name` is built from, itself left out.
+    /// Every crate of the workspace that `name` depends on, directly or not.
     pub fn reach(&self, name: &str) -> BTreeSet<&str> {
         let mut seen = BTreeSet::new();
         let mut left = vec![name];

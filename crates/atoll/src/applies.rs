@@ -1,9 +1,9 @@
-//! Which option has anything to say to which run.
+//! Which option applies to which run.
 //!
-//! An option that changes nothing in what was asked for is refused: its user believes something
-//! about the result that is not so. In a sweep it is enough that one of the deployments knows it.
-//! One table has them all; what depends on the values of several options is decided where these are
-//! read (`demand`, `sweep`).
+//! An option that changes nothing in the requested run is refused, because its user would believe
+//! something false about the result. In a sweep, an option is accepted if one of the deployments
+//! uses it. One table lists all options; checks that depend on the values of several options are
+//! made where those are read (`demand`, `sweep`).
 
 use crate::choices::design_of;
 use crate::cli::{BalanceArg, BenchArgs, COUNTER, ChannelArg, IPC, workload_names};
@@ -19,7 +19,7 @@ use topology::IslandCount;
 pub struct Given(BTreeSet<String>);
 
 impl Given {
-    /// Those of a command, as it is defined and as it was typed.
+    /// The options of a command, as it is defined and as it was typed.
     pub fn of(command: &clap::Command, matches: &ArgMatches) -> Given {
         let typed =
             |arg: &&clap::Arg| matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
@@ -32,7 +32,7 @@ impl Given {
     }
 }
 
-/// A run, as far as the table asks.
+/// The properties of a run that the table looks at.
 struct Asked<'a> {
     args: &'a BenchArgs,
     given: &'a Given,
@@ -44,20 +44,20 @@ impl Asked<'_> {
     }
 }
 
-/// Options that have something to say where `when` holds.
+/// Options that apply to a run if `when` holds.
 struct Rule {
     options: &'static [&'static str],
     when: fn(&Asked) -> bool,
-    /// Continues "--option: ".
+    /// The reason when they do not apply; continues "--option: ".
     otherwise: &'static str,
     weight: Weight,
 }
 
-/// What becomes of a run with an option that says nothing.
+/// The outcome of a run with an option that does not apply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Weight {
     Refused,
-    /// The option changes nothing that a reader of the rows could believe.
+    /// A remark: the option changes nothing that a reader of the rows could believe.
     Told,
 }
 
@@ -147,7 +147,7 @@ const TRANSACTIONS: &[Rule] = &[
     },
 ];
 
-/// The options of what has no transactions.
+/// The options of experiments without transactions.
 pub const OF_COUNTER: &[&str] = &[
     "machine",
     "workers",
@@ -164,10 +164,10 @@ pub const OF_COUNTER: &[&str] = &[
 pub const OF_IPC: &[&str] =
     &["machine", "channel", "repeat", "out", "append", "overwrite", "json", "csv", "dry-run"];
 
-/// What is to be said before a run that goes on all the same.
+/// Returns the remarks for a run that goes on.
 ///
 /// # Errors
-/// The first option that says nothing to this run.
+/// The first option that does not apply to this run.
 pub fn check(given: &Given, args: &BenchArgs) -> Result<Vec<String>, Failure> {
     match args.workload.as_str() {
         COUNTER => only(given, COUNTER, OF_COUNTER),
@@ -197,7 +197,8 @@ fn transactions(asked: &Asked) -> Result<Vec<String>, Failure> {
     Ok(told)
 }
 
-/// Options of how long and with which draws one measures: a script gives them to every workload alike.
+/// Options that set the duration and the seed of a measurement: scripts give them to every workload
+/// alike.
 const OF_ANY: &[&str] = &["duration", "warmup", "seed"];
 
 fn only(given: &Given, workload: &str, known: &[&str]) -> Result<Vec<String>, Failure> {
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(told, ["--duration: ipc makes nothing of it", "--warmup: ipc makes nothing of it"]);
     }
 
-    /// An option that the table names and the command line does not is never given.
+    /// An option in the table that the command line does not define can never be given.
     #[test]
     fn the_table_names_options_that_there_are() {
         let command = Cli::command();

@@ -1,5 +1,4 @@
-//! `atoll backup` and `atoll restore`: a database as a copy that can be held against its checksums,
-//! and back.
+//! `atoll backup` and `atoll restore`: copy a database with checksums, and restore such a copy.
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -41,7 +40,7 @@ pub struct BackupArgs {
     /// there yet
     #[arg(long, value_name = "FILE_OR_DIR")]
     pub to: PathBuf,
-    /// Print what was copied as a JSON line
+    /// Print the result as a JSON line
     #[arg(long)]
     pub json: bool,
 }
@@ -55,7 +54,7 @@ pub struct RestoreArgs {
     /// Where the database goes: a directory that is not there yet, or is empty
     #[arg(long, value_name = "DIR")]
     pub to: PathBuf,
-    /// Print what was copied as a JSON line
+    /// Print the result as a JSON line
     #[arg(long)]
     pub json: bool,
 }

@@ -31,24 +31,24 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         false => Progress::planned(rows, clock, args.results.progress),
     };
     let mut output = Output::new(&args.results, &machine)?;
-    // The dashboard shows finished rows itself: they are printed when it is gone.
+    // The dashboard shows finished rows itself: they are printed when it closes.
     if !args.results.watch {
         output.expect(&forecast.rows());
     }
     sweep.remarks.iter().chain(&forecast.too_long()).for_each(|r| progress.warn(r));
     let outcome = run_all(sweep, args, &machine, &mut progress, &mut output);
     progress.finish();
-    // Rows measured before a failure are shown all the same; the failure decides how it ends.
+    // Rows measured before a failure are shown as well; the failure decides the exit code.
     let shown = output.finish();
     outcome.and(shown)
 }
 
-/// The machine under this process.
+/// The machine that this process runs on.
 ///
 /// # Errors
-/// If another one was asked for: nothing can run there.
+/// Another machine was asked for: nothing can run there.
 pub fn live_machine(argument: &str) -> Result<Machine, Failure> {
-    // One that is described is not even read: a description may be a pipe that nobody writes to.
+    // A machine description is not read here: it may be a pipe without a writer.
     if argument.trim() != "live" {
         return Err(Failure::Usage(format!(
             "--machine {argument}: a described machine plans or simulates, it cannot run a bench; expected live; \
@@ -67,7 +67,7 @@ pub fn stamp(machine: &Machine) -> MachineStamp {
     }
 }
 
-/// One-way latency between two cores that are as far apart as this machine has them, in
+/// The one-way latency between two cores with the greatest distance on this machine, in
 /// nanoseconds.
 pub fn ping(machine: &Machine) -> Option<f64> {
     let (a, b) = machine.stamp_pair()?;
@@ -100,8 +100,8 @@ fn run_all(
     Ok(())
 }
 
-/// All request mixes of a stop on one deployment, loaded once. An interruption leaves what was
-/// measured until then.
+/// Measures all request mixes of a stop on one deployment, loaded once. An interruption keeps the
+/// rows measured so far.
 pub fn measure(
     stop: Stop,
     machine: &Machine,
@@ -140,7 +140,8 @@ fn measure_mixes(
     Ok(session.close()?)
 }
 
-/// Each request mix on a database of its own: a ledger must have seen every transaction in it.
+/// Runs each request mix on a database of its own: the ledger must record every transaction in its
+/// database.
 fn torment(
     stop: Stop,
     kills: &KillSchedule,

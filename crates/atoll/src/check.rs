@@ -1,7 +1,8 @@
-//! `atoll check`: what is wrong with a database that nothing runs on.
+//! `atoll check`: looks for damage in a database that no instance runs on.
 //!
-//! A table of findings, each with file, place and what to do; or JSON lines, one for each finding and a last one that sums
-//! up. Notes (lost room, writes that opening repairs) are told and do not count.
+//! The result is a table of findings, each with its file, its place and advice; or JSON lines, one
+//! for each finding and a last one with totals. Notes (wasted space, writes that opening repairs)
+//! are printed but do not count as damage.
 
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
@@ -24,7 +25,7 @@ pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     progress.next(&format!("checking {}", args.data.display()));
     let mut watch = |instance: base::InstanceId, what: &str, done: u64, total: u64| {
         if interrupt.is_set() {
-            // There is nothing to be put in order: a check changes nothing.
+            // A check changes nothing, so nothing must be restored.
             tell(format_args!("atoll: interrupted; nothing was changed"));
             std::process::exit(Failure::Interrupted.code().into());
         }
@@ -47,7 +48,7 @@ pub fn run(args: &CheckArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// The consistency conditions that do not hold; none where not every instance could be asked.
+/// The consistency conditions that do not hold; empty if some instance could not be audited.
 fn violations(inspected: &Inspected) -> Result<Vec<String>, Failure> {
     let audits: Option<Vec<Vec<u8>>> = inspected.instances.iter().map(|i| i.audit.clone()).collect();
     let Some(audits) = audits else { return Ok(Vec::new()) };

@@ -1,5 +1,5 @@
-//! What distinguishes one deployment of a sweep from the next, and every combination of what was asked for: an option that
-//! makes a difference to some designs only is not varied for the others.
+//! The settings that distinguish the deployments of a sweep, and every combination of the requested
+//! ones: an option that matters only to some designs is not varied for the others.
 
 use crate::cli::{
     BalanceArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccAheadArg, OccConflictArg, OccReadsArg,
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use topology::{IslandCount, Placement};
 use workload::micro::Op;
 
-/// What distinguishes one deployment from the next.
+/// The settings that distinguish one deployment from the next.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) design: DesignKind,
@@ -69,17 +69,17 @@ impl Default for Choice {
     }
 }
 
-/// A list option: what was given, or its default.
+/// A list option: the given values, or the default.
 pub(crate) fn list<T: Clone>(given: &[T], default: impl FnOnce() -> Vec<T>) -> Vec<T> {
     if given.is_empty() { default() } else { given.to_vec() }
 }
 
-/// The same for options that the workload has defaults of its own for.
+/// A list option for which the workload has defaults of its own: `None` if it is not given.
 pub(crate) fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
     if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
 }
 
-/// Every one of `all` with every one of `values`; the values vary faster.
+/// Every element of `all` with every one of `values`; the values vary faster.
 pub(crate) fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(&mut T, V)) -> Vec<T> {
     let with = |one: &T, value: &V| {
         let mut one = one.clone();
@@ -89,13 +89,15 @@ pub(crate) fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(
     all.iter().flat_map(|one| values.iter().map(move |value| (one, value))).map(|(o, v)| with(o, v)).collect()
 }
 
-/// How trees are made, of the designs that have any; into how many parts, of the trees that have them.
+/// The kinds of trees, for designs that have trees, and the number of partitions, for trees that
+/// have them.
 pub(crate) fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choice> {
     let given: Vec<TreeKind> = list(trees, || vec![TreeArg::Btree]).into_iter().map(TreeKind::from).collect();
     let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
     let of = |choice: Choice| match choice.design {
         DesignKind::Occ => vec![choice],
-        // What it needs, unless that was not asked for: then it is refused.
+        // A design that owns pages needs a multi-rooted tree, and gets one unless other trees were
+        // asked for; that combination is refused.
         design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
             vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
         }
@@ -108,7 +110,8 @@ pub(crate) fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) 
     all.into_iter().flat_map(of).flat_map(divided).collect()
 }
 
-/// Which rows share a heap page, and how pages are read, of the designs for which that makes a difference.
+/// Which rows share a heap page and how pages are read, for designs in which that makes a
+/// difference.
 pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[LatchingArg]) -> Vec<Choice> {
     let given: Vec<HeapForm> =
         list(heaps, || vec![HeapArg::Shared]).into_iter().map(HeapForm::from).collect();
@@ -121,7 +124,8 @@ pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[Latching
         .collect();
     let housed = |choice: Choice| match (choice.design, choice.design.heap_form()) {
         (DesignKind::Occ, _) => vec![choice],
-        // What it needs, unless that was not asked for: then it is refused.
+        // A design gets the heap form that it needs, unless other forms were asked for; that
+        // combination is refused.
         (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
             vec![Choice { heaps: form, ..choice }]
         }
@@ -134,7 +138,8 @@ pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[Latching
     all.into_iter().flat_map(housed).flat_map(latched).collect()
 }
 
-/// What one design does on conflicts, how it reads, and how far it looks ahead; the others are run once, with the first of each.
+/// The conflict rule, reads and prefetch of `occ`; other designs run once, with the first value of
+/// each.
 pub(crate) fn in_occ(
     all: Vec<Choice>,
     conflicts: &[OccConflictArg],
@@ -166,7 +171,8 @@ pub(crate) fn in_occ(
     all.into_iter().flat_map(each).collect()
 }
 
-/// Whether keys follow the load is a question only where workers own keys; beside a design with owners the others run without.
+/// Keys follow the load only where workers own keys; in a sweep with such designs, the others run
+/// without balancing.
 pub(crate) fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
     let owns = |c: &Choice| c.design.owns_keys();
     if !all.iter().any(owns) {

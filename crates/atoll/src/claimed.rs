@@ -1,12 +1,12 @@
-//! A directory that one process at a time writes into.
+//! A directory that one process at a time may write to.
 //!
 //! ```text
-//! DIR/.lock   held (flock) while a run writes here, with the number of its process; removed at its
-//! end
+//! DIR/.lock   held (flock) while a run writes here; contains the number of its process;
+//!             removed at its end
 //! ```
 //!
-//! The kernel lets go of the lock when its process ends, however that happens; a file that no
-//! process holds locks nothing.
+//! The kernel releases the lock when its process ends, for any reason; a lock file without a
+//! process holds nothing.
 
 use crate::failure::Failure;
 use crate::results::cannot_write;
@@ -17,16 +17,16 @@ use std::path::{Path, PathBuf};
 
 const LOCK: &str = ".lock";
 
-/// Held until it is dropped.
+/// Holds the lock until it is dropped.
 pub struct Claim {
-    /// `None` once it has been removed.
+    /// `None` after the file has been removed.
     path: Option<PathBuf>,
     _file: File,
 }
 
 impl Claim {
     /// # Errors
-    /// Another process holds it, or the directory cannot be written.
+    /// Another process holds the lock, or the directory cannot be written.
     pub fn on(dir: &Path) -> Result<Claim, Failure> {
         let path = dir.join(LOCK);
         let cannot = |e: std::io::Error| cannot_write(&path, &e);
@@ -45,8 +45,8 @@ impl Claim {
                 }
                 Err(TryLockError::Error(e)) => return Err(cannot(e)),
             }
-            // The run before may have removed the file between the opening and the locking: then
-            // this is not the lock.
+            // The previous run may have removed the file between opening and locking: the locked
+            // file is then not the lock.
             let same = |there: std::fs::Metadata| file.metadata().is_ok_and(|own| own.ino() == there.ino());
             if std::fs::metadata(&path).is_ok_and(same) {
                 let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -58,8 +58,8 @@ impl Claim {
 }
 
 impl Claim {
-    /// Removes the file; the lock itself lasts until the value goes. A process that comes meanwhile
-    /// makes another file.
+    /// Removes the file; the lock itself lasts until the value is dropped. Another process that
+    /// comes in between makes a new file.
     pub fn let_go(&mut self) {
         if let Some(path) = self.path.take() {
             let _ = std::fs::remove_file(path);
@@ -91,7 +91,7 @@ mod tests {
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
         drop(first);
         assert!(!dir.path().join(LOCK).exists());
-        // What a killed process leaves is no obstacle.
+        // The file that a killed process leaves is no obstacle.
         std::fs::write(dir.path().join(LOCK), "17\n").unwrap();
         drop(Claim::on(dir.path()).unwrap());
     }

@@ -1,4 +1,4 @@
-//! `atoll claims`: which of the papers' claims hold here.
+//! `atoll claims`: which of the papers' claims hold on this machine.
 
 use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
@@ -55,7 +55,7 @@ fn origin(args: &ClaimsArgs, lab: &Lab) -> Origin {
     Origin::of(lab.all_rows().iter(), driver::VERSION, format!("atoll claims{size} --markdown"))
 }
 
-/// Those asked for, in the ledger's order.
+/// The claims that were asked for, in the ledger's order.
 fn chosen<'a>(library: &'a Library, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
     let mut wanted = Vec::new();
     for id in &args.ids {
@@ -76,7 +76,7 @@ fn chosen<'a>(library: &'a Library, args: &ClaimsArgs) -> Result<Vec<&'a Claim>,
     Ok(claims)
 }
 
-/// Every experiment that some of the claims need, once.
+/// Every experiment that these claims need, once.
 fn experiments<'a>(library: &'a Library, claims: &[&Claim]) -> Vec<&'a claims::Experiment> {
     let needed = |id: &str| {
         let needs =
@@ -124,7 +124,7 @@ fn json(d: &Decision) -> String {
     object.to_string()
 }
 
-/// Of a table that goes to a file, in characters.
+/// The width of a table that goes to a file, in characters.
 const WIDTH: u16 = 160;
 
 fn table(library: &Library, decisions: &[Decision]) -> Table {

@@ -1,4 +1,4 @@
-//! What can be typed. Parsing only: what it means is decided elsewhere.
+//! The command line as typed. Only parsing: the meaning of values is decided elsewhere.
 
 use crate::backup_command::{BackupArgs, RestoreArgs};
 use crate::compare_command::CompareArgs;
@@ -44,7 +44,7 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Builds a database on disk, for `bench --data` to run on
     Load(Box<LoadArgs>),
-    /// Counts what one transaction touches (records, locks, pages), by kind of transaction
+    /// Counts the records, locks and pages that a transaction touches, by kind of transaction
     Stats(Box<StatsArgs>),
     /// Checks a database on disk: pages, indexes, log, and the consistency conditions of its
     /// workload
@@ -119,7 +119,7 @@ pub struct ReportArgs {
 
 #[derive(Args, Debug)]
 pub struct InstanceArgs {
-    /// Which of the deployment's instances this is: for people who look at the process list
+    /// The number of this instance in its deployment, for the process list
     #[arg(long)]
     pub number: u16,
 }
@@ -162,8 +162,8 @@ pub struct LoadArgs {
     /// Sub-trees of each multi-rooted tree of an instance [default: one per worker]
     #[arg(long, value_name = "N", value_parser = partitions(), hide_short_help = true)]
     pub partitions: Option<u64>,
-    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: what the data
-    /// needs]
+    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: enough for the
+    /// data]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub memory: Option<u64>,
     /// Load even if the memory that it takes is not there
@@ -171,7 +171,7 @@ pub struct LoadArgs {
     pub memory_unchecked: bool,
     #[command(flatten)]
     pub own: OwnOptions,
-    /// Print what was loaded as a JSON line
+    /// Print the result of the load as a JSON line
     #[arg(long)]
     pub json: bool,
 }
@@ -240,7 +240,7 @@ fn as_one_word(name: &str) -> String {
     }
 }
 
-/// The workload's own name for what was given.
+/// The workload's own spelling of a given name.
 fn workload_name(given: String) -> String {
     let meant = workload::spec::forms().find(|form| as_one_word(form.name) == given);
     meant.map_or(given, |form| form.name.to_owned())
@@ -255,7 +255,7 @@ pub fn workload_names() -> String {
     }
 }
 
-/// What `bench` takes: the workloads, and two experiments without transactions.
+/// The first argument of `bench`: the workloads, and two experiments without transactions.
 fn bench_name() -> impl TypedValueParser<Value = String> {
     let mut all = workload_values();
     all.push(
@@ -303,7 +303,7 @@ mod heading {
 #[derive(Args, Clone, Debug)]
 #[command(after_help = examples::BENCH_SHORT, after_long_help = examples::BENCH)]
 pub struct BenchArgs {
-    /// What is measured; `atoll bench WORKLOAD --help` shows the options of one
+    /// The workload; `atoll bench WORKLOAD --help` shows its options
     #[arg(value_parser = bench_name())]
     pub workload: String,
 
@@ -364,8 +364,8 @@ pub struct DeploymentArgs {
     /// plp-*]
     #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
     pub tree: Vec<TreeArg>,
-    /// Which rows may share a page of a heap [default: as in --data; else shared, and what the
-    /// design needs for plp-*]
+    /// Which rows may share a page of a heap [default: as in --data; else shared, and as the design
+    /// needs for plp-*]
     #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
     pub heap: Vec<HeapArg>,
     /// How a reader of a page is kept from seeing half of a change; not for serial and occ
@@ -380,19 +380,19 @@ pub struct DeploymentArgs {
     pub partitions: Vec<u64>,
     /// Directory of the database [default: a temporary one]
     ///
-    /// A temporary directory is removed afterwards. An empty directory is loaded first; several shapes of data get a directory each below it. The loaded
-    /// database stays as it is: each run works on a copy inside the directory, which is removed
-    /// when the run ends.
+    /// A temporary directory is removed afterwards. An empty directory is loaded first; several
+    /// shapes of data get a directory each below it. The loaded database stays as it is: each run
+    /// works on a copy inside the directory, which is removed when the run ends.
     #[arg(long, value_name = "DIR", help_heading = heading::DATA)]
     pub data: Option<PathBuf>,
-    /// Run on the database in --data itself and not on a copy: it keeps what the run changes
+    /// Run on the database in --data itself and not on a copy: the changes of the run stay
     #[arg(long, requires = "data", help_heading = heading::DATA, hide_short_help = true)]
     pub keep: bool,
-    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: what the data
-    /// needs]
+    /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: enough for the
+    /// data]
     ///
     /// Instances share it in proportion to their data. With design occ it is the most that rows may
-    /// take [default: half of what is free].
+    /// take [default: half of the free memory].
     #[arg(long, value_name = "BYTES", value_parser = size, help_heading = heading::DATA, hide_short_help = true)]
     pub memory: Option<u64>,
     /// Run even if the memory that it takes is not there
@@ -425,11 +425,11 @@ pub struct DeploymentArgs {
     /// It is aborted then. A number alone is in ms.
     #[arg(long, value_name = "TIME", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
     pub distributed_timeout: Option<u64>,
-    /// Requests that a worker takes from clients outside before it has answered others; more wait at
-    /// their clients
+    /// Requests that a worker takes from clients outside before it has answered others; more wait
+    /// at their clients
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_requests(), help_heading = heading::LOAD, hide_short_help = true)]
     pub max_requests: usize,
-    /// What a transaction does at a row that an unfinished distributed transaction has written
+    /// How a transaction treats a row that an unfinished distributed transaction has written
     #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait", help_heading = heading::OCC, hide_short_help = true)]
     pub occ_conflict: Vec<OccConflictArg>,
     /// How a read-only transaction reads
@@ -460,7 +460,7 @@ pub struct RequestArgs {
     /// Rows that a transaction touches (micro, tatp-scan) [default: 10]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=10_000), hide_short_help = true)]
     pub rows: Vec<u32>,
-    /// What a transaction does with its rows (micro) [default: read]
+    /// The operation of a transaction on its rows (micro) [default: read]
     #[arg(long, value_name = "OP,...", value_delimiter = ',', value_enum, hide_short_help = true)]
     pub op: Vec<OpArg>,
     /// Zipf exponent of how popular rows are; 0: all alike (micro) [default: 0]
@@ -495,7 +495,8 @@ pub struct MeasuringArgs {
     pub warmup: Warmup,
     /// Windows; the median is reported with its spread [default: 3]
     ///
-    /// Of an even number the slower of the two in the middle. One if the load changes (--phases, a rate that rises).
+    /// Of an even number the slower of the two in the middle. One if the load changes (--phases, a
+    /// rate that rises).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Seed of every random choice
@@ -544,7 +545,7 @@ pub struct MeasuringArgs {
     /// How the load changes while it is measured: a file with a line for each phase, or the lines
     /// themselves
     ///
-    /// A line says how long a phase lasts and what changes: 10s hot 50/30, 20s rate 5000, 30s
+    /// A line gives the length of a phase and the change: 10s hot 50/30, 20s rate 5000, 30s
     /// multisite 50. On the command line: 10s:hot:50/30;20s:hot:off.
     #[arg(long, value_name = "FILE|LINES", help_heading = heading::LOAD, hide_short_help = true)]
     pub phases: Option<PathBuf>,
@@ -589,7 +590,7 @@ pub struct ResultArgs {
 }
 
 impl ResultArgs {
-    /// What becomes of earlier rows.
+    /// The treatment of earlier rows.
     pub fn earlier(&self) -> Earlier {
         match (self.append, self.overwrite) {
             (true, _) => Earlier::Append,
@@ -599,14 +600,14 @@ impl ResultArgs {
     }
 }
 
-/// An interval of `--progress`.
+/// The interval of `--progress`.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     let sensible = Duration::from_millis(100)..=Duration::from_secs(3600);
     if sensible.contains(&interval) { Ok(interval) } else { Err("expected 100ms to 60m".into()) }
 }
 
-/// `None`: no limit.
+/// `None` for no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetryLimit(pub Option<u32>);
 
@@ -620,7 +621,7 @@ fn retries(text: &str) -> Result<RetryLimit, String> {
     }
 }
 
-/// Zero: none.
+/// Zero for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backoff(pub Duration);
 

@@ -1,13 +1,13 @@
-//! How long a sweep takes yet: what was planned for its rows, corrected by what the finished ones
-//! took.
+//! The remaining time of a sweep: the planned times of its rows, corrected by the times that the
+//! finished rows took.
 
 use std::time::Duration;
 
-/// The least time that each row takes, in order, and how far the sweep is.
+/// The least time of each row, in order, and the progress of the sweep.
 #[derive(Clone, Default, Debug)]
 pub struct Clock {
     planned: Vec<Duration>,
-    /// Rows that are done, and the time they took all together.
+    /// The number of finished rows, and their total time.
     done: usize,
     took: Duration,
 }
@@ -17,14 +17,14 @@ impl Clock {
         Clock { planned, ..Clock::default() }
     }
 
-    /// A row is done.
+    /// Adds a finished row.
     pub fn row_took(&mut self, time: Duration) {
         self.done += 1;
         self.took += time;
     }
 
-    /// What is left when the current row has run for `so_far`; `None` where nothing is known of the
-    /// rows.
+    /// The remaining time when the current row has run for `so_far`; `None` if the rows have no
+    /// planned times.
     pub fn left(&self, so_far: Duration) -> Option<Duration> {
         let (done, left) = self.planned.split_at_checked(self.done)?;
         let (current, later) = left.split_first()?;
@@ -33,8 +33,8 @@ impl Clock {
         Some(of_this + later.iter().sum::<Duration>().mul_f64(slower))
     }
 
-    /// How many times as long as planned the rows took that are done. The plan is the least they
-    /// can take.
+    /// How many times as long as planned the finished rows took. The plan is a lower bound, so the
+    /// factor is at least 1.
     fn slower(&self, done: &[Duration]) -> f64 {
         let planned: Duration = done.iter().sum();
         (self.took.as_secs_f64() / planned.as_secs_f64().max(1e-3)).max(1.0)

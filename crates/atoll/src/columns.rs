@@ -1,22 +1,22 @@
-//! The columns of tables of rows: how each is called, what it shows of a row, and one line that
-//! explains it.
+//! The columns of tables of rows: the name of each, the value that it shows, and one line of
+//! explanation.
 
 use crate::sheet::Rank;
 use crate::units::{micros, per_cent, scaled};
 use driver::ResultRow;
 use report::verdict::Measure;
 
-/// `None` where a row has none.
+/// `None` if a row has no value.
 pub type Value = fn(&ResultRow) -> Option<String>;
 
 /// A result.
 pub struct Column {
     pub name: &'static str,
     pub value: Value,
-    /// Characters of the widest value.
+    /// The width of the widest value, in characters.
     pub width: usize,
     pub rank: Rank,
-    /// The line of the legend; empty for a name that says it all.
+    /// The line of the legend; empty for a name that explains itself.
     pub about: &'static str,
 }
 
@@ -24,7 +24,7 @@ const fn column(name: &'static str, width: usize, rank: Rank, about: &'static st
     Column { name, value, width, rank, about }
 }
 
-/// In the order in which a sweep varies them, as far as it does: the slowest first.
+/// In the order in which a sweep varies them, the slowest first.
 pub const SETTINGS: &[(&str, Value)] = &[
     ("workload", |r| Some(r.settings.workload.clone())),
     ("design", |r| r.settings.design.clone()),
@@ -128,8 +128,8 @@ pub const RESULTS: &[Column] = &[
     }),
 ];
 
-/// Of rows with a profile, in per cent of the time from request to reply where the unit is not
-/// named. The rest of what it says is in the JSON rows.
+/// The columns of rows with a profile; in per cent of the time from request to reply, unless a unit
+/// is named. The JSON rows hold the rest of the profile.
 pub const PROFILE: &[Column] = &[
     column("time", 6, Rank::Essence, "mean time from request to reply", |r| {
         r.profile.as_ref().map(|p| micros(p.elapsed_ns() / 1000.0))
@@ -151,7 +151,7 @@ pub const PROFILE: &[Column] = &[
     column("wait", 4, Rank::Result, "waiting: parked, while its worker runs other transactions", |r| {
         share(r, "waiting")
     }),
-    column("wait for", 8, Rank::Result, "what most of the waiting was for", longest_wait),
+    column("wait for", 8, Rank::Result, "the longest wait", longest_wait),
     column("idle", 4, Rank::Result, "share of the workers' time without anything to do", |r| {
         let workers = &r.profile.as_ref()?.worker_ns_per_txn;
         Some(per_cent(workers.get("idle")? / workers.values().sum::<f64>() * 100.0))
@@ -177,18 +177,18 @@ pub const PROFILE: &[Column] = &[
     }),
 ];
 
-/// Small amounts have a place behind the point.
+/// A number with one decimal place if it is small.
 fn few(n: f64) -> String {
     if n < 999.95 { format!("{n:.1}") } else { scaled(n) }
 }
 
-/// What transactions waited for longest.
+/// The longest wait of transactions.
 pub fn longest_wait(row: &ResultRow) -> Option<String> {
     let waits = &row.profile.as_ref()?.waiting_ns_per_txn;
     waits.iter().filter(|w| *w.1 > 0.0).max_by(|a, b| a.1.total_cmp(b.1)).map(|w| w.0.clone())
 }
 
-/// What the processor counted of an event per transaction.
+/// Counts of a processor event per transaction.
 fn hardware(row: &ResultRow, event: &str) -> Option<f64> {
     row.profile.as_ref()?.hardware.as_ref()?.get(event).copied()
 }

@@ -1,4 +1,4 @@
-//! `atoll compare A B`: what became of each row of A in B, and whether anything got worse.
+//! `atoll compare A B`: the change of each row from A to B, and whether any row got worse.
 
 use crate::cli::per_cent;
 use crate::failure::Failure;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use world::tell;
 
 const EXAMPLES: &str = "\
-Rows belong together when their settings agree; the seed and the page memory that follows from what is free may differ, and
+Rows belong together when their settings agree; the seed and the page memory, which follows from free memory, may differ, and
 so may what --ignore names. A row is better or worse when no repetition of one lies among those of the other and the values
 differ by more than the noise of both rows, 2 % at least; else there is no difference. A ratio is B's value over A's.
 
@@ -33,13 +33,14 @@ cannot be read; 2 wrong usage.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompareArgs {
-    /// Rows before: a file as `bench --out` or `--json` writes it, or a directory that `bench --out` made; `-` is standard input
+    /// Rows before: a file as `bench --out` or `--json` writes it, or a directory that
+    /// `bench --out` made; `-` is standard input
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// Rows after
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// What is compared: transactions a second, or a quantile of latency
+    /// The measure to compare by: transactions a second, or a quantile of latency
     #[arg(long, value_name = "MEASURE", default_value = "tps", value_parser = measure())]
     pub by: Measure,
     /// A loss up to this many per cent is no regression
@@ -112,7 +113,7 @@ fn summary(pairs: &[Pair]) -> String {
 }
 
 /// # Errors
-/// If anything got worse, or nothing could be compared.
+/// A row got worse, or no rows could be compared.
 fn judge(pairs: &[Pair], args: &CompareArgs) -> Result<(), Failure> {
     if pairs.iter().all(|pair| matches!(pair.verdict, Outcome::OnlyInA | Outcome::OnlyInB)) {
         return Err(Failure::Run(

@@ -1,4 +1,5 @@
-//! `atoll bench counter`: threads on one counter, one per socket, per island, per core, under each placement.
+//! `atoll bench counter`: threads that increment a shared counter, one counter per socket, island
+//! or core, under each placement.
 
 use crate::bench::{live_machine, ping, stamp};
 use crate::cli::BenchArgs;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use topology::{CounterResult, CounterSpec, IslandCount, Machine, Protection, Sharing, run_counter};
 use world::tell;
 
-/// No shorter window than this tells anything.
+/// Shorter windows give no meaningful figures.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -31,7 +32,7 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     outcome.and(shown)
 }
 
-/// How many rows there will be.
+/// The number of rows.
 pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
     Ok(variants(args, machine)?.len())
 }
@@ -50,7 +51,7 @@ fn forecast(args: &BenchArgs, machine: &Machine) -> Result<Forecast, Failure> {
     Ok(Forecast::new(variants(args, machine)?.into_iter().map(leg).collect()))
 }
 
-/// Every variant, one after the other.
+/// Measures every variant, one after the other.
 pub fn measure_all(
     args: &BenchArgs,
     machine: &Machine,
@@ -79,8 +80,8 @@ pub fn measure_all(
     outcome
 }
 
-/// Every variant that differs from the others on this machine: where there is one socket, a counter per socket is a
-/// single counter.
+/// Every variant that differs from the others on this machine: on one socket, a counter per socket
+/// is the same as a single counter.
 fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<CounterSpec>, Failure> {
     let workers: Vec<usize> = match &args.deployment.workers[..] {
         [] => vec![machine.default_workers()],
@@ -130,7 +131,7 @@ fn measure(machine: &Machine, spec: CounterSpec) -> Result<ResultRow, Failure> {
     Ok(row)
 }
 
-/// What is certain of a row beforehand.
+/// The fields of a row that are certain before the measurement.
 fn planned(spec: CounterSpec) -> ResultRow {
     let labels = Labels {
         counters: Some(spec.sharing.name().into()),

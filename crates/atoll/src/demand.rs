@@ -1,4 +1,4 @@
-//! From options to the load on a deployment: which clients there are, and how the load changes over time.
+//! Turns options into the load on a deployment: its clients, and how the load changes over time.
 
 use crate::cli::{LoadModelArg, MeasuringArgs};
 use crate::failure::Failure;
@@ -7,13 +7,14 @@ use deploy::{Change, Interrupt};
 use driver::{Arrivals, LoadModel, Phases, Rate, Retries, Schedule, Subject, Think, Traffic};
 use std::time::Duration;
 
-/// Of each worker, unless said otherwise: a closed loop's clients, and the requests of an open one that run at once.
+/// Defaults for each worker: the clients of a closed loop, and the concurrent requests of an open
+/// one.
 const CLIENTS: u32 = 4;
 const CLERKS: u32 = 64;
-/// Windows unless said otherwise; one of a load that changes.
+/// The default number of windows; a load that changes has one.
 pub const REPEAT: u32 = 3;
 
-/// The options that say what comes in, and the script.
+/// The options that describe the load, and the script.
 pub struct Demand<'a> {
     args: &'a MeasuringArgs,
     phases: Option<Phases>,
@@ -21,7 +22,7 @@ pub struct Demand<'a> {
 
 impl Demand<'_> {
     /// # Errors
-    /// Options that contradict each other; a script that cannot be read or has a wrong line.
+    /// Options that contradict each other; a script that cannot be read or that has a wrong line.
     pub fn new<'a>(args: &'a MeasuringArgs, interrupt: &Interrupt) -> Result<Demand<'a>, Failure> {
         let refuse = |text: &str| Err(Failure::Usage(text.into()));
         let open = args.load_model == LoadModelArg::Open;
@@ -70,8 +71,8 @@ impl Demand<'_> {
         Ok(Demand { args, phases })
     }
 
-    /// Every load on `subject`, the rate varying fastest. `schedule` has what does not depend on it; `backoff` is the first
-    /// pause before a retry, unless the options say another.
+    /// Every load on `subject`; the rate varies fastest. `schedule` holds the parts that do not
+    /// depend on the load; `backoff` is the first pause before a retry, unless the options set it.
     ///
     /// # Errors
     /// Terminals for a workload that has none; a phase that does not fit it.
@@ -132,7 +133,7 @@ impl Demand<'_> {
 }
 
 /// # Errors
-/// A change that would come when everything has been measured.
+/// A change that is due after the last window.
 fn in_time(changes: &[Change], measured: Duration) -> Result<(), Failure> {
     let Some(late) = changes.iter().find(|change| change.at >= measured) else { return Ok(()) };
     Err(Failure::Usage(format!(
@@ -143,7 +144,7 @@ fn in_time(changes: &[Change], measured: Duration) -> Result<(), Failure> {
     )))
 }
 
-/// Nothing but how long and with which seed.
+/// A schedule with only the duration and the seed.
 pub fn outline(args: &MeasuringArgs) -> Schedule {
     Schedule {
         warmup: args.warmup,

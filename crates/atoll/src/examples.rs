@@ -1,4 +1,4 @@
-//! The texts below the lists of options: what a command does besides, examples, exit codes.
+//! The texts below the lists of options: further effects of a command, examples, exit codes.
 
 pub const SEE_HELP: &str = "Examples, and all that an option says: --help in place of -h.";
 
@@ -25,7 +25,7 @@ Commands:
 
 All commands with examples: atoll --help. The options of one: atoll COMMAND -h, or --help for all of them.";
 
-/// What `atoll` alone says before it begins.
+/// The text that `atoll` prints before it begins.
 pub const WELCOME: &str = "\
 Atoll looks at this machine, measures the deployments that fit it, and names the best for each
 workload. It begins now and takes about a minute; Ctrl-C ends it. To try besides:

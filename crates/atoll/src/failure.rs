@@ -1,18 +1,18 @@
-//! Why a command did not succeed, and what it exits with.
+//! Why a command failed, and its exit code.
 
 use base::counted;
 use deploy::DeployError;
 
-/// How shells report a process that SIGPIPE (13) has ended. Every command that does not come to the
-/// end of its output ends so, like other tools; a bench that was cut off is no success.
+/// The exit code that shells report for a process ended by SIGPIPE (13). A command that cannot
+/// write all of its output ends with it, as other tools do; a bench that was cut off is no success.
 const BROKEN_PIPE: u8 = 128 + 13;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// What was asked for cannot be.
+    /// The request is impossible.
     #[error("{0}")]
     Usage(String),
-    /// It could be, and did not work.
+    /// The request is possible, but failed.
     #[error("{0}")]
     Run(String),
     #[error(
@@ -26,10 +26,10 @@ pub enum Failure {
     Damaged { count: usize, dir: std::path::PathBuf },
     #[error("interrupted; every instance is gone and nothing is left behind")]
     Interrupted,
-    /// Nothing was begun.
+    /// Nothing had begun.
     #[error("interrupted while reading; nothing was written")]
     InterruptedReading,
-    /// The reader of standard output has had enough: no failure that anything is said about.
+    /// The reader has closed standard output: no failure, and no message.
     #[error("standard output was closed")]
     OutputClosed,
 }

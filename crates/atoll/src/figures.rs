@@ -47,7 +47,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(path) = lab.write_all()? {
         tell(format_args!("rows: {}", path.display()));
     }
-    // One page of all of them, beside one for each.
+    // One page of all figures, beside a page for each.
     if let Some(path) = lab.report("report", &lab.all_rows())? {
         tell(format_args!("report: {}", path.display()));
     }
@@ -58,7 +58,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// The figures asked for; without any, all that can be measured.
+/// The figures that were asked for; without any, all that can be measured.
 fn chosen<'a>(library: &'a Library, ids: &[String]) -> Result<Vec<&'a Experiment>, Failure> {
     if ids.is_empty() {
         return Ok(library.experiments.iter().filter(|e| e.is_figure() && e.waits.is_none()).collect());
@@ -121,7 +121,7 @@ mod tests {
         assert!(failure.code() == 2 && failure.to_string().contains("vldbj-11"), "{failure}");
     }
 
-    /// A figure's plot speaks of fields that its rows can have: at least it has one.
+    /// The plot of a figure uses fields that its rows can have: at least, it has a plot.
     #[test]
     fn every_figure_has_something_to_draw() {
         let library = Library::built_in().unwrap();

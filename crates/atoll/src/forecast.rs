@@ -1,5 +1,5 @@
-//! The plan of a sweep, said before it runs: which deployments and rows there will be, and how long
-//! that takes at least.
+//! The plan of a sweep, printed before it runs: its deployments and rows, and the least time that
+//! they take.
 //!
 //! ```text
 //!   Sweep --Forecast::of--> Leg, Leg, ... --words--> standard error, before the first deployment
@@ -7,9 +7,9 @@
 //!                                         --clock--> the time left, while it runs
 //! ```
 //!
-//! "At least": windows and warm-ups last as long as they are asked to; loading is estimated from
-//! the size of the data at a rate that no machine has been seen to exceed; checks of the data come
-//! on top.
+//! The time is a lower bound: windows and warm-ups last as long as the options say; loading is
+//! estimated from the size of the data at a rate that no measured machine exceeds; checks of the
+//! data are not included.
 
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -24,19 +24,19 @@ use driver::{LatencyUs, LoadModel, RepetitionRow, ResultRow, Schedule, Settings,
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Starting the instances of a deployment and stopping them.
+/// Time to start and stop the instances of a deployment.
 const LAUNCH: Duration = Duration::from_millis(200);
-/// Bytes of data that a worker loads a second, at most.
+/// Bytes of data that a worker loads per second, at most.
 const LOAD_RATE: u64 = 400 << 20;
-/// A warm-up until throughput is steady takes so many seconds of load at least.
+/// The least load before throughput counts as steady.
 const UNTIL_STEADY: Duration = Duration::from_secs(5);
-/// Load between two kills at least, and what a restart takes.
+/// The least load between two kills, with a restart.
 const BETWEEN_KILLS: Duration = Duration::from_millis(50);
-/// A sweep that takes longer is announced with a way to shorten it.
+/// A sweep longer than this is announced with advice on how to shorten it.
 const LONG: Duration = Duration::from_secs(3600);
-/// What it is shortened to in the examples.
+/// The window that the advice suggests.
 const SHORT_WINDOW: Duration = Duration::from_secs(1);
-/// Values of an option that the plan names.
+/// The most values of an option that the plan lists.
 const VALUES: usize = 8;
 
 /// How a row is measured.
@@ -74,12 +74,13 @@ impl Windows {
 
 /// A deployment and its rows.
 pub struct Leg {
-    /// What is certain of each row beforehand. A result that it will have is there, with any value.
+    /// The results that are certain beforehand. A result that the row will have is present, with
+    /// any value.
     pub rows: Vec<ResultRow>,
     pub windows: Vec<Windows>,
-    /// Loading and launching.
+    /// Time to load and launch.
     pub before: Duration,
-    /// Bytes of the loaded data and of page memory, where there are any.
+    /// Bytes of the loaded data and of page memory, if there are any.
     pub size: Option<(u64, u64)>,
 }
 
@@ -91,7 +92,7 @@ impl Leg {
 
 pub struct Forecast {
     legs: Vec<Leg>,
-    /// Of each row, where instances are killed in place of being measured in windows.
+    /// Kills for each row, if instances are killed in place of measured windows.
     kills: Option<u32>,
 }
 
@@ -100,16 +101,16 @@ impl Forecast {
         Forecast { legs, kills: None }
     }
 
-    /// `kills`: of each row, where instances are killed.
+    /// `kills`: the kills for each row, if instances are killed.
     ///
     /// # Errors
-    /// A workload that is none.
+    /// An unknown workload.
     pub fn of(sweep: &Sweep, kills: Option<u32>) -> Result<Forecast, Failure> {
         Forecast::of_stops(&sweep.stops, kills)
     }
 
     /// # Errors
-    /// A workload that is none.
+    /// An unknown workload.
     pub fn of_stops(stops: &[Stop], kills: Option<u32>) -> Result<Forecast, Failure> {
         let bases = bases(stops)?;
         let mut loaded = vec![false; bases.len()];
@@ -123,17 +124,17 @@ impl Forecast {
         Ok(Forecast { legs, kills })
     }
 
-    /// What the rows will look like, in their order.
+    /// The planned rows, in their order.
     pub fn rows(&self) -> Vec<ResultRow> {
         self.legs.iter().flat_map(|leg| leg.rows.iter().cloned()).collect()
     }
 
-    /// How long it takes at least.
+    /// The least time that the sweep takes.
     pub fn least(&self) -> Duration {
         self.legs.iter().map(Leg::least).sum()
     }
 
-    /// The same if each row were measured otherwise.
+    /// The least time if each row had the windows that `change` returns.
     fn least_with(&self, change: impl Fn(Windows) -> Windows) -> Duration {
         let of = |leg: &Leg| leg.before + leg.windows.iter().map(|w| change(*w).least()).sum::<Duration>();
         self.legs.iter().map(of).sum()
@@ -167,7 +168,7 @@ impl Forecast {
         lines.map(|line| folded("plan: ", &line, width)).join("\n")
     }
 
-    /// How to shorten a sweep that takes long; `None` for one that does not.
+    /// How to shorten a sweep that takes long; `None` for a shorter one.
     pub fn too_long(&self) -> Option<String> {
         if self.least() < LONG {
             return None;
@@ -188,10 +189,10 @@ impl Forecast {
         ))
     }
 
-    /// A line a deployment, or a JSON object each.
+    /// Prints a line, or a JSON object, for each deployment.
     ///
     /// # Errors
-    /// A closed standard output.
+    /// Standard output is closed.
     pub fn print(&self, json: bool) -> Result<(), Failure> {
         if json {
             return self.objects()?.iter().try_for_each(|object| print(&object.to_string()));
@@ -223,8 +224,8 @@ impl Forecast {
         text
     }
 
-    /// Of each setting its value in each deployment: every one, where the rows of a deployment
-    /// differ in it.
+    /// The value of each setting in each deployment; all values, if the rows of a deployment differ
+    /// in the setting.
     fn of_legs(&self) -> Vec<Setting> {
         let legs: Vec<Vec<Setting>> = self.legs.iter().map(|leg| settings(&leg.rows)).collect();
         let count = legs.first().map_or(0, Vec::len);
@@ -232,7 +233,7 @@ impl Forecast {
         (0..count).map(|at| Setting { name: legs[0][at].name, values: values(at) }).collect()
     }
 
-    /// A deployment as its rows name it, with what is planned for it.
+    /// Each deployment as its rows name it, with its plan.
     fn objects(&self) -> Result<Vec<Value>, Failure> {
         let object = |(i, leg): (usize, &Leg)| {
             let mut object = match leg.rows.first() {
@@ -293,7 +294,8 @@ fn planned(stop: &Stop, subject: &Subject, schedule: &Schedule, kills: Option<u3
     }
 }
 
-/// The values in the order in which they come, each once, without those of rows that have none.
+/// The distinct values in order of appearance, without the empty value of rows that lack the
+/// setting.
 fn distinct(values: &[String]) -> Vec<String> {
     let mut seen: Vec<String> = Vec::new();
     for value in values.iter().filter(|v| !v.is_empty()) {
@@ -304,7 +306,7 @@ fn distinct(values: &[String]) -> Vec<String> {
     seen
 }
 
-/// What differs between the rows: in words, with the number of values.
+/// The settings in which the rows differ: in words, with the number of values.
 fn varied(settings: &[Setting]) -> Vec<(String, usize)> {
     let values = settings.iter().map(|s| (s.name, distinct(&s.values))).filter(|s| s.1.len() > 1);
     let words = |(name, values): (&str, Vec<String>)| {
@@ -338,7 +340,7 @@ mod tests {
         let text = forecast.words(None);
         assert!(text.starts_with("plan: 2 deployments, 4 rows: islands 1, 2; op read, update\n"), "{text}");
         assert!(text.contains("each row is 3 windows of 5 s after 1 s of warm-up"), "{text}");
-        // Four rows of 16 s, two launches, and next to nothing to load.
+        // Four rows of 16 s, two launches, and a negligible load.
         let seconds = forecast.least().as_secs_f64();
         assert!((64.0..65.0).contains(&seconds), "{seconds}");
         assert!(forecast.too_long().is_none());
@@ -388,7 +390,7 @@ mod tests {
         assert_eq!(objects[0]["varies"], json!({ "op": ["read", "update"] }));
     }
 
-    /// The rows that come are shown in columns that were chosen before.
+    /// The columns are chosen before the rows are measured, so planned rows must have all results.
     #[test]
     fn planned_rows_have_the_results_that_rows_will_have() {
         let has = |args: &[&str], value: fn(&ResultRow) -> bool| forecast(args).rows().iter().any(value);

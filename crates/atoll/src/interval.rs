@@ -1,11 +1,11 @@
-//! The lines of `--progress`: what a deployment does, every interval while it runs.
+//! The lines of `--progress`: the figures of a deployment at every interval while it runs.
 
 use crate::units::{micros, per_cent, scaled};
 use driver::Measured;
 use std::time::Duration;
 
-/// `at`: the time of load that is behind, `phase` of the row, and what each instance measured since
-/// the last line.
+/// `at`: the time of load so far; `phase`: the phase of the row; `instances`: the measurements of
+/// each instance since the last line.
 pub fn line(at: Duration, phase: &str, instances: &[Measured]) -> String {
     let mut all = Measured::default();
     instances.iter().for_each(|m| all.merge(m));
@@ -29,7 +29,7 @@ fn rate(m: &Measured) -> f64 {
     m.committed_total() as f64 / (m.window_ns.max(1) as f64 / 1e9)
 }
 
-/// How long an interval was.
+/// The length of an interval.
 pub fn length(instances: &[Measured]) -> Duration {
     Duration::from_nanos(instances.iter().map(|m| m.window_ns).max().unwrap_or(0))
 }

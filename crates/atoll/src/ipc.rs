@@ -1,6 +1,7 @@
-//! `atoll bench ipc`: round trips of a message between two cores, for every mechanism, polled and blocking.
+//! `atoll bench ipc`: round trips of a message between two cores, for every mechanism, polling and
+//! blocking.
 //!
-//! The far side of a measurement is this program again ([`run_if_peer`]).
+//! The peer of a measurement is this program in another process ([`run_if_peer`]).
 
 use crate::bench::{live_machine, ping, stamp};
 use crate::cli::{BenchArgs, ChannelArg};
@@ -19,10 +20,10 @@ use std::time::{Duration, Instant};
 use topology::{CpuId, Machine, pin_thread};
 use world::tell;
 
-/// Longest message: what moves through a pipe in one piece.
+/// The longest message: a pipe moves it in one piece.
 const MESSAGE_BYTES: usize = 256;
 
-/// `Some` in the process that is the far side of a measurement: it has done its part.
+/// `Some` in the process that is the peer of a measurement: its part is done.
 pub fn run_if_peer() -> Option<ExitCode> {
     let outcome = channel::ipc::run_if_peer(pin)?;
     Some(outcome.map_or_else(
@@ -40,7 +41,7 @@ fn pin(cpu: usize) {
     }
 }
 
-/// Two CPUs and how they lie to each other.
+/// Two CPUs and the distance between them.
 #[derive(Clone, Copy)]
 struct Pair {
     name: &'static str,
@@ -68,7 +69,7 @@ fn mechanisms(args: &BenchArgs) -> Vec<Mechanism> {
     }
 }
 
-/// One mechanism between one pair, and how a side waits.
+/// A mechanism between a pair, and how each side waits.
 type Variant = (Pair, Mechanism, Waiting);
 
 fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<Variant>, Failure> {
@@ -80,12 +81,12 @@ fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<Variant>, Failure
     Ok(pairs(machine)?.into_iter().flat_map(of_pair).collect())
 }
 
-/// How many rows there will be at most: a mechanism that the system does not have is left out.
+/// The greatest number of rows: a mechanism that the system does not have is left out.
 pub fn rows(args: &BenchArgs, machine: &Machine) -> Result<usize, Failure> {
     Ok(variants(args, machine)?.len())
 }
 
-/// The least that a measurement takes: some tenths of a second on an idle machine.
+/// The least time that a measurement takes on an idle machine.
 const LEAST: Duration = Duration::from_millis(200);
 
 fn forecast(args: &BenchArgs, machine: &Machine) -> Result<Forecast, Failure> {
@@ -106,7 +107,7 @@ fn repeat(args: &BenchArgs) -> u32 {
     args.measuring.repeat.unwrap_or(crate::demand::REPEAT)
 }
 
-/// Every mechanism between every pair, one after the other.
+/// Measures every mechanism between every pair, one after the other.
 pub fn measure_all(
     args: &BenchArgs,
     machine: &Machine,
@@ -156,7 +157,7 @@ fn mechanism_of(channel: ChannelArg) -> Mechanism {
     }
 }
 
-/// Two cores of one island, and two of different islands, as far as the machine has them.
+/// Two cores of one island, and two of different islands, if the machine has them.
 fn pairs(machine: &Machine) -> Result<Vec<Pair>, Failure> {
     let islands = machine.allowed_islands();
     let core = |cpu: &CpuId| machine.pu(*cpu).map(|pu| pu.core);
@@ -180,7 +181,7 @@ fn pairs(machine: &Machine) -> Result<Vec<Pair>, Failure> {
     Ok(pairs)
 }
 
-/// What is certain of a row beforehand.
+/// The fields of a row that are certain before the measurement.
 fn planned((pair, mechanism, waiting): Variant) -> ResultRow {
     let labels = Labels {
         peers: Some(pair.name.into()),
@@ -204,14 +205,14 @@ fn latency(figures: &Figures) -> LatencyUs {
     }
 }
 
-/// The median of `repeat` measurements; of an even number the slower of the two in the middle.
+/// The median of `repeat` measurements; for an even number, the slower of the two in the middle.
 fn row(machine: &Machine, variant: Variant, plan: &Plan, repeat: u32) -> Result<ResultRow, IpcError> {
     let before = ping(machine);
     let mut runs = Vec::new();
     for _ in 0..repeat {
         let (moment, start) = (Moment::now(), Instant::now());
         let figures = measure(plan, launch_self, pin)?;
-        // The far side, a process of its own, is as busy as this one.
+        // The peer, a process of its own, is as busy as this one.
         let far = if plan.mechanism == Mechanism::Ring { 0 } else { start.elapsed().as_nanos() as u64 };
         runs.push((moment.noise_until(&Moment::now(), far), start.elapsed().as_secs_f64(), figures));
     }

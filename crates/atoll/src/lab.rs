@@ -1,5 +1,5 @@
-//! Runs experiments: each once, however many figures and claims ask for its rows, and not at all when an earlier call left
-//! them.
+//! Runs experiments. Each runs once, however many figures and claims need its rows, and it does not
+//! run at all if an earlier call left the rows.
 //!
 //! ```text
 //!   --rows FILE --> given --.
@@ -8,7 +8,8 @@
 //!   loads, counts ------------------------------'
 //! ```
 //!
-//! An experiment that fails does not keep the others from running: whoever needs its rows is told why there are none.
+//! An experiment that fails does not stop the others: a figure or claim that needs its rows reports
+//! why there are none.
 
 use crate::bench;
 use crate::claimed::Claim;
@@ -38,7 +39,7 @@ use std::time::{Duration, Instant};
 use topology::Machine;
 use world::tell;
 
-/// How long windows are.
+/// The length of measured windows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Size {
     window: Duration,
@@ -48,12 +49,12 @@ impl Size {
     const QUICK: Size = Size::of(30);
     const FULL: Size = Size::of(100);
 
-    /// Windows of so many hundredths of a second.
+    /// Windows of this many hundredths of a second.
     const fn of(hundredths: u64) -> Size {
         Size { window: Duration::from_millis(10 * hundredths) }
     }
 
-    /// Load before the first window.
+    /// The load before the first window.
     fn warmup(self) -> Duration {
         (self.window / 2).clamp(Duration::from_millis(200), Duration::from_millis(500))
     }
@@ -62,19 +63,19 @@ impl Size {
         format!("{} ms", self.window.as_millis())
     }
 
-    /// Options that a run takes on unless it has them itself.
+    /// The options that are added to a run that does not set them itself.
     fn options(self) -> [(&'static str, String); 3] {
         let ms = |time: Duration| format!("{}ms", time.as_millis());
         [("--duration", ms(self.window)), ("--warmup", ms(self.warmup())), ("--repeat", "3".into())]
     }
 }
 
-/// Of the windows that `--within` may choose, in hundredths of a second: in shorter ones chance is too large, and longer ones
-/// tell nothing more.
+/// The windows that `--within` may choose, in hundredths of a second: shorter windows are dominated
+/// by chance, and longer ones give no more information.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 200;
 
-/// What an experiment gave.
+/// The result of an experiment.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Rows(Rc<Vec<Row>>),
@@ -88,25 +89,25 @@ pub struct Lab {
     size: Size,
     within: Option<Duration>,
     started: Instant,
-    /// Experiments to run, and how many of them have begun.
+    /// The number of experiments to run, and how many of them have begun.
     planned: usize,
     begun: usize,
-    /// Which program this is: see [`build`].
+    /// Identifies this program: see [`build`].
     build: String,
     folder: Option<Folder>,
-    /// On the folder, as long as this one writes there.
+    /// Held on the folder for as long as this process writes there.
     _claim: Option<Claim>,
-    /// Rows of a file, by experiment.
+    /// The rows of `--rows FILE`, by experiment.
     given: BTreeMap<String, Rc<Vec<Row>>>,
     outcomes: BTreeMap<String, Outcome>,
-    /// Rows of experiments that were interrupted.
+    /// Rows of interrupted experiments.
     partial: Vec<Row>,
     failures: usize,
 }
 
 impl Lab {
     /// # Errors
-    /// A directory that cannot be made, a file of rows that is missing or damaged.
+    /// A directory that cannot be made; a file of rows that is missing or damaged.
     pub fn open(args: &RowArgs, interrupt: &Interrupt) -> Result<Lab, Failure> {
         let folder = |path: &std::path::PathBuf| {
             not_of_a_bench(path)?;
@@ -146,7 +147,7 @@ impl Lab {
         self.interrupt.is_set()
     }
 
-    /// Experiments whose runs failed.
+    /// The number of experiments that failed.
     pub fn failures(&self) -> usize {
         self.failures
     }
@@ -155,21 +156,23 @@ impl Lab {
         Stamp::new(experiment, &self.size.name(), driver::VERSION, &self.build)
     }
 
-    /// The rows that are there without running anything.
+    /// Rows that exist without a run: from the file, or from the folder.
     fn at_hand(&self, experiment: &Experiment) -> Option<Rc<Vec<Row>>> {
         let kept = || self.folder.as_ref()?.find(&self.stamp(experiment)).map(Rc::new);
         self.given.get(&experiment.id).cloned().or_else(kept)
     }
 
-    /// Chooses how long windows are, and says what is going to be run and how long that takes, roughly.
+    /// Chooses the length of windows, and prints the planned runs with a rough estimate of their
+    /// time.
     ///
     /// # Errors
-    /// A run that the command line of `bench` does not take; more to run than there is time for.
+    /// A run that the command line of `bench` refuses; more runs than there is time for.
     pub fn announce(&mut self, experiments: &[&Experiment]) -> Result<(), Failure> {
         let can_run: Vec<&Experiment> =
             experiments.iter().filter(|e| self.can_run(e).is_ok()).copied().collect();
         if let Some(within) = self.within {
-            // Of all that is asked for, so that a call which goes on with an earlier one's rows chooses as that did.
+            // Sized for all experiments that are asked for, measured or not: a call that continues
+            // an earlier one must choose the windows that the earlier call chose.
             self.size = self.fitting(&can_run, within)?;
         }
         let missing: Vec<&Experiment> = can_run.into_iter().filter(|e| self.at_hand(e).is_none()).collect();
@@ -185,7 +188,7 @@ impl Lab {
         Ok(())
     }
 
-    /// The longest windows with which everything fits.
+    /// The longest windows with which all experiments fit into the time.
     fn fitting(&self, experiments: &[&Experiment], within: Duration) -> Result<Size, Failure> {
         let takes = |hundredths: u64| Ok::<_, Failure>(self.total(experiments, Size::of(hundredths))?.1);
         let least = takes(SHORTEST)?;
@@ -204,7 +207,7 @@ impl Lab {
         Ok(Size::of(low))
     }
 
-    /// Rows of these experiments, and roughly the time they take.
+    /// The number of rows of these experiments, and a rough estimate of their time.
     fn total(&self, experiments: &[&Experiment], size: Size) -> Result<(usize, Duration), Failure> {
         let mut sum = (0, Duration::ZERO);
         for experiment in experiments {
@@ -247,7 +250,7 @@ impl Lab {
         Ok((rows, time))
     }
 
-    /// The rows of an experiment. Measured at the first call.
+    /// The rows of an experiment, measured at the first call.
     pub fn rows(&mut self, experiment: &Experiment) -> Outcome {
         if let Some(outcome) = self.outcomes.get(&experiment.id) {
             return outcome.clone();
@@ -283,7 +286,8 @@ impl Lab {
             Ok(()) => Outcome::Rows(rows),
             Err(failure) => {
                 self.partial.extend(rows.iter().cloned());
-                // A Ctrl-C reaches children too, and what breaks then is no failure.
+                // A Ctrl-C reaches the child processes too, and their failures are then no failures
+                // of the experiment.
                 if matches!(failure, Failure::Interrupted) || self.interrupted() {
                     return Outcome::None("interrupted while it was measured".into());
                 }
@@ -341,21 +345,22 @@ impl Lab {
         output.check()
     }
 
-    /// Everything that was measured or found, in one file of the directory; its path, if there is a directory.
+    /// Writes all rows, measured or found, into one file of the directory; returns its path, `None`
+    /// without a directory.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write_all(&self) -> Result<Option<std::path::PathBuf>, Failure> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let written = folder.write_all(self.all_rows().iter());
         written.map(Some).map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))
     }
 
-    /// Writes the page of these rows into the directory, if there is one, and returns where it is; `None` also where no row
-    /// is of a run.
+    /// Writes the page of these rows into the directory and returns its path; `None` without a
+    /// directory, or if no row comes from a run.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the page cannot be written.
     pub fn report(&self, name: &str, rows: &[Row]) -> Result<Option<std::path::PathBuf>, Failure> {
         let Some(folder) = &self.folder else { return Ok(None) };
         let measured = rows.iter().filter(|row| row.number("tps").is_some());
@@ -381,7 +386,7 @@ impl Lab {
         whole.chain(self.partial.iter().cloned()).collect()
     }
 
-    /// The rows of experiments that came to no end.
+    /// The rows of experiments that did not finish.
     pub fn partial(&self) -> &[Row] {
         &self.partial
     }
@@ -391,15 +396,15 @@ fn minutes(time: Duration) -> f64 {
     (time.as_secs_f64() / 60.0).max(0.1)
 }
 
-/// Loading and launching a deployment, checking the data after a row, a load with a look at it, a count, and an `ipc`
-/// measurement: for the estimate.
+/// Estimated times: launching a deployment, loading it, checking the data after a row, a load with
+/// its inspection, a count, and an `ipc` measurement.
 const LAUNCH: Duration = Duration::from_millis(700);
 const LOAD: Duration = Duration::from_secs(4);
 const CHECK: Duration = Duration::from_millis(400);
 const COUNTING: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: Duration = Duration::from_millis(700);
 
-/// Takes rows as they are measured.
+/// Keeps rows as they are measured.
 struct Keeper {
     stamp: Stamp,
     partial: Option<Partial>,
@@ -424,7 +429,8 @@ impl Keeper {
     }
 }
 
-/// The commit, and when the program was built: a commit alone does not tell two builds with changes apart.
+/// The commit and the build time of the program: the commit alone does not distinguish two builds
+/// with uncommitted changes.
 fn build() -> String {
     let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
     let since =
@@ -432,11 +438,11 @@ fn build() -> String {
     format!("{} {}", driver::COMMIT, since.as_nanos())
 }
 
-/// Holds a directory of results against what is about to be written there: `rows.jsonl` is replaced, from files that the
-/// directory has for each experiment.
+/// Checks that a directory of results may be written: its `rows.jsonl` is going to be replaced by
+/// the rows of the files that the directory keeps for each experiment.
 ///
 /// # Errors
-/// It holds rows that no experiment has left, and that would be lost.
+/// The directory holds rows that no experiment has left, and that would be lost.
 fn not_of_a_bench(dir: &Path) -> Result<(), Failure> {
     let file = dir.join(crate::results::ROWS);
     let text = std::fs::read_to_string(&file).unwrap_or_default();
@@ -465,7 +471,7 @@ fn given(path: &Path) -> Result<BTreeMap<String, Vec<Row>>, Failure> {
     Ok(all)
 }
 
-/// Numbers of workers to sweep over: powers of two, and all cores.
+/// The numbers of workers to sweep over: powers of two, and all cores.
 fn workers(cores: usize) -> String {
     let mut all: Vec<usize> =
         std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < cores).collect();
@@ -494,7 +500,8 @@ mod tests {
     use super::*;
     use claims::Library;
 
-    /// Every run of every experiment is taken by the parser of `bench` and becomes a plan, on machines small and large.
+    /// The parser of `bench` accepts every run of every experiment, and each run becomes a plan, on
+    /// small and large machines.
     #[test]
     fn every_experiment_can_be_planned() {
         let library = Library::built_in().unwrap();

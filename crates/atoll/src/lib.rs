@@ -1,20 +1,23 @@
-//! The `atoll` command: from what was typed to rows on standard output.
+//! The `atoll` command: from the typed command line to rows on standard output.
 //!
-//! Typed text becomes `cli` values; a bench becomes a list of deployments with their request mixes (`sweep`), which is told
-//! beforehand (`forecast`), each run by `deploy` and `driver` (`bench`); rows leave through `output` as JSON lines, a file, or a
-//! table whose columns (`columns`) fit the terminal (`sheet`). Help that is more than a list of options is in `screens`. Without
-//! arguments the `tour` chooses for itself what to show. This room knows no page, lock or message: it asks the rooms
-//! below and words their answers for people. `load` builds a database that lasts, `check` looks at
-//! one (`loaded` does both for an experiment), `backup_command` copies one and makes it anew;
-//! `places` decides which directory a run may use; `stats` counts what one transaction touches.
-//! `report_command` makes a page of rows, `compare_command` holds two sets of them against each
-//! other, and `results` keeps the directory that rows and page go into.
-//! `figures` and `claims_command` run the papers' experiments (`lab`) and say what came of them.
+//! The typed text becomes values of `cli`. A bench becomes a list of deployments with their request
+//! mixes (`sweep`), which is printed first (`forecast`); `deploy` and `driver` run each deployment
+//! (`bench`). Rows leave through `output` as JSON lines, a file, or a table (`sheet`) with columns
+//! (`columns`) that fit the terminal. `screens` holds the help that is more than a list of options.
+//! Without arguments, `tour` chooses the measurements. This crate works with no page, lock or
+//! message itself: it calls the crates below and presents their answers.
 //!
-//! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the run failed or a
-//! consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C, SIGTERM, SIGHUP); 141:
-//! the reader of standard output has closed it, as if SIGPIPE had ended the process. What cannot be
-//! written to standard error is lost, and ends nothing.
+//! `load` builds a database that lasts, `check` inspects one (`loaded` does both for an
+//! experiment), and `backup_command` copies and restores one; `places` decides which directory a
+//! run may use; `stats` counts the records, locks and pages that one transaction touches.
+//! `report_command` makes a page from rows, `compare_command` compares two sets of rows, and
+//! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
+//! experiments (`lab`) and print their results.
+//!
+//! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the
+//! run failed or a consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C,
+//! SIGTERM, SIGHUP); 141: the reader has closed standard output, as if SIGPIPE had ended the
+//! process. Text that cannot be written to standard error is lost, and the run goes on.
 
 #![forbid(unsafe_code)]
 
@@ -98,7 +101,7 @@ pub fn main() -> ExitCode {
     match signals::watch(&interrupt).and_then(|()| run(cli, &given(&command, &matches), &interrupt)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A reader of standard output that has had enough knows.
+            // A reader that has closed standard output needs no message.
             if !matches!(failure, Failure::OutputClosed) {
                 tell(format_args!("atoll: {failure}"));
             }
@@ -107,7 +110,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The options of the command that was typed.
+/// The options that were typed after the command.
 fn given(command: &clap::Command, matches: &ArgMatches) -> Given {
     let typed = matches.subcommand().and_then(|(name, of)| Some((command.find_subcommand(name)?, of)));
     typed.map_or_else(Given::default, |(command, of)| Given::of(command, of))

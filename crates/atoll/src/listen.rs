@@ -1,15 +1,15 @@
-//! `--listen`: where TCP listens, by number or by name.
+//! `--listen`: the address on which TCP listens, as a number or a name.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 const EXPECTED: &str = "expected an address or a name with or without a port, such as 127.0.0.1, 127.0.0.1:7000, \
                         localhost:7000, [::1]:7000, or a port alone";
 
-/// An address; without a port any free one (0). Of a name's addresses the first of version 4, else
-/// the first.
+/// An address; without a port, any free port (0). For a name, its first IPv4 address, else its
+/// first address.
 ///
 /// # Errors
-/// What was expected, and what the system says of a name.
+/// The expected form, or the system's error for the name.
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));

@@ -1,8 +1,9 @@
-//! `atoll load`: a database that outlives the command, for any design and durability to run on later.
+//! `atoll load`: a database that outlives the command, for later runs of any design and durability.
 //!
-//! A load is a deployment that does nothing else: its instances write and close in order, which puts everything on the
-//! device, and only then the directory says what it holds. So whatever ends a load early leaves a directory that is
-//! known as unfinished, and the next load starts it anew.
+//! A load is a deployment without requests: its instances write the data and close in order, which
+//! puts everything on the device, and only then the directory is marked as a database. So a load
+//! that ends early, for any reason, leaves a directory that is known as unfinished, and the next
+//! load starts it anew.
 
 use crate::applies::{self, Given};
 use crate::bench::live_machine;
@@ -21,14 +22,14 @@ use std::path::Path;
 use std::time::Instant;
 use world::tell;
 
-/// Effects committed since loading, of data just loaded.
+/// Effects that were committed since loading; none in fresh data.
 const NO_EFFECTS: Option<u64> = Some(0);
 
-/// What a load came to.
+/// The result of a load.
 pub struct Built {
-    /// In words.
+    /// A description of the data.
     data: String,
-    /// The very database was there already.
+    /// The same database was there already.
     was_there: bool,
     seconds: f64,
 }
@@ -38,10 +39,10 @@ pub fn run(args: &LoadArgs, given: &Given, interrupt: &Interrupt) -> Result<(), 
     report(args, &build(args, interrupt)?)
 }
 
-/// Loads and says nothing but how far it is.
+/// Loads, with no output but progress.
 ///
 /// # Errors
-/// Options that cannot be, a directory that holds something else, whatever keeps it from being written.
+/// Impossible options; a directory that holds something else; a failure to write it.
 pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
     if [COUNTER, IPC].contains(&args.workload.as_str()) {
         let expected = workload_names();
@@ -56,7 +57,7 @@ pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("nothing to load".into()));
     };
-    // Nobody waits for a commit: the checkpoint at the end is what makes it durable.
+    // Commits are not waited for: the checkpoint at the end makes the data durable.
     let (durability, data) = (Durability::Async, Some(args.data.clone()));
     let deployment = Deployment { durability, data, data_use: DataUse::Load, ..stop.deployment };
     require_place_to_load(&args.data, &deployment)?;
@@ -72,7 +73,7 @@ pub fn build(args: &LoadArgs, interrupt: &Interrupt) -> Result<Built, Failure> {
     Ok(Built { data, was_there: outcome?, seconds: start.elapsed().as_secs_f64() })
 }
 
-/// The options that shape data, as those of a bench with one deployment.
+/// The options that shape data, as options of a bench with one deployment.
 fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     let defaults = crate::cli::Cli::try_parse_from(["atoll", "bench", "micro"]).map_err(Failure::run)?;
     let Some(Command::Bench(defaults)) = defaults.command else {
@@ -93,7 +94,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     Ok(bench)
 }
 
-/// Loads, unless the data is there already; says whether it was.
+/// Loads, unless the data is there already; returns whether it was.
 fn load(deployment: Deployment, progress: &mut Progress) -> Result<bool, Failure> {
     let mut running = deployment.launch()?;
     let (was_there, effects) = (running.is_loaded(), running.effects_at_start());
@@ -119,7 +120,7 @@ fn report(args: &LoadArgs, built: &Built) -> Result<(), Failure> {
     }
 }
 
-/// Bytes of all files in a directory; what cannot be looked at counts as none.
+/// Bytes of all files in a directory; files that cannot be read count as 0.
 fn bytes_below(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries

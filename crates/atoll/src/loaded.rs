@@ -1,7 +1,8 @@
-//! What a load leaves behind, as rows: the database of an experiment is built, looked at as `atoll check` does, and thrown away.
+//! Rows about freshly loaded data: the database of an experiment is built, inspected as
+//! `atoll check` does, and removed.
 //!
-//! A row for each table and one for `all`, over all instances: `records`, `heap_pages` (those of long rows included), `index_pages`,
-//! `indexes` (trees), `partition_table_pages`.
+//! There is a row for each table and one for `all`, over all instances: `records`, `heap_pages`
+//! (pages of long rows included), `index_pages`, `indexes` (trees), `partition_table_pages`.
 
 use crate::cli::{Cli, Command, LoadArgs};
 use crate::failure::Failure;
@@ -13,13 +14,14 @@ use deploy::{Inspected, Interrupt};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Page memory for looking.
+/// Page memory for the inspection.
 const LOOKING: u64 = 256 << 20;
 
 /// The rows of one load, by its command line without `--data`.
 ///
 /// # Errors
-/// A line that `atoll load` does not take, a load that fails, and damage, which there cannot be in what was just loaded.
+/// A line that `atoll load` refuses; a load that fails; damage, which freshly loaded data cannot
+/// have.
 pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let dir = tempfile::Builder::new().prefix("atoll-load-").tempdir();
     let dir =
@@ -30,17 +32,17 @@ pub fn rows(line: &str, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let damage = inspected.all_findings().filter(|f| f.is_damage()).count();
     if damage > 0 {
         return Err(Failure::Run(format!(
-            "atoll load {line}: {} in what was just loaded; this is a bug",
+            "atoll load {line}: {} in data that was just loaded; this is a bug",
             counted(damage, "finding")
         )));
     }
     Ok(told(&inspected))
 }
 
-/// The command line with a directory to it.
+/// The arguments of the command line with a data directory added.
 ///
 /// # Errors
-/// A line that `atoll load` does not take.
+/// A line that `atoll load` refuses.
 pub fn args(line: &str, data: &Path) -> Result<LoadArgs, Failure> {
     let dir = data.to_string_lossy();
     let words = ["atoll", "load"].into_iter().chain(line.split_whitespace()).chain(["--data", &dir]);
@@ -62,7 +64,8 @@ struct Amount {
 fn told(inspected: &Inspected) -> Vec<Row> {
     let mut tables: BTreeMap<String, Amount> = BTreeMap::new();
     for table in inspected.instances.iter().flat_map(|i| &i.report.tables) {
-        // Before every name of a table, so that it is what comes first of a load.
+        // `all` (the empty name) comes before every table name in sort order, so it is the first
+        // row of a load.
         for name in [String::new(), table.name.to_lowercase()] {
             let amount = tables.entry(name).or_default();
             amount.records += table.rows();

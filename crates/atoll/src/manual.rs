@@ -1,5 +1,5 @@
-//! What follows from the definition of the options: completions for shells, and pages of the
-//! manual.
+//! Output that follows from the definition of the options: completions for shells, and manual
+//! pages.
 
 use crate::cli::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
@@ -11,7 +11,7 @@ use std::path::Path;
 const NAME: &str = "atoll";
 
 /// # Errors
-/// A closed standard output.
+/// Standard output is closed.
 pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
@@ -19,7 +19,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
 }
 
 /// # Errors
-/// A directory that cannot be written, a closed standard output.
+/// A directory that cannot be written; standard output is closed.
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();
@@ -34,7 +34,7 @@ pub fn man(args: &ManArgs) -> Result<(), Failure> {
     print(&format!("{}: {}", dir.display(), pages(dir).join(", ")))
 }
 
-/// The commands that people use.
+/// The command tree that is shown to users.
 fn command() -> clap::Command {
     Cli::command().disable_help_subcommand(true)
 }

@@ -1,19 +1,19 @@
-//! Whether a run fits the memory of this machine, before anything is touched.
+//! Checks that a run fits the memory of this machine, before anything is touched.
 //!
-//! All that its instances are going to take is added up and held against what the machine, and
-//! every control group around this process, has left. A run that does not fit would end in the
-//! system's out-of-memory killer, which ends other programs too.
+//! The memory of all its instances is summed and compared with the free memory of the machine and
+//! of every control group around this process. A run that does not fit would start the system's
+//! out-of-memory killer, which kills other programs too.
 
 use crate::failure::Failure;
 use base::counted;
 use deploy::{Deployment, Footprint};
 use topology::{MemoryRoom, memory_room};
 
-/// Of what is free so much stays free, for memory that the sum leaves out.
+/// At least this much free memory is left, for memory that the sum leaves out.
 const LEAST_MARGIN: u64 = 64 << 20;
 const MARGIN_SHARE: u64 = 20;
 
-/// Whether what does not fit is refused.
+/// Whether a run that does not fit is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fit {
     Required,
@@ -27,16 +27,17 @@ impl Fit {
     }
 }
 
-/// Memory that is free for a run, in bytes; `None` where the system does not tell.
+/// Memory that is free for a run, in bytes; `None` if the system does not report it.
 pub fn free() -> Option<u64> {
     memory_room().map(|room| room.free)
 }
 
-/// Holds every deployment of a sweep against the memory that is there; one runs at a time. `given`
-/// is `--memory`.
+/// Checks every deployment of a sweep against the free memory; they run one at a time. `given` is
+/// `--memory`.
 ///
 /// # Errors
-/// The first one that does not fit: what it takes, what is there, and what would fit.
+/// The first deployment that does not fit: the memory it takes, the free memory, and a size that
+/// would fit.
 pub fn hold<'a>(
     deployments: impl Iterator<Item = &'a Deployment>,
     given: Option<u64>,
@@ -50,7 +51,7 @@ pub fn hold<'a>(
     Ok(())
 }
 
-/// Holds the page memory of `atoll check` against what is there.
+/// Checks the page memory of `atoll check` against the free memory.
 ///
 /// # Errors
 /// As [`hold`].
@@ -118,7 +119,7 @@ mod tests {
             "expected --memory 912M at most, or --memory-unchecked",
         ];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
-        // What is refused with this text fits with what the text says.
+        // A run that is refused with this text fits if it follows the advice of the text.
         let takes = Footprint { pages: 912 << 20, ..takes };
         assert!(against(&room(GIB), "", takes, None).is_ok());
     }

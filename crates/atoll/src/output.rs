@@ -24,17 +24,17 @@ pub struct Output {
     directory: Option<Directory>,
     sink: Option<Sink>,
     rows: Vec<ResultRow>,
-    /// What is printed row by row.
+    /// The table that is printed row by row.
     table: Option<RowTable>,
-    /// Rows that no table has shown.
+    /// The number of rows that no table has shown.
     unshown: usize,
 }
 
 impl Output {
-    /// `machine`: the one that the rows are of, for a report of them.
+    /// `machine`: the machine that the rows were measured on, for their report.
     ///
     /// # Errors
-    /// If the directory or a file in it cannot be made.
+    /// The directory or a file in it cannot be made.
     pub fn new(args: &ResultArgs, machine: &Machine) -> Result<Output, Failure> {
         let directory = args.out.as_deref().map(|path| Directory::new(path, args.earlier(), machine));
         let directory = directory.transpose()?;
@@ -51,12 +51,12 @@ impl Output {
         Output { json: false, csv: false, directory: None, sink: None, rows, table: None, unshown: 0 }
     }
 
-    /// The rows that come next look like these: each is printed as it comes, in one table.
+    /// Announces the next rows: they are printed as they come, in one table.
     pub fn expect(&mut self, planned: &[ResultRow]) {
         self.table = Some(RowTable::of_results(planned, terminal_width()));
     }
 
-    /// Writes the row wherever rows are wanted one by one.
+    /// Writes the row to each place that takes single rows.
     pub fn add(&mut self, row: ResultRow) -> Result<(), Failure> {
         let line = line_of(&row)?;
         if let Some(directory) = &mut self.directory {
@@ -81,7 +81,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the report, if results go into a directory, and returns where it is.
+    /// Writes the report, if results go into a directory, and returns its path.
     pub fn report(&mut self) -> Result<Option<PathBuf>, Failure> {
         self.directory.as_mut().map_or(Ok(None), Directory::report)
     }
@@ -90,8 +90,8 @@ impl Output {
         &self.rows
     }
 
-    /// Writes the report, prints what is left of the tables unless JSON was asked for, and then
-    /// [`Output::check`]s.
+    /// Writes the report, prints the remaining tables unless JSON was asked for, and then runs
+    /// [`Output::check`].
     pub fn finish(&mut self) -> Result<(), Failure> {
         if let Some(path) = self.report()? {
             tell(format_args!("report: {}", path.display()));
@@ -106,7 +106,7 @@ impl Output {
         self.check()
     }
 
-    /// The rows that stand in no table yet, the legend, and where the time goes.
+    /// Prints the rows that no table has shown, the legend, and the profile of time.
     fn print_rest(&mut self) -> Result<(), Failure> {
         let unshown = &self.rows[self.rows.len() - self.unshown..];
         if !unshown.is_empty() {
@@ -127,10 +127,10 @@ impl Output {
         self.table.as_ref().map_or(Ok(()), |table| print(&format!("\n{}", table.legend())))
     }
 
-    /// Names every check that did not hold.
+    /// Names every check that failed.
     ///
     /// # Errors
-    /// If a row is inconsistent.
+    /// A row is inconsistent.
     pub fn check(&self) -> Result<(), Failure> {
         let bad: Vec<_> = self.rows.iter().filter(|r| r.consistent == Some(false)).collect();
         for row in &bad {
@@ -144,11 +144,11 @@ impl Output {
     }
 }
 
-/// One line to standard output; a closed pipe is an ordinary end.
+/// Prints a line to standard output; a closed pipe is an ordinary end.
 ///
 /// # Errors
-/// The reader has closed it, or it cannot be written for another reason (a full disk, a terminal
-/// that is gone).
+/// The reader has closed standard output, or a write fails for another reason (a full disk, a
+/// terminal that is gone).
 pub fn print(line: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|e| match e.kind() {
@@ -157,7 +157,8 @@ pub fn print(line: &str) -> Result<(), Failure> {
     })
 }
 
-/// What the table of rows does not say: of a single row its kinds of transactions, of several the winners.
+/// The text beside the table of rows: the kinds of transactions of a single row, or the winners
+/// among several.
 fn beside(rows: &[ResultRow]) -> Vec<String> {
     if let [row] = rows {
         let kinds = report::kinds(&[(String::new(), row)]);

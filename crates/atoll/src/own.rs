@@ -1,6 +1,5 @@
-//! Options that only some workloads know, as the command line takes them: the workloads themselves
-//! say which there are ([`workload::spec::own_options`]), what they take and how they are
-//! explained.
+//! Command line options that only some workloads have: the workloads name them, with their values
+//! and help ([`workload::spec::own_options`]).
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -8,11 +7,11 @@ use std::collections::BTreeMap;
 use workload::benchmark::{OwnOption, Takes};
 use workload::spec::{ENTRIES, own_options};
 
-/// The values given for each option, in the order given; an option that was not given has no entry.
+/// The values of each given option, in the order given; an option that was not given has no entry.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OwnOptions(pub BTreeMap<&'static str, Vec<String>>);
 
-/// `workload` is the one that knows it.
+/// `workload` is the workload that has the option.
 fn argument(workload: &str, option: &'static OwnOption) -> Arg {
     let arg = Arg::new(option.name)
         .long(option.name)

@@ -1,4 +1,4 @@
-//! What can be typed after `atoll figures` and `atoll claims`, and what is the same for both.
+//! The arguments of `atoll figures` and `atoll claims`, and the parts that both share.
 
 use claims::How;
 use clap::Args;
@@ -36,7 +36,8 @@ pub struct FiguresArgs {
     /// The figures to measure, by their ids (--list shows them) [default: all that can be measured]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// List the figures and tables of the papers, and what is missing for those that cannot be measured yet
+    /// List the figures and tables of the papers, and the missing features of those that cannot be
+    /// measured yet
     #[arg(long)]
     pub list: bool,
     #[command(flatten)]
@@ -49,7 +50,8 @@ pub struct ClaimsArgs {
     /// The claims to test, by their ids [default: all]
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
-    /// Only claims that are tested in this way: measured-here, counts, simulated, trace-sim, hardware
+    /// Only claims that are tested in this way: measured-here, counts, simulated, trace-sim,
+    /// hardware
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
     pub how: Vec<How>,
     /// Print the page docs/claims.md instead of the table
@@ -69,19 +71,21 @@ pub struct RowArgs {
     /// Shorter measured windows: a third of the time, and more noise
     #[arg(long)]
     pub quick: bool,
-    /// Choose the length of the windows so that everything takes about this long, e.g. 20m; nothing begins after that time
+    /// Choose the length of the windows so that everything takes about this long, e.g. 20m; nothing
+    /// begins after that time
     #[arg(long, value_name = "TIME", conflicts_with = "quick", value_parser = traffic::parse_time)]
     pub within: Option<Duration>,
-    /// Keep the rows in this directory, and use those that an earlier call of this very program left there
+    /// Keep the rows in this directory, and use those that an earlier call of this very program
+    /// left there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the rows of this file (a rows.jsonl that --out wrote), and do not measure what they are of
+    /// Use the rows of this file (a rows.jsonl that --out wrote) and do not measure them again
     #[arg(long, value_name = "FILE")]
     pub rows: Option<PathBuf>,
 }
 
 impl RowArgs {
-    /// As it was typed, after a space.
+    /// The option as it was typed, after a space.
     pub fn size_in_words(&self) -> String {
         match (self.quick, self.within) {
             (true, _) => " --quick".into(),

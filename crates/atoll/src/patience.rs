@@ -1,21 +1,21 @@
-//! Reading that a Ctrl-C ends.
+//! Reads that a Ctrl-C can end.
 //!
-//! A pipe, a terminal or a file system may keep its reader waiting for ever, in `open` as well as
-//! in `read`, and the system begins both anew after a signal. So a thread of its own reads, and
-//! this one looks at the flag.
+//! A pipe, a terminal or a file system can block its reader for ever, in `open` as well as in
+//! `read`, and the system restarts both after a signal. So a separate thread reads, and the calling
+//! thread checks the flag.
 
 use crate::failure::Failure;
 use deploy::Interrupt;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often the flag is looked at.
+/// The interval at which the flag is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What `read` returns.
+/// The result of `read`.
 ///
 /// # Errors
-/// [`Failure::Interrupted`]: the thread is left behind, for a process that is about to end.
+/// [`Failure::Interrupted`]: the reading thread is left behind, in a process that is about to end.
 pub fn interruptibly<T: Send + 'static>(
     interrupt: &Interrupt,
     read: impl FnOnce() -> T + Send + 'static,

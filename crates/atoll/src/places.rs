@@ -1,15 +1,15 @@
-//! Where the databases of a bench or a load lie: in the directory of `--data` itself, or one for
-//! each shape below it.
+//! Chooses the directory of each database of a bench or a load: the directory of `--data` itself,
+//! or a directory below it for each shape.
 //!
 //! | the directory has | one shape of data is asked for | several |
 //! |---|---|---|
-//! | nothing of Atoll's | the directory becomes the database | becomes a sweep's, with a database for each shape |
+//! | nothing of Atoll's | it becomes the database | it becomes a sweep's, a database per shape |
 //! | a database | it is used if it fits, else refused | refused, unless it fits all |
-//! | a sweep's databases | the one that fits, or another beside them | each its own, as far as it is there |
+//! | a sweep's databases | the one that fits, or a new one | for each, one that fits or a new one |
 //! | half a load, a backup | refused | refused |
 //!
-//! A refusal says what is there, what was asked for instead, and which commands fit; it comes
-//! before anything is touched.
+//! A refusal names the existing data, the request, and the commands that fit. It comes before any
+//! file is touched.
 
 use crate::choices::design_of;
 use crate::cli::{BenchArgs, DesignArg, TreeArg};
@@ -25,11 +25,11 @@ use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
 
-/// The options with what a database that is there already says of its shape, where they do not say
-/// it themselves.
+/// Fills in the options that describe the shape of an existing database, unless the options set
+/// them.
 ///
 /// # Errors
-/// A data directory whose description cannot be read; designs that cannot run on what lies in it.
+/// The description of a data directory cannot be read; designs cannot run on its data.
 pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     let mut args = args.clone();
     let Some(path) = args.deployment.data.clone() else { return Ok(args) };
@@ -72,8 +72,8 @@ pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     Ok(args)
 }
 
-/// Refuses designs whose workers own what this database has not divided, where the options do not
-/// ask for other trees or heap pages themselves.
+/// Refuses designs with owners if the database is not divided in the way they need, unless the
+/// options ask for other trees or heap pages themselves.
 fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let d = &args.deployment;
     let lacks = |design: &DesignKind| {
@@ -95,7 +95,7 @@ fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result
     Err(refusal(args, path, manifest, &[difference]))
 }
 
-/// Gives each stop the directory of its database; returns the directory of a sweep, if they lie in
+/// Gives each stop the directory of its database; returns the directory of the sweep if they share
 /// one.
 ///
 /// # Errors
@@ -145,8 +145,7 @@ fn fit_all(args: &BenchArgs, path: &Path, manifest: &Manifest, stops: &[Stop]) -
     Ok(())
 }
 
-/// A database for each shape of data, or with `--keep` for each deployment: one that is there, or a
-/// new one.
+/// Assigns a database, existing or new, to each shape of data, or with `--keep` to each deployment.
 fn share_out(path: &Path, within: &[Within], bases: &[usize], stops: &mut [Stop]) -> Result<(), Failure> {
     let mut taken: Vec<PathBuf> = Vec::new();
     let mut of_base: Vec<Option<PathBuf>> = vec![None; bases.len()];
@@ -178,10 +177,10 @@ fn share_out(path: &Path, within: &[Within], bases: &[usize], stops: &mut [Stop]
     Ok(())
 }
 
-/// Makes sure that `args.data` is a place for this one load.
+/// Checks that `path` may hold this one load.
 ///
 /// # Errors
-/// A directory that has something else, with the commands that fit.
+/// The directory holds something else; the error names the commands that fit.
 pub fn require_place_to_load(path: &Path, deployment: &Deployment) -> Result<(), Failure> {
     let elsewhere = Typed::here().on(&free_name(path, "2"));
     match deploy::standing(path)? {
@@ -215,7 +214,7 @@ pub fn require_place_to_load(path: &Path, deployment: &Deployment) -> Result<(),
 }
 
 /// For a command that takes one database and was given the directory of a sweep: `typed` makes the
-/// command line of one.
+/// command line for one database of it.
 pub fn name_one(error: DeployError, typed: impl FnOnce(&Path) -> String) -> Failure {
     let DeployError::Sweep { path, .. } = &error else { return error.into() };
     match deploy::standing(path) {
@@ -237,7 +236,7 @@ fn islands(manifest: &Manifest) -> String {
     counted(manifest.islands, "island")
 }
 
-/// Each way in which a database is not what was asked for, as a sentence.
+/// Each difference between the database and the request, as a sentence.
 fn differences(found: &Manifest, wanted: &Manifest) -> Vec<String> {
     let mut all = Vec::new();
     let mut add = |has: String, asked: String| {
@@ -273,14 +272,14 @@ fn differences(found: &Manifest, wanted: &Manifest) -> Vec<String> {
     all
 }
 
-/// Options that say what the data looks like, but for the number of islands and the design.
+/// Options that shape the data, apart from the number of islands and the design.
 fn shaping() -> Vec<String> {
     let own = own_options().filter(|o| o.shapes == Shapes::Data).map(|o| format!("--{}", o.name));
     let common = ["--tables", "--tree", "--heap", "--partitions", "--scale", "--dataset"];
     common.into_iter().map(str::to_owned).chain(own).collect()
 }
 
-/// Options that only some workloads take, or that speak of one's requests.
+/// Options that only some workloads take, and options that describe the requests of one workload.
 fn of_the_workload() -> Vec<String> {
     let own = own_options().map(|o| format!("--{}", o.name));
     let common =
@@ -288,8 +287,8 @@ fn of_the_workload() -> Vec<String> {
     common.into_iter().map(str::to_owned).chain(own).collect()
 }
 
-/// A bench that does not fit what is there, with the command that runs on it and the one that gets
-/// what was asked for.
+/// Refuses a bench that does not fit the existing database, with the command that runs on that
+/// database and the command that gets the requested one.
 fn refusal(args: &BenchArgs, path: &Path, manifest: &Manifest, differences: &[String]) -> Failure {
     let kin = manifest.workload.is_kin_of(&WorkloadSpec::new(&args.workload, 1));
     let mut fits = Typed::here().without(&shaping()).without(&["--islands".to_owned()]);

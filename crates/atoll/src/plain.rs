@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use report::table::Align;
 
-/// The same table in characters, no wider than the terminal where there is one.
+/// The table in characters, no wider than the terminal, if there is one.
 pub fn table(of: &report::table::Table) -> Table {
     let mut out = Table::new();
     out.load_preset(presets::UTF8_BORDERS_ONLY);

@@ -1,5 +1,5 @@
-//! How far things are, on standard error: a dashboard where one was asked for, else a bar when it
-//! is a terminal, plain lines when it is not.
+//! Progress on standard error: a dashboard if `--watch` asks for one, else a bar on a terminal, and
+//! plain lines elsewhere.
 
 use crate::clock::Clock;
 use crate::failure::Failure;
@@ -14,26 +14,26 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use world::tell;
 
-/// A bar's length; its position is a share of it.
+/// The length of the bar; its position is a share of it.
 const STEPS: u64 = 1000;
-/// The dashboard is drawn anew at most this often, unless there is news of a second.
+/// The dashboard is redrawn at most this often, unless a new second was measured.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
-/// A dashboard shows a point for each of these.
+/// The dashboard shows a point for each of these intervals.
 const WATCHED: Duration = Duration::from_secs(1);
-/// Time left is said where it is more than this.
+/// The remaining time is shown if it is longer than this.
 const WORTH_SAYING: Duration = Duration::from_secs(5);
 
 pub struct Progress {
     face: Face,
     now: Now,
-    /// Of `--progress`.
+    /// The value of `--progress`.
     interval: Option<Duration>,
-    /// Load that the lines of `--progress` have told of the current row.
+    /// The load of the current row that the lines of `--progress` have covered.
     told: Duration,
     drawn: Instant,
 }
 
-/// Where the run is.
+/// The position of the run.
 #[derive(Clone)]
 struct Now {
     rows: usize,
@@ -42,7 +42,7 @@ struct Now {
     phase: String,
     share: f64,
     clock: Clock,
-    /// When the current row began, and whether it is measured.
+    /// When the current row began, and whether it has been measured.
     begun: Instant,
     done: bool,
 }
@@ -56,7 +56,7 @@ impl Now {
         }
     }
 
-    /// `3 min 20 s left`; `None` where it is not worth saying or not known.
+    /// `3 min 20 s left`; `None` if it is short or not known.
     fn left(&self) -> Option<String> {
         let left = self.clock.left(self.begun.elapsed())?;
         (left >= WORTH_SAYING).then(|| format!("{} left", in_words(left)))
@@ -91,18 +91,18 @@ enum Face {
     Watch(Box<Watch>),
 }
 
-/// The dashboard and where it is drawn.
+/// The dashboard and the screen that it is drawn on.
 struct Watch {
     screen: Screen,
     dashboard: Dashboard,
     interrupt: Interrupt,
-    /// Said while the dashboard hid it.
+    /// Warnings that were printed while the dashboard covered the screen.
     warnings: Vec<String>,
 }
 
 impl Watch {
-    /// Nothing depends on the picture: a terminal that is gone is left alone. An interrupted run
-    /// gives it back at once, since a second Ctrl-C ends the process on the spot.
+    /// A failure to draw is ignored, because nothing depends on the picture. An interrupted run
+    /// restores the terminal at once, because a second Ctrl-C ends the process on the spot.
     fn draw(&mut self) {
         if self.interrupt.is_set() || self.screen.draw(|frame| self.dashboard.draw(frame)).is_err() {
             self.screen.leave();
@@ -115,7 +115,7 @@ impl Progress {
         Progress::planned(rows, Clock::default(), None)
     }
 
-    /// For rows with times that `clock` knows beforehand, with a line each `interval`.
+    /// For rows of which `clock` knows the planned times, with a line every `interval`.
     pub fn planned(rows: usize, clock: Clock, interval: Option<Duration>) -> Progress {
         let now = Now::new(rows, clock);
         let face = if std::io::stderr().is_terminal() {
@@ -132,7 +132,7 @@ impl Progress {
     /// With a dashboard.
     ///
     /// # Errors
-    /// If standard error is no terminal.
+    /// Standard error is no terminal.
     pub fn watching(rows: usize, clock: Clock, interrupt: &Interrupt) -> Result<Progress, Failure> {
         let watch = Watch {
             screen: Screen::new()?,
@@ -144,7 +144,7 @@ impl Progress {
         Ok(Progress { face, now, interval: None, told: Duration::ZERO, drawn: Instant::now() })
     }
 
-    /// The next row begins.
+    /// Begins the next row.
     pub fn next(&mut self, what: &str) {
         self.now.begin(what);
         self.told = Duration::ZERO;
@@ -165,7 +165,7 @@ impl Progress {
         }
     }
 
-    /// The run was interrupted: says of a row that is not done why nothing of it is kept.
+    /// Reports the interruption and, if the current row is not done, why it is not kept.
     pub fn tell_interrupted(&mut self) {
         if !self.now.done {
             let (title, phase) = (self.now.title(), self.now.phase.clone());
@@ -175,7 +175,7 @@ impl Progress {
         }
     }
 
-    /// A row is done, with so much a second.
+    /// Ends a row with its result.
     pub fn done(&mut self, result: &str) {
         self.now.done = true;
         if let Face::Watch(watch) = &mut self.face {
@@ -194,13 +194,13 @@ impl Progress {
         }
     }
 
-    /// Prints to standard output without tearing what is on the terminal.
+    /// Runs `f`, which prints to standard output, without tearing the picture on the terminal.
     pub fn suspend<T>(&mut self, f: impl FnOnce() -> T) -> T {
         match &mut self.face {
             Face::Bar(bar) => bar.suspend(f),
             Face::Lines(_) => f(),
             Face::Watch(watch) => {
-                // Rows for a terminal belong on its ordinary screen; for a file they do not disturb
+                // On a terminal, rows belong on the ordinary screen; rows for a file do not disturb
                 // the picture.
                 if std::io::stdout().is_terminal() {
                     watch.screen.leave();

@@ -1,6 +1,6 @@
-//! `atoll report`: rows of earlier runs, from any number of files, as one page.
+//! `atoll report`: makes one page from the rows of earlier runs, out of any number of files.
 //!
-//! What can be read makes the report; what cannot is named, and then the exit code says that something is missing.
+//! Readable files go into the report; unreadable ones are named, and then the exit code is 1.
 
 use crate::cli::ReportArgs;
 use crate::failure::Failure;
@@ -61,7 +61,7 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         let notes = troubles.iter().cloned().chain(rows.remarks).collect();
         write(out, Report { rows: rows.rows, machines, notes }.html())?;
         let text = format!("{}: the report of {count}", out.display());
-        // Standard output is the CSV's where that was asked for.
+        // With `--csv -`, standard output belongs to the CSV.
         if args.csv.as_deref() == Some(Path::new("-")) { tell(text) } else { print(&text)? }
     }
     match troubles.len() {
@@ -71,7 +71,7 @@ pub fn run(args: &ReportArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// Where the page goes, if it is wanted: always, unless CSV is and no page was named.
+/// The path of the page; `None` if CSV was asked for and no page was named.
 fn page(args: &ReportArgs) -> Option<&Path> {
     match (&args.out, &args.csv) {
         (Some(out), _) => Some(out),
@@ -80,12 +80,12 @@ fn page(args: &ReportArgs) -> Option<&Path> {
     }
 }
 
-/// A directory that `bench --out` made stands for the rows in it.
+/// The rows file of a directory that `bench --out` made; `path` itself for a file.
 pub fn rows_file(path: &Path) -> PathBuf {
     if path.is_dir() { path.join(ROWS) } else { path.into() }
 }
 
-/// Before anything is read: what is written must not land on what it is made from.
+/// Runs before any file is read: the output must not overwrite an input.
 fn check_out(option: &str, out: &Path, files: &[PathBuf]) -> Result<(), Failure> {
     if out.is_dir() {
         return Err(Failure::Usage(format!(
@@ -109,7 +109,7 @@ fn check_out(option: &str, out: &Path, files: &[PathBuf]) -> Result<(), Failure>
 }
 
 /// # Errors
-/// Why the file cannot be read, and what was expected.
+/// Why the file cannot be read, and the expected content.
 pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     if file == Path::new("-") {
         let mut bytes = Vec::new();
@@ -124,7 +124,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>, String> {
     })
 }
 
-/// The machine that `bench --out` wrote beside its rows; `None` where there is none.
+/// The machine that `bench --out` wrote beside its rows; `None` if there is none.
 fn machine_beside(file: &Path) -> Result<Option<Machine>, String> {
     let path = file.with_file_name(MACHINE);
     let trouble = |why: String| {
@@ -136,7 +136,7 @@ fn machine_beside(file: &Path) -> Result<Option<Machine>, String> {
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        // The file's own trouble has been told.
+        // The trouble with the rows file itself has been reported already.
         Err(_) if !file.exists() => return Ok(None),
         Err(e) => return Err(trouble(e.to_string())),
     };

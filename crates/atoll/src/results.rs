@@ -1,7 +1,8 @@
-//! A directory of results: `rows.jsonl` row by row, `machine.json` beside it, and `report.html` of both at the end.
+//! A directory of results: `rows.jsonl` row by row, `machine.json` beside it, and `report.html`
+//! from both at the end.
 //!
-//! However a run ends, the rows it has measured are in there and so is their report. A run that has
-//! measured none leaves nothing. Rows of an earlier run are never lost without being asked for: see
+//! However a run ends, the directory holds the rows that it has measured and their report. A run
+//! that has measured no row leaves nothing. Rows of an earlier run are lost only on request: see
 //! [`Earlier`].
 
 use crate::claimed::Claim;
@@ -19,18 +20,19 @@ pub const ROWS: &str = "rows.jsonl";
 pub const MACHINE: &str = "machine.json";
 pub const REPORT: &str = "report.html";
 
-/// Pairs of CPUs that are measured for the report's matrix: some 5 ms each. A machine with more is drawn without it.
+/// The most pairs of CPUs that are measured for the report's matrix, at about 5 ms each. A larger
+/// machine is drawn without it.
 const MOST_PAIRS: usize = 1000;
 
-/// What becomes of the rows that an earlier run has left in the directory.
+/// The treatment of rows that an earlier run has left in the directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Earlier {
-    /// They are a reason not to begin.
+    /// They keep the run from starting.
     #[default]
     Refuse,
-    /// They stay, new ones follow them, and the report is of all.
+    /// They stay; new rows follow them, and the report covers all rows.
     Append,
-    /// They go.
+    /// They are replaced.
     Overwrite,
 }
 
@@ -40,15 +42,15 @@ pub struct Directory {
     /// `None` until the first row: a run that measures nothing changes nothing here.
     file: Option<File>,
     machine: Machine,
-    /// Those of the report: with [`Earlier::Append`] earlier ones are among them.
+    /// The rows of the report, earlier ones included with [`Earlier::Append`].
     rows: Vec<Row>,
-    /// What earlier lines are not in the report, and why.
+    /// Earlier lines that are not in the report, with the reason.
     notes: Vec<String>,
-    /// Rows that the report on disk lacks.
+    /// Some rows are not in the report on disk yet.
     unreported: bool,
-    /// Whether the directory was not there before this run.
+    /// The directory was made by this run.
     made: bool,
-    /// Last, so that everything is written when another run is let in.
+    /// The last field, so dropped last: everything is written before another run may begin.
     claim: Claim,
 }
 
@@ -56,8 +58,8 @@ impl Directory {
     /// Makes the directory.
     ///
     /// # Errors
-    /// If something cannot be written there, another run is writing there, or has left rows there
-    /// and `earlier` says nothing of them.
+    /// A file cannot be written; another run writes there; or an earlier run has left rows there
+    /// and `earlier` is [`Earlier::Refuse`].
     pub fn new(path: &Path, earlier: Earlier, machine: &Machine) -> Result<Directory, Failure> {
         let made = !path.exists();
         std::fs::create_dir_all(path).map_err(|e| cannot_write(&path.join(ROWS), &e))?;
@@ -68,7 +70,7 @@ impl Directory {
     }
 
     /// # Errors
-    /// If the line cannot be written.
+    /// The line cannot be written.
     pub fn add(&mut self, line: &str) -> Result<(), Failure> {
         let path = self.path.join(ROWS);
         if self.file.is_none() {
@@ -82,10 +84,10 @@ impl Directory {
         Ok(())
     }
 
-    /// Describes the machine, and opens the file of rows as what becomes of earlier ones asks for.
+    /// Writes the description of the machine, and opens the file of rows as `earlier` says.
     fn begin(&self, path: &Path) -> Result<File, Failure> {
         let there = self.path.join(MACHINE);
-        // Rows that are kept tell of the machine that is described there already.
+        // Rows that are kept refer to the machine description that is already there.
         if self.earlier != Earlier::Append || !there.exists() {
             write(&there, serde_json::to_string_pretty(&self.machine).map_err(Failure::run)? + "\n")?;
         }
@@ -96,17 +98,17 @@ impl Directory {
         };
         let mut file = open.create(true).open(path).map_err(|e| cannot_write(path, &e))?;
         if self.earlier == Earlier::Append && ends_in_a_line(path) == Some(false) {
-            // Half a row, which a killed run has left, stays a line of its own.
+            // Half a row, left by a killed run, stays a line of its own.
             file.write_all(b"\n").map_err(|e| cannot_write(path, &e))?;
         }
         Ok(file)
     }
 
-    /// Writes the report of the rows so far, and returns where it is; `None` if this run has
-    /// measured none.
+    /// Writes the report of the rows so far, and returns its path; `None` if this run has measured
+    /// no row.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// The report cannot be written.
     pub fn report(&mut self) -> Result<Option<PathBuf>, Failure> {
         if self.file.is_none() {
             return Ok(None);
@@ -129,20 +131,20 @@ impl Drop for Directory {
         }
         self.claim.let_go();
         if self.made && self.file.is_none() {
-            let _ = std::fs::remove_dir(&self.path); // only an empty one goes
+            let _ = std::fs::remove_dir(&self.path); // Only an empty directory can be removed.
         }
     }
 }
 
-/// `None` for a file that has nothing in it or cannot be read.
+/// `None` for a file that is empty or cannot be read.
 fn ends_in_a_line(path: &Path) -> Option<bool> {
     Some(*std::fs::read(path).ok()?.last()? == b'\n')
 }
 
-/// The earlier rows that stay, and what is to be said of them.
+/// The earlier rows that stay, and notes about them.
 ///
 /// # Errors
-/// There are some, and `earlier` says nothing of them; they cannot be read.
+/// There are earlier rows, and `earlier` is [`Earlier::Refuse`]; or they cannot be read.
 fn kept(file: &Path, earlier: Earlier) -> Result<(Vec<Row>, Vec<String>), Failure> {
     let bytes = match std::fs::read(file) {
         Ok(bytes) if earlier != Earlier::Overwrite => bytes,
@@ -172,7 +174,7 @@ fn kept(file: &Path, earlier: Earlier) -> Result<(Vec<Row>, Vec<String>), Failur
     }
 }
 
-/// A directory beside `path` that holds no rows: itself, or with a number after its name.
+/// A directory without rows: `path`, or `path` with a number after its name.
 pub fn unused(path: &Path) -> PathBuf {
     let holds = |path: &Path| std::fs::metadata(path.join(ROWS)).is_ok_and(|rows| rows.len() > 0);
     if !holds(path) {
@@ -183,15 +185,15 @@ pub fn unused(path: &Path) -> PathBuf {
     (2..).map(numbered).find(|path| !holds(path)).unwrap_or_else(|| path.into())
 }
 
-/// A whole file, or a word about why not.
+/// Writes a whole file.
 ///
 /// # Errors
-/// If it cannot be written.
+/// The file cannot be written.
 pub fn write(path: &Path, text: String) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|e| cannot_write(path, &e))
 }
 
-/// Why a file of results cannot be written, and what to do.
+/// Why a file of results cannot be written, with advice.
 pub fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or name another place",
@@ -200,7 +202,8 @@ pub fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::Run(format!("cannot write {}: {error}; {advice} with --out", path.display()))
 }
 
-/// The machine with its latencies, unless there are too many or they cannot be had: a report goes without them then.
+/// The machine with its core-to-core latencies, unless there are too many pairs or they cannot be
+/// measured; the report then has no matrix.
 fn with_latency(machine: &Machine) -> Machine {
     let cpus = machine.allowed_cpus().len();
     let known = machine.latency.is_some();
@@ -213,10 +216,10 @@ fn with_latency(machine: &Machine) -> Machine {
     }
 }
 
-/// A row as it stands in a rows file.
+/// A row as a line of a rows file.
 ///
 /// # Errors
-/// If it has a number that JSON has no word for.
+/// The row has a number that JSON cannot express.
 pub fn line_of(row: &ResultRow) -> Result<String, Failure> {
     serde_json::to_string(row).map_err(Failure::run)
 }

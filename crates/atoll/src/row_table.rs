@@ -1,4 +1,4 @@
-//! Tables of rows: of results, row by row as they come; and of profiles, where a transaction's time
+//! Tables of rows: results, row by row as they come, and profiles of where a transaction's time
 //! goes.
 
 use crate::columns::{Column, PROFILE, RESULTS, SETTINGS, longest_wait};
@@ -13,7 +13,8 @@ pub struct RowTable {
 }
 
 impl RowTable {
-    /// For rows like these, or these themselves: a result is a column if one of them has it.
+    /// A table for planned rows or for finished ones: a result has a column if one of the rows has
+    /// it.
     pub fn of_results(rows: &[ResultRow], width: Option<usize>) -> RowTable {
         RowTable::new(rows, RESULTS, width)
     }
@@ -26,12 +27,12 @@ impl RowTable {
         RowTable { sheet: Sheet::new(&settings(rows), &measures, width), columns, width, begun: false }
     }
 
-    /// Whether the next row is the first.
+    /// The next row is the first.
     pub fn begins(&self) -> bool {
         !self.begun
     }
 
-    /// The lines of a row, those above the first row before it.
+    /// The lines of a row; for the first row, the lines above it come first.
     pub fn lines(&mut self, row: &ResultRow) -> String {
         let mut text = if self.begun { String::new() } else { self.sheet.head() + "\n" };
         self.begun = true;
@@ -44,7 +45,7 @@ impl RowTable {
         text
     }
 
-    /// A line for each column that needs one.
+    /// The explanation of each column that needs one.
     pub fn legend(&self) -> String {
         let explained = self.sheet.shown().filter_map(|name| {
             let column = self.columns.iter().find(|c| c.name == name)?;
@@ -66,7 +67,7 @@ fn explanations<'a>(of: impl Iterator<Item = (&'a str, &'a str)>, width: Option<
     lines.join("\n")
 }
 
-/// What a reader of a row has to know beyond its numbers.
+/// Remarks that a reader of the row needs beside its numbers.
 fn remarks(row: &ResultRow) -> impl Iterator<Item = &'static str> {
     let interrupted = row.interrupted == Some(true);
     let all = [
@@ -76,7 +77,7 @@ fn remarks(row: &ResultRow) -> impl Iterator<Item = &'static str> {
     all.into_iter().filter(|remark| remark.0).map(|remark| remark.1)
 }
 
-/// Where the time of transactions goes, with a legend; `None` when no row has a profile.
+/// The table of where the time of transactions goes, with a legend; `None` if no row has a profile.
 pub fn profiles(rows: &[ResultRow], width: Option<usize>) -> Option<String> {
     let profiled: Vec<ResultRow> = rows.iter().filter(|r| r.profile.is_some()).cloned().collect();
     if profiled.is_empty() {
@@ -105,7 +106,7 @@ pub fn profiles(rows: &[ResultRow], width: Option<usize>) -> Option<String> {
     Some(text)
 }
 
-/// Why transactions wait for their turn, where that is what they wait for most.
+/// Why transactions wait for their turn, if that is their longest wait.
 fn turn_in_words(rows: &[ResultRow]) -> Option<String> {
     let waits_for_turn = |r: &&ResultRow| longest_wait(r).is_some_and(|wait| wait == "turn");
     let clients = rows.iter().filter(waits_for_turn).find_map(|r| r.settings.clients).filter(|n| *n > 1)?;
@@ -115,7 +116,7 @@ fn turn_in_words(rows: &[ResultRow]) -> Option<String> {
     ))
 }
 
-/// Why no row has any.
+/// Why no row has counters of the processor.
 fn no_hardware(rows: &[ResultRow]) -> Option<&str> {
     let profiles = || rows.iter().filter_map(|r| r.profile.as_ref());
     if profiles().any(|p| p.hardware.is_some()) {

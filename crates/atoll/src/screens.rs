@@ -1,8 +1,8 @@
-//! Screens of help that are more than the list of a command's options: the first one, and that of
-//! one workload.
+//! Help screens that are more than the list of a command's options: the first screen, and the
+//! screen of one workload.
 //!
-//! `atoll -h` is written by hand. `atoll bench tpcc --help` is the list of `bench` without what
-//! does not apply to tpcc.
+//! `atoll -h` is written by hand. `atoll bench tpcc --help` is the list of `bench` without the
+//! options that do not apply to tpcc.
 
 use crate::applies::{OF_COUNTER, OF_IPC};
 use crate::cli::{COUNTER, Cli, IPC};
@@ -14,7 +14,7 @@ use workload::benchmark::Form;
 use workload::micro::Op;
 use workload::spec::{Entry, forms, own_options};
 
-/// What is shown to a command line that asks for help; `None`: what the parser shows by itself.
+/// The help screen for a command line; `None` for the parser's own screen.
 pub fn screen(args: &[String]) -> Option<String> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let Some(command) = words.iter().find(|word| !word.starts_with('-')) else {
@@ -32,7 +32,7 @@ pub fn screen(args: &[String]) -> Option<String> {
     }
 }
 
-/// Without the names of the workloads, which fill half a screen.
+/// The screen without the names of the workloads, which fill half a screen.
 fn short(command: &str) -> Option<String> {
     let mut root = Cli::command();
     root.build();
@@ -85,10 +85,10 @@ fn of_workload(command: &str, form: &'static Form) -> Option<String> {
     ))
 }
 
-/// Options that several workloads share and not all of them know.
+/// Options that several workloads share, but not all of them use.
 const SHARED: &[&str] = &["multisite", "rows", "op", "skew", "hot", "dataset"];
 
-/// The workload says itself what it takes: it refuses what does not apply to it.
+/// Asks the workload itself: it refuses an option that does not apply to it.
 fn knows(entry: &Entry, spec: &WorkloadSpec, option: &str) -> bool {
     let with = |spec: WorkloadSpec| {
         let refused = spec.build().err();
@@ -106,7 +106,7 @@ fn knows(entry: &Entry, spec: &WorkloadSpec, option: &str) -> bool {
     }
 }
 
-/// The name of the workload need not stand behind each of its options.
+/// The screen of a workload does not repeat its name behind each of its options.
 fn without_name(arg: Arg, name: &str) -> Arg {
     let family = name.split('-').next().unwrap_or(name);
     let help = arg.get_help().map(|help| help.to_string().replace(&format!(" ({family})"), ""));

@@ -1,4 +1,4 @@
-//! Deployments of a sweep that are one and the same under several names: measured once, and told.
+//! Deployments of a sweep that are the same under several names are measured once, with a remark.
 
 use crate::choices::Choice;
 use base::counted;
@@ -9,7 +9,7 @@ use topology::IslandCount;
 /// As `--islands` and `--workers` ask for it.
 type Name = (String, Option<u32>);
 
-/// What was asked for, and what it comes to on this machine.
+/// Requested deployments, and the deployments that they resolve to on this machine.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// Each deployment, written out, with the names that `--islands` and `--workers` gave it.
@@ -17,8 +17,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether a deployment with so many instances and workers has been met already. `asked`: as it
-    /// was asked for.
+    /// Whether a deployment with these instances and workers has been seen already. `asked`: the
+    /// request.
     pub(crate) fn again(&mut self, asked: &Choice, islands: usize, workers: usize) -> bool {
         let one = Choice {
             islands: IslandCount::Count(islands),

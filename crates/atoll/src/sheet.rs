@@ -1,18 +1,18 @@
-//! A table that fits the terminal and is written row by row: its columns and widths are settled
+//! A table that fits the terminal and is written row by row: its columns and widths are fixed
 //! before the first row.
 //!
 //! ```text
 //!   common: workload micro, workers 2            settings that all rows share
 //!
-//!   islands  channel    per s  spread      p50   a column for each setting that differs, then the results
+//!   islands  channel    per s  spread      p50   a column per setting that differs, then results
 //!   -------  -------  -------  ------  -------
-//!   design conventional, op read:                where the columns do not fit: the settings that vary slowest
+//!   design conventional, op read:                settings that vary slowest, if columns do not fit
 //!         1  shm      12.35k      3%   80.9us
 //! ```
 //!
-//! What does not fit gives way in this order: results that say least, the settings that vary
-//! slowest (they move into a line of their own above the rows they apply to), other results. So no
-//! setting is ever left out.
+//! Columns that do not fit are dropped in this order: the least important results; then the
+//! settings that vary slowest, which move to a line of their own above the rows they apply to; then
+//! other results. So no setting is ever omitted.
 
 use comfy_table::{ContentArrangement, Table};
 use std::fmt::Write;
@@ -22,14 +22,15 @@ const GAP: usize = 2;
 /// No table is made narrower than this.
 const NARROWEST: usize = 40;
 
-/// A setting, with its value in each planned row, in the order of the rows; empty where it does not
-/// apply. Columns are in the order in which settings change, the slowest first.
+/// A setting, with its value in each planned row, in the order of the rows; the value is empty
+/// where the setting does not apply. Columns are ordered by how fast settings change, the slowest
+/// first.
 pub struct Setting {
     pub name: &'static str,
     pub values: Vec<String>,
 }
 
-/// A result: its name, the widest value it can have, and how readily it gives way.
+/// A result: its name, its widest possible value, and the rank that decides when it is dropped.
 #[derive(Clone, Copy)]
 pub struct Measure {
     pub name: &'static str,
@@ -39,16 +40,16 @@ pub struct Measure {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// Gives way before any setting has to move.
+    /// Dropped before any setting moves.
     Detail,
-    /// Gives way when no setting is left to move.
+    /// Dropped when no setting is left to move.
     Result,
-    /// Stays.
+    /// Never dropped.
     Essence,
 }
 
 struct Column {
-    /// In the list that it is taken from.
+    /// Its index in the list of settings or measures.
     at: usize,
     name: &'static str,
     width: usize,
@@ -58,17 +59,17 @@ struct Column {
 pub struct Sheet {
     width: Option<usize>,
     common: Vec<String>,
-    /// Settings that stand above the rows.
+    /// Settings that stand on a line above the rows.
     grouped: Vec<(usize, &'static str)>,
     settings: Vec<Column>,
     measures: Vec<Column>,
     left_out: Vec<Column>,
-    /// The group of the row before.
+    /// The group of the previous row.
     group: Option<String>,
 }
 
 impl Sheet {
-    /// `width`: characters of a line; `None`: any number.
+    /// `width`: characters per line; `None` for any number.
     pub fn new(settings: &[Setting], measures: &[Measure], width: Option<usize>) -> Sheet {
         let differs = |s: &Setting| s.values.windows(2).any(|w| w[0] != w[1]);
         let same = settings.iter().filter(|s| !differs(s));
@@ -112,7 +113,8 @@ impl Sheet {
         self.take_back(width);
     }
 
-    /// What still fits beside the settings that did not move, the last one that was left out first.
+    /// Restores the dropped columns that fit beside the settings that did not move, the last
+    /// dropped first.
     fn take_back(&mut self, width: usize) {
         for column in std::mem::take(&mut self.left_out).into_iter().rev() {
             if self.total() + GAP + column.width <= width {
@@ -125,7 +127,7 @@ impl Sheet {
         self.left_out.sort_by_key(|c| c.at);
     }
 
-    /// The last ones of this rank, until the rest fits.
+    /// Drops columns of this rank from the end until the rest fits.
     fn leave_out(&mut self, measures: &[Measure], rank: Rank, width: usize) {
         while self.total() > width
             && let Some(i) = self.measures.iter().rposition(|c| measures[c.at].rank == rank)
@@ -139,7 +141,7 @@ impl Sheet {
         columns.map(|c| c.width + GAP).sum::<usize>().saturating_sub(GAP)
     }
 
-    /// What stands above the first row, ending without a line break.
+    /// The lines above the first row, without a final line break.
     pub fn head(&self) -> String {
         let mut text = String::new();
         for (about, words) in
@@ -163,13 +165,13 @@ impl Sheet {
         self.left_out.iter().map(|c| c.name.to_owned()).collect()
     }
 
-    /// The names of the results that are shown.
+    /// The names of the results that have a column.
     pub fn shown(&self) -> impl Iterator<Item = &'static str> {
         self.measures.iter().map(|c| c.name)
     }
 
-    /// The lines of a row: of every setting and every result its value, in the order given to
-    /// [`Sheet::new`].
+    /// The lines of a row. `settings` and `measures` hold a value for each setting and result, in
+    /// the order given to [`Sheet::new`].
     pub fn row(&mut self, settings: &[String], measures: &[String]) -> String {
         let value = |values: &[String], at: usize| values.get(at).cloned().unwrap_or_default();
         let told = self.settings.iter().map(|c| (c, value(settings, c.at)));
@@ -194,7 +196,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Numbers to the right, words to the left, no blanks at the end.
+/// Numbers are aligned to the right and words to the left; there are no trailing blanks.
 fn line<'a>(cells: impl Iterator<Item = (&'a Column, String)>) -> String {
     let mut text = String::new();
     for (i, (column, cell)) in cells.enumerate() {
@@ -213,8 +215,8 @@ pub fn list(about: &str, words: &[String], width: Option<usize>) -> String {
     format!("{about}: {}", wrapped(words, width, length(about) + 2))
 }
 
-/// A text after `head`, in lines of at most `width` characters: those after the first are as far in
-/// as the text begins.
+/// `text` after `head`, in lines of at most `width` characters; lines after the first are indented
+/// to where the text begins.
 pub fn folded(head: &str, text: &str, width: Option<usize>) -> String {
     let indent = length(head);
     let Some(width) = width.filter(|width| *width > indent + 20) else { return format!("{head}{text}") };
@@ -233,8 +235,8 @@ pub fn folded(head: &str, text: &str, width: Option<usize>) -> String {
     out
 }
 
-/// Words with commas; the first line has `used` characters already, and one is left for what
-/// follows the last.
+/// Words separated by commas. The first line already has `used` characters; one character stays
+/// free after the last word.
 fn wrapped(words: &[String], width: Option<usize>, used: usize) -> String {
     let (mut text, mut at) = (String::new(), used);
     for (i, word) in words.iter().enumerate() {
@@ -246,7 +248,7 @@ fn wrapped(words: &[String], width: Option<usize>, used: usize) -> String {
             text += if breaks { "\n  " } else { " " };
             at = if breaks { 2 } else { at + 1 };
         }
-        // A word that is longer than a line is cut where the line ends.
+        // A word longer than a line is cut at the end of the line.
         for c in word.chars() {
             if width.is_some_and(|width| at + usize::from(last) >= width) {
                 text += "\n  ";
@@ -259,7 +261,7 @@ fn wrapped(words: &[String], width: Option<usize>, used: usize) -> String {
     text
 }
 
-/// A table of texts, its cells folded so that it fits the terminal.
+/// A table as text, with its cells folded so that it fits the terminal.
 pub fn fitted(mut table: Table) -> String {
     if let Some(width) = terminal_width() {
         table.set_content_arrangement(ContentArrangement::Dynamic);
@@ -268,13 +270,13 @@ pub fn fitted(mut table: Table) -> String {
     table.to_string()
 }
 
-/// Characters of a line on standard output: as COLUMNS says, else as wide as the terminal; `None`
-/// where there is none.
+/// Characters per line on standard output: COLUMNS if it is set, else the width of the terminal;
+/// `None` without a terminal.
 pub fn terminal_width() -> Option<usize> {
     told_width().or_else(|| width_of(terminal_size::terminal_size_of(std::io::stdout())))
 }
 
-/// The same of standard error.
+/// The same for standard error.
 pub fn error_width() -> Option<usize> {
     told_width().or_else(|| width_of(terminal_size::terminal_size_of(std::io::stderr())))
 }

@@ -1,8 +1,9 @@
-//! The databases of a sweep without `--data`: what several deployments start from is loaded once.
+//! The databases of a sweep without `--data`: data that several deployments start from is loaded
+//! once.
 //!
-//! Each such database lies in a directory below a temporary one. Deployments run on copies of it; the last one to use it
-//! runs in the directory itself, and the directory goes when that one has ended. A database with one user never comes here,
-//! nor does one for durability `memory`.
+//! Each shared database lies in a directory below a temporary one. Deployments run on copies of it;
+//! the last one runs in the directory itself, which is removed after that deployment. A database
+//! with a single user is not kept here, nor is one with durability `memory`.
 
 use crate::failure::Failure;
 use crate::sweep::{Stop, bases};
@@ -10,17 +11,17 @@ use deploy::engine::Durability;
 use deploy::{DataUse, Scratch};
 use std::path::PathBuf;
 
-/// How often a stop of the sweep wants data as loaded.
+/// How often a stop of the sweep needs freshly loaded data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reload {
-    /// Its mixes run one after the other on one load.
+    /// All mixes run one after the other on one load.
     Never,
-    /// Each mix wants its own.
+    /// Each mix needs its own.
     EachMix,
 }
 
 impl Reload {
-    /// How often a stop of so many mixes is launched.
+    /// The number of launches of a stop with this many mixes.
     fn launches(self, mixes: usize) -> usize {
         match self {
             Reload::Never => 1,
@@ -37,17 +38,17 @@ fn copies(stop: &Stop) -> bool {
 pub struct Shelf {
     reload: Reload,
     scratch: Option<Scratch>,
-    /// For each stop its database.
+    /// The database of each stop.
     bases: Vec<usize>,
-    /// Launches that are still to come, by database.
+    /// The remaining launches of each database.
     left: Vec<usize>,
-    /// What the deployment before this one has left, and nobody needs again.
+    /// The directory that the previous deployment has left, which no later deployment needs.
     done: Option<PathBuf>,
 }
 
 impl Shelf {
     /// # Errors
-    /// When there is no room for temporary files.
+    /// No temporary directory can be made.
     pub fn of(stops: &[Stop], reload: Reload) -> Result<Shelf, Failure> {
         let bases = bases(stops)?;
         let mut left = vec![0; bases.len()];
@@ -59,10 +60,10 @@ impl Shelf {
         Ok(Shelf { reload, scratch, bases, left, done: None })
     }
 
-    /// Tells stop `i`, which is about to be launched, where its database is.
+    /// Tells stop `i`, which is about to be launched, the directory of its database.
     ///
     /// # Errors
-    /// When what is not needed any more cannot be removed.
+    /// A directory that is not needed any more cannot be removed.
     pub fn lend(&mut self, i: usize, stop: &mut Stop) -> Result<(), Failure> {
         if let Some(path) = self.done.take().filter(|path| path.exists()) {
             std::fs::remove_dir_all(&path)
@@ -75,7 +76,7 @@ impl Shelf {
         self.left[base] -= launches;
         let (loaded, last) = (path.exists(), self.left[base] == 0);
         if last && launches == 1 && !loaded {
-            return Ok(()); // nobody shares it
+            return Ok(()); // No other launch shares it.
         }
         d.data_use = if last && launches == 1 { DataUse::Keep } else { DataUse::Copy };
         self.done = last.then(|| path.clone());

@@ -1,9 +1,9 @@
-//! What ends a run before its time.
+//! Signals that end a run early.
 //!
-//! The first Ctrl-C, SIGTERM or SIGHUP ends it in order: every wait looks at one flag, the
-//! instances end, temporary files go, and what was measured is reported. A second Ctrl-C or SIGTERM
-//! ends the process on the spot; its children notice that on their own. A second SIGHUP does not: a
-//! terminal that goes away sends one from the kernel and one from the shell.
+//! The first Ctrl-C, SIGTERM or SIGHUP ends the run in order: every wait checks one flag, the
+//! instances end, temporary files are removed, and the measured rows are reported. A second Ctrl-C
+//! or SIGTERM ends the process on the spot; its child processes detect that on their own. A second
+//! SIGHUP does not: a terminal that closes sends one SIGHUP from the kernel and one from the shell.
 
 use crate::failure::Failure;
 use deploy::Interrupt;
@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 /// # Errors
-/// If the system does not let signals be caught.
+/// The system refuses the signal handler.
 pub fn watch(interrupt: &Interrupt) -> Result<(), Failure> {
     let cannot = |signal: i32, e: std::io::Error| Failure::Run(format!("cannot catch signal {signal}: {e}"));
     for signal in [SIGINT, SIGTERM] {
@@ -26,8 +26,8 @@ pub fn watch(interrupt: &Interrupt) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the process was started with this signal ignored, as `nohup` does: then it stays so.
-/// `status` is the text of `/proc/self/status`.
+/// Whether the process was started with this signal ignored, as `nohup` does: the signal then stays
+/// ignored. `status` is the text of `/proc/self/status`.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);

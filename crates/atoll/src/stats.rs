@@ -1,7 +1,9 @@
-//! `atoll stats`: what one transaction of a workload touches, by kind, beside what the papers and definitions say.
+//! `atoll stats`: the records, locks and pages that one transaction of a workload touches, by kind,
+//! beside the figures of papers and definitions.
 //!
-//! One client on one worker of one instance, every transaction counted: the figures are those of the work itself, without
-//! waits, retries or messages. A bench with `--profile` has the same figures of the deployment that it measures.
+//! One client runs on one worker of one instance, and every transaction is counted: the figures are
+//! those of the work itself, without waits, retries or messages. A bench with `--profile` has the
+//! same figures for the deployment that it measures.
 
 use crate::bench::{live_machine, stamp};
 use crate::cli::{BenchArgs, COUNTER, Cli, Command, IPC, StatsArgs, workload_names};
@@ -16,7 +18,7 @@ use deploy::Interrupt;
 use driver::{Profiling, ResultRow, Session};
 use std::collections::BTreeMap;
 
-/// What is counted, as rows name it, and as the table heads it.
+/// The counted quantities: the name in rows, and the heading in the table.
 const COLUMNS: [(&str, &str); 7] = [
     ("records", "records"),
     ("row_locks", "row locks"),
@@ -27,7 +29,7 @@ const COLUMNS: [(&str, &str); 7] = [
     ("index_pages", "index page visits"),
 ];
 
-/// Figures of somebody else's, in the order of [`COLUMNS`]; `None` where they give none.
+/// Published figures, in the order of [`COLUMNS`]; `None` where the source gives none.
 struct Published {
     workload: &'static str,
     /// A kind of request, or the mean over the mix.
@@ -120,10 +122,11 @@ fn as_bench(args: &StatsArgs) -> Result<BenchArgs, Failure> {
     Ok(bench)
 }
 
-/// A kind of transaction, how many of it ended, and what one of them touched.
+/// A kind of transaction, the number of its requests that ended, and the mean counts of one
+/// request.
 type Kind<'a> = (&'a str, u64, &'a BTreeMap<String, f64>);
 
-/// What was measured: each kind with the number of its requests, and the mean over the mix.
+/// The measured figures: each kind with the number of its requests, and the mean over the mix.
 fn measured(row: &ResultRow) -> Result<Vec<Kind<'_>>, Failure> {
     let lost = || Failure::Run("nothing was counted: no transaction ended; try a longer --duration".into());
     let profile = row.profile.as_ref().filter(|_| row.committed > 0).ok_or_else(lost)?;
@@ -137,7 +140,8 @@ fn measured(row: &ResultRow) -> Result<Vec<Kind<'_>>, Failure> {
     Ok(all)
 }
 
-/// What is published of a workload; a form of it shares what is said of its kinds, not its mean.
+/// The published figures for a workload. A variant of the workload shares the figures of its kinds,
+/// but not the mean.
 fn published<'a>(workload: &'a str, kind: &'a str) -> impl Iterator<Item = &'static Published> + use<'a> {
     let about = move |p: &&Published| {
         let kin = p.workload == workload || kind != MEAN && workload.starts_with(p.workload);

@@ -1,7 +1,8 @@
-//! From comma lists to work: the deployments to set up, in order, and the request mixes to run on each.
+//! Turns comma lists into work: the deployments to set up, in order, and the request mixes to run
+//! on each.
 //!
-//! Everything is checked here, before the first instance starts: a wrong value late in a list must not cost the minutes
-//! that the earlier ones take.
+//! All options are checked here, before the first instance starts: a wrong value late in a list
+//! must not cost the minutes that the earlier values take.
 
 use crate::choices::{
     Choice, among_owners, design_of, durability_of, in_heaps, in_occ, in_pages, inheritance_of, list, op_of,
@@ -31,11 +32,12 @@ pub struct Stop {
     pub mixes: Vec<(Subject, Schedule)>,
 }
 
-/// The stops of a sweep, and what has to be said about it beforehand.
+/// The stops of a sweep, and the remarks to print before it runs.
 pub struct Sweep {
     pub stops: Vec<Stop>,
     pub remarks: Vec<String>,
-    /// Where their databases lie side by side; `None` where there is one, or where they are temporary.
+    /// The directory that holds their databases side by side; `None` if there is one database, or
+    /// if the databases are temporary.
     pub directory: Option<PathBuf>,
 }
 
@@ -45,7 +47,7 @@ impl Sweep {
     }
 
     /// # Errors
-    /// Options that cannot be, or of whose combinations none is left.
+    /// Options that contradict each other, or that leave no combination to run.
     pub fn plan(args: &BenchArgs, machine: &Machine, interrupt: &Interrupt) -> Result<Sweep, Failure> {
         let demand = Demand::new(&args.measuring, interrupt)?;
         let mut planner =
@@ -101,7 +103,7 @@ impl Planner<'_> {
         given.into_iter().map(|c| c.kind().ok_or_else(refuse)).collect()
     }
 
-    /// Every combination, the first option varying slowest.
+    /// Every combination; the first option varies slowest.
     fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
@@ -132,7 +134,7 @@ impl Planner<'_> {
         self.own(Shapes::Data, all, |c| &mut c.own)
     }
 
-    /// `None` for a combination that makes no sense beside others that do.
+    /// `None` for a combination that makes no sense, if other combinations do.
     fn stop(&mut self, c: Choice) -> Result<Option<Stop>, Failure> {
         let total = c.workers.map_or(self.machine.default_workers(), |w| w as usize);
         let islands = c.islands.resolve(self.machine, total).map_err(Failure::usage)?;
@@ -234,7 +236,7 @@ impl Planner<'_> {
     }
 
     /// # Errors
-    /// Partitions without a tree that has them.
+    /// `--partitions` without a multi-rooted tree.
     fn check_partitions(&self) -> Result<(), Failure> {
         let d = &self.args.deployment;
         let Some(n) = d.partitions.first().filter(|_| {
@@ -261,7 +263,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The request mixes, the rate varying fastest, then multisite.
+    /// The request mixes; the rate varies fastest, then multisite.
     fn mixes(&self, c: &Choice) -> Result<Vec<(Subject, Schedule)>, Failure> {
         let r = &self.args.requests;
         let spec = WorkloadSpec {
@@ -286,7 +288,8 @@ impl Planner<'_> {
         Ok(mixes)
     }
 
-    /// Each of `all` with every combination of the given options of one workload that shape so.
+    /// Each of `all` with every combination of the given options of the workload that have this
+    /// `shapes`.
     fn own<T: Clone>(
         &self,
         shapes: Shapes,
@@ -302,7 +305,8 @@ impl Planner<'_> {
         all
     }
 
-    /// What rows in main memory may take: half of what the machine has left, for they cannot go anywhere else.
+    /// Bytes that rows in main memory may take: half of the machine's free memory, because such
+    /// rows cannot be evicted.
     ///
     /// # Errors
     /// Data that does not fit.
@@ -322,11 +326,12 @@ impl Planner<'_> {
         Ok(budget)
     }
 
-    /// What the data needs, but no more than half of what the machine has left.
+    /// Bytes of page memory: as many as the data needs, but at most half of the machine's free
+    /// memory.
     ///
     /// # Errors
-    /// Less than instances need; memory that is not there for all of the data where durability
-    /// `memory` asks for it.
+    /// Less memory than the instances need; too little memory for all of the data with durability
+    /// `memory`, which needs it.
     fn pool_bytes(
         &mut self,
         subject: &Subject,
@@ -350,8 +355,8 @@ impl Planner<'_> {
             most.filter(|most| durability == Durability::Memory && subject.data_bytes() > *most)
         {
             return Err(Failure::Usage(format!(
-                "--durability memory: the data takes about {} MiB of page memory, and half of what is free is {} MiB; expected \
-                 a smaller --scale or --dataset, or --memory with what it may take while the rest is read from disk",
+                "--durability memory: the data takes about {} MiB of page memory, and half of the free memory is {} MiB; expected \
+                 a smaller --scale or --dataset, or --memory with the memory that it may take while the rest is read from disk",
                 mib(subject.data_bytes()),
                 mib(most)
             )));
@@ -359,7 +364,7 @@ impl Planner<'_> {
         Ok(match most {
             Some(most) if wanted > most => {
                 self.remark(format!(
-                    "the data would like {} MiB of page memory and gets {}, half of what is free: it will be read from disk",
+                    "the data needs {} MiB of page memory and gets {}, half of the free memory: it will be read from disk",
                     wanted >> 20,
                     most >> 20
                 ));
@@ -370,14 +375,17 @@ impl Planner<'_> {
     }
 }
 
-/// The first pause before a retry where nothing else was asked for. Whoever aborts at a prepared row would meet it again at
-/// once: a decision takes a round trip. 10 us is a part of the quickest one, 64 times that more than most take.
+/// The first pause before a retry, unless the options set one. With `--occ-conflict abort`, a
+/// transaction that aborts at a prepared row meets the row again if it retries at once, because the
+/// decision takes a round trip. 10 us is a fraction of the shortest round trip; 64 times 10 us is
+/// more than most round trips.
 fn backoff_of(c: &Choice) -> Duration {
     let spins = c.design == DesignKind::Occ && c.occ_conflict == OccConflict::Abort;
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
 }
 
-/// Which of the machine's islands each worker runs on; the first for one that the system places.
+/// The island of the machine that each worker runs on; the first island for a worker that the
+/// operating system places.
 fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> {
     let islands = machine.allowed_islands();
     let of = |cpu: &Option<CpuId>| {
@@ -387,10 +395,10 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
     places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
 }
 
-/// For each stop the number of its database: stops that can use one have one.
+/// For each stop, the number of its database: stops that can share a database have the same number.
 ///
 /// # Errors
-/// A workload that is none.
+/// An unknown workload.
 pub fn bases(stops: &[Stop]) -> Result<Vec<usize>, Failure> {
     let mut known: Vec<Manifest> = Vec::new();
     let number = |stop: &Stop| -> Result<usize, Failure> {
@@ -403,7 +411,7 @@ pub fn bases(stops: &[Stop]) -> Result<Vec<usize>, Failure> {
     stops.iter().map(number).collect()
 }
 
-/// Differs from that of every deployment that may be alive on this machine.
+/// A number that differs from those of all deployments that may be alive on this machine.
 fn deployment_number() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -523,7 +531,7 @@ mod tests {
         assert!(refusal(&["micro", "--op", "update", "--rows", "9000", "--dataset", "100"]).contains("rows"));
     }
 
-    /// The campaign asked for an option that had been renamed, and ended there.
+    /// The kill campaign may use only options that `bench` has.
     #[test]
     fn the_kill_campaign_asks_for_what_bench_takes() {
         let deployments = include_str!("../../../xtask/src/kill.txt");

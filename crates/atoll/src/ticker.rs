@@ -1,23 +1,23 @@
-//! Progress in lines, for logs: one at each change of row, and one every few seconds within it,
-//! also while nothing reports anything (a large database that is opened, memory that is taken from
-//! the system).
+//! Progress in lines, for logs: one line at each change of row, and one every few seconds within
+//! it. Lines also come while the run reports nothing (an instance opens a large database, or takes
+//! memory from the system).
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A row says what it does after so long, and again after each of these.
+/// A row prints its first line after this time, and another after each `THEN`.
 const FIRST: Duration = Duration::from_secs(2);
 const THEN: Duration = Duration::from_secs(5);
 
-/// Where a run is, as a line says it.
+/// The position of a run, as text for a line.
 pub trait Scene: Send + 'static {
     fn line(&self) -> String;
 }
 
 struct State<S> {
     scene: S,
-    /// When something was said last, and after how long it is said again.
+    /// When the last line was printed, and the time until it is repeated.
     said: Instant,
     every: Duration,
     ended: bool,
@@ -28,8 +28,8 @@ struct Shared<S> {
     changed: Condvar,
 }
 
-/// Roles: the run changes the scene, the thread reads it, both under the mutex. The
-/// thread ends when it is told so.
+/// Access rules: the run changes the scene and the thread reads it, both under the mutex. The
+/// thread ends when the run tells it to.
 pub struct Ticker<S: Scene> {
     shared: Arc<Shared<S>>,
     thread: Option<JoinHandle<()>>,
@@ -42,7 +42,8 @@ impl<S: Scene> Ticker<S> {
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("progress".into()).spawn(move || tick(&theirs, say));
-        // Without a thread there are no lines between rows, and nothing else is amiss.
+        // If the thread cannot be started, there are no lines between rows; nothing else is
+        // affected.
         Ticker { shared, thread: thread.ok() }
     }
 
@@ -55,7 +56,7 @@ impl<S: Scene> Ticker<S> {
         change(&mut self.state().scene);
     }
 
-    /// Something else was printed: the next line comes `FIRST` after it where a row has begun, else
+    /// Other text was printed: the next line comes `FIRST` after it if a row has begun, else
     /// `THEN`.
     pub fn was_said(&self, row: RowIs) {
         let mut state = self.state();
@@ -79,7 +80,7 @@ impl<S: Scene> Drop for Ticker<S> {
 }
 
 impl<S: Scene> Ticker<S> {
-    /// Nothing is said after this.
+    /// Ends the thread; no line is printed after this.
     pub fn end(&mut self) {
         self.state().ended = true;
         self.shared.changed.notify_one();

@@ -22,7 +22,7 @@ pub fn run(args: &TopologyArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     print(picture(&machine).trim_end())
 }
 
-/// The machine with its latency measured, and its islands found from it.
+/// The machine with its measured latencies, and the islands found from them.
 pub fn probe(machine: Machine, spec: ProbeSpec) -> Result<Machine, Failure> {
     if !machine.is_live() {
         return Err(Failure::Usage(

@@ -1,5 +1,5 @@
-//! `atoll` without arguments: the islands of this machine, and which deployment suits it for which workload. It takes
-//! less than a minute, so its windows are short; `atoll bench` measures longer.
+//! `atoll` without arguments: the islands of this machine, and the best deployment for each
+//! workload. It takes less than a minute, so its windows are short; `atoll bench` measures longer.
 
 use crate::bench::measure;
 use crate::cli::{BenchArgs, Cli, Command, ResultArgs};
@@ -22,13 +22,14 @@ use std::time::Duration;
 use topology::{Machine, ProbeSpec, picture};
 use world::tell;
 
-/// All measured windows and warm-ups together; loading, checking and the probe come on top and stay below the rest
-/// of the minute.
+/// The time for all measured windows and warm-ups; loading, checking and the probe take less than
+/// the rest of the minute.
 const MEASURING: Duration = Duration::from_secs(30);
 const REPEAT: u32 = 3;
-/// Where rows and report go; with a number after it where an earlier run has left its own.
+/// The directory of rows and report; a number is added to the name if an earlier run has left
+/// results there.
 const DIRECTORY: &str = "atoll-out";
-/// Windows are never shorter, even where more deployments fit the machine than fit the minute.
+/// Windows are never shorter, even if the machine allows more deployments than fit the minute.
 const SHORTEST: Duration = Duration::from_millis(120);
 
 const MICRO: &[&str] =
@@ -73,7 +74,7 @@ pub fn run(interrupt: &Interrupt) -> Result<(), Failure> {
     output.check()
 }
 
-/// Results go into the directory where one is; one that cannot be written keeps nobody from looking at the tables.
+/// Results go into a directory if it can be written; otherwise the tables are printed without it.
 fn output(machine: &Machine, progress: &mut Progress) -> Result<Output, Failure> {
     let place = |out| ResultArgs { out, ..ResultArgs::default() };
     let out = unused(Path::new(DIRECTORY));
@@ -90,7 +91,7 @@ fn args(words: &[&str]) -> Result<BenchArgs, Failure> {
     }
 }
 
-/// Divides the time by the rows.
+/// Divides the time among the rows.
 fn set_windows(sweeps: &mut [Sweep], rows: usize) {
     let window = (MEASURING / (rows.max(1) as u32 * (REPEAT + 1))).max(SHORTEST);
     for (_, schedule) in sweeps.iter_mut().flat_map(|s| &mut s.stops).flat_map(|s| &mut s.mixes) {

@@ -1,4 +1,4 @@
-//! The command line as it was typed, to say what to type instead.
+//! The command line as it was typed, from which messages build the command to type instead.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use std::path::Path;
 pub struct Typed(Vec<String>);
 
 impl Typed {
-    /// That of this process.
+    /// The command line of this process.
     pub fn here() -> Typed {
         Typed(std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect())
     }
 
-    /// Without these options and their values; each takes one.
+    /// Without these options and their values; each option takes one value.
     #[must_use]
     pub fn without(mut self, options: &[String]) -> Typed {
         let mut kept = Vec::new();
@@ -32,7 +32,7 @@ impl Typed {
         self
     }
 
-    /// With another value of an option, at the end if it was not given.
+    /// With this value of an option, added at the end if the option was not given.
     #[must_use]
     pub fn with(self, option: &str, value: &str) -> Typed {
         let mut typed = self.without(&[option.to_owned()]);
@@ -40,13 +40,13 @@ impl Typed {
         typed
     }
 
-    /// With another directory of data.
+    /// With this directory of data.
     #[must_use]
     pub fn on(self, data: &Path) -> Typed {
         self.with("--data", &data.to_string_lossy())
     }
 
-    /// With another word at this place.
+    /// With another word at this position.
     #[must_use]
     pub fn replace(mut self, word: &str, by: &str) -> Typed {
         if let Some(at) = self.0.iter().position(|w| w == word) {
@@ -63,7 +63,7 @@ impl std::fmt::Display for Typed {
     }
 }
 
-/// As a shell takes it for one word.
+/// Quoted so that a shell takes it for one word.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

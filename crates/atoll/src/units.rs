@@ -1,8 +1,8 @@
-//! Numbers as people read them: few digits, with the unit beside them.
+//! Numbers for human readers: few digits, with a unit.
 
 use std::time::Duration;
 
-/// A count or a rate with four digits at least: `9876`, `12.35k`, `1.235M`. Six characters at most
+/// A count or a rate with at least four digits: `9876`, `12.35k`, `1.235M`. At most six characters
 /// below 1e15.
 pub fn scaled(value: f64) -> String {
     if value.abs() < 9_999.5 {
@@ -18,8 +18,8 @@ pub fn scaled(value: f64) -> String {
     with_digits(value / 1000.0, 4) + "T"
 }
 
-/// A time given in microseconds with three digits: `0.80us`, `123us`, `4.56ms`, `1.23s`. Six
-/// characters at most.
+/// A time in microseconds, with three digits: `0.80us`, `123us`, `4.56ms`, `1.23s`. At most six
+/// characters.
 pub fn micros(us: f64) -> String {
     match us {
         _ if us < 999.5 => with_digits(us, 3) + "us",
@@ -28,12 +28,12 @@ pub fn micros(us: f64) -> String {
     }
 }
 
-/// Per cent: one place behind the point below ten.
+/// Per cent, with one decimal place below ten.
 pub fn per_cent(value: f64) -> String {
     if value < 9.95 { format!("{value:.1}%") } else { format!("{value:.0}%") }
 }
 
-/// Bytes, in powers of 1024: `512 MiB`, `1.5 GiB`.
+/// Bytes in powers of 1024: `512 MiB`, `1.5 GiB`.
 pub fn bytes(bytes: u64) -> String {
     let mib = bytes as f64 / f64::from(1 << 20);
     if mib < 1023.5 { format!("{:.0} MiB", mib.ceil()) } else { format!("{:.1} GiB", mib / 1024.0) }
@@ -55,7 +55,7 @@ pub fn in_words(time: Duration) -> String {
     }
 }
 
-/// So many digits in all, none of them lost before the point.
+/// This many digits in all; digits before the point are never dropped.
 fn with_digits(value: f64, digits: usize) -> String {
     let before = match value.abs() {
         v if v < 9.995 => 1,

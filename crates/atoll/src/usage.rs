@@ -1,4 +1,4 @@
-//! Wrong usage in one line: which value of which option, what was expected, where to look.
+//! Errors of usage in one line: the value, the option, the expected values, and where to read more.
 
 use crate::cli::Cli;
 use crate::output::print;
@@ -8,7 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::process::ExitCode;
 use world::tell;
 
-/// Prints help and version as they are, every other complaint of the parser as one line on standard
+/// Prints help and version as they are, and every other error of the parser as one line on standard
 /// error. `typed`: the whole command line.
 pub fn report(error: &clap::Error, typed: &[String]) -> ExitCode {
     if error.kind() == ErrorKind::DisplayHelp
@@ -66,13 +66,14 @@ fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     Some(list(error, kind).join(", ")).filter(|text| !text.is_empty())
 }
 
-/// The commands that people use.
+/// The commands that are shown to users.
 fn commands() -> Vec<String> {
     let all = Cli::command();
     all.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name().to_owned()).collect()
 }
 
-/// `--seed -5s` without help reads as an option `-5`: the one before it is the one that was meant.
+/// The parser takes the `-5s` of `--seed -5s` for an option `-5`: the error names the option before
+/// it instead.
 fn not_a_value(error: &clap::Error, typed: &[String]) -> Option<String> {
     let given =
         text(error, ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
@@ -86,7 +87,7 @@ fn not_a_value(error: &clap::Error, typed: &[String]) -> Option<String> {
     Some(format!("invalid value '{value}' for '{option}': expected one that does not begin with '-'"))
 }
 
-/// An option whose value has no letter in it.
+/// An option with an empty value.
 fn empty(error: &clap::Error) -> Option<String> {
     let is_empty =
         matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(v)) if v.is_empty());
@@ -104,10 +105,11 @@ fn empty(error: &clap::Error) -> Option<String> {
     ))
 }
 
-/// What may be meant by `given`, and what there is: the nearest first.
+/// The valid values, after those that `given` may mean; the nearest come first.
 fn among(given: &str, valid: &[String]) -> String {
     let mut near: Vec<(usize, &String)> = valid.iter().map(|name| (distance(given, name), name)).collect();
-    near.sort_by_key(|(distance, _)| *distance); // stable: otherwise in the order in which they are explained
+    // Stable: values at the same distance keep the order of the help.
+    near.sort_by_key(|(distance, _)| *distance);
     let (least, letters) = (near.first().map_or(usize::MAX, |n| n.0), given.chars().count());
     let meant: Vec<&str> =
         near.iter().filter(|n| n.0 == least && least <= letters / 3).map(|n| n.1.as_str()).collect();
@@ -120,13 +122,13 @@ fn among(given: &str, valid: &[String]) -> String {
     format!("{hint}; expected one of {}", all.join(", "))
 }
 
-/// Letters to be changed, put in, left out or exchanged until one is the other; capital letters
-/// count as small ones.
+/// The Damerau-Levenshtein distance; upper case equals lower case.
 fn distance(given: &str, name: &str) -> usize {
     strsim::damerau_levenshtein(&given.to_lowercase(), &name.to_lowercase())
 }
 
-/// A value that its own parser refused: the option, the value and the reason, each once.
+/// The reason why the option's own parser refused a value, with the option and the value named
+/// once.
 fn reason(error: &clap::Error) -> Option<String> {
     let (
         ErrorKind::ValueValidation,
@@ -144,7 +146,7 @@ fn reason(error: &clap::Error) -> Option<String> {
     };
     let (option, reason) = (option.split(' ').next()?, reason.to_string());
     let name = option.trim_start_matches('-');
-    // Some parsers name the option themselves, since they are asked elsewhere too.
+    // Some parsers name the option themselves, because they also have other callers.
     let reason = reason.trim_end_matches(&format!("; correct {option}"));
     let quoted = format!("{value:?}");
     let heads = [format!("{name} {value}: "), format!("{name} {quoted}: "), format!("{quoted}: ")];
@@ -157,7 +159,7 @@ fn reason(error: &clap::Error) -> Option<String> {
     })
 }
 
-/// What the parsers of numbers say, in words that name what was expected.
+/// The errors of the number parsers, in words that name the expected values.
 fn in_words(reason: &str, value: &str) -> String {
     let range = reason.strip_prefix(&format!("{value} is not in ")).and_then(|range| range.split_once(".."));
     match range {

@@ -1,4 +1,5 @@
-//! The words that options take, each with its line in the help, and what they mean to the rooms below.
+//! The words that options take, each with its help line, and the values that they stand for in the
+//! crates below.
 
 use clap::ValueEnum;
 use deploy::engine::{HeapForm, Mode, TableKind, TreeKind};
@@ -8,21 +9,26 @@ use deploy::{ChannelKind, Host};
 pub enum DesignArg {
     /// Pages with latches, and one lock table for all workers of an instance
     Conventional,
-    /// Each worker owns a range of the keys and has a lock table of its own; pages have latches (DORA)
+    /// Each worker owns a range of the keys and has a lock table of its own; pages have latches
+    /// (DORA)
     Logical,
-    /// As logical; each worker also owns the index pages of its keys, which need no latches then (PLP)
+    /// As logical; each worker also owns the index pages of its keys, which need no latches then
+    /// (PLP)
     PlpRegular,
     /// As plp-regular; each worker also owns the heap pages with the rows of its keys
     PlpPartition,
-    /// As plp-partition; each heap page belongs to one leaf of the index, so dividing a partition moves few rows
+    /// As plp-partition; each heap page belongs to one leaf of the index, so dividing a partition
+    /// moves few rows
     PlpLeaf,
-    /// One worker per instance, one transaction at a time: no latches, and locks only for distributed transactions
+    /// One worker per instance, one transaction at a time: no latches, and locks only for
+    /// distributed transactions
     Serial,
-    /// Rows in main memory with optimistic concurrency control: a transaction is checked for conflicts when it commits
+    /// Rows in main memory with optimistic concurrency control: a transaction is checked for
+    /// conflicts when it commits
     Occ,
 }
 
-/// Whether keys change owners while transactions run, so that every worker has about as much to do.
+/// Whether keys change owners while transactions run, so that every worker has about the same load.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BalanceArg {
     /// Keys stay where they are
@@ -43,16 +49,17 @@ impl From<BalanceArg> for Mode {
     }
 }
 
-/// What a transaction of `occ` does on meeting a row that another one has prepared.
+/// How a transaction of `occ` reacts to a row that another transaction has prepared.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccConflictArg {
-    /// Waits for the decision of the other one; transactions that keep failing run one after the other
+    /// Waits for the decision of the other one; transactions that keep failing run one after the
+    /// other
     Wait,
     /// Aborts at once and is tried again, as in Silo
     Abort,
 }
 
-/// How far ahead `occ` asks memory for rows.
+/// How far ahead `occ` prefetches rows.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccAheadArg {
     /// When a request arrives: the rows that it names
@@ -61,7 +68,7 @@ pub enum OccAheadArg {
     Steps,
 }
 
-/// How a transaction of `occ` reads that writes nothing.
+/// How a read-only transaction of `occ` reads.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OccReadsArg {
     /// The newest rows; at the end it is checked that they have not changed
@@ -74,7 +81,8 @@ pub enum OccReadsArg {
 pub enum DurabilityArg {
     /// After the log is on the device: survives a power cut
     Sync,
-    /// After the system has the log, which it writes soon: survives kill -9; a power cut takes the last moments
+    /// After the system has the log, which it writes soon: survives kill -9; a power cut takes the
+    /// last moments
     Async,
     /// At once; the log stays in memory: survives nothing
     Memory,
@@ -220,7 +228,8 @@ pub enum OpArg {
 pub enum LoadModelArg {
     /// A client sends its next request when it has the answer to the last one
     Closed,
-    /// Requests come at --rate and wait for no answer; latency counts from the time when a request was due
+    /// Requests come at --rate and wait for no answer; latency counts from the time when a request
+    /// was due
     Open,
 }
 
@@ -234,7 +243,7 @@ impl From<HostArg> for Host {
 }
 
 impl ChannelArg {
-    /// `None` for a mechanism that instances do not speak.
+    /// `None` for a mechanism that instances do not use.
     pub fn kind(self) -> Option<ChannelKind> {
         match self {
             ChannelArg::Shm => Some(ChannelKind::Shm),

@@ -1,11 +1,12 @@
-//! Which program this is: `-V` in a line, `--version` with all that tells two builds apart.
+//! The identity of this program: `-V` prints one line, `--version` all that distinguishes two
+//! builds.
 
 use driver::{COMMIT, PROFILE, TARGET, VERSION};
 
-/// What this build was made with beyond the standard library.
+/// Libraries of this build beyond the standard one.
 const FEATURES: &str = "mimalloc";
 
-/// After the program's name.
+/// The text after the program's name.
 pub fn short() -> String {
     format!("{VERSION} ({COMMIT})")
 }

@@ -1,7 +1,8 @@
-//! The built binary from outside: exit codes, messages, rows, and that nothing is left behind.
+//! Tests of the built binary from outside: exit codes, messages, rows, and that it leaves nothing
+//! behind.
 //!
-//! Every run gets a temporary directory of its own as TMPDIR. It is empty afterwards, and no process that inherited it is
-//! alive.
+//! Every run gets a temporary directory of its own as TMPDIR. Afterwards the directory is empty,
+//! and no process that inherited it is alive.
 
 #[path = "command_line/backups.rs"]
 mod backups;
@@ -33,14 +34,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A run's surroundings.
+/// The environment of a run.
 struct Sandbox {
     tmp: TempDir,
 }
 
 impl Sandbox {
     fn new() -> Sandbox {
-        // The unix sockets of a deployment live below it: its path must stay short.
+        // The unix sockets of a deployment are below it, so its path must be short.
         Sandbox { tmp: tempfile::Builder::new().prefix("t-").tempdir().unwrap() }
     }
 
@@ -51,7 +52,7 @@ impl Sandbox {
         command
     }
 
-    /// Runs to the end and sees that nothing is left.
+    /// Runs to the end and checks that nothing is left.
     fn run(&self, args: &[&str]) -> Output {
         let output = self.command(args).output().unwrap();
         self.assert_nothing_left();
@@ -92,7 +93,7 @@ fn rows(output: &Output) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
 }
 
-/// The last line of standard error names all of `parts`; the lines before it are progress.
+/// The last line of standard error contains all of `parts`; the lines before it are progress.
 fn assert_refused(args: &[&str], code: i32, parts: &[&str]) {
     let output = Sandbox::new().run(args);
     let text = stderr(&output);
@@ -261,7 +262,8 @@ fn rows_say_how_the_workload_was_drawn() {
     assert!((lines["found"].as_f64().unwrap() - 10.0).abs() < 2.0, "{lines}");
 }
 
-/// Where all its rows are at home; over two instances they are validated like those of writers.
+/// A read-only transaction with all rows at home is not validated; one over two instances is
+/// validated like a writer.
 #[test]
 fn readers_of_snapshots_are_answered_with_one_instance_and_with_two() {
     let args = ["bench", "tatp", "--design", "occ", "--islands", "1,2", "--workers", "2", "--scale", "2"];
@@ -274,7 +276,7 @@ fn readers_of_snapshots_are_answered_with_one_instance_and_with_two() {
     assert!(rows.iter().all(|row| row["tps"].as_f64().unwrap() > 0.0 && row["consistent"] == true));
 }
 
-/// By clients in a closed loop, and by what arrives.
+/// With clients in a closed loop, and with an open load.
 #[test]
 fn rows_are_asked_for_as_far_ahead_as_is_said() {
     for load in [&["--clients", "4"][..], &["--load-model", "open", "--rate", "2000"]] {
@@ -378,7 +380,8 @@ fn both_hosts_measure_every_combination() {
     }
 }
 
-/// Two processes: what their workers timed comes home and adds up to what the clients saw.
+/// Two processes: the times of their workers reach the parent, and add up to the times that the
+/// clients saw.
 #[test]
 fn a_profile_adds_up_to_the_latency() {
     let args = [
@@ -392,7 +395,8 @@ fn a_profile_adds_up_to_the_latency() {
         "2",
         "--design",
         "conventional,serial",
-        // Waits for a device would leave few transactions to a window, and most of them across its ends.
+        // With waits for a device, few transactions would fit into a window, and most of them would
+        // span its ends.
         "--durability",
         "memory",
     ];
@@ -416,7 +420,8 @@ fn a_profile_adds_up_to_the_latency() {
     for row in &rows {
         let mean_ns = row["latency_us"]["mean"].as_f64().unwrap() * 1000.0;
         let of = |name: &str| sum(&row[name]);
-        // Transactions under way when so short a window begins or ends are in one sum and not in the other.
+        // Transactions in progress at the start or end of such a short window are in only one of
+        // the two sums.
         let off = (of("time_ns_per_txn") / mean_ns - 1.0).abs();
         assert!(off < 0.2, "{off}: {} against {mean_ns}", row["time_ns_per_txn"]);
         let waiting = row["time_ns_per_txn"]["waiting"].as_f64().unwrap();
@@ -434,7 +439,7 @@ fn a_profile_adds_up_to_the_latency() {
             assert!(row[field].is_object(), "{field}: {row}");
         }
     }
-    // Index pages are looked at without latches by both.
+    // Both read index pages without latches.
     let latches = |row: &Value| row["latches_per_txn"]["heap"].as_f64().unwrap();
     assert!(latches(&rows[0]) > 3.5 && latches(&rows[1]) == 0.0, "{}", rows[0]["latches_per_txn"]);
 }
@@ -525,7 +530,7 @@ fn long_bench(sandbox: &Sandbox, data: &Path) -> Child {
         assert!(Instant::now() < deadline, "the bench has not loaded");
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Those that have loaded end, and others start on the copy.
+    // The instances that load the data end, and others start on the copy.
     while !data.join("run/1/data").exists() || sandbox.processes().len() != 3 {
         assert!(Instant::now() < deadline, "nothing runs on the copy");
         std::thread::sleep(Duration::from_millis(20));

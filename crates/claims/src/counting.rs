@@ -1,12 +1,13 @@
-//! Counts that need no engine: they follow from a workload's definition, and are the same on every machine.
+//! Counts that need no engine: they follow from a workload's definition, and are the same on every
+//! machine.
 //!
 //! Each [`Count`] becomes rows with a field `what`:
 //!
-//! | what | a row for each | fields |
+//! | value | a row for each | fields |
 //! |---|---|---|
 //! | `schema` | workload | `tables`, `scaling`, `growing`, `fixed`, `secondary_indexes`, `kinds` |
 //! | `population` | table, and `all` | `rows` |
-//! | `requests` | number of islands, kind of transaction, and `all` | `share`, `distributed`, `participants`, `two`, `touched_sites` |
+//! | `requests` | islands, kind | `share`, `distributed`, `participants`, `two`, `touched_sites` |
 //! | `operations` | kind of transaction | see `trace` |
 //! | `updated` | kind and table | `keys`: different keys that were updated |
 //! | `sections` | critical section | `component`, `kind` |
@@ -39,7 +40,7 @@ pub enum What {
     Levels,
 }
 
-/// What is to be counted cannot be.
+/// Why a count is impossible.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
     #[error(transparent)]
@@ -52,16 +53,16 @@ pub enum CountError {
 #[serde(deny_unknown_fields)]
 pub struct Count {
     pub what: What,
-    /// Which workload, with its options; for the first four.
+    /// The workload with its options; for the first four counts.
     #[serde(default)]
     pub spec: WorkloadSpec,
-    /// Rows of a transaction, one after the other, in place of the one in `spec`.
+    /// Values for the rows of a transaction, one after the other, in place of the value in `spec`.
     #[serde(default)]
     pub rows: Vec<u32>,
-    /// Over how many instances the sites are dealt out.
+    /// The number of instances over which the sites are distributed.
     #[serde(default = "one_island")]
     pub islands: Vec<u16>,
-    /// Requests drawn or transactions run for each of them.
+    /// Requests drawn, or transactions run, for each number of instances.
     #[serde(default = "many")]
     pub draws: u64,
     /// For `splits`.
@@ -86,12 +87,12 @@ fn many() -> u64 {
     100_000
 }
 
-/// Any number does; this one has been used.
+/// An arbitrary seed.
 const SEED: u64 = 0x0a70_0112;
 
 impl Count {
     /// # Errors
-    /// A specification that names no workload, a tree or a load that cannot be.
+    /// A specification without a workload; an impossible tree or load.
     pub fn rows(&self) -> Result<Vec<Row>, CountError> {
         match self.what {
             What::Schema | What::Population | What::Requests | What::Operations => Ok(self.of_workload()?),
@@ -122,7 +123,7 @@ fn joined(parts: impl Iterator<Item = Result<Vec<Row>, BadExample>>) -> Result<V
     Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
 }
 
-/// The options that were given, as result rows name them.
+/// The options that were given, with their names in result rows.
 pub fn label(row: &mut Row, spec: &WorkloadSpec) {
     row.set("workload", spec.name.clone());
     if let Some(rows) = spec.rows {
@@ -152,20 +153,20 @@ impl Visitor for Counter<'_> {
             What::Operations => {
                 islands.iter().flat_map(|&n| trace::operations(&workload, n, *draws)).collect()
             }
-            // Of no workload: see `Count::rows`.
+            // These counts need no workload: see `Count::rows`.
             What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
         }
     }
 }
 
-/// A row of counts: what was counted, in how many instances.
+/// A row of counts: the kind of count, and the number of instances.
 pub(crate) fn row(what: &str) -> Row {
     let mut row = Row::default();
     row.set("what", what);
     row
 }
 
-/// A stream over all sites.
+/// A stream of requests over all sites.
 pub(crate) fn stream<W: Workload>(workload: &W) -> W::Generator {
     workload.generator(SEED, 0..workload.sites())
 }
@@ -186,7 +187,7 @@ fn schema<W: Workload>(workload: &W) -> Row {
     row
 }
 
-/// Rows that loading inserts, by table.
+/// The rows that loading inserts, by table.
 fn population<W: Workload>(workload: &W) -> Vec<Row> {
     let mut loaded = Loaded::default();
     let replicated = at_once(workload.load_replicated(&mut loaded));
@@ -212,7 +213,7 @@ fn population<W: Workload>(workload: &W) -> Vec<Row> {
     rows
 }
 
-/// Storage that counts what is put into it.
+/// Storage that counts insertions.
 #[derive(Default)]
 struct Loaded(BTreeMap<TableId, u64>);
 
@@ -223,7 +224,7 @@ impl NewRows for Loaded {
     }
 }
 
-/// What was drawn of one kind.
+/// The requests of one kind.
 #[derive(Default)]
 struct Drawn {
     requests: u64,
@@ -231,12 +232,12 @@ struct Drawn {
     /// Instances and sites touched, summed over all requests.
     participants: u64,
     sites: u64,
-    /// Requests that touch exactly two instances, and two places outside their home site at most one of which is elsewhere.
+    /// Requests that touch exactly two instances.
     two: u64,
     most: usize,
 }
 
-/// Where requests go, by kind, when the sites are dealt out over so many instances.
+/// The destinations of requests, by kind, with the sites distributed over this many instances.
 fn requests<W: Workload>(workload: &W, islands: u16, draws: u64) -> Vec<Row> {
     let (schema, placement) = (workload.schema(), Placement::even(workload.sites(), islands));
     let domain = |table: TableId| schema.table(table).map_or(1, |t| t.domain);
@@ -276,7 +277,7 @@ fn requests<W: Workload>(workload: &W, islands: u16, draws: u64) -> Vec<Row> {
     kinds.into_iter().map(each).collect()
 }
 
-/// The list of critical sections that are counted.
+/// The list of counted critical sections.
 fn sections() -> Vec<Row> {
     let each = |section: &probe::Section| {
         let mut row = row("sections");

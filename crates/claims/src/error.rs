@@ -1,11 +1,11 @@
-//! What can be wrong with the files of this room, and with expressions over rows.
+//! The errors in the files of this crate, and in expressions over rows.
 
-/// A file that is not what it should be.
+/// An invalid file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}{place}: {what}")]
 pub struct DataError {
     pub file: String,
-    /// `:7` for line 7; empty where it is not known.
+    /// `:7` for line 7; empty if the line is not known.
     pub place: String,
     pub what: String,
 }
@@ -20,7 +20,7 @@ impl DataError {
     }
 }
 
-/// Why an expression has no value over the rows there are.
+/// Why an expression has no value over the given rows.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EvalError {
     #[error("no row has {0}")]

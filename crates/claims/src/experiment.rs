@@ -1,9 +1,11 @@
-//! An experiment: what is run, and what is drawn from it. One file of `experiments/` each, named like its id.
+//! An experiment: its runs, and the plot of their rows. Each is a file of `experiments/`, named
+//! like its id.
 //!
-//! The runs are command lines of `atoll bench`, without the lengths of windows, which follow from how much time there
-//! is; the loads are command lines of `atoll load`, whose databases are looked at and thrown away; and there are things to
-//! count ([`crate::counting`]). Most experiments are figures and tables of the papers; the others feed
-//! claims only. Those that cannot run yet stand together in `later.toml`, with what they wait for.
+//! The runs are command lines of `atoll bench` without the lengths of windows, which depend on the
+//! available time. The loads are command lines of `atoll load`; their databases are inspected and
+//! removed. An experiment may also have counts ([`crate::counting`]). Most experiments are figures
+//! and tables of the papers; the others only supply rows for claims. Experiments that cannot run
+//! yet are together in `later.toml`, each with the missing feature.
 
 use crate::counting::Count;
 use crate::error::DataError;
@@ -12,26 +14,27 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Experiment {
-    /// `vldbj-11`: paper and figure; or a word for one that is no figure.
+    /// `vldbj-11`: paper and figure; a word for an experiment that is no figure.
     pub id: String,
-    /// Where the papers have it; absent for an experiment that is no figure of theirs.
+    /// The place in the papers; absent for an experiment that is no figure of theirs.
     #[serde(default)]
     pub figure: Option<String>,
-    /// What it shows, in our words.
+    /// The content of the figure, in our words.
     pub caption: String,
-    /// What the papers' text says came out.
+    /// The result, by the papers' text.
     #[serde(default)]
     pub papers: String,
-    /// What must be built before it can run.
+    /// The feature that must be built before it can run.
     #[serde(default)]
     pub waits: Option<String>,
-    /// Fewer cores than this show nothing.
+    /// With fewer cores than this, it shows nothing.
     #[serde(default = "one")]
     pub cores: usize,
     /// Command lines of `atoll bench`.
     #[serde(default)]
     pub runs: Vec<String>,
-    /// Command lines of `atoll load` without a directory: a row for each table with its rows and pages, and one for `all`.
+    /// Command lines of `atoll load` without a directory: each gives a row for each table with its
+    /// rows and pages, and one for `all`.
     #[serde(default)]
     pub loads: Vec<String>,
     #[serde(default)]
@@ -40,7 +43,7 @@ pub struct Experiment {
     pub plot: Option<Plot>,
 }
 
-/// What is drawn: one line for each combination of `series`, one picture for each of `panels`.
+/// The plot: one picture for each of `panels`, with one line for each combination of `series`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plot {
@@ -59,7 +62,7 @@ fn one() -> usize {
 
 impl Experiment {
     /// # Errors
-    /// What is wrong with the file.
+    /// The error in the file.
     pub fn parse(file: &str, text: &str) -> Result<Experiment, DataError> {
         let experiment: Experiment = toml::from_str(text)
             .map_err(|e| DataError::of(file, e.to_string().trim_end().replace('\n', "; ")))?;
@@ -76,10 +79,10 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// A file of figures that cannot run yet.
+    /// Reads a file of figures that cannot run yet.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The error in the file.
     pub fn parse_later(file: &str, text: &str) -> Result<Vec<Experiment>, DataError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]

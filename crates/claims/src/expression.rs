@@ -1,4 +1,5 @@
-//! A small language over result rows: numbers picked out of rows, put together, and compared.
+//! A small language over result rows: it selects numbers from rows, computes with them, and
+//! compares them.
 //!
 //! ```text
 //! condition   sum  (< | <= | > | >= | =)  sum  [(< | <= | > | >= | =)  sum] ...
@@ -9,10 +10,10 @@
 //! filter      field (= | !=) value {| value}        value: a number, a word, 'words', max or min
 //! ```
 //!
-//! A field is a place in a row (`latency_us.p50`) and stands for its values in all rows, in their order; a filter leaves
-//! some of the rows. So `tps[op=read, islands=max]` is the throughput of the reading rows with most islands. An operator
-//! between lists takes them pair by pair, and a list of one goes with every length. `max` in a filter is the largest value
-//! that the field has.
+//! A field is a path in a row (`latency_us.p50`) and stands for its values in all rows, in their
+//! order; a filter selects some of the rows. So `tps[op=read, islands=max]` is the throughput of
+//! the reading rows with the most islands. An operator on two lists works pair by pair, and a list
+//! of one fits every length. `max` in a filter is the largest value of the field.
 
 use crate::error::EvalError;
 use crate::parse::{self, ParseError};
@@ -57,7 +58,7 @@ pub(crate) enum Comparison {
     Same,
 }
 
-/// Each with its name; all but the first two make one value of many.
+/// The functions with their names; all but the first two reduce many values to one.
 macro_rules! functions {
     ($($variant:ident $name:literal $arity:literal $meaning:literal)*) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,18 +105,18 @@ pub(crate) enum Wanted {
     Smallest,
 }
 
-/// What names mean beside the fields of rows.
+/// The meaning of names other than the fields of rows.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Values that were computed before.
     pub values: BTreeMap<String, Vec<f64>>,
-    /// Fields that are put together from others, row by row.
+    /// Fields that are computed from others, row by row.
     pub columns: BTreeMap<String, Expression>,
 }
 
 impl Expression {
     /// # Errors
-    /// Text that is no expression, with the place and what was expected there.
+    /// Text that is no expression, with the place and the expected text.
     pub fn parse(text: &str) -> Result<Expression, ParseError> {
         parse::expression(text).map(Expression)
     }
@@ -123,7 +124,8 @@ impl Expression {
     /// The values over these rows.
     ///
     /// # Errors
-    /// A field that a row has not, a filter that leaves no row, lists of different lengths, a division by zero.
+    /// A field that a row does not have; a filter that leaves no row; lists of different lengths; a
+    /// division by zero.
     pub fn values(&self, rows: &[&Row], names: &Names) -> Result<Vec<f64>, EvalError> {
         let values = eval(&self.0, rows, names)?;
         match values.iter().find(|v| !v.is_finite()) {
@@ -135,7 +137,7 @@ impl Expression {
 
 impl Condition {
     /// # Errors
-    /// Text that is no condition, with the place and what was expected there.
+    /// Text that is no condition, with the place and the expected text.
     pub fn parse(text: &str) -> Result<Condition, ParseError> {
         parse::condition(text)
     }
@@ -162,7 +164,7 @@ impl Comparison {
             Comparison::AtMost => a <= b,
             Comparison::More => a > b,
             Comparison::AtLeast => a >= b,
-            // Figures that were added and divided on the way: the last digits are no difference.
+            // Sums and quotients have rounding errors: differences in the last digits do not count.
             Comparison::Same => (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0),
         }
     }
@@ -216,7 +218,7 @@ fn field(name: &str, rows: &[&Row], names: &Names) -> Result<Vec<f64>, EvalError
     Ok(values?.concat())
 }
 
-/// A row that has nothing under `a.b` may say why in `a_missing`.
+/// A row without a value at `a.b` may give the reason in `a_missing`.
 fn missing(name: &str, row: &Row) -> EvalError {
     let whole = name.split('.').next().unwrap_or(name);
     match row.word(&format!("{whole}_missing")) {
@@ -225,7 +227,7 @@ fn missing(name: &str, row: &Row) -> EvalError {
     }
 }
 
-/// The rows that all filters leave.
+/// The rows that pass all filters.
 pub(crate) fn select<'a>(rows: &[&'a Row], filters: &[Filter]) -> Result<Vec<&'a Row>, EvalError> {
     let left: Vec<&Row> =
         rows.iter().filter(|row| filters.iter().all(|f| f.takes(row, rows))).copied().collect();
@@ -284,7 +286,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Slope and R squared of `y` over `x`.
+/// The slope and R squared of `y` over `x`.
 fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), EvalError> {
     if x.len() != y.len() {
         return Err(EvalError::Lengths { left: x.len(), right: y.len() });

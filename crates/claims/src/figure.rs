@@ -1,9 +1,11 @@
-//! The rows of an experiment as the table behind its picture: x down, one column for each line of the plot.
+//! The rows of an experiment as the table behind its plot: x down, one column for each line of the
+//! plot.
 
 use crate::experiment::Plot;
 use crate::row::Row;
 
-/// Why rows have nothing to draw, in their own words: a row without `a.b` may say why in `a_missing`.
+/// Why rows have nothing to draw, in the rows' own words: a row without `a.b` may give the reason
+/// in `a_missing`.
 pub fn missing(plot: &Plot, rows: &[&Row]) -> Option<String> {
     let whole = |y: &String| y.split('.').next().unwrap_or(y).to_owned();
     plot.y.iter().find_map(|y| rows.iter().find_map(|row| row.word(&format!("{}_missing", whole(y)))))
@@ -18,7 +20,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The values of some fields of a row, for people: `read, 2 islands`.
+/// The values of some fields of a row, in words: `read, 2 islands`.
 fn words(row: &Row, fields: &[String]) -> String {
     let word = |field: &String| {
         let value = row.word(field)?;
@@ -28,7 +30,7 @@ fn words(row: &Row, fields: &[String]) -> String {
     fields.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Without repetition, in the order of first appearance.
+/// Without duplicates, in the order of first appearance.
 fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
     let mut seen = Vec::new();
     for one in all {
@@ -39,7 +41,7 @@ fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// Every table of the plot. Where a combination was not run, its cell is empty.
+/// Every table of the plot. The cell of a combination that was not run is empty.
 pub fn tables(plot: &Plot, rows: &[&Row]) -> Vec<Table> {
     let panels = distinct(rows.iter().map(|row| words(row, &plot.panels)));
     let mut tables = Vec::new();
@@ -58,7 +60,8 @@ pub fn tables(plot: &Plot, rows: &[&Row]) -> Vec<Table> {
 fn table(plot: &Plot, panel: &str, y: &str, rows: &[&Row]) -> Table {
     let x = |row: &Row| row.word(&plot.x).unwrap_or_default();
     let mut xs = distinct(rows.iter().map(|row| x(row)));
-    // A sweep runs through all of x for each deployment in turn, and not all of them through the same.
+    // A sweep runs over x for each deployment in turn, and deployments may have different values of
+    // x.
     if xs.iter().all(|x| x.parse::<f64>().is_ok()) {
         let number = |x: &String| x.parse::<f64>().unwrap_or_default();
         xs.sort_by(|a, b| number(a).total_cmp(&number(b)));
@@ -80,7 +83,7 @@ fn table(plot: &Plot, panel: &str, y: &str, rows: &[&Row]) -> Table {
     }
 }
 
-/// A number with three or four digits that matter: `1,234,568`, `12.34`, `0.0123`.
+/// A number with three or four significant digits: `1,234,568`, `12.34`, `0.0123`.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1000.0 {

@@ -1,7 +1,8 @@
 //! From rows to verdicts.
 //!
-//! An evaluator is data: values to compute from the rows of some experiments, and what must hold of them. `claims.toml`
-//! holds one for each claim that can be decided, and what the others wait for:
+//! An evaluator is data: values to compute from the rows of some experiments, and conditions that
+//! must hold for them. `claims.toml` holds one for each claim that can be decided, and the missing
+//! feature for each other claim:
 //!
 //! ```toml
 //! [columns]                      # fields put together from others, row by row
@@ -23,35 +24,35 @@ use crate::row::Row;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// How to decide one claim.
+/// The way to decide one claim.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     pub id: String,
-    /// Whose rows it looks at.
+    /// The experiments that supply its rows.
     pub experiments: Vec<String>,
-    /// Computed in order; later ones may use earlier ones.
+    /// Computed in order; later values may use earlier ones.
     pub values: Vec<(String, Expression)>,
-    /// The text and its meaning; all must hold.
+    /// The text and the parsed condition; all must hold.
     pub holds: Vec<(String, Condition)>,
-    /// The part of the claim that this decides, where it is not all of it.
+    /// The part of the claim that this decides, if it does not decide all of it.
     pub part: Option<String>,
 }
 
-/// What is known of how claims are decided.
+/// The evaluators of all claims.
 #[derive(Clone, Debug, Default)]
 pub struct Evaluators {
     pub all: Vec<Evaluator>,
     pub columns: BTreeMap<String, Expression>,
-    /// Claim -> what it waits for.
+    /// Claim -> the missing feature.
     pub waits: BTreeMap<String, String>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Verdict {
     Reproduced,
-    /// With the conditions that do not hold.
+    /// The conditions that do not hold.
     NotReproduced(Vec<String>),
-    /// With the reason.
+    /// The reason.
     NotDecidable(String),
 }
 
@@ -65,7 +66,7 @@ impl Verdict {
     }
 }
 
-/// A verdict and the values it follows from.
+/// A verdict, and the values that it follows from.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     pub id: String,
@@ -96,7 +97,7 @@ struct Entry {
 
 impl Evaluators {
     /// # Errors
-    /// What is wrong with the file: its shape, an expression, a claim that stands twice.
+    /// The error in the file: its shape, an expression, or a duplicate claim.
     pub fn parse(file: &str, text: &str) -> Result<Evaluators, DataError> {
         let wrong = |what: String| DataError::of(file, what);
         let read: File =

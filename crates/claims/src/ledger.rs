@@ -1,26 +1,28 @@
-//! The ledger: every claim of the papers that could be found, one a line, with what we accept as its reproduction.
+//! The ledger: every claim of the papers that we found, one per line, with the result that we
+//! accept as its reproduction.
 //!
 //! ```text
 //! id <tab> source <tab> workload <tab> setup <tab> metric <tab> claim <tab> expected <tab> how
 //! ```
 //!
-//! It is data that was written by hand, so it is checked like any other input: columns, words, and that no id stands twice.
+//! The ledger is written by hand, so it is checked like any other input: columns, words, unique
+//! ids.
 
 use crate::error::DataError;
 use std::fmt;
 
 const HEADER: [&str; 8] = ["id", "source", "workload", "setup", "metric", "claim", "expected", "how"];
 
-/// What it takes to decide a claim.
+/// The means to decide a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// A run on the machine at hand.
+    /// A run on the present machine.
     MeasuredHere,
-    /// Counting: it is the same on every machine.
+    /// Counting, with the same result on every machine.
     Counts,
     /// A model of the papers' machines.
     Simulated,
-    /// Traces of instructions and data, played to modelled caches.
+    /// Traces of instructions and data, replayed on modelled caches.
     TraceSim,
     /// Hardware counters.
     Hardware,
@@ -29,7 +31,7 @@ pub enum How {
 impl How {
     pub const ALL: [How; 5] = [How::MeasuredHere, How::Counts, How::Simulated, How::TraceSim, How::Hardware];
 
-    /// As the ledger and the command line spell it.
+    /// The name in the ledger and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             How::MeasuredHere => "measured-here",
@@ -44,7 +46,8 @@ impl How {
         How::ALL.into_iter().find(|how| how.name() == word)
     }
 
-    /// What a claim waits for that nothing more is said about; `None` where the reason must be given claim by claim.
+    /// The feature that such a claim waits for by default; `None` if each claim needs its own
+    /// reason.
     pub const fn waits_for(self) -> Option<&'static str> {
         match self {
             How::MeasuredHere | How::Counts => None,
@@ -72,9 +75,9 @@ pub struct Claim {
     pub workload: String,
     pub setup: String,
     pub metric: String,
-    /// In our words.
+    /// The claim in our words.
     pub claim: String,
-    /// What the paper gives, and what we accept.
+    /// The paper's result, and the result that we accept.
     pub expected: String,
     pub how: How,
 }
@@ -86,7 +89,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// # Errors
-    /// The first line that is wrong, with what was expected. `file` is its name for people.
+    /// The first wrong line, with the expected text. `file` is its name for messages.
     pub fn parse(file: &str, text: &str) -> Result<Ledger, DataError> {
         let wrong = |line: usize, what: String| DataError::at(file, line + 1, what);
         let mut lines = text.lines().enumerate();

@@ -1,21 +1,25 @@
-//! What the papers claim, what we accept as its reproduction, and what result rows say of it.
+//! The papers' claims, the results that we accept as their reproduction, and the verdict of result
+//! rows on them.
 //!
 //! ```text
-//!   experiments/*.toml --Experiment--> runs, by whoever can run them --Row-->  judge --> Decision, tables
-//!   experiments/claims.toml --Evaluator-----------------------------------------^
-//!   experiments/ledger.tsv  --Claim---------------------------------------------------------^
+//!   experiments/*.toml --Experiment--> runs, by the `atoll` command --Row--> judge --> Decision
+//!   experiments/claims.toml --Evaluator---------------------------------------^          ^
+//!   experiments/ledger.tsv --Claim-------------------------------------------------------+
 //! ```
 //!
-//! It is all data: a claim is never decided by code of its own, but by a few expressions over rows, which a file gives. The
-//! room starts nothing and measures nothing: the `atoll` command runs what an [`Experiment`] asks for. What follows from
-//! the definition of a workload alone is counted here ([`counting`]).
+//! All of it is data: no claim has code of its own; each is decided by a few expressions over rows,
+//! read from a file. This crate starts and measures nothing: the `atoll` command runs an
+//! [`Experiment`]. Counts that follow from the definition of a workload alone are made here
+//! ([`counting`]).
 //!
-//! - [`ledger`]: the claims. [`experiment`]: what is run and drawn. [`library`]: the files of `experiments/`, which travel
-//!   in the program and are held against each other.
-//! - [`row`]: rows as JSON objects. [`rows`]: files of them. [`expression`]: the language over rows, read by `parse`.
-//! - [`judge`]: evaluators and verdicts. [`figure`]: rows as a table of a plot. [`page`]: the table of all claims.
-//! - [`counting`]: counts of workload definitions; `trace`: what transactions do on the naive model; [`repartitioning`]: what
-//!   splits, merges and balancing come to.
+//! - [`ledger`]: the claims. [`experiment`]: the runs and plots. [`library`]: the files of
+//!   `experiments/`, which are embedded in the program and checked against each other.
+//! - [`row`]: rows as JSON objects. [`rows`]: files of them. [`expression`]: the language over
+//!   rows, read by `parse`.
+//! - [`judge`]: evaluators and verdicts. [`figure`]: rows as a table of a plot. [`page`]: the table
+//!   of all claims.
+//! - [`counting`]: counts of workload definitions; `trace`: the operations of transactions on the
+//!   naive model; [`repartitioning`]: the costs and decisions of splits, merges and balancing.
 
 #![forbid(unsafe_code)]
 

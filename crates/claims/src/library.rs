@@ -1,4 +1,4 @@
-//! Everything that is known of the papers: the files of `experiments/`, read and held against each other.
+//! The data about the papers: the files of `experiments/`, read and checked against each other.
 
 use crate::error::DataError;
 use crate::experiment::Experiment;
@@ -19,11 +19,11 @@ pub struct Library {
     pub evaluators: Evaluators,
     /// By id.
     pub experiments: Vec<Experiment>,
-    /// Claim -> a paragraph that says why we think it was not reproduced.
+    /// Claim -> a paragraph with our explanation why it was not reproduced.
     pub remarks: BTreeMap<String, String>,
 }
 
-/// No such claim or figure.
+/// The claim or figure does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no {what} is called {id:?}{}; {hint}", near(.nearest))]
 pub struct Unknown {
@@ -37,12 +37,12 @@ fn near(nearest: &[String]) -> String {
     if nearest.is_empty() { String::new() } else { format!(": did you mean {}?", nearest.join(", ")) }
 }
 
-/// More names than this help nobody.
+/// The most names that a message suggests.
 const SUGGESTIONS: usize = 3;
-/// Similarity below which a name was not meant.
+/// A name with a lower similarity is not suggested.
 const ALIKE: f64 = 0.75;
 
-/// The names that look most like `id`.
+/// The names that are most similar to `id`.
 fn nearest<'a>(id: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let lower = id.to_lowercase();
     let likeness = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
@@ -53,10 +53,10 @@ fn nearest<'a>(id: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 impl Library {
-    /// The one that this program was built with.
+    /// The library that this program was built with.
     ///
     /// # Errors
-    /// A file that contradicts itself or another; a test makes sure that none does.
+    /// A file that contradicts itself or another; a test ensures that there is none.
     pub fn built_in() -> Result<Library, DataError> {
         Library::of(FILES)
     }
@@ -82,7 +82,8 @@ impl Library {
         Ok(library)
     }
 
-    /// Every name that a file mentions is one of another, and every claim is decided or waits for something.
+    /// Checks that every name that a file mentions is defined in another, and that every claim is
+    /// decided or has a missing feature.
     fn check(&self) -> Result<(), DataError> {
         let wrong = |file: &str, what: String| Err(DataError::of(file, what));
         let twice = |e: &&Experiment| self.experiments.iter().filter(|other| other.id == e.id).count() > 1;
@@ -130,7 +131,7 @@ impl Library {
         }
     }
 
-    /// What an undecided claim waits for; `None` if it can be decided or is unknown.
+    /// The missing feature of an undecided claim; `None` if the claim can be decided or is unknown.
     pub fn waits(&self, id: &str) -> Option<&str> {
         if self.evaluators.get(id).is_some() {
             return None;
@@ -140,7 +141,7 @@ impl Library {
     }
 
     /// # Errors
-    /// No such experiment; with the nearest names.
+    /// The experiment does not exist; with the nearest names.
     pub fn experiment(&self, id: &str) -> Result<&Experiment, Unknown> {
         let names = self.experiments.iter().map(|e| e.id.as_str());
         self.experiments.iter().find(|e| e.id == id).ok_or_else(|| Unknown {
@@ -152,7 +153,7 @@ impl Library {
     }
 
     /// # Errors
-    /// No such claim; with the nearest ids.
+    /// The claim does not exist; with the nearest ids.
     pub fn claim(&self, id: &str) -> Result<&crate::ledger::Claim, Unknown> {
         let names = self.ledger.claims.iter().map(|c| c.id.as_str());
         self.ledger.get(id).ok_or_else(|| Unknown {
@@ -218,7 +219,7 @@ mod tests {
         assert!(library.claim("quite something else").unwrap_err().nearest.is_empty());
     }
 
-    /// What follows from the room that decides about partitions is as the thesis has it, down to the last digit.
+    /// Counts from the crate `partition` equal those of the thesis to the last digit.
     #[test]
     fn claims_about_repartitioning_are_reproduced() {
         use crate::counting::What;

@@ -1,4 +1,4 @@
-//! The table of claims, for people and as the page `docs/claims.md`.
+//! The table of claims, on the terminal and as the page `docs/claims.md`.
 
 use crate::figure::number;
 use crate::judge::{Decision, Verdict};
@@ -8,12 +8,12 @@ use crate::row::Row;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Where the rows came from, in words.
+/// The origin of the rows, in words.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
-    /// Each machine that rows come from: model, cores, and how far apart they were.
+    /// Each machine of the rows: model, cores, and core-to-core latency.
     pub machines: Vec<String>,
-    /// Of the programs that measured them.
+    /// The commits of the programs that measured the rows.
     pub commits: Vec<String>,
     pub version: String,
     /// The command that makes the page.
@@ -21,7 +21,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// As the rows' own stamps say it.
+    /// The origin, from the stamps in the rows.
     pub fn of<'a>(rows: impl Iterator<Item = &'a Row>, version: &str, command: String) -> Origin {
         let mut machines: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         let mut commits = BTreeSet::new();
@@ -51,10 +51,11 @@ impl Origin {
     }
 }
 
-/// From one core to another and back, measured before and after each row: a neighbour on the machine shows in them.
+/// The latency from one core to another and back, measured before and after each row: other load on
+/// the machine shows in it.
 const PING_PONG: [&str; 2] = ["machine.latency_before_ns", "machine.latency_after_ns"];
 
-/// The median of all rows, and how far they reach.
+/// The median over all rows, and the range.
 fn pings(mut ns: Vec<f64>) -> String {
     ns.sort_by(f64::total_cmp);
     let (Some(least), Some(most)) = (ns.first(), ns.last()) else { return String::new() };
@@ -73,7 +74,7 @@ pub fn measured(decision: &Decision) -> String {
     decision.values.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
-/// How many claims came out how.
+/// The number of claims by verdict.
 pub fn summary(decisions: &[Decision]) -> String {
     let count = |name: &str| decisions.iter().filter(|d| d.verdict.name() == name).count();
     let undecided = Verdict::NotDecidable(String::new());
@@ -81,7 +82,7 @@ pub fn summary(decisions: &[Decision]) -> String {
     format!("{} {yes}, {} {no}, {} {}", count(yes), count(no), count(undecided.name()), undecided.name())
 }
 
-/// What is wrong with the remarks in the light of these verdicts: one where none is needed, or none where one is.
+/// Errors in the remarks, given these verdicts: a superfluous remark, or a missing one.
 pub fn remarks(library: &Library, decisions: &[Decision]) -> Vec<String> {
     let complaint = |d: &Decision| match (&d.verdict, library.remarks.contains_key(&d.id)) {
         (Verdict::Reproduced, true) => Some(format!(
@@ -101,7 +102,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The whole page. Remarks stand only with claims that are not reproduced.
+/// The whole page. Remarks are only with claims that are not reproduced.
 pub fn markdown(library: &Library, decisions: &[Decision], origin: &Origin) -> String {
     let mut page = String::from("# The papers' claims, and what this code makes of them\n\n");
     let _ = writeln!(

@@ -1,9 +1,9 @@
-//! From text to an expression or a condition: recursive descent over bytes, one function for each rule of the grammar in
-//! [`crate::expression`].
+//! Parses expressions and conditions: recursive descent over bytes, one function for each rule of
+//! the grammar in [`crate::expression`].
 
 use crate::expression::{Comparison, Condition, Filter, Function, Node, Operator, Sense, Wanted};
 
-/// Where an expression went wrong.
+/// The error in an expression, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text:?}, at column {column}: expected {expected}")]
 pub struct ParseError {
@@ -33,11 +33,11 @@ pub(crate) fn condition(text: &str) -> Result<Condition, ParseError> {
     Ok(Condition { first, rest })
 }
 
-/// Operators, signs, brackets and functions in one text: each may nest what is around it one deeper, and all that is done with
-/// an expression is done by recursion.
+/// The most operators, signs, brackets and functions in one text: each may add a level of nesting,
+/// and all functions on expressions are recursive.
 const MOST_NODES: usize = 200;
 
-/// Longer signs come before those they begin with.
+/// Longer signs come before their prefixes.
 const COMPARISONS: [(&str, Comparison); 5] = [
     ("<=", Comparison::AtMost),
     (">=", Comparison::AtLeast),
@@ -49,7 +49,7 @@ const COMPARISONS: [(&str, Comparison); 5] = [
 struct Parser<'a> {
     text: &'a str,
     at: usize,
-    /// Of [`MOST_NODES`].
+    /// The remaining part of [`MOST_NODES`].
     left: usize,
 }
 
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         if self.rest().is_empty() { Ok(()) } else { Err(self.expected(expected)) }
     }
 
-    /// The longest run of bytes that `fits`, from here on.
+    /// The longest run of bytes from here on for which `fits` holds.
     fn run(&mut self, fits: impl Fn(u8) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.bytes().position(|b| !fits(b)).unwrap_or(rest.len());

@@ -1,11 +1,12 @@
-//! What repartitioning costs and decides, counted on the rooms that decide it: no engine runs.
+//! The cost of repartitioning and its decisions, counted with the crate that makes the decisions:
+//! no engine runs.
 //!
-//! | what | a row for each | fields |
+//! | value | a row for each | fields |
 //! |---|---|---|
-//! | `splits` | tree and system | `height`, `fanout`, `m1` .. (entries to move by level, leaves first), and what moves: `records_moved`, ... |
-//! | `merges` | pair of sub-trees and system | `low_height`, `high_height`, `root_entries`, `records`, and what moves |
+//! | `splits` | tree, system | `height`, `fanout`, `m1` .. (by level), `records_moved`, .. |
+//! | `merges` | pair and system | `low_height`, `high_height`, `root_entries`, `records`, ... |
 //! | `ages` | period | `accesses` in it, `load` after it |
-//! | `levels` | load and partition, and `all` | `requests`, `load`, `ideal`, `work`, `keys`, each before and `_after` |
+//! | `levels` | load, partition | `requests`, `load`, `ideal`, `work`, `keys`, and `_after` |
 //!
 //! The thesis (Tözün, section 4.3 and 4.4) has them as tables 4.1 and 4.2 and figures 4.5 and 4.6.
 
@@ -16,7 +17,7 @@ use partition::level::{Drift, Group, level, thesis_ideals, work};
 use partition::{BadKeys, Grain, Histogram, PartitionLoad, QueueLength, SubLoad};
 use serde::Deserialize;
 
-/// A sub-tree and where it is cut: [`Split`].
+/// A sub-tree and the place of its split: [`Split`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
@@ -36,30 +37,30 @@ pub struct Pair {
     records: u64,
 }
 
-/// Accesses of one range of keys, one number a period.
+/// Accesses to one range of keys, one number per period.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ageing {
-    /// Periods remembered.
+    /// Periods in memory.
     ages: usize,
     accesses: Vec<u64>,
 }
 
-/// Partitions that are to be levelled.
+/// Partitions to be levelled.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Uneven {
-    /// Tells this load from others.
+    /// The name of this load.
     name: String,
-    /// Accesses of each sub-bucket of each partition.
+    /// Accesses to each sub-bucket of each partition.
     loads: Vec<Vec<u64>>,
-    /// Keys of each sub-bucket.
+    /// Keys per sub-bucket.
     width: u64,
-    /// Share of the ideal load within which levelling stops.
+    /// The share of the ideal load within which levelling stops.
     tolerance: f64,
 }
 
-/// What is to be counted makes no sense.
+/// An impossible example.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BadExample {
     #[error(transparent)]
@@ -70,7 +71,7 @@ pub enum BadExample {
     Nothing(String),
 }
 
-/// The word for a system in rows and expressions.
+/// The name of a system in rows and expressions.
 fn word(system: System) -> &'static str {
     match system {
         System::PlpRegular => "plp-regular",
@@ -115,7 +116,7 @@ fn set_cost(row: &mut Row, cost: &Cost) {
     }
 }
 
-/// A row for every form of PLP, and one for shared-nothing.
+/// A row for each form of PLP, and one for shared-nothing.
 pub(crate) fn merges(pair: &Pair) -> Vec<Row> {
     let merge = Merge {
         low_height: pair.low_height,
@@ -194,7 +195,8 @@ pub(crate) fn levels(of: &Uneven) -> Result<Vec<Row>, BadExample> {
     Ok((0..loads.len()).map(each).chain([all]).collect())
 }
 
-/// As the partitions' owners would tell it: every access a request, counted in the current period.
+/// The loads as the partitions' owners report them: every access is a request, counted in the
+/// current period.
 fn told(of: &Uneven) -> Vec<PartitionLoad> {
     let mut start = 0;
     let mut sub = |accesses: &u64| {

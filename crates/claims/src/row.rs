@@ -1,7 +1,7 @@
-//! A row as this room sees it: a JSON object, whoever wrote it.
+//! A row as this crate sees it: a JSON object of any origin.
 //!
-//! Result rows of `bench` and rows of counts (see [`crate::counting`]) are told apart by their fields only. Each also says
-//! which experiment it belongs to, so that rows of many experiments can lie in one file.
+//! Result rows of `bench` and rows of counts (see [`crate::counting`]) differ only in their fields.
+//! Each row also names its experiment, so that rows of many experiments can share a file.
 
 use serde_json::{Map, Value};
 
@@ -18,7 +18,7 @@ impl Row {
         names.try_fold(first, |value, name| value.get(name))
     }
 
-    /// Where the path leads to a number; true and false count as 1 and 0.
+    /// The number at a path; true and false count as 1 and 0.
     pub fn number(&self, path: &str) -> Option<f64> {
         match self.value(path)? {
             Value::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -26,11 +26,11 @@ impl Row {
         }
     }
 
-    /// As people would write it; `None` for lists, objects and what is not there.
+    /// The value at a path as users write it; `None` for lists, objects and missing values.
     pub fn word(&self, path: &str) -> Option<String> {
         match self.value(path)? {
             Value::String(word) => Some(word.clone()),
-            // 100.0 and 100 are one number.
+            // 100.0 and 100 are the same number.
             Value::Number(n) => n.as_f64().map(|n| n.to_string()),
             Value::Bool(b) => Some(b.to_string()),
             Value::Null | Value::Array(_) | Value::Object(_) => None,

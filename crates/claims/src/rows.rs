@@ -1,13 +1,14 @@
-//! Rows in files: what an experiment gave, kept so that nobody has to run it twice.
+//! Files of rows: the rows of an experiment are kept, so that it need not run twice.
 //!
 //! ```text
-//! DIR/vldbj-11.jsonl           every row of an experiment that came to its end
-//! DIR/vldbj-11.partial.jsonl   of one that did not: it is measured anew
-//! DIR/rows.jsonl               the rows of all, for other programs
+//! DIR/vldbj-11.jsonl           every row of a finished experiment
+//! DIR/vldbj-11.partial.jsonl   rows of an unfinished experiment: it is measured again
+//! DIR/rows.jsonl               the rows of all experiments, for other programs
 //! ```
 //!
-//! Each row carries its experiment, how long the windows were, a hash of what was to be run, and which build of the program ran
-//! it, beside the version that result rows have anyway. Rows that differ in any of these answer another question and are not used again.
+//! Each row carries its experiment, the length of windows, a hash of the runs, and the build of the
+//! program, besides the version that result rows have anyway. Rows that differ in any of these
+//! answer another question and are not reused.
 
 use crate::error::DataError;
 use crate::experiment::Experiment;
@@ -16,16 +17,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a row must say to be an answer to this experiment, asked by this program.
+/// The stamp of rows that answer an experiment for this program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stamp {
     pub experiment: String,
-    /// How long windows are.
+    /// The length of windows.
     pub size: String,
-    /// Hash of the runs, loads and counts.
+    /// The hash of the runs, loads and counts.
     pub definition: String,
     pub version: String,
-    /// Tells builds of one version apart.
+    /// Distinguishes builds of one version.
     pub build: String,
 }
 
@@ -63,7 +64,8 @@ impl Stamp {
 /// The rows of a file, each with its experiment.
 ///
 /// # Errors
-/// A line that is no row, rows without an experiment, rows of another version than `version`; with the line.
+/// A line that is no row; a row without an experiment; a row of another version than `version`;
+/// with the line.
 pub fn parse(file: &str, text: &str, version: &str) -> Result<Vec<Row>, DataError> {
     let row = |(i, line): (usize, &str)| {
         let wrong = |what: String| DataError::at(file, i + 1, what);
@@ -78,7 +80,7 @@ pub fn parse(file: &str, text: &str, version: &str) -> Result<Vec<Row>, DataErro
         match row.word("version") {
             Some(found) if found == version => Ok(row),
             found => Err(wrong(format!(
-                "a row of version {}, and this is {version}: what its fields mean may have changed; measure anew",
+                "a row of version {}, and this is {version}: the meaning of its fields may have changed; measure anew",
                 found.as_deref().unwrap_or("unknown")
             ))),
         }
@@ -94,7 +96,7 @@ pub struct Folder {
 
 impl Folder {
     /// # Errors
-    /// If it is not there and cannot be made.
+    /// The directory does not exist and cannot be made.
     pub fn open(path: &Path) -> io::Result<Folder> {
         fs::create_dir_all(path)?;
         Ok(Folder { path: path.into() })
@@ -108,26 +110,27 @@ impl Folder {
         self.file(&format!("{experiment}.jsonl"))
     }
 
-    /// What an earlier run left, if it answers the same question; a file that does not is as good as none.
+    /// The rows of an earlier run, if they have the same stamp; a file with another stamp counts as
+    /// absent.
     pub fn find(&self, stamp: &Stamp) -> Option<Vec<Row>> {
         let text = fs::read_to_string(self.whole(&stamp.experiment)).ok()?;
         let rows = parse("", &text, &stamp.version).ok()?;
         (!rows.is_empty() && rows.iter().all(|row| stamp.is_on(row))).then_some(rows)
     }
 
-    /// Starts the rows of an experiment.
+    /// Begins the rows of an experiment.
     ///
     /// # Errors
-    /// If the file cannot be made.
+    /// The file cannot be made.
     pub fn begin(&self, experiment: &str) -> io::Result<Partial> {
         let path = self.file(&format!("{experiment}.partial.jsonl"));
         Ok(Partial { file: fs::File::create(&path)?, path, whole: self.whole(experiment) })
     }
 
-    /// Everything in one file.
+    /// Writes all rows into one file.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// The file cannot be written.
     pub fn write_all<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> io::Result<PathBuf> {
         let path = self.file("rows.jsonl");
         let text: String = rows.map(|row| row.line() + "\n").collect();
@@ -136,7 +139,7 @@ impl Folder {
     }
 }
 
-/// The rows of an experiment that is under way. Dropped, they stay under the name that says so.
+/// The rows of an unfinished experiment. If it is dropped, they stay under the partial name.
 #[derive(Debug)]
 pub struct Partial {
     file: fs::File,
@@ -146,16 +149,16 @@ pub struct Partial {
 
 impl Partial {
     /// # Errors
-    /// If the row cannot be written.
+    /// The row cannot be written.
     pub fn add(&mut self, row: &Row) -> io::Result<()> {
         use io::Write;
         writeln!(self.file, "{}", row.line())
     }
 
-    /// All rows are there.
+    /// Marks the experiment as finished.
     ///
     /// # Errors
-    /// If the file cannot be renamed.
+    /// The file cannot be renamed.
     pub fn finish(self) -> io::Result<()> {
         fs::rename(self.path, self.whole)
     }

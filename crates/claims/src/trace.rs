@@ -1,11 +1,13 @@
-//! What transactions do, operation by operation: counted on the naive model of the workloads' own tests, where nothing
-//! waits and nothing is shared.
+//! The operations of transactions, counted on the naive model of the workloads' own tests, where
+//! nothing waits and nothing is shared.
 //!
-//! A row for each kind of transaction has, per committed transaction, `records` (rows read, updated, inserted, appended,
-//! deleted or met by a scan, each row once) and how many calls of each operation there were (`probes` find a row by its
-//! key, to read, change or remove it). `local_records` and `remote_records` divide the records of distributed transactions
-//! between the home and the `others`. `phases` are the times at which steps are awaited, `most_steps` the most that are awaited
-//! together. `failed` is the share that the transaction itself rolled back.
+//! A row for each kind of transaction has, per committed transaction, `records` (rows read,
+//! updated, inserted, appended, deleted or met by a scan, each row once), and the number of calls
+//! of each operation (`probes` find a row by its key, to read, change or remove it).
+//! `local_records` and `remote_records` divide the records of distributed transactions between the
+//! home and the `others`. `phases` is the number of times that steps are awaited, and `most_steps`
+//! the most steps that are awaited together. `failed` is the share that the transaction itself
+//! rolled back.
 
 use crate::counting::{row, stream};
 use crate::row::Row;
@@ -15,10 +17,10 @@ use txn::step::{Steps, Transaction};
 use txn::{Abort, Access, Direction, Flow, Generator, Inserted, Range, RowMut, Workload};
 use workload::oracle::{Model, Oracle, at_once};
 
-/// What one transaction did.
+/// The counts of one transaction.
 #[derive(Default)]
 struct Trace {
-    /// By instance: rows touched.
+    /// Touched rows, by instance.
     touched: BTreeMap<InstanceId, BTreeSet<(TableId, Vec<u8>)>>,
     appended: u64,
     calls: BTreeMap<&'static str, u64>,
@@ -28,7 +30,7 @@ struct Trace {
     most_steps: usize,
 }
 
-/// What all transactions of one kind did.
+/// The counts of all transactions of one kind.
 #[derive(Default)]
 struct Kind {
     submitted: u64,
@@ -37,7 +39,7 @@ struct Kind {
     records: u64,
     most_records: u64,
     distributed: u64,
-    /// Instances besides the home.
+    /// The number of instances besides the home.
     others: u64,
     local: u64,
     remote: u64,
@@ -49,10 +51,10 @@ struct Kind {
     updated: BTreeMap<TableId, BTreeSet<Vec<u8>>>,
 }
 
-/// Every call there is, so that rows have a 0 for those that a kind never makes.
+/// All calls, so that a row has a 0 for calls that its kind never makes.
 const CALLS: [&str; 7] = ["probes", "reads", "updates", "inserts", "appends", "deletes", "scans"];
 
-/// Runs so many transactions over so many instances.
+/// Runs this many transactions over this many instances.
 pub(crate) fn operations<W: Workload>(workload: &W, islands: u16, transactions: u64) -> Vec<Row> {
     let mut oracle = Oracle::new(workload.clone(), islands);
     if oracle.load().is_err() {
@@ -140,7 +142,7 @@ impl Kind {
     }
 }
 
-/// A transaction on the model whose operations are noted.
+/// A transaction on the model that records its operations.
 struct Traced<'a, W> {
     oracle: &'a mut Oracle<W>,
     schema: &'a txn::Schema,
@@ -236,7 +238,8 @@ impl Access for Noted<'_> {
         self.model
             .scan(index, range, direction, |key, row| {
                 met.push(match secondary {
-                    // The row itself, so that finding it again by its key is not another one.
+                    // The entry of an index counts as its row, so that the look-up by key
+                    // afterwards does not count as another row.
                     Some((table, def)) => (table.id, table.key_in_entry(def, key).unwrap_or(key).to_vec()),
                     None => (index, key.to_vec()),
                 });
@@ -249,7 +252,7 @@ impl Access for Noted<'_> {
         Ok(())
     }
 
-    /// Entries are no records.
+    /// Index entries without their rows do not count as records.
     async fn scan_keys(
         &mut self,
         index: TableId,
@@ -298,7 +301,7 @@ mod tests {
             assert_eq!(rows[0].number(field), Some(expected), "{field}");
         }
         assert_eq!((rows[0].number("phases"), rows[0].number("most_steps")), (Some(1.0), Some(2.0)));
-        // The account is elsewhere, the other three are at home.
+        // The account is elsewhere; the other three rows are at home.
         assert_eq!(
             (rows[0].number("local_records"), rows[0].number("remote_records")),
             (Some(3.0), Some(1.0))

@@ -1,17 +1,17 @@
-//! Charts as values: what is drawn, in the terms of what is measured. How it looks is up to `assets/report.js`.
+//! Charts as values, in terms of the measured quantities. `assets/report.js` decides how they look.
 //!
-//! Every number is finite: what was not measured is absent.
+//! Every number is finite: a value that was not measured is absent.
 
 use crate::table::Table;
 use serde::Serialize;
 
-/// A chart, and the table that says the same.
+/// A chart, and the table with the same content.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
-    /// Names the element of the page; unique on it.
+    /// The id of the page's element; unique on the page.
     pub id: String,
     pub title: String,
-    /// What to look at, and what the marks mean.
+    /// The caption: how to read the chart, and the meaning of its marks.
     #[serde(skip)]
     pub caption: String,
     pub chart: Chart,
@@ -24,9 +24,10 @@ pub struct Figure {
 pub enum Chart {
     /// Curves over numbers.
     Lines { x: Axis, y: Axis, lines: Vec<Line> },
-    /// A bar for each line at each of few places.
+    /// Few places on the axis, with a bar for each line at each place.
     Bars { x: Axis, y: Axis, places: Vec<String>, bars: Vec<Bars> },
-    /// A bar a row, of parts; one of several ways to divide it is shown at a time.
+    /// A bar for each row, divided into parts; several views divide it differently, and one is
+    /// shown at a time.
     Stacked { bars: Vec<Name>, views: Vec<View> },
     /// Quantiles of each row on one logarithmic axis.
     Quantiles { x: Axis, rows: Vec<Quantiles> },
@@ -50,23 +51,23 @@ pub enum Scale {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Line {
     pub name: String,
-    /// Which look it has: see [`crate::sweep::Sweep::tones`].
+    /// The number of its look: see [`crate::sweep::Sweep::tones`].
     pub tone: usize,
     pub marks: Marks,
     pub points: Vec<Point>,
-    /// What happened on the way.
+    /// Events during the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
 }
 
-/// A place on the axis where something happened, and what.
+/// A place on the axis, and the event there.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Event {
     pub at: f64,
     pub what: String,
 }
 
-/// Whether the points themselves are worth seeing.
+/// Whether the single points of a line are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Marks {
@@ -74,37 +75,38 @@ pub enum Marks {
     Plain,
 }
 
-/// Place, value, and the least and greatest of what the value is the middle of.
+/// Place, value, and the least and greatest repetition; the value is the median.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Point(pub f64, pub f64, pub Option<f64>, pub Option<f64>);
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Bars {
     pub name: String,
-    /// As that of a line.
+    /// The number of its look, as for a line.
     pub tone: usize,
-    /// Value, least, greatest, for each place.
+    /// Value, least and greatest, for each place.
     pub values: Vec<Option<(f64, f64, f64)>>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct View {
-    /// On the button that shows it.
+    /// The text of the button that selects it.
     pub name: String,
-    /// Of the axis.
+    /// The unit of the axis.
     pub unit: String,
     pub parts: Vec<Part>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Part {
-    /// The same name has the same colour wherever it appears.
+    /// A name has the same colour in every chart.
     pub name: String,
-    /// One a bar.
+    /// One value per bar.
     pub values: Vec<f64>,
 }
 
-/// What a row is called beside others of its chart: which line it is of, and where on the axis. Either may be empty.
+/// A row's name beside other rows of its chart: its line, and its place on the axis. Either may be
+/// empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Name {
     pub group: String,
@@ -124,7 +126,7 @@ impl std::fmt::Display for Name {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Quantiles {
     pub name: Name,
-    /// What was measured of p50, p95, p99, p99.9 and max, in this order, µs.
+    /// The measured ones of p50, p95, p99, p99.9 and max, in this order, in µs.
     pub marks: Vec<(&'static str, f64)>,
 }
 
@@ -137,7 +139,7 @@ impl Axis {
         Axis { name: name.into(), scale: Scale::Logarithmic }
     }
 
-    /// Logarithmic where values are positive and spread over orders of magnitude.
+    /// A logarithmic axis if values are positive and span orders of magnitude, else a linear one.
     pub fn fitting(name: impl Into<String>, values: impl Iterator<Item = f64>) -> Axis {
         let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(lo, hi), v| (lo.min(v), hi.max(v)));
         if least > 0.0 && most / least > 99.0 { Axis::logarithmic(name) } else { Axis::linear(name) }

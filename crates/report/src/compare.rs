@@ -1,7 +1,9 @@
-//! Two sets of rows held against each other: which row of the one is which of the other, and what became of it.
+//! Compares two sets of rows: pairs each row of one set with its counterpart in the other, and
+//! judges the change.
 //!
-//! Rows belong together when their settings agree. Left aside are the seed, the page memory that was worked out from what was
-//! free, what a caller names, and settings that one of the sets does not know at all, being of another version.
+//! Rows are a pair if their settings agree. The comparison ignores the seed, the page memory that
+//! was computed from free memory, settings that the caller names, and settings that one of the sets
+//! does not have at all because it is of another version.
 
 use crate::rows::Row;
 use crate::sweep::{Sweep, settings};
@@ -14,31 +16,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Settings that do not make two rows different experiments.
 const ASIDE: &[&str] = &["seed", "memory_mib"];
 
-/// What to compare by.
+/// The parameters of the comparison.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     pub by: Measure,
     /// A loss up to this share is no regression.
     pub threshold: f64,
-    /// Settings in which the two sets may differ, as rows name them.
+    /// Settings in which the two sets may differ, by their names in rows.
     pub aside: Vec<String>,
 }
 
-/// A pair of rows, or a row without its other.
+/// A pair of rows, or a row without a counterpart.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
     /// The settings in which the rows of either set differ, in words.
     pub name: String,
     pub a: Option<Side>,
     pub b: Option<Side>,
-    /// B over A as they are: of latencies a ratio above 1 is worse.
+    /// B divided by A; for latencies a ratio above 1 is worse.
     pub ratio: Option<f64>,
     pub verdict: Outcome,
     /// Worse by more than the threshold.
     pub regression: bool,
 }
 
-/// One row's value, and its repetitions' ends.
+/// One row's value, with its least and greatest repetition.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Side {
     pub value: f64,
@@ -55,7 +57,7 @@ pub enum Outcome {
     NoDifference,
     OnlyInA,
     OnlyInB,
-    /// A row has nothing of the kind.
+    /// A row does not have the measure.
     NotMeasured,
 }
 
@@ -72,7 +74,8 @@ impl Outcome {
     }
 }
 
-/// The rows of A in their order, each with that of B if there is one, and then those of B alone.
+/// The rows of A in their order, each with its counterpart of B if there is one, then the other
+/// rows of B.
 pub fn pairs(a: &[Row], b: &[Row], question: &Question) -> Vec<Pair> {
     let (keys_a, keys_b) = keys(a, b, question);
     let all: Vec<Row> = a.iter().chain(b).cloned().collect();
@@ -94,7 +97,7 @@ pub fn pairs(a: &[Row], b: &[Row], question: &Question) -> Vec<Pair> {
 
 type Key = BTreeMap<String, String>;
 
-/// What rows are matched by.
+/// The keys by which rows are paired.
 fn keys(a: &[Row], b: &[Row], question: &Question) -> (Vec<Key>, Vec<Key>) {
     let of = |rows: &[Row]| rows.iter().map(settings).collect::<Vec<Key>>();
     let (mut a, mut b) = (of(a), of(b));
@@ -127,13 +130,14 @@ fn pair(name: String, a: Option<&Row>, b: Option<&Row>, question: &Question) -> 
     };
     let (a, b) = (side(a), side(b));
     let ratio = a.zip(b).map(|(a, b)| b.value / a.value).filter(|ratio| ratio.is_finite());
-    // Without an advantage one of the two is 0: nothing is left, or there was nothing to lose.
+    // Without an advantage one of the two values is 0: everything was lost, or there was nothing to
+    // lose.
     let kept = advantage.unwrap_or(0.0);
     let regression = verdict == Outcome::Worse && kept < 1.0 - question.threshold;
     Pair { name, a, b, ratio, verdict, regression }
 }
 
-/// The pairs for a person.
+/// The pairs as a table for human readers.
 pub fn table(pairs: &[Pair], by: Measure) -> Table {
     let unit = if by == Measure::Tps { "per second".to_string() } else { format!("{} µs", by.name()) };
     let right = |name: String| (name, Align::Right);

@@ -1,10 +1,12 @@
-//! Rows as CSV: a line a row, a column for each number or text in any of them, `latency_us.p99` for one inside of another.
+//! Rows as CSV: a line for each row, a column for each number or text in any row; a nested value
+//! gets a name like `latency_us.p99`.
 //!
-//! Lists (`series`, `repetitions`, the histogram) have no place in a table and are left out; texts in a list are joined.
+//! Lists (`series`, `repetitions`, the histogram) do not fit a table and are left out; lists of
+//! texts are joined.
 
 use serde_json::Value;
 
-/// Rows as JSON objects, with a head. Columns stand in the order of first appearance.
+/// Rows given as JSON objects, with a header. Columns are in the order of first appearance.
 pub fn csv_of<'a>(rows: impl Iterator<Item = &'a Value>) -> String {
     let lines: Vec<Vec<(String, String)>> = rows
         .map(|row| {
@@ -20,7 +22,7 @@ pub fn csv_of<'a>(rows: impl Iterator<Item = &'a Value>) -> String {
         }
     }
     let mut out = csv::Writer::from_writer(Vec::new());
-    // Writing into memory does not fail, and each record has as many cells as the head.
+    // Writing to memory does not fail, and each record has as many cells as the header.
     let mut write = |record: &[&str]| drop(out.write_record(record));
     if !head.is_empty() {
         write(&head);

@@ -1,6 +1,7 @@
-//! What the columns of tables and the parts of charts mean, in a line each: for tooltips, and for screens without a pointer.
+//! The meaning of table columns and chart parts, in a line each: for tooltips, and for screens
+//! without a pointer.
 
-/// Of a column's or a part's name; `None` for what says itself.
+/// The explanation of a column or part; `None` for a name that explains itself.
 pub fn explain(name: &str) -> Option<&'static str> {
     WORDS.iter().find(|(word, _)| *word == name).map(|(_, text)| *text)
 }

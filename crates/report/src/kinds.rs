@@ -1,17 +1,17 @@
-//! A table of each kind of transaction of a mix: how many, how fast, how long, and what went wrong with how many.
+//! A table of the kinds of transactions in a mix: count, rate, latency, and aborts by reason.
 
 use crate::table::{Align, Cell, Table};
 use crate::text::{short, thousands};
 use driver::{LatencyUs, ResultRow};
 use std::collections::BTreeSet;
 
-/// What the last line is called.
+/// The name of the last line.
 pub const ALL: &str = "all";
 /// The reason of rollbacks that the workload asks for.
 const USER: &str = "user";
 
-/// Of rows with a mix of several kinds, each with what it is to be called; `None` if there is none. Without calls there is no column
-/// for them.
+/// The table for rows with a mix of several kinds, each with the name to show; `None` if there is
+/// no such row. Without names there is no column for them.
 pub fn kinds(rows: &[(String, &ResultRow)]) -> Option<Table> {
     let mixed: Vec<_> = rows.iter().filter(|(_, row)| names(row).len() > 1).collect();
     let reasons: Vec<&str> = {
@@ -45,7 +45,7 @@ fn names(row: &ResultRow) -> Vec<&str> {
     all.map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Of one kind; `None`: of all together.
+/// The line of one kind; `None` for all kinds together.
 fn line(row: &ResultRow, kind: Option<&str>, reasons: &[&str]) -> Vec<Cell> {
     let count = |n: u64| Cell::number(n as f64, thousands(n as f64));
     let committed = match kind {
@@ -58,7 +58,8 @@ fn line(row: &ResultRow, kind: Option<&str>, reasons: &[&str]) -> Vec<Cell> {
     };
     let ended = row.committed + row.user_rollbacks();
     let share = (committed + rolled_back) as f64 / (ended.max(1)) as f64 * 100.0;
-    // A window of several instances has a rate of its own each, so a kind's is its part of the sum.
+    // In a window over several instances each has its own rate, so a kind's rate is its share of
+    // the sum.
     let tps = row.tps * committed as f64 / row.committed.max(1) as f64;
     let latency: Option<LatencyUs> = match kind {
         Some(kind) => row.latency_us_by_kind.get(kind).copied(),

@@ -1,4 +1,5 @@
-//! The machine that rows come from: its islands as a drawing, its core-to-core latencies as a matrix.
+//! The machine that rows were measured on: its islands as a drawing, its core-to-core latencies as
+//! a matrix.
 //!
 //! ```text
 //!   socket 0
@@ -13,27 +14,28 @@ use crate::text::{escape, short};
 use std::fmt::Write;
 use topology::{CpuId, IslandSource, Machine, cpu_list};
 
-/// CPUs up to which the table beside the matrix has every pair; above, it has the islands' medians.
+/// Up to this many CPUs the table beside the matrix has every pair; above, it has the medians of
+/// islands.
 const WHOLE_MATRIX: usize = 32;
 
-/// Lengths of the drawing, in its own units: those of the page at full size.
+/// Lengths of the drawing in its own units, which are those of the page at full size.
 mod size {
-    /// A core, and the gap after it.
+    /// The width of a core, and the gap after it.
     pub const CORE: usize = 34;
     pub const CORE_HEIGHT: usize = 24;
     pub const GAP: usize = 6;
-    /// Cores side by side in an island.
+    /// Cores per row of an island.
     pub const COLUMNS: usize = 8;
-    /// Around what is in a box, and above it for the box' name.
+    /// The space around the content of a box, and above it for the box' name.
     pub const PAD: usize = 12;
     pub const NAME: usize = 38;
-    /// The whole drawing; islands that would stick out begin a new row.
+    /// The width of the drawing; an island that does not fit begins a new row.
     pub const WIDTH: usize = 980;
-    /// Of a character of a name, roughly: no box is narrower than its name.
+    /// The approximate width of a character: a box is at least as wide as its name.
     pub const CHARACTER: usize = 7;
 }
 
-/// What the machine is, in a line.
+/// The machine in one line.
 pub fn heading(machine: &Machine) -> String {
     let by = match machine.island_source {
         IslandSource::Latency => "islands found from measured latency",
@@ -56,7 +58,7 @@ fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// One island of one package, as it is drawn.
+/// One island of one package in the drawing.
 struct Box {
     name: String,
     detail: String,
@@ -115,7 +117,7 @@ fn boxes_of(machine: &Machine, package: u32) -> Vec<Box> {
     machine.islands.iter().enumerate().filter_map(of).collect()
 }
 
-/// Its cache, its memory, and how far its cores are from each other.
+/// The island's cache, its memory, and the latency between its cores.
 fn detail(machine: &Machine, cpus: &[CpuId]) -> String {
     let l3 = machine.l3_bytes(cpus[0]);
     let inside = machine.latency.as_ref().and_then(|l| l.median_between(cpus, cpus));
@@ -127,7 +129,7 @@ fn detail(machine: &Machine, cpus: &[CpuId]) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// The package's drawing at `top`, and its width and height.
+/// The package's drawing at `top`, with its width and height.
 fn draw_package(machine: &Machine, package: u32, boxes: &[Box], top: usize) -> (String, usize, usize) {
     let name_height = 30;
     let (mut x, mut y, mut row_height, mut right) = (size::PAD, top + name_height, 0, 0);
@@ -180,7 +182,8 @@ fn draw_island(out: &mut String, machine: &Machine, island: &Box, x: usize, y: u
     }
 }
 
-/// The matrix of core-to-core latencies; `None` without one, or with so few CPUs that [`heading`] says it all.
+/// The matrix of core-to-core latencies; `None` without latencies, or with so few CPUs that
+/// [`heading`] contains all of them.
 pub fn matrix(machine: &Machine, number: usize) -> Option<Figure> {
     let latency = machine.latency.as_ref().filter(|l| l.cpus().len() > 2)?;
     let order = by_island(machine, latency.cpus());
@@ -200,12 +203,12 @@ pub fn matrix(machine: &Machine, number: usize) -> Option<Figure> {
     })
 }
 
-/// A tenth of a nanosecond is more than the clock knows.
+/// Rounded to a tenth of a nanosecond, which is finer than the clock.
 fn round(ns: f64) -> f64 {
     (ns * 10.0).round() / 10.0
 }
 
-/// Positions in `cpus`, island by island.
+/// Positions in `cpus`, grouped by island.
 fn by_island(machine: &Machine, cpus: &[CpuId]) -> Vec<usize> {
     let island = |cpu: &CpuId| machine.islands.iter().position(|i| i.cpus.contains(cpu));
     let mut order: Vec<usize> = (0..cpus.len()).collect();
@@ -227,7 +230,7 @@ fn pair_table(latency: &topology::LatencyMatrix, order: &[usize]) -> Table {
     table
 }
 
-/// Medians between islands; on the diagonal inside.
+/// Medians between islands; the diagonal has the medians within islands.
 fn island_table(machine: &Machine) -> Table {
     let islands = &machine.islands;
     let head = [("median ns".to_string(), Align::Left)].into_iter();

@@ -1,7 +1,8 @@
-//! The page: everything in one file, in the order in which one reads it.
+//! The page: everything in one file, in reading order.
 //!
-//! Charts are drawn by `assets/report.js` with ECharts from values in a `<script type="application/json">`; what is text
-//! here is escaped here. A policy in the page's head forbids it the network, whatever may be in it.
+//! `assets/report.js` draws charts with ECharts from values in a
+//! `<script type="application/json">`. Text is escaped here. A policy in the page's head forbids
+//! all network access, for any content of the rows.
 
 use crate::chart::Figure;
 use crate::figures::{self, Section};
@@ -18,7 +19,8 @@ const ECHARTS: &str = include_str!("../assets/echarts.min.js");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// Nothing from outside: no requests, no frames, no forms. Scripts and styles are in the page itself.
+/// Forbids outside resources: no requests, no frames, no forms. Scripts and styles are in the page
+/// itself.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
 
 /// Set before anything is drawn, so that the page does not flash.
@@ -29,21 +31,21 @@ t==='dark'||t==='light'?t:localStorage.getItem('atoll-theme')||'auto'}catch{docu
 /// The title of the table of each kind of transaction.
 const KINDS: &str = "By transaction";
 
-/// Command lines that are written out at the top.
+/// The most command lines that are printed at the top.
 const COMMANDS: usize = 6;
 
-/// Everything a page is made from.
+/// The content of a page.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub rows: Vec<Row>,
-    /// The machines that rows were measured on, as far as they are known.
+    /// The machines that rows were measured on, if they are known.
     pub machines: Vec<Machine>,
-    /// What a reader must know besides: lines left out, versions mixed.
+    /// Notes for the reader, for example about omitted lines or mixed versions.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// The page. It stands alone: 1.1 MB of it is the charting library.
+    /// The page. It needs no other file: 1.1 MB of it is the charting library.
     pub fn html(&self) -> String {
         let sweep = Sweep::of(&self.rows);
         let matrices: Vec<Figure> =
@@ -138,7 +140,7 @@ impl Report {
         out + &self.constants(sweep) + "</section>"
     }
 
-    /// The settings that all rows share: what the sweep was not about.
+    /// The settings that all rows share, which the sweep did not vary.
     fn constants(&self, sweep: &Sweep) -> String {
         let Some(first) = self.rows.first() else { return String::new() };
         let Ok(serde_json::Value::Object(settings)) = serde_json::to_value(&first.row.settings) else {
@@ -162,7 +164,7 @@ impl Report {
         format!("<h3>The same in all rows</h3><dl class=\"settings\">{items}</dl>")
     }
 
-    /// What was said to the report, and what the rows themselves give reason to say.
+    /// The notes that were given to the report, and those that follow from the rows.
     fn all_notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         let count = |is: fn(&Row) -> bool| self.rows.iter().filter(|r| is(r)).count();
@@ -220,7 +222,7 @@ impl Report {
         )
     }
 
-    /// Nothing where no row is of a mix.
+    /// Empty if no row is of a mix.
     fn kinds_section(&self, sweep: &Sweep) -> String {
         let Some(table) = self.kinds(sweep) else { return String::new() };
         format!(
@@ -266,7 +268,7 @@ impl Report {
     }
 }
 
-/// The command lines that measured the rows; escaped already.
+/// The command lines that measured the rows, as escaped HTML.
 fn commands(all: &[String]) -> String {
     let line = |command: &String| format!("<code>{command}</code>");
     let more = match all.len().saturating_sub(COMMANDS) {
@@ -282,7 +284,7 @@ fn commands(all: &[String]) -> String {
     }
 }
 
-/// For a single row, where there is nothing to compare.
+/// The figures of a single row, for a report without a comparison.
 fn tiles(row: &Row) -> String {
     let r = &row.row;
     let mut all = vec![("transactions a second", thousands(r.tps))];
@@ -307,7 +309,7 @@ fn section(of: &Section) -> String {
     )
 }
 
-/// The place of a chart with its title and caption, and its table folded up beneath.
+/// The place of a chart with its title and caption, and its table folded beneath.
 fn figure(of: &Figure) -> String {
     let (id, title) = (escape(&of.id), escape(&of.title));
     format!(

@@ -1,6 +1,7 @@
-//! Rows as they come from files: what can be read is kept, what cannot is named.
+//! Rows from files: readable rows are kept, and unusable lines are named.
 //!
-//! Much of a row may be missing, so rows of an older build make a report too, with fewer charts.
+//! Many fields of a row may be missing, so rows of an older build make a report too, with fewer
+//! charts.
 
 use driver::ResultRow;
 use serde::Deserialize;
@@ -10,13 +11,13 @@ use serde_json::Value;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     pub row: ResultRow,
-    /// The line as it was.
+    /// The original line.
     pub json: Value,
-    /// Where it comes from, as a person named it.
+    /// The source, as the user named it.
     pub source: String,
 }
 
-/// Why a line is not, or not quite, in the report.
+/// Why a line is not in the report, or only partly.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Complaint {
     #[error("{source_name}: holds no rows; expected the rows.jsonl of atoll bench --out")]
@@ -32,19 +33,19 @@ pub enum Complaint {
     Newer { source_name: String, line: usize, version: String },
 }
 
-/// The rows of any number of sources, and what was wrong with them.
+/// The rows of any number of sources, and their problems.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     pub rows: Vec<Row>,
-    /// Lines left out.
+    /// Omitted lines.
     pub complaints: Vec<Complaint>,
-    /// Lines kept that a reader should know something about.
+    /// Remarks about lines that were kept.
     pub remarks: Vec<String>,
 }
 
 impl Rows {
-    /// Adds the rows of one source: its name and its text, one JSON object a line. Bytes that are no text spoil the line they
-    /// are in, not the file.
+    /// Adds the rows of one source: its name and its text, one JSON object per line. Invalid bytes
+    /// spoil their line, not the file.
     pub fn add(&mut self, source: &str, text: &[u8]) {
         let before = (self.rows.len(), self.complaints.len());
         for (number, line) in text.split(|b| *b == b'\n').enumerate() {
@@ -89,7 +90,7 @@ impl Rows {
 impl From<&ResultRow> for Row {
     /// A row of this process, from no file.
     fn from(row: &ResultRow) -> Row {
-        // A row has string keys and writes numbers that are none as null.
+        // Cannot fail: a row has string keys, and non-finite numbers are written as null.
         let json = serde_json::to_value(row).unwrap_or_default();
         Row { row: row.clone(), json, source: String::new() }
     }
@@ -108,7 +109,7 @@ impl Row {
     }
 }
 
-/// A line that is no row of ours may be one of a later version: then that is the better explanation.
+/// An unusable line may come from a later version: that is then the better explanation.
 fn unusable(source: &str, line: usize, bytes: &[u8], why: String) -> Complaint {
     #[derive(Deserialize)]
     struct Stamp {
@@ -123,7 +124,7 @@ fn unusable(source: &str, line: usize, bytes: &[u8], why: String) -> Complaint {
     }
 }
 
-/// Major and minor number: rows change meaning between these only.
+/// Major and minor number: the meaning of rows changes only between these.
 fn release(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.split('.').map(|p| p.parse().ok());
     Some((parts.next()??, parts.next()??))

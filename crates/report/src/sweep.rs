@@ -1,41 +1,44 @@
-//! What rows differ in, and where each difference goes: on the axis, into a line of its own, or into a chart of its own.
+//! Finds the settings in which rows differ, and assigns each to the axis, to a line of its own, or
+//! to a chart of its own.
 //!
 //! ```text
 //!   settings of all rows
 //!     -> those with more than one value
-//!     -> less those that follow from more telling ones (workers of `serial` are its islands); never one that was swept
-//!     -> one on the axis: numbers, what is asked for rather than how it is deployed
-//!        the other requests: a chart each     the deployments: a line each, at most so many to a chart
+//!     -> minus those that follow from more significant ones (workers of `serial` follow from its
+//!        islands); a swept setting always stays
+//!     -> one for the axis: numeric, and of the request rather than of the deployment
+//!        other settings of requests: a chart each
+//!        settings of deployments: a line each, at most LINES to a chart
 //! ```
 //!
-//! Nothing here is named in a list of what can be swept: any setting of a row can, those of one workload included. The
-//! lists below only say which come first, and how a person calls them.
+//! Any setting of a row can be swept, those of a single workload included: there is no list of
+//! them. The lists below only order settings, and give some of them a readable name.
 
 use crate::chart::Name;
 use crate::rows::Row;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which side of the experiment a setting is on.
+/// The side of the experiment that a setting belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// What the transactions are.
+    /// The transactions.
     Request,
-    /// What they run on.
+    /// The system that they run on.
     Deployment,
 }
 
-/// A setting in which the rows differ. Invariant: a value for every row.
+/// A setting in which the rows differ. Invariant: there is a value for every row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dimension {
-    /// As in the rows.
+    /// The name in the rows.
     pub key: String,
     pub role: Role,
-    /// One for each row; `None` where the row does not have the setting.
+    /// A value for each row; `None` if the row does not have the setting.
     pub values: Vec<Option<String>>,
 }
 
-/// Settings of deployments, the most telling first; whatever is not named here is part of the request.
+/// Settings of deployments, the most significant first; any other setting belongs to the request.
 const DEPLOYMENT: &[&str] = &[
     "design",
     "islands",
@@ -68,10 +71,10 @@ const DEPLOYMENT: &[&str] = &[
     "repetition",
 ];
 
-/// What a request is called by first; the others follow.
+/// The settings that name a request first; the others follow.
 const REQUEST: &[&str] = &["workload", "op"];
 
-/// What an axis shows first. Whatever else has numbers for values comes after these.
+/// The preferred settings for the axis; any other numeric setting comes after these.
 const AXES: &[&str] = &[
     "multisite",
     "rate",
@@ -85,36 +88,38 @@ const AXES: &[&str] = &[
     "message_bytes",
 ];
 
-/// From the design that shares most to the one that shares least: their lines stand in this order, in whatever order rows come.
+/// Designs from the one that shares most to the one that shares least: lines are in this order, for
+/// any order of rows.
 const DESIGNS: &[&str] =
     &["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
 
-/// The first to go when one follows from another, first first.
+/// The settings that are dropped first when one follows from another, in this order.
 const MINOR: &[&str] = &["seed", "memory_mib", "sites", "workers", "load_model", "host", "scale", "dataset"];
 
-/// These may follow from settings of either role: a seed is no request, and how much page memory there is follows from the data.
+/// Settings that may follow from settings of either role: a seed is no request, and the page memory
+/// follows from the data.
 const FOLLOWERS: &[&str] = &["seed", "memory_mib", "sites"];
 
-/// Lines in one chart that can still be told apart.
+/// The most lines that a reader can distinguish in one chart.
 pub const LINES: usize = 8;
 
-/// The differences between rows, and what each is used for.
+/// The differences between rows, and the use of each.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// All of them, requests first.
     pub dimensions: Vec<Dimension>,
-    /// Index of the one for the horizontal axis.
+    /// Index of the dimension on the horizontal axis.
     axis: Option<usize>,
-    /// Of those that get a chart for each value.
+    /// Indices of the dimensions with a chart for each value.
     facets: Vec<usize>,
-    /// Of those that get a line for each value.
+    /// Indices of the dimensions with a line for each value.
     lines: Vec<usize>,
 }
 
 /// Rows that share a chart.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Panel {
-    /// What they have in common and others do not.
+    /// The values that these rows share and other panels do not.
     pub name: String,
     /// Indices of rows by the name of their line, in order of the axis.
     pub lines: Vec<(String, Vec<usize>)>,
@@ -147,19 +152,20 @@ impl Sweep {
             facets: facets.to_vec(),
             lines: lines.to_vec(),
         };
-        // Too many lines for one chart: the least telling differences get charts of their own, while that helps.
+        // With too many lines for one chart, the least significant differences get charts of their
+        // own, as long as that helps.
         while lines.len() > 1 && sweep(&facets, &lines).panels().iter().any(|p| p.lines.len() > LINES) {
             facets.extend(lines.pop());
         }
         sweep(&facets, &lines)
     }
 
-    /// The setting on the horizontal axis: numbers, at least two of them.
+    /// The setting on the horizontal axis, with at least two numbers.
     pub fn axis(&self) -> Option<&Dimension> {
         self.axis.map(|d| &self.dimensions[d])
     }
 
-    /// Every other setting that could be there.
+    /// The same sweep for each other setting that fits the axis.
     pub fn other_axes(&self) -> Vec<Sweep> {
         let candidates = (0..self.dimensions.len()).filter(|d| {
             Some(*d) != self.axis && self.dimensions[*d].is_numeric() && AXIS_LESS(&self.dimensions[*d].key)
@@ -167,7 +173,7 @@ impl Sweep {
         candidates.map(|d| self.turned(d)).collect()
     }
 
-    /// The same with another setting on the axis: the one that was there gets lines or charts.
+    /// The same sweep with another setting on the axis; the previous one gets lines or charts.
     fn turned(&self, axis: usize) -> Sweep {
         let mut turned = self.clone();
         turned.facets.retain(|d| *d != axis);
@@ -182,12 +188,13 @@ impl Sweep {
         turned
     }
 
-    /// The value on the axis, for rows that have one.
+    /// The row's value on the axis, if it has one.
     pub fn at(&self, row: usize) -> Option<f64> {
         self.axis()?.number(row)
     }
 
-    /// The rows by chart and line, each in order of first appearance, but lines by design first; within a line by the axis.
+    /// The rows by chart and line, both in order of first appearance, except that lines are ordered
+    /// by design first; within a line, the rows are ordered by the axis.
     pub fn panels(&self) -> Vec<Panel> {
         let count = self.dimensions.first().map_or(1, |d| d.values.len());
         let mut panels: Vec<Panel> = Vec::new();
@@ -207,8 +214,9 @@ impl Sweep {
         panels
     }
 
-    /// Numbers for the looks of these rows in one chart. A deployment has the same in every chart of the page, as long as there are
-    /// no more deployments than looks and the chart has each once.
+    /// The numbers of the looks of these rows in one chart. A deployment has the same look in every
+    /// chart of the page, as long as there are no more deployments than looks, and each
+    /// deployment occurs once in the chart.
     pub fn tones(&self, rows: &[usize]) -> Vec<usize> {
         let names = self.line_names();
         let line = |row: &usize| names.iter().position(|name| *name == self.words(&self.lines, *row));
@@ -217,7 +225,7 @@ impl Sweep {
         tones.filter(|t| names.len() <= LINES && each_once(t)).unwrap_or_else(|| (0..rows.len()).collect())
     }
 
-    /// What lines are called in any chart, by design and then in order of first appearance.
+    /// The names of lines in all charts, by design and then in order of first appearance.
     fn line_names(&self) -> Vec<String> {
         let count = self.dimensions.first().map_or(1, |d| d.values.len());
         let mut names: Vec<(usize, String)> = Vec::new();
@@ -231,29 +239,29 @@ impl Sweep {
         names.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// 0 for all rows where their design is on no line.
+    /// The design's rank; 0 if no line has a design.
     fn design_rank(&self, row: usize) -> usize {
         let design = self.lines.iter().map(|d| &self.dimensions[*d]).find(|d| d.key == "design");
         design.and_then(|d| d.values[row].as_deref()).map_or(0, |design| rank(DESIGNS, design))
     }
 
-    /// A row within its panel.
+    /// The name of a row within its panel.
     pub fn name(&self, row: usize) -> Name {
         let place = self.axis().and_then(|d| Some(phrase(&d.key, d.values[row].as_deref()?)));
         Name { group: self.words(&self.lines, row), place: place.unwrap_or_default() }
     }
 
-    /// What a row was asked to do, as far as rows differ in it.
+    /// The row's request, as far as rows differ in it.
     pub fn request(&self, row: usize) -> String {
         self.words(&self.with_role(Role::Request), row)
     }
 
-    /// What a row ran on, as far as rows differ in it.
+    /// The row's deployment, as far as rows differ in it.
     pub fn deployment(&self, row: usize) -> String {
         self.words(&self.with_role(Role::Deployment), row)
     }
 
-    /// The same without these settings.
+    /// The row's deployment without these settings.
     pub(crate) fn deployment_less(&self, row: usize, without: &[&str]) -> String {
         let mut of = self.with_role(Role::Deployment);
         of.retain(|d| !without.contains(&self.dimensions[*d].key.as_str()));
@@ -273,7 +281,7 @@ impl Sweep {
     }
 }
 
-/// A workload's name is no axis, and neither is a number that only tells rows apart.
+/// The name of a workload is no axis, nor is a number that only identifies rows.
 const AXIS_LESS: fn(&str) -> bool = |key| !matches!(key, "seed" | "repetition" | "run" | "workload");
 
 impl Dimension {
@@ -304,7 +312,7 @@ fn rank(list: &[&str], key: &str) -> usize {
     list.iter().position(|k| *k == key).unwrap_or(list.len())
 }
 
-/// Three values make a curve; where nothing has three, two must do.
+/// Prefers a setting with three values, which make a curve; without one, two values are enough.
 fn choose_axis(dimensions: &[Dimension]) -> Option<usize> {
     let mut candidates: Vec<usize> = (0..dimensions.len())
         .filter(|d| dimensions[*d].is_numeric() && AXIS_LESS(&dimensions[*d].key))
@@ -316,9 +324,9 @@ fn choose_axis(dimensions: &[Dimension]) -> Option<usize> {
     candidates.first().copied()
 }
 
-/// The settings of a row, those of its workload alone among the others.
+/// The settings of a row, with those of its workload among them.
 pub(crate) fn settings(row: &Row) -> BTreeMap<String, String> {
-    // A row that was read can be written.
+    // Cannot fail: a row that was read can be written.
     let Ok(Value::Object(mut all)) = serde_json::to_value(&row.row.settings) else { return BTreeMap::new() };
     let own = match all.remove("options") {
         Some(Value::Object(own)) => own,
@@ -326,7 +334,7 @@ pub(crate) fn settings(row: &Row) -> BTreeMap<String, String> {
     };
     let plain = |value: Value| match value {
         Value::String(text) => text,
-        // 20.0 is what a person typed as 20.
+        // 20.0 becomes 20, as a user types it.
         Value::Number(n) => n.as_f64().map_or_else(|| n.to_string(), |f| f.to_string()),
         other => other.to_string(),
     };
@@ -343,9 +351,10 @@ fn differing(rows: &[Row]) -> Vec<Dimension> {
     keys.iter().map(dimension).filter(|d| d.distinct() > 1).collect()
 }
 
-/// Removes what more telling settings of the same role already tell: least telling first, so that of settings that follow from
-/// each other the most telling one stays. A request never follows from a deployment: rows of different requests are
-/// not to be compared, however they were deployed. What was swept on a command line stays in any case.
+/// Removes settings that follow from more significant ones of the same role. The least significant
+/// are removed first, so that among settings that follow from each other the most significant one
+/// stays. A request never follows from a deployment: rows of different requests must not be
+/// compared, however they were deployed. A setting that was swept on a command line always stays.
 fn drop_followers(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
     let swept = swept_options(rows);
     let is_fixed = |key: &str| key == "workload" || swept.contains(&option_of(key));
@@ -368,9 +377,10 @@ fn drop_followers(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
     }
 }
 
-/// How little a setting says beside others: the greatest goes first.
+/// The insignificance of a setting: the greatest goes first.
 fn telling(key: &str) -> (usize, usize) {
-    // Options of one workload say less than what all have; the lists above have the most telling first.
+    // Options of one workload are less significant than those of all workloads; the lists above
+    // begin with the most significant.
     match (MINOR.iter().position(|k| *k == key), DEPLOYMENT.iter().position(|k| *k == key)) {
         (Some(at), _) => (2, MINOR.len() - at),
         (None, Some(at)) => (0, at),
@@ -380,7 +390,7 @@ fn telling(key: &str) -> (usize, usize) {
     }
 }
 
-/// The option by which a setting is typed, without its dashes.
+/// The option that sets a setting, without its dashes.
 fn option_of(key: &str) -> String {
     match key {
         "memory_mib" => "memory".into(),
@@ -390,7 +400,7 @@ fn option_of(key: &str) -> String {
     }
 }
 
-/// Options that a person gave more than one value, in a list or in several commands.
+/// Options that were given more than one value, in a list or in several commands.
 fn swept_options(rows: &[Row]) -> BTreeSet<String> {
     let commands: BTreeSet<&str> = rows.iter().map(|r| r.row.command.as_str()).collect();
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -408,7 +418,8 @@ fn swept_options(rows: &[Row]) -> BTreeSet<String> {
     texts.into_iter().filter(|(_, texts)| is_swept(texts)).map(|(option, _)| option).collect()
 }
 
-/// Rows with the same settings are told apart by where they come from, and failing that by their number.
+/// Distinguishes rows with equal settings by their source or, if that is equal too, by their
+/// number.
 fn number_what_is_equal(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
     let key = |dimensions: &[Dimension], row: usize| -> Vec<Option<String>> {
         dimensions.iter().map(|d| d.values[row].clone()).collect()
@@ -521,7 +532,7 @@ mod tests {
         assert_eq!(sweep.deployment(line[2]), "serial, 2 islands");
     }
 
-    /// A row as `bench` writes them: with every setting that a design brings along.
+    /// A row as `bench` writes it: with every setting that a design implies.
     fn full_row(design: &str) -> Row {
         let mut row = row(design, 1, "read", 0.0);
         let paged = design != "occ";

@@ -1,4 +1,5 @@
-//! Tables as values, and as HTML. They carry everything the charts show, for readers and for screens without scripts.
+//! Tables as values and as HTML. They contain everything that the charts show, for screen readers
+//! and for browsers without scripts.
 
 use crate::glossary::explain;
 use crate::text::escape;
@@ -15,7 +16,7 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// A cell with the number it stands for, if it does, to sort by; and whether it is to be noticed.
+/// A cell, with its number, if it has one, for sorting; and whether it is highlighted.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Cell {
     pub text: String,
@@ -50,7 +51,7 @@ impl Table {
         Table { head: head.into_iter().map(|(name, align)| (name.into(), align)).collect(), rows: Vec::new() }
     }
 
-    /// The table without the columns that have nothing in them, or the same in more than one row.
+    /// The table without the columns for which `drop`, given the name and the cells, returns true.
     pub fn without_columns(mut self, drop: impl Fn(&str, &[&Cell]) -> bool) -> Table {
         let idle: Vec<bool> = (0..self.head.len())
             .map(|c| {
@@ -71,12 +72,13 @@ impl Table {
         self
     }
 
-    /// `caption` names it for readers that do not see the surroundings.
+    /// `caption` names the table for readers that do not see its surroundings.
     pub fn html(&self, caption: &str) -> String {
         self.in_form("scroll", caption)
     }
 
-    /// For few rows of long texts: on a narrow screen each row is a list of its cells, so that no column is out of sight.
+    /// For few rows of long texts: on a narrow screen each row becomes a list of its cells, so that
+    /// every column is visible.
     pub fn cards(&self, caption: &str) -> String {
         self.in_form("scroll cards", caption)
     }
@@ -107,7 +109,7 @@ impl Table {
     }
 }
 
-/// The meaning of columns that do not say it themselves, folded up; nothing where all do.
+/// The explanations of columns that need one, folded; empty if there is none.
 pub fn legend(tables: &[&Table]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in tables.iter().flat_map(|table| &table.head) {

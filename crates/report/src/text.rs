@@ -1,6 +1,6 @@
-//! Text that may come from anybody, made safe for the place where it goes; numbers for people.
+//! Makes untrusted text safe for its place in the page; formats numbers for readers.
 
-/// For text and quoted attributes of HTML.
+/// Escapes for text and quoted attributes of HTML.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -10,7 +10,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters are no characters of HTML.
+            // Control characters are not allowed in HTML.
             c if c.is_control() && !c.is_ascii_whitespace() => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -18,10 +18,10 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// JSON for inside a `<script>` element: the parser of HTML looks for `</script` and `<!--` in there, and for nothing else.
-/// JSON has `<` in strings only, where it can be written otherwise.
+/// JSON for a `<script>` element. The HTML parser looks only for `</script` and `<!--` there. JSON
+/// has `<` only within strings, where it can be escaped.
 pub fn script_json(value: &impl serde::Serialize) -> String {
-    // Values of this crate have string keys and finite numbers: they always serialise.
+    // Values of this crate have string keys and finite numbers, so they always serialise.
     serde_json::to_string(value).unwrap_or_else(|_| "null".into()).replace('<', "\\u003c")
 }
 
@@ -38,7 +38,7 @@ pub fn thousands(value: f64) -> String {
     out
 }
 
-/// Three significant digits or so: 1,234 · 123 · 12.3 · 1.23 · 0.0123.
+/// About three significant digits: 1,234 · 123 · 12.3 · 1.23 · 0.0123.
 pub fn short(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),

@@ -1,27 +1,29 @@
-//! Which of two rows is better: the one rule for winners in tables, reports, the tour and `atoll compare`.
+//! Which of two rows is better: the one rule for winners in tables, reports, the tour and
+//! `atoll compare`.
 //!
 //! ```text
-//!   a   |---------x----|                       least, reported and greatest repetition
+//!   a   |---------x----|                  least, reported and greatest repetition
 //!   b                      |-----x---|
-//!                       ^^^                    no repetition of one lies among those of the other,
-//!                 <------------->              and the reported values are further apart than the margin
+//!                       ^^^               the repetitions of a and b do not overlap,
+//!                 <------------->         and the reported values differ by more than the margin
 //! ```
 //!
-//! The margin is what other work took from the machine while the two were measured (`noise` of both rows, added up), and never
-//! less than [`LEAST`]: windows of one run share the placement of threads and memory, so they lie closer together than two
-//! runs would. A row of a single repetition says nothing about its own spread; it is taken to be [`UNKNOWN`] either way.
+//! The margin is the share of the machine that other programs took while the two rows were measured
+//! (`noise` of both rows, added up), and at least [`LEAST`]: windows of one run share the placement
+//! of threads and memory, so they lie closer together than two runs would. The spread of a row with
+//! a single repetition is not known; it is taken to be [`UNKNOWN`] in both directions.
 
 use driver::{LatencyUs, RepetitionRow, ResultRow};
 
-/// A smaller difference than this share is none, however close together the repetitions are.
+/// A difference smaller than this share does not count, however close together the repetitions are.
 pub const LEAST: f64 = 0.02;
-/// How far a value without repetitions may be off either way, as a share of it.
+/// The assumed deviation of a value without repetitions, in both directions, as a share of it.
 pub const UNKNOWN: f64 = 0.10;
 
-/// What rows are compared by.
+/// The measure that rows are compared by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// Transactions a second: more is better.
+    /// Transactions per second: more is better.
     Tps,
     /// A quantile of latency: less is better.
     P50,
@@ -30,7 +32,7 @@ pub enum Measure {
     P999,
 }
 
-/// What one row is to another.
+/// The relation of one row to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     Better,
@@ -38,14 +40,15 @@ pub enum Verdict {
     NoDifference,
 }
 
-/// The repetitions of a row by one measure. Invariant: `low <= value <= high`, all finite and not negative.
+/// The repetitions of a row by one measure. Invariant: `low <= value <= high`, all finite and not
+/// negative.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     pub low: f64,
-    /// What the row reports.
+    /// The value that the row reports.
     pub value: f64,
     pub high: f64,
-    /// Whether the ends were measured; else they are [`UNKNOWN`] away.
+    /// Whether the ends were measured; otherwise they are [`UNKNOWN`] away.
     pub measured: bool,
 }
 
@@ -81,7 +84,7 @@ impl Measure {
         if self == Measure::Tps { Some(row.tps) } else { self.of_latency(row.latency_us.as_ref()) }
     }
 
-    /// Value and repetitions of a row; `None` if it has no such value.
+    /// The value and repetitions of a row; `None` if it does not have the measure.
     pub fn spread(self, row: &ResultRow) -> Option<Spread> {
         let is_number = |v: &f64| v.is_finite() && *v >= 0.0;
         let value = self.of_row(row).filter(is_number)?;
@@ -100,14 +103,15 @@ impl Measure {
         Some(Spread { low, value, high, measured })
     }
 
-    /// `a` over `b`, above 1 where `a` is better; `None` where one of them has no such value, or a value of 0.
+    /// `a` divided by `b` so that a value above 1 means that `a` is better; `None` if a row does
+    /// not have the measure, or its value is 0.
     pub fn advantage(self, a: &ResultRow, b: &ResultRow) -> Option<f64> {
         let (a, b) = (self.of_row(a)?, self.of_row(b)?);
         let ratio = if self == Measure::Tps { a / b } else { b / a };
         (ratio.is_finite() && ratio > 0.0).then_some(ratio)
     }
 
-    /// What `a` is to `b`, by the rule above; `None` where one of them has no such value.
+    /// The relation of `a` to `b` by the rule above; `None` if a row does not have the measure.
     pub fn judge(self, a: &ResultRow, b: &ResultRow) -> Option<Verdict> {
         let (this, that) = (self.spread(a)?, self.spread(b)?);
         let (less, more) = if this.value < that.value { (&this, &that) } else { (&that, &this) };
@@ -121,24 +125,25 @@ impl Measure {
 }
 
 impl Spread {
-    /// From the least to the greatest repetition, as a share of the reported one.
+    /// The distance from the least to the greatest repetition, as a share of the reported value.
     pub fn share(&self) -> f64 {
         (self.high - self.low) / self.value.max(1e-9)
     }
 }
 
-/// The row with most transactions a second among rows of one request, those that cannot be told from it, and the others.
+/// Among rows of one request: the row with the most transactions per second, the rows that do not
+/// differ from it, and the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Standing {
     pub first: usize,
-    /// No different from `first`, fastest first.
+    /// No different from `first`; the fastest comes first.
     pub ties: Vec<usize>,
-    /// Slower than `first` beyond spread and noise, fastest first.
+    /// Slower than `first` beyond spread and noise; the fastest comes first.
     pub beaten: Vec<usize>,
 }
 
 impl Standing {
-    /// Of the rows at these places; `None` without any.
+    /// The standing of the rows at these places; `None` if there are none.
     pub fn of<'a>(rows: impl Fn(usize) -> &'a ResultRow, places: &[usize]) -> Option<Standing> {
         let mut order = places.to_vec();
         order.sort_by(|a, b| rows(*b).tps.total_cmp(&rows(*a).tps));
@@ -149,7 +154,7 @@ impl Standing {
         Some(Standing { first: *first, ties, beaten })
     }
 
-    /// The winner, if there is one: a row that is ahead of all others.
+    /// The winner, if a row is better than all others.
     pub fn winner(&self) -> Option<usize> {
         (self.ties.is_empty() && !self.beaten.is_empty()).then_some(self.first)
     }
@@ -201,7 +206,8 @@ mod tests {
     fn a_winner_is_beyond_the_spread_of_both() {
         let slow = row(&[100.0, 102.0, 98.0], 0.0);
         assert_eq!(judge(&row(&[120.0, 122.0, 118.0], 0.0), &slow), Verdict::Better);
-        // 1.94 times as fast with a spread of 149 %: one repetition was slower than all of the other's.
+        // 1.94 times as fast with a spread of 149 %: one repetition was slower than all repetitions
+        // of the other row.
         assert_eq!(judge(&row(&[194.0, 369.0, 80.0], 0.0), &slow), Verdict::NoDifference);
         // 1.02 times as fast with a spread of 7 %.
         assert_eq!(judge(&row(&[102.0, 106.0, 99.0], 0.0), &slow), Verdict::NoDifference);
@@ -230,7 +236,7 @@ mod tests {
         assert!(!Measure::Tps.spread(&one(100.0)).unwrap().measured);
         assert_eq!(judge(&one(115.0), &one(100.0)), Verdict::NoDifference);
         assert_eq!(judge(&one(130.0), &one(100.0)), Verdict::Better);
-        // A row of an earlier version has the ends and not the repetitions.
+        // A row of an earlier version has the ends, but not the repetitions.
         let old = ResultRow { repetitions: Vec::new(), ..row(&[194.0, 369.0, 80.0], 0.0) };
         assert_eq!(Measure::Tps.judge(&old, &one(100.0)), Some(Verdict::NoDifference));
         assert_eq!(Measure::P95.judge(&old, &one(100.0)), None, "nothing is judged that was not measured");

@@ -1,9 +1,10 @@
-//! What the language of transactions costs: TPC-B as a procedure of steps, and the same deposit written by hand with plain
-//! function calls, both on storage that does nothing.
+//! The cost of the transaction language: TPC-B as a procedure of steps, and the same deposit
+//! written by hand with plain function calls, both on storage that does nothing.
 //!
 //!     cargo run --release -p workload --example abstraction
 //!
-//! Prints nanoseconds per transaction of each form, the median of several rounds in which the forms take turns.
+//! Prints nanoseconds per transaction of each form, the median of several rounds in which the forms
+//! take turns.
 
 use std::future::Future;
 use std::hint::black_box;
@@ -17,7 +18,7 @@ use workload::tpcb::{
     ACCOUNT, BRANCH, HISTORY, HomePart, TELLER, Tpcb, TpcbOptions, TpcbReply, TpcbRequest, history_row,
 };
 
-/// Column of the balance in all three tables.
+/// The balance column in all three tables.
 const BALANCE: u16 = 2;
 
 fn main() {
@@ -59,17 +60,17 @@ fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
     }
 }
 
-/// The procedure, polled where it lies.
+/// The procedure, polled in place.
 pub fn by_steps(tpcb: &Tpcb, storage: &mut NullStorage, r: &TpcbRequest) -> Result<TpcbReply, Abort> {
     ready(pin!(tpcb.run(r, &mut NullTransaction(storage))))
 }
 
-/// The procedure as an engine keeps it that may have to park it: on the heap.
+/// The procedure on the heap, as an engine keeps it if it may have to park it.
 pub fn by_boxed_steps(tpcb: &Tpcb, storage: &mut NullStorage, r: &TpcbRequest) -> Result<TpcbReply, Abort> {
     ready(Box::pin(tpcb.run(r, &mut NullTransaction(storage))).as_mut())
 }
 
-/// The home step as another instance would run it: decoded, run, its output encoded.
+/// The home step as another instance runs it: decoded, run, its output encoded.
 pub fn by_bytes(storage: &mut NullStorage, r: &TpcbRequest, buffers: &mut [Vec<u8>; 2]) -> Result<(), Abort> {
     let [args, out] = buffers;
     args.clear();
@@ -84,7 +85,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Local deposits only: they are what every deployment runs most.
+    /// Local deposits only, the most common transaction in every deployment.
     pub fn new(requests: usize) -> Setup {
         let tpcb =
             Tpcb::new(TpcbOptions { multisite: 0.0, ..TpcbOptions::new(4) }).expect("options in range");
@@ -110,7 +111,8 @@ impl Setup {
         size_of_val(&self.tpcb.run(&self.requests[0], &mut txn))
     }
 
-    /// Median nanoseconds per transaction: by hand, by steps, by steps on the heap, the home step by bytes.
+    /// Median nanoseconds per transaction: by hand, by steps, by steps on the heap, the home step
+    /// by bytes.
     pub fn measure(&self, rounds: usize, per_round: usize) -> [f64; 4] {
         let mut storage = self.storage();
         let mut buffers = [vec![], vec![]];

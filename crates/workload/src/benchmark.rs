@@ -1,23 +1,25 @@
-//! What a workload tells those who name, load and measure it, beyond the language of transactions.
+//! The properties of a workload beyond its transactions, for the code that names, loads and
+//! measures it.
 //!
-//! A module that implements [`txn::Workload`] and [`Benchmark`] and has a line in the list of [`crate::spec`] is known to the
-//! driver and to the command line: names, help, options, labels of rows, sizes and what is counted all come from here.
+//! A module that implements [`txn::Workload`] and [`Benchmark`] and has a line in the list of
+//! [`crate::spec`] is complete: the driver and the command line take its names, help, options, row
+//! labels, sizes and counts from here.
 
 use crate::spec::{SpecError, WorkloadSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use txn::Workload;
 
-/// A name that a workload goes by: one of its mixes over the same data.
+/// A name of a workload: one of its mixes over the same data.
 #[derive(Debug)]
 pub struct Form {
-    /// As typed and as in result rows.
+    /// As typed and in result rows.
     pub name: &'static str,
     /// For `--help`.
     pub about: &'static str,
 }
 
-/// An option that not every workload knows.
+/// An option that only some workloads have.
 #[derive(Debug)]
 pub struct OwnOption {
     /// As typed, without the dashes.
@@ -30,21 +32,22 @@ pub struct OwnOption {
 
 #[derive(Debug)]
 pub enum Takes {
-    /// A whole number from the first to the second, both included.
+    /// A whole number in this range, both ends included.
     Number(u64, u64),
-    /// One of these.
+    /// One of these words.
     Word(&'static [&'static str]),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shapes {
-    /// What is loaded: another value is another database.
+    /// The data: another value needs another database.
     Data,
-    /// Only what is asked of it.
+    /// Only the requests.
     Requests,
 }
 
-/// The options that several workloads share, by the names in [`WorkloadSpec`]; `scale` and `cores` apply to all.
+/// The options that several workloads share, by their names in [`WorkloadSpec`]; `scale` and
+/// `cores` apply to all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Common {
     Multisite,
@@ -55,7 +58,7 @@ pub enum Common {
     Dataset,
 }
 
-/// Settings as they stand in a result row; `None` where one does not apply.
+/// Settings as in a result row; `None` if one does not apply.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Labels {
     /// Per cent.
@@ -66,17 +69,17 @@ pub struct Labels {
     pub hot: Option<String>,
     pub dataset: Option<u64>,
     pub scale: Option<u64>,
-    /// Own options by name, each with the value in force.
+    /// Own options by name, with their values.
     pub options: BTreeMap<String, String>,
 }
 
-/// What was counted in a window, by name.
+/// The counts of a window, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'a> {
     /// By kind of request.
     pub committed: &'a BTreeMap<String, u64>,
     pub user_aborted: &'a BTreeMap<String, u64>,
-    /// What [`Workload::observe`] has reported.
+    /// The reports of [`Workload::observe`].
     pub observed: &'a BTreeMap<String, u64>,
 }
 
@@ -93,7 +96,7 @@ impl Counted<'_> {
         Counted::of(self.user_aborted, kind)
     }
 
-    /// Requests of a kind that were carried out, whether they ended in a commit or in a rollback of their own.
+    /// Finished requests of a kind: commits, and rollbacks that the request asks for.
     pub fn ended(&self, kind: &str) -> u64 {
         Counted::of(self.committed, kind) + self.rolled_back(kind)
     }
@@ -103,14 +106,14 @@ impl Counted<'_> {
     }
 }
 
-/// A figure that a definition prescribes or implies, as a run has it.
+/// A figure that a definition prescribes or implies, as measured in a run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Statistic {
     pub found: f64,
-    /// Where the definition wants it, both ends included.
+    /// The range that the definition allows, both ends included.
     pub low: f64,
     pub high: f64,
-    /// Of how many it is a share or a mean: of a few it says little.
+    /// The size of the sample; a share or mean of a small sample is not significant.
     pub n: u64,
 }
 
@@ -119,7 +122,7 @@ pub struct Statistic {
 pub struct Statistics(pub BTreeMap<String, Statistic>);
 
 impl Statistics {
-    /// `part` of `n` in per cent, wanted in `low..=high`; left out where there were none.
+    /// Adds `part` of `n` in per cent, expected in `low..=high`; adds nothing if `n` is 0.
     pub fn share(&mut self, name: impl Into<String>, part: u64, n: u64, (low, high): (f64, f64)) {
         if n > 0 {
             let found = part as f64 / n as f64 * 100.0;
@@ -127,7 +130,7 @@ impl Statistics {
         }
     }
 
-    /// The mean of `n` that add up to `sum`.
+    /// Adds the mean of `n` values with total `sum`.
     pub fn mean(&mut self, name: impl Into<String>, sum: u64, n: u64, (low, high): (f64, f64)) {
         if n > 0 {
             self.0.insert(name.into(), Statistic { found: sum as f64 / n as f64, low, high, n });
@@ -135,13 +138,14 @@ impl Statistics {
     }
 }
 
-/// People at terminals, for a workload whose definition has them.
+/// Terminals with human users, for a workload that defines them.
 #[derive(Debug)]
 pub struct Terminals {
     pub per_site: u32,
-    /// The kind of request whose completions a minute are the result.
+    /// The kind of request that is counted: its completions per minute are the result.
     pub counted: &'static str,
-    /// The most of them that a site's terminals can complete in a minute with the pauses as defined.
+    /// The most of these requests per minute that the terminals of a site can complete with the
+    /// specified pauses.
     pub ceiling: f64,
 }
 
@@ -151,8 +155,8 @@ pub trait Benchmark: Workload {
     const OPTIONS: &'static [OwnOption] = &[];
     const COMMON: &'static [Common] = &[];
 
-    /// The workload that `spec` describes. Its name is one of [`Benchmark::FORMS`], and its own options are known and fit
-    /// what [`OwnOption::takes`] says.
+    /// The workload that `spec` describes. Its name is one of [`Benchmark::FORMS`], and its own
+    /// options are known and fit [`OwnOption::takes`].
     ///
     /// # Errors
     /// An option out of its range.
@@ -162,10 +166,11 @@ pub trait Benchmark: Workload {
         Labels { scale: Some(self.sites().into()), ..Labels::default() }
     }
 
-    /// The data in words, apart from what is asked of it: two workloads with the same words can use the same database.
+    /// The data in words, without the requests: two workloads with the same words can use the same
+    /// database.
     fn data_name(&self) -> String;
 
-    /// Bytes of the loaded rows, roughly.
+    /// Bytes of the loaded rows, approximately.
     fn row_bytes(&self) -> u64;
 
     /// Bytes of page memory for rows that a run adds.
@@ -173,19 +178,20 @@ pub trait Benchmark: Workload {
         0
     }
 
-    /// What the consistency check counts of so many committed transactions by kind, in the unit of `committed` of
-    /// [`Workload::judge`]; added up modulo 2^64, so that what takes rows away can count downwards. `None` if that does not
-    /// follow from the counts: nothing is then counted over this data any more. Unless said otherwise, each counts one.
+    /// The effect of committed transactions, given by kind, on the count of the consistency check,
+    /// in the unit of `committed` of [`Workload::judge`]; sums are modulo 2^64, so that removals
+    /// can count downwards. `None` if the counts do not determine the effect: the count of this
+    /// data is then unknown from that point on. By default, each transaction counts one.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         Some(committed.values().sum())
     }
 
-    /// What the definition says about so many requests, beside what was found.
+    /// The figures that the definition prescribes for these requests, with the measured values.
     fn statistics(&self, _counted: Counted<'_>) -> Statistics {
         Statistics::default()
     }
 
-    /// The one that judges data over which any of the request mixes may have run.
+    /// The workload that judges data over which any of the request mixes may have run.
     #[must_use]
     fn for_any_mix(&self) -> Self {
         self.clone()

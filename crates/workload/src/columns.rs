@@ -1,6 +1,6 @@
 //! Tables written as lists of columns.
 
-/// Gives each column of a table its position as a constant, and the list of columns.
+/// Declares each column of a table as a constant with its position, and the list of columns.
 macro_rules! columns {
     ($module:ident: $($name:ident $ty:expr $(, $nullable:ident)?;)+) => {
         pub(crate) mod $module {

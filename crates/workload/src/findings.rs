@@ -1,9 +1,9 @@
-//! Violations as they are found: the first few in words, the rest as a number, so that a table that is wrong in every
-//! row still gives a report that can be read.
+//! Collects violations: the first few in words and the rest as a number, so that the report on a
+//! table with errors in every row stays readable.
 
 use txn::Verdict;
 
-/// Lines kept of one check.
+/// Lines kept per check.
 const SHOWN: usize = 20;
 
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Notes a violation; `line` is called only for those that are shown.
+    /// Notes a violation; `line` is called only if the line is kept.
     pub fn add(&mut self, line: impl FnOnce() -> String) {
         if self.lines.len() < SHOWN { self.lines.push(line()) } else { self.more += 1 }
     }
@@ -37,7 +37,7 @@ impl Findings {
     }
 }
 
-/// Notes every site of `0..sites` that no audit or more than one covers.
+/// Notes every site of `0..sites` that no audit covers, or more than one.
 pub(crate) fn check_cover(
     ranges: impl Iterator<Item = std::ops::Range<u32>>,
     sites: u32,

@@ -1,7 +1,9 @@
-//! A hot range: so many per cent of the requests go to so many per cent of the keys, the others evenly to the other keys.
+//! A hot range: a given share of the requests goes to a given share of the keys, and the rest goes
+//! evenly to the other keys.
 //!
-//! The range is contiguous, so it lies in few partitions: what the load-balancing experiments shift about (PLP thesis,
-//! sections 4.2 and 4.5: "50 % of requests to 30 % of keys" loads the partitions there 1.67 times their share).
+//! The range is contiguous, so it lies in few partitions: the load that the balancing experiments
+//! move (PLP thesis, sections 4.2 and 4.5: "50 % of requests to 30 % of keys" loads the partitions
+//! there 1.67 times their share).
 
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
@@ -9,18 +11,18 @@ use std::fmt::{self, Display};
 use std::ops::Range;
 use std::str::FromStr;
 
-/// All in per cent; the range lies within 0 to 100.
+/// All values are in per cent; the range lies within 0 to 100.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Hot {
     requests: f64,
     keys: f64,
-    /// Where the range begins.
+    /// The start of the range.
     from: f64,
 }
 
 impl Hot {
     /// # Errors
-    /// Shares outside 0 to 100, a range without keys or past the end; with what was expected.
+    /// Shares outside 0 to 100; a range without keys or past the end; with the expected values.
     pub fn new(requests: f64, keys: f64, from: f64) -> Result<Hot, String> {
         if !(0.0..=100.0).contains(&requests) {
             return Err(format!("{requests} % of requests: expected 0 to 100"));
@@ -34,14 +36,14 @@ impl Hot {
         Ok(Hot { requests, keys, from })
     }
 
-    /// The hot ones of the keys `0..keys`: at least one.
+    /// The hot part of the keys `0..keys`: at least one key.
     pub fn range(&self, keys: u64) -> Range<u64> {
         let edge = |per_cent: f64| ((keys as f64 * per_cent / 100.0).round() as u64).min(keys);
         let start = edge(self.from).min(keys - 1);
         start..edge(self.from + self.keys).max(start + 1)
     }
 
-    /// One of the keys `0..keys`.
+    /// Draws one of the keys `0..keys`.
     pub fn draw(&self, random: &mut Random, keys: u64) -> u64 {
         let hot = self.range(keys);
         let others = keys - (hot.end - hot.start);

@@ -1,6 +1,7 @@
-//! A workload without data, for whoever looks at what is around transactions: clients, queues, arrivals, retries.
+//! A workload without data, for tests of the surroundings of transactions: clients, queues,
+//! arrivals, retries.
 //!
-//! Each site has one row, which nobody reads, so that there is something to load.
+//! Each site has one row, which no transaction reads, so that there is something to load.
 
 use base::{Key, SiteId, TableId};
 use serde::{Deserialize, Serialize};
@@ -8,13 +9,13 @@ use std::ops::Range;
 use txn::schema::{Column, TableDef, Type};
 use txn::{Abort, Access, Generator, Pauses, Route, RowBuf, Schema, StepId, Transaction, Verdict, Workload};
 
-/// Says how requests are answered, all by themselves.
+/// Decides the outcome of each request.
 pub trait Answer: Clone + Send + Sync + 'static {
     /// # Errors
-    /// What the transaction shall end with.
+    /// The abort of the transaction.
     fn answer(&self, request: &Ask) -> Result<(), Abort>;
 
-    /// The name under which requests are reported.
+    /// The kind under which requests are reported.
     fn kind(&self) -> &'static str {
         "ask"
     }
@@ -28,14 +29,14 @@ pub trait Answer: Clone + Send + Sync + 'static {
     }
 }
 
-/// The workload of requests that are answered so.
+/// The workload of requests that `A` answers.
 #[derive(Clone, Debug)]
 pub struct Idle<A>(pub A);
 
 /// One request.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Ask {
-    /// Whose it is, if it is somebody's who stays at one place: site, and which terminal there.
+    /// For a request from a terminal: its site and its number there.
     pub terminal: Option<(u32, u32)>,
 }
 

@@ -1,16 +1,18 @@
-//! The workloads: what data there is, what transactions run on it, which requests come in, and what must hold afterwards.
+//! The workloads: their data, transactions, requests and consistency conditions.
 //!
-//! This room knows no engine: it speaks the language of [`txn`] and nothing else, has no clock and no entropy
-//! (every request follows from a seed), and the same code runs in every deployment. A request enters as a value
-//! drawn by a workload's [`txn::Generator`], becomes steps in [`txn::Workload::run`], and leaves as a small
-//! reply; whether all of that was right is answered by [`txn::Workload::audit`] and [`txn::Workload::judge`].
+//! This crate knows no engine: it uses the language of [`txn`] and nothing else, and has no clock
+//! and no entropy (every request follows from a seed), so the same code runs in every deployment. A
+//! request is a value drawn by a workload's [`txn::Generator`]; it becomes steps in
+//! [`txn::Workload::run`], and its result is a small reply. [`txn::Workload::audit`] and
+//! [`txn::Workload::judge`] check the data after a run.
 //!
-//! Read it in this order: the list of all workloads, how one is named and chosen ([`spec`]), and what it tells those who
-//! measure it ([`benchmark`]); the islands microbenchmark ([`micro`]),
-//! TPC-B ([`tpcb`]), TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader, steps, generator, check; the draws
-//! that they share ([`random`], and hot ranges, [`hot`]). With
-//! the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), the do-nothing storage on which the
-//! language itself is measured (`null`), and a workload without data (`idle`).
+//! Read it in this order: the list of all workloads, with their names ([`spec`]), and the
+//! properties that the measuring code needs ([`benchmark`]); the islands microbenchmark
+//! ([`micro`]), TPC-B ([`tpcb`]), TPC-C ([`tpcc`]) and TATP ([`tatp`]), each as schema and loader,
+//! steps, generator, check; the random draws that they share ([`random`], and hot ranges, [`hot`]).
+//! With the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), the
+//! do-nothing storage on which the language itself is measured (`null`), and a workload without
+//! data (`idle`).
 
 #![forbid(unsafe_code)]
 

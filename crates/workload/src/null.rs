@@ -1,7 +1,8 @@
-//! Storage that does nothing: every table has one row, which answers to every key and forgets every change.
+//! Storage that does nothing: every table has one row, which matches every key and forgets every
+//! change.
 //!
-//! What a transaction costs on it is the price of the language alone. The same calls are offered as plain functions,
-//! for the hand-written transaction that the language is compared with.
+//! The cost of a transaction on it is the cost of the language alone. The same calls exist as plain
+//! functions, for the hand-written transaction that the language is compared with.
 
 use base::TableId;
 use std::hint::black_box;
@@ -107,7 +108,7 @@ impl Access for NullStorage {
     }
 }
 
-/// A transaction whose steps are all at home: what the commonest transaction of every deployment goes through.
+/// A transaction with all steps at home: the most common case in every deployment.
 #[derive(Debug)]
 pub struct NullTransaction<'a>(pub &'a mut NullStorage);
 

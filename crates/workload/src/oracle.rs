@@ -1,8 +1,9 @@
-//! The naive model: a database of ordered maps in one thread, on which any workload runs to its end at once.
+//! The naive model: a database of ordered maps in one thread, on which any workload runs at once.
 //!
-//! It plays every instance of a deployment. Steps that belong to another instance than the home go through their bytes
-//! as they would over a channel, and an access outside the instance that a step was routed to is a bug of the
-//! workload and panics. What an engine answers and leaves behind can be compared with this.
+//! It plays every instance of a deployment. A step for another instance than the home is encoded
+//! and decoded as on a channel. An access outside the instance that a step was routed to is a bug
+//! of the workload, and panics. Replies and final state of an engine can be compared with those of
+//! the model.
 
 use base::{InstanceId, Key, KeyReader, SiteId, TableId};
 use std::collections::{BTreeMap, HashSet};
@@ -17,10 +18,11 @@ use txn::{
     Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema, Share, Spread, TableDef, Workload,
 };
 
-/// The result of a future that never waits, as those over the model or the do-nothing storage are.
+/// The result of a future that never waits, as futures over the model or the do-nothing storage
+/// are.
 ///
 /// # Panics
-/// If it waits all the same.
+/// If the future waits.
 pub fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
@@ -32,11 +34,11 @@ pub fn at_once<F: Future>(future: F) -> F::Output {
 struct Table {
     def: TableDef,
     layout: Layout,
-    /// By encoded key; a table without a key counts its rows.
+    /// Rows by encoded key; for a table without a key, by insertion number.
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Undoes one change: the table, the key, and what was there.
+/// Undoes one change: the table, the key, and the previous row.
 type Undo = (usize, Vec<u8>, Option<Vec<u8>>);
 
 /// A key of a table or an index, and its row.
@@ -49,7 +51,7 @@ pub struct Model {
     placement: Placement,
     tables: Vec<Table>,
     undo: Vec<Undo>,
-    /// Rows that were asked for by key since the last [`Oracle::submit`] began.
+    /// Rows that were requested by key since the last [`Oracle::submit`] began.
     asked: HashSet<(TableId, Key)>,
 }
 
@@ -60,7 +62,7 @@ pub struct Oracle<W> {
     schema: Schema,
     placement: Placement,
     instances: Vec<Model>,
-    /// Transactions that touched more than one instance.
+    /// The number of transactions that touched more than one instance.
     pub distributed: u64,
 }
 
@@ -81,7 +83,7 @@ impl Model {
         self.tables.iter().position(|t| t.def.id == id).ok_or(Abort::BadRequest)
     }
 
-    /// The table, once `key` is known to belong here.
+    /// The position of the table, after a check that `key` belongs to this instance.
     fn place(&self, id: TableId, key: &[u8]) -> Result<usize, Abort> {
         let at = self.table(id)?;
         let def = &self.tables[at].def;
@@ -102,7 +104,7 @@ impl Model {
         self.undo.push((table, key.to_vec(), old));
     }
 
-    /// Ends the transaction under way in this instance: keeps its changes or takes them back.
+    /// Ends the current transaction in this instance: keeps its changes or undoes them.
     pub fn end(&mut self, committed: bool) {
         for (table, key, old) in std::mem::take(&mut self.undo).into_iter().rev().filter(|_| !committed) {
             let rows = &mut self.tables[table].rows;
@@ -113,7 +115,7 @@ impl Model {
         }
     }
 
-    /// The entries of a table or of one of its secondary indexes that lie in `range`, in order.
+    /// The entries of a table or of one of its secondary indexes in `range`, in order.
     fn entries(&self, index: TableId, range: Range<'_>) -> Result<(&Layout, Vec<Entry<'_>>), Abort> {
         let inside =
             |k: &[u8]| range.low.is_none_or(|low| k >= low) && range.high.is_none_or(|high| k < high);
@@ -220,7 +222,7 @@ impl<W: Workload> Oracle<W> {
         Oracle { workload, schema, placement, instances, distributed: 0 }
     }
 
-    /// Loads everything.
+    /// Loads all data.
     pub fn load(&mut self) -> Result<(), Abort> {
         for i in 0..self.placement.instances() {
             let model = &mut self.instances[i as usize];
@@ -256,12 +258,12 @@ impl<W: Workload> Oracle<W> {
         self.instances.iter().any(|m| m.asked.contains(&asked))
     }
 
-    /// The rows of one instance, to look at or to tamper with.
+    /// The rows of one instance, to inspect or to corrupt.
     pub fn model(&mut self, instance: InstanceId) -> &mut Model {
         &mut self.instances[instance.0 as usize]
     }
 
-    /// The owner of a step's rows.
+    /// The instance that owns a step's rows.
     pub fn owner(&self, route: Route) -> InstanceId {
         let domain = self.schema.table(route.table).map_or(1, |t| t.domain);
         self.placement.owner(self.placement.site(route.key, domain))
@@ -272,20 +274,20 @@ impl<W: Workload> Oracle<W> {
         self.instances.iter_mut().map(of).collect()
     }
 
-    /// Audits and judges.
+    /// Audits all instances and judges the audits.
     pub fn judge(&mut self, committed: Option<u64>) -> Result<Verdict, Abort> {
         let audits = self.audits()?;
         Ok(self.workload.judge(audits, committed))
     }
 }
 
-/// A transaction under way.
+/// A running transaction.
 struct Run<'a, W> {
     oracle: &'a mut Oracle<W>,
     home: InstanceId,
-    /// Steps that ran elsewhere.
+    /// The number of steps that ran at other instances.
     others: u32,
-    /// The last steps have been: as in an engine, none may follow.
+    /// The last steps have run: as in an engine, no step may follow.
     ended: bool,
 }
 
@@ -322,7 +324,7 @@ impl<W: Workload> Transaction for Run<'_, W> {
     }
 
     /// # Panics
-    /// With several instances: a model knows its own rows only, and nothing here cuts the step.
+    /// With several instances: a model has only its own rows, and nothing here divides the step.
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
         assert_eq!(self.oracle.placement.instances(), 1, "a spread step needs a model of one instance");
         self.all(Share::whole(step)).await

@@ -1,9 +1,10 @@
 //! Seeded draws: uniform, by percentage, and Zipf.
 //!
-//! The Zipf sampler is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from
-//! monotone discrete distributions", 1996): exact for every exponent, 1 included, with no table, so that a generator over
-//! 120 million rows costs what one over a hundred does. It draws from any run of ranks: a draw restricted to a run has
-//! the same distribution as drawing from all ranks until the run is hit.
+//! The Zipf sampler is rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to
+//! generate variates from monotone discrete distributions", 1996). It is exact for every exponent,
+//! 1 included, and needs no table, so a generator over 120 million rows costs as much as one over a
+//! hundred. It draws from any range of ranks: a draw restricted to a range has the same
+//! distribution as repeated draws from all ranks until one falls into the range.
 
 use fastrand::Rng;
 use std::ops::{Range, RangeInclusive};
@@ -13,7 +14,7 @@ use std::ops::{Range, RangeInclusive};
 pub struct Random(Rng);
 
 impl Random {
-    /// Seeds are mixed first, so neighbouring seeds give unrelated streams.
+    /// Seeds are hashed first, so that neighbouring seeds give unrelated streams.
     pub fn new(seed: u64) -> Random {
         Random(Rng::with_seed(base::hash64(&seed.to_le_bytes())))
     }
@@ -32,12 +33,12 @@ impl Random {
         self.within(u64::from(*range.start())..u64::from(*range.end()) + 1) as u32
     }
 
-    /// Decimal digits, so many.
+    /// Decimal digits, `length` of them.
     pub(crate) fn digits(&mut self, length: usize) -> Vec<u8> {
         (0..length).map(|_| b'0' + self.between(0..=9) as u8).collect()
     }
 
-    /// True in `per_cent` of the calls (0 never, 100 always).
+    /// True with a probability of `per_cent` (0 never, 100 always).
     #[inline]
     pub fn chance(&mut self, per_cent: f64) -> bool {
         self.0.f64() * 100.0 < per_cent
@@ -50,7 +51,7 @@ impl Random {
     }
 }
 
-/// A run of values and the area under the density over it.
+/// A range of values, and the area under the density over it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
     values: Range<u64>,
@@ -64,12 +65,13 @@ impl Span {
     }
 }
 
-/// Draws `v` with probability proportional to `(v + 1)^-exponent`: value 0 has rank 1. Exponent 0 is uniform.
+/// Draws `v` with probability proportional to `(v + 1)^-exponent`: value 0 has rank 1. Exponent 0
+/// is uniform.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zipf {
     exponent: f64,
-    /// A candidate no further than this above its point of inversion is accepted without looking at the density. The
-    /// bound is taken at rank 2, where it is smallest.
+    /// A candidate at most this far above its point of inversion is accepted without computing the
+    /// density. The bound is taken at rank 2, where it is smallest.
     shortcut: f64,
 }
 
@@ -87,7 +89,7 @@ impl Zipf {
         self.exponent == 0.0
     }
 
-    /// The run `values`, made ready to be drawn from many times.
+    /// The span of `values`, prepared for many draws.
     ///
     /// # Panics
     /// If the range is empty.
@@ -97,7 +99,7 @@ impl Zipf {
         Span { low: self.area(first + 0.5) - self.density(first), high: self.area(last + 0.5), values }
     }
 
-    /// A value of `span`, which must be one of this law's.
+    /// Draws a value of `span`, which must be made by this Zipf law.
     #[inline]
     pub fn draw(&self, random: &mut Random, span: &Span) -> u64 {
         if self.is_uniform() { random.within(span.values.clone()) } else { self.draw_skewed(random, span) }
@@ -119,7 +121,8 @@ impl Zipf {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of the density from 1 to `x`: `(x^(1-s) - 1) / (1 - s)`, written so that s near 1 loses no digits.
+    /// The integral of the density from 1 to `x`: `(x^(1-s) - 1) / (1 - s)`, written so that s near
+    /// 1 loses no digits.
     fn area(&self, x: f64) -> f64 {
         let ln = x.ln();
         let t = (1.0 - self.exponent) * ln;

@@ -1,8 +1,10 @@
-//! Workloads by name: from what was typed to a concrete type. Here is the list of all of them.
+//! Workloads by name: from the typed name to a concrete type. This file has the list of all
+//! workloads.
 //!
-//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives. Because every workload
-//! is a type of its own (its transactions are compiled into the engine, not called through a table), it cannot be
-//! returned as a trait object: [`with_workload`] instead calls a [`Visitor`], whose method is generic.
+//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives.
+//! Every workload is a type of its own (its transactions are compiled into the engine, not called
+//! through a table), so it cannot be returned as a trait object. [`with_workload`] calls a
+//! [`Visitor`] with a generic method instead.
 
 use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
 use crate::hot::Hot;
@@ -12,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// What is known of a workload by name, before one is built.
+/// The properties of a workload that are known by its name, before one is built.
 #[derive(Debug)]
 pub struct Entry {
     pub forms: &'static [Form],
@@ -21,7 +23,7 @@ pub struct Entry {
     build: fn(&WorkloadSpec) -> Result<AnyWorkload, SpecError>,
 }
 
-/// Makes the list: the type that any of them fits into, and the table of names.
+/// Declares the type that holds any workload of the list, and the table of names.
 macro_rules! workloads {
     ($($kind:ident: $ty:ty),+ $(,)?) => {
         /// A workload of any kind, ready to run.
@@ -51,42 +53,43 @@ workloads! {
     Tatp: crate::tatp::Tatp,
 }
 
-/// Every name that [`WorkloadSpec::name`] takes.
+/// Every name that [`WorkloadSpec::name`] accepts.
 pub fn forms() -> impl Iterator<Item = &'static Form> {
     ENTRIES.iter().flat_map(|e| e.forms)
 }
 
-/// Every option that not all workloads know.
+/// Every option that only some workloads have.
 pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
     ENTRIES.iter().flat_map(|e| e.options)
 }
 
-/// A workload's name and its options as they were given; `None` is the workload's own default.
+/// A workload's name and its options as given; `None` stands for the workload's own default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkloadSpec {
     pub name: String,
-    /// The number of cores that the data is meant for: the default of `scale`.
+    /// The number of cores that the data is sized for: the default of `scale`.
     pub cores: u32,
-    /// Units of data: warehouses of TPC-C, branches of TPC-B, ten thousand subscribers of TATP, sites of the microbenchmark.
+    /// Units of data: warehouses of TPC-C, branches of TPC-B, ten thousand subscribers of TATP,
+    /// sites of the microbenchmark.
     pub scale: Option<u32>,
-    /// Per cent of multisite or remote transactions.
+    /// Multisite or remote transactions, in per cent.
     pub multisite: Option<f64>,
-    /// Rows of a transaction.
+    /// Rows per transaction.
     pub rows: Option<u32>,
-    /// What is done with them.
+    /// The operation on the rows.
     pub op: Option<Op>,
     /// Zipf exponent.
     pub skew: Option<f64>,
-    /// Which keys are asked for more often than others.
+    /// Keys that get more requests than others.
     pub hot: Option<Hot>,
     /// Rows of the table.
     pub dataset: Option<u64>,
-    /// Options that only some workloads know: see [`own_options`].
+    /// Options that only some workloads have: see [`own_options`].
     pub own: BTreeMap<String, String>,
 }
 
-/// Why a specification names no workload that can run.
+/// Why a specification does not describe a workload that can run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SpecError {
     #[error("no workload is called {name:?}: expected one of {}", forms().map(|f| f.name).collect::<Vec<_>>().join(", "))]
@@ -117,7 +120,7 @@ pub(crate) fn in_range<T: PartialOrd + Display>(
     })
 }
 
-/// Something to be done with a workload of whatever type.
+/// An operation on a workload of any type.
 pub trait Visitor {
     type Output;
     fn visit<W: Benchmark>(self, workload: W) -> Self::Output;
@@ -143,35 +146,35 @@ impl Takes {
 }
 
 impl WorkloadSpec {
-    /// All defaults, for a machine or deployment of so many cores.
+    /// All defaults, for a machine or deployment with this many cores.
     pub fn new(name: &str, cores: u32) -> WorkloadSpec {
         WorkloadSpec { name: name.into(), cores, ..WorkloadSpec::default() }
     }
 
-    /// With one of the options that only some workloads know.
+    /// With an option that only some workloads have.
     #[must_use]
     pub fn with(mut self, option: &str, value: impl Display) -> WorkloadSpec {
         self.own.insert(option.into(), value.to_string());
         self
     }
 
-    /// Units of data: as asked for, or one per core.
+    /// Units of data: as given, or one per core.
     pub fn scale(&self) -> u32 {
         self.scale.unwrap_or(self.cores)
     }
 
-    /// An own option as a number; `None` if it was not given.
+    /// The value of an own option as a number; `None` if it was not given.
     pub fn number(&self, option: &str) -> Option<u32> {
         self.own.get(option)?.parse().ok()
     }
 
-    /// Which of `words` an own option is; the first if it was not given.
+    /// The entry of `words` for an own option; the first entry if it was not given.
     pub fn word<T: Copy>(&self, option: &str, words: &[(&str, T)]) -> T {
         let given = self.own.get(option).and_then(|value| words.iter().find(|(word, _)| word == value));
         given.unwrap_or(&words[0]).1
     }
 
-    /// The workload that goes by this name.
+    /// The workload of this name.
     ///
     /// # Errors
     /// [`SpecError::Unknown`].
@@ -180,7 +183,7 @@ impl WorkloadSpec {
         ENTRIES.iter().find(goes_by).ok_or_else(|| SpecError::Unknown { name: self.name.clone() })
     }
 
-    /// Without the options that shape requests: the same for all runs over the same data.
+    /// Without the options that shape requests: equal for all runs over the same data.
     #[must_use]
     pub fn data_only(&self) -> WorkloadSpec {
         let mut all = self.clone();
@@ -189,7 +192,7 @@ impl WorkloadSpec {
         WorkloadSpec { multisite: None, rows: None, op: None, skew: None, hot: None, ..all }
     }
 
-    /// Whether both go by names of one workload.
+    /// Whether both are names of one workload.
     pub fn is_kin_of(&self, other: &WorkloadSpec) -> bool {
         matches!((self.entry(), other.entry()), (Ok(a), Ok(b)) if std::ptr::eq(a.forms, b.forms))
     }
@@ -197,7 +200,7 @@ impl WorkloadSpec {
     /// Checks every option.
     ///
     /// # Errors
-    /// The first option that is wrong, with what was expected.
+    /// The first option that is wrong, with the expected values.
     pub fn build(&self) -> Result<AnyWorkload, SpecError> {
         let entry = self.entry()?;
         let refuse =
@@ -225,7 +228,7 @@ impl WorkloadSpec {
 /// Calls `visitor` with the workload that `spec` describes.
 ///
 /// # Errors
-/// See [`WorkloadSpec::build`]; the visitor is not called then.
+/// See [`WorkloadSpec::build`]; the visitor is then not called.
 pub fn with_workload<V: Visitor>(spec: &WorkloadSpec, visitor: V) -> Result<V::Output, SpecError> {
     Ok(spec.build()?.visit(visitor))
 }

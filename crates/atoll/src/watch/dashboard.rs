@@ -1,5 +1,5 @@
-//! What the dashboard shows: how far the run is and how long it still takes, throughput and latency of the last seconds, and each
-//! instance on a line of its own, with its breakdown when the run is profiled.
+//! The dashboard: the progress of the run and its remaining time, throughput and latency of the
+//! last seconds, and a line for each instance, with its breakdown if the run is profiled.
 //!
 //! ```text
 //!   3/7 micro, 2 islands                      0:42 gone, about 1:10 left
@@ -20,15 +20,15 @@ use ratatui::widgets::{Block, Borders, Gauge, Paragraph, Row, Sparkline, Table};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Seconds that are remembered: more than any terminal is wide.
+/// Seconds that are kept: more than any terminal has columns.
 const REMEMBERED: usize = 600;
-/// Finished rows that are still shown.
+/// Finished rows that stay visible.
 const FINISHED: usize = 5;
 /// Cells of an instance's breakdown.
 const BREAKDOWN: usize = 40;
 
-/// The components in the report's order, each with its letter in a bar and one of the colours that terminals have: the letters say
-/// the same without colours.
+/// The components in the report's order, each with its letter in a bar and one of the standard
+/// terminal colours: the letters carry the same information without colours.
 const COMPONENTS: [(&str, &str, Color); 7] = [
     ("execution", "x", Color::Green),
     ("locking", "k", Color::Red),
@@ -39,7 +39,7 @@ const COMPONENTS: [(&str, &str, Color); 7] = [
     ("idle", ".", Color::DarkGray),
 ];
 
-/// Cells for the numbers beside a curve.
+/// Columns for the numbers beside a curve.
 const SCALE: u16 = 11;
 
 /// One second of the whole deployment.
@@ -61,7 +61,7 @@ pub struct Dashboard {
     instances: Vec<Measured>,
     finished: VecDeque<String>,
     clock: Clock,
-    /// What is left by the plan of the sweep.
+    /// The remaining time by the plan of the sweep.
     planned: Option<Duration>,
 }
 
@@ -73,8 +73,8 @@ struct Clock {
 }
 
 impl Clock {
-    /// The sweep's time so far, and about how much is left: the rows to come take as long as those that are done did. `None`
-    /// before the first is done.
+    /// The sweep's time so far, and its estimated remaining time: the rows to come take as long as
+    /// the finished rows did. `None` before the first row is finished.
     fn read(&self, now: Instant, row: usize, rows: usize) -> (Duration, Option<Duration>) {
         let (Some(sweep), Some(began)) = (self.sweep, self.row) else { return (Duration::ZERO, None) };
         let (done, left) = (row.saturating_sub(1), (rows + 1).saturating_sub(row));
@@ -89,7 +89,7 @@ impl Dashboard {
         Dashboard { rows, ..Dashboard::default() }
     }
 
-    /// The next row begins; curves begin anew with it.
+    /// Begins the next row, with empty curves.
     pub fn next(&mut self, row: usize, what: &str) {
         (self.row, self.what) = (row, what.into());
         self.phase = "launching".into();
@@ -101,7 +101,8 @@ impl Dashboard {
         self.instances.clear();
     }
 
-    /// What is left of the sweep, where its plan knows; else the rows that are done tell.
+    /// The remaining time of the sweep if its plan knows it; else it is estimated from the finished
+    /// rows.
     pub fn expect(&mut self, left: Option<Duration>) {
         self.planned = left;
     }
@@ -111,7 +112,7 @@ impl Dashboard {
             (phase.into(), if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 });
     }
 
-    /// What each instance measured in the last second.
+    /// Adds the last second of each instance.
     pub fn sample(&mut self, instances: &[Measured]) {
         let mut all = Measured::default();
         instances.iter().for_each(|m| all.merge(m));
@@ -122,7 +123,7 @@ impl Dashboard {
         self.instances = instances.to_vec();
     }
 
-    /// A row is done: a line about it.
+    /// Adds a line for a finished row.
     pub fn finished(&mut self, line: String) {
         self.finished.push_back(line);
         self.finished.drain(..self.finished.len().saturating_sub(FINISHED));
@@ -173,7 +174,8 @@ impl Dashboard {
         format!(" {} gone{}{left}", minutes(gone), if left.is_empty() { "" } else { ", " })
     }
 
-    /// The last seconds that fit, the newest at the right edge, between a scale of values and one of time.
+    /// A curve of the last seconds that fit, the newest at the right edge, with a scale of values
+    /// and a scale of time.
     fn curve(&self, frame: &mut Frame, area: Rect, title: String, colour: Color, value: fn(&Second) -> f64) {
         let block = Block::bordered().title(title);
         let inside = block.inner(area);
@@ -222,7 +224,7 @@ impl Dashboard {
     }
 }
 
-/// Letters that can be read on a colour.
+/// A style with legible letters on this colour.
 fn on(colour: Color) -> Style {
     Style::new().bg(colour).fg(if colour == Color::DarkGray { Color::White } else { Color::Black })
 }
@@ -236,7 +238,8 @@ fn minutes(time: Duration) -> String {
     }
 }
 
-/// The greatest value beside the top of a curve, half of it in the middle where there is room, 0 at the bottom.
+/// The scale beside a curve: the greatest value at the top, half of it in the middle if there is
+/// room, 0 at the bottom.
 fn scale_of(most: u64, height: u16) -> Vec<Line<'static>> {
     let at = |line: u16| match line {
         0 => format!("{} ", thousands(most as f64)),
@@ -247,7 +250,7 @@ fn scale_of(most: u64, height: u16) -> Vec<Line<'static>> {
     (0..height).map(|line| Line::raw(at(line))).collect()
 }
 
-/// Seconds before now under a curve with a second a cell.
+/// The scale under a curve, in seconds before now, at one second per cell.
 fn time_scale(wide: usize) -> String {
     let (left, middle) = (format!("-{wide} s"), format!("-{} s", wide / 2));
     if wide < 30 {
@@ -265,7 +268,7 @@ fn rate(m: &Measured) -> f64 {
     m.committed_total() as f64 / seconds(m)
 }
 
-/// Tries that ended without effect, rollbacks that the workload asks for left out.
+/// Attempts that ended without effect, except for rollbacks that the workload asks for.
 fn conflicts(m: &Measured) -> u64 {
     m.aborted.values().sum::<u64>() - m.user_aborted.values().sum::<u64>().min(m.aborted.values().sum())
 }
@@ -284,7 +287,7 @@ fn instance(number: usize, m: &Measured) -> Row<'static> {
     ])
 }
 
-/// A bar of the workers' time, by component; empty without a profile.
+/// A bar of the workers' time by component; empty without a profile.
 fn breakdown(m: &Measured) -> Line<'static> {
     let Some(profile) = &m.profile else { return Line::default() };
     let of = profile.per_transaction(m.committed_total()).worker_ns_per_txn;
@@ -292,7 +295,7 @@ fn breakdown(m: &Measured) -> Line<'static> {
     let (mut spans, mut sum, mut drawn) = (Vec::new(), 0.0, 0);
     for (name, letter, colour) in COMPONENTS {
         sum += of.get(name).copied().unwrap_or_default();
-        // Rounding the sums and not the parts: the bar is always as long.
+        // The sums are rounded, not the parts, so that the bar always has the same length.
         let until = (sum / whole.max(1e-9) * BREAKDOWN as f64).round() as usize;
         spans.push(Span::styled(letter.repeat(until.saturating_sub(drawn)), on(colour)));
         drawn = drawn.max(until);

@@ -1,7 +1,9 @@
-//! The terminal on standard error: its alternate screen while the dashboard is up, as it was before and after.
+//! The terminal on standard error: the alternate screen while the dashboard is up, and the ordinary
+//! screen before and after.
 //!
-//! Keys are left to the terminal, so that Ctrl-C stays what it is everywhere. Whoever enters leaves: by [`Screen::leave`], by
-//! being dropped, or by the hook that runs before a panic is reported.
+//! Keys are left to the terminal, so that Ctrl-C keeps its usual meaning. Each entry to the
+//! alternate screen has an exit: by [`Screen::leave`], by `drop`, or by the hook that runs before a
+//! panic is reported.
 
 use crate::failure::Failure;
 use ratatui::backend::CrosstermBackend;
@@ -14,18 +16,19 @@ use std::io::{IsTerminal, Stderr, stderr};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the terminal shows the alternate screen: written by whoever enters or leaves, read by the hook.
+/// Whether the terminal shows the alternate screen: written by the thread that enters or leaves it,
+/// read by the panic hook.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
-    /// When it was drawn on last.
+    /// The size at the last drawing.
     size: Size,
 }
 
 impl Screen {
     /// # Errors
-    /// If standard error is no terminal.
+    /// Standard error is no terminal.
     pub fn new() -> Result<Screen, Failure> {
         if !stderr().is_terminal() {
             return Err(Failure::Usage(
@@ -37,10 +40,10 @@ impl Screen {
         Ok(Screen { terminal: terminal()?, size: Size::default() })
     }
 
-    /// Draws, entering the alternate screen first if need be.
+    /// Draws; enters the alternate screen first if necessary.
     ///
     /// # Errors
-    /// If the terminal is gone.
+    /// The terminal is gone.
     pub fn draw(&mut self, picture: impl FnOnce(&mut Frame)) -> Result<(), Failure> {
         let size = self.terminal.size().map_err(cannot)?;
         let entering = !ENTERED.swap(true, Ordering::SeqCst);
@@ -48,14 +51,15 @@ impl Screen {
             execute!(stderr(), EnterAlternateScreen, Hide).map_err(cannot)?;
         }
         if entering || size != self.size {
-            // Begun anew rather than resized: that would ask the terminal where its cursor is and wait for an answer.
+            // The terminal is opened again, not resized: a resize asks the terminal for its cursor
+            // position and waits for the answer.
             execute!(stderr(), Clear(ClearType::All)).map_err(cannot)?;
             (self.terminal, self.size) = (terminal()?, size);
         }
         self.terminal.draw(picture).map(drop).map_err(cannot)
     }
 
-    /// Gives the terminal back; [`Screen::draw`] takes it again.
+    /// Leaves the alternate screen; [`Screen::draw`] enters it again.
     pub fn leave(&mut self) {
         leave();
     }
@@ -73,12 +77,12 @@ fn terminal() -> Result<Terminal<CrosstermBackend<Stderr>>, Failure> {
 
 fn leave() {
     if ENTERED.swap(false, Ordering::SeqCst) {
-        // A terminal that is gone needs nothing back.
+        // Errors are ignored: a terminal that is gone needs no restoring.
         let _ = execute!(stderr(), LeaveAlternateScreen, Show);
     }
 }
 
-/// What a panic says belongs on the ordinary screen.
+/// A panic message belongs on the ordinary screen.
 fn leave_before_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -6,7 +6,7 @@ use super::*;
 use std::fs;
 use std::path::PathBuf;
 
-/// A place for backups and for what is restored.
+/// A directory for backups and restored databases.
 struct Shelf {
     dir: TempDir,
 }
@@ -20,7 +20,7 @@ impl Shelf {
         self.dir.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Names in it, in order.
+    /// The names in it, in order.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(self.dir.path()).unwrap().flatten();
         let mut names: Vec<String> = entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
@@ -56,7 +56,7 @@ fn what_was_backed_up_and_restored_is_the_same_database() {
             assert_eq!(shelf.names(), ["again", backup]);
             for (path, bytes) in &before {
                 let name = path.strip_prefix(database.dir.path()).unwrap();
-                // A restored database is another one than the one that was backed up.
+                // The manifest differs: a restored database has an identity of its own.
                 if name.extension().is_none_or(|ending| ending != "json") {
                     let restored = shelf.dir.path().join("again").join(name);
                     assert!(fs::read(&restored).unwrap() == *bytes, "{}", name.display());
@@ -69,7 +69,7 @@ fn what_was_backed_up_and_restored_is_the_same_database() {
             run(&[&bench[..], BRIEF, &["--keep"]].concat());
             run(&["check", "--data", &again]);
         }
-        // A folder of the copy is none of the original.
+        // A restored database does not accept a folder of the original.
         let shelf = Shelf::new();
         run(&["backup", database.path(), "--to", &shelf.at("copy")]);
         run(&["restore", &shelf.at("copy"), "--to", &shelf.at("again")]);
@@ -134,7 +134,7 @@ fn nothing_is_overwritten_and_a_backup_is_no_database() {
     assert!(text.contains("nothere"), "{text}");
     let text = refusal(&["backup", &shelf.at("nothere"), "--to", &shelf.at("again")], 2);
     assert!(text.contains("nothere"), "{text}");
-    // An empty directory may stand there already.
+    // The destination may be an existing empty directory.
     fs::create_dir(shelf.at("again")).unwrap();
     run(&["restore", &copy, "--to", &shelf.at("again")]);
     run(&["check", "--data", &shelf.at("again")]);
@@ -174,11 +174,11 @@ fn a_backup_that_is_not_what_was_written_is_refused_and_leaves_nothing() {
     refused(&tar, &["copy.tar"]);
 }
 
-/// An interrupted backup leaves nothing; the next attempt clears what a killed one left.
+/// An interrupted backup leaves nothing, and the next attempt removes the remains of a killed one.
 #[test]
 fn ctrl_c_leaves_nothing_and_a_killed_backup_is_begun_anew() {
     let database = Database::micro();
-    // A hole takes no room, and long to read.
+    // A sparse file takes no space, but a long time to read.
     let data = database.file("1/data");
     let length = fs::metadata(&data).unwrap().len();
     let stretch = |length| fs::File::options().write(true).open(&data).unwrap().set_len(length).unwrap();
@@ -244,7 +244,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0.path()).status(); // a test that failed keeps its own message
+        // Errors are ignored, so that a failed test keeps its own message.
+        let _ = Command::new("umount").arg(self.0.path()).status();
     }
 }
 
@@ -254,7 +255,8 @@ fn a_full_disk_is_named_and_nothing_is_left_on_it() {
     let shelf = Shelf::new();
     let whole = shelf.at("whole.tar");
     run(&["backup", database.path(), "--to", &whole]);
-    // Room that is missing from the start, and room that ends on the way: some files, then no more.
+    // Too little space from the start, and space that runs out on the way: room for some files
+    // only.
     for options in ["size=1m", "size=512m,nr_inodes=6"] {
         let Some(small) = Mounted::new(options) else { return };
         let path = |name: &str| small.0.path().join(name).to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `atoll load` and `atoll check`: databases that last, that are looked at, and that something happened to.
+//! `atoll load` and `atoll check`: databases that last, are inspected, and get damaged.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Database {
         database
     }
 
-    /// Of another number of islands than two, or another scale.
+    /// With another number of islands than two, or another scale.
     pub(super) fn shaped(workload: &str, shape: &[&str]) -> Database {
         let database = Database { dir: tempfile::tempdir().unwrap() };
         let load = ["load", workload, "--data", database.path(), "--workers", "2"];
@@ -41,7 +41,7 @@ impl Database {
         Sandbox::new().run(args)
     }
 
-    /// Runs a check, which must leave every file as it was; gives its exit code and its lines.
+    /// Runs a check, which must not change any file; returns its exit code and its lines.
     pub(super) fn check(&self) -> (i32, Vec<Value>) {
         let before = self.files();
         let output = self.run(&["check", "--data", self.path(), "--json"]);
@@ -57,7 +57,7 @@ impl Database {
         sum
     }
 
-    /// Every file but the locks, which say who held them last.
+    /// Every file except the locks, which name their last holder.
     pub(super) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let (mut found, mut dirs) = (BTreeMap::new(), vec![self.dir.path().to_owned()]);
         while let Some(dir) = dirs.pop() {
@@ -82,7 +82,7 @@ impl Database {
         fs::write(self.file(name), bytes).unwrap();
     }
 
-    /// A check that finds damage, and what it says of the finding that mentions `what`.
+    /// The finding of a check that mentions `what`; the check must find damage.
     pub(super) fn finding(&self, what: &str) -> Value {
         let (code, lines) = self.check();
         assert_eq!(code, 1, "{lines:?}");
@@ -103,7 +103,7 @@ fn a_loaded_database_is_sound_and_bench_runs_on_it_without_loading() {
         let tables: u64 = sum["instances"][0]["tables"][0]["rows"].as_u64().unwrap();
         assert!(tables > 0, "{sum}");
         let loaded = database.files();
-        // The shape is the database's where the options do not say otherwise.
+        // The database determines the shape if the options do not.
         let args = ["bench", workload, "--workers", "2", "--data", database.path(), "--durability"];
         for durabilities in ["sync,memory", "async"] {
             let output = database.run(&[&args[..], &[durabilities], BRIEF].concat());
@@ -276,15 +276,16 @@ fn a_database_left_by_kill_9_is_judged_by_what_restart_would_make_of_it() {
     let sum = database.assert_sound();
     let records: u64 = (0..2).map(|i| sum["instances"][i]["log_records"].as_u64().unwrap()).sum();
     assert!(records > 100, "transactions ran and left a log: {sum}");
-    // Restart itself comes to the same.
+    // Restart itself gives the same result.
     let args = [&["bench", "tpcb", "--workers", "2", "--data", database.path()], BRIEF].concat();
     let output = database.run(&args);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     database.assert_sound();
 }
 
-/// A page of the instance's data file that holds rows (kind 4), in bytes: not the first one, which is the catalog's, nor
-/// the last ones, of which the doublewrite area has copies.
+/// The offset of a page in the instance's data file that holds rows (kind 4). The first such page
+/// belongs to the catalog, and the doublewrite area has copies of the last ones, so neither is
+/// chosen.
 fn page_of_rows(bytes: &[u8]) -> usize {
     (8192..bytes.len()).step_by(8192).filter(|at| bytes[at + 5] == 4).nth(5).expect("pages with rows")
 }
@@ -298,7 +299,8 @@ fn a_flipped_bit_in_a_page_is_named_with_file_and_place() {
         page = bytes[at + 64..at + 8192].to_vec();
         bytes[at + 4000] ^= 4;
     });
-    // As long as the last batch of writes lies beside the data, a page of it would be repaired from there.
+    // As long as the last batch of writes lies beside the data, its pages would be repaired from
+    // there.
     database.change("1/doublewrite", |bytes| {
         let copy = bytes.windows(page.len()).position(|window| window == page);
         bytes[copy.expect("a copy of the page") + 4000] ^= 4;
@@ -310,7 +312,7 @@ fn a_flipped_bit_in_a_page_is_named_with_file_and_place() {
     assert!(text.contains("1/data") && text.contains(&at.to_string()) && text.contains("backup"), "{text}");
 }
 
-/// The checksum of a page is made anew, as a bug would do it and no device.
+/// Recomputes the checksum of a page: the damage then looks like that of a bug, not of a device.
 fn reseal(page: &mut [u8]) {
     let sum = base::crc32c(&page[4..]);
     page[..4].copy_from_slice(&sum.to_le_bytes());
@@ -322,7 +324,8 @@ fn a_row_without_its_entry_and_a_page_of_another_version_are_found() {
     database.change("0/data", |bytes| {
         let at = page_of_rows(bytes);
         let page = &mut bytes[at..at + 8192];
-        // The first row's slot: its second byte has the flag of a deleted row, and the page counts such rows.
+        // The slot of the first row: its second byte has the flag of a deleted row, and the page
+        // counts such rows.
         page[41] |= 0x80;
         page[36] += 1;
         reseal(page);

@@ -1,17 +1,17 @@
 //! Which directory a run may use: databases, directories of sweeps, files of other programs, and
-//! the advice of refusals.
+//! the advice in refusals.
 
 use super::databases::{Database, SHAPE};
 use super::*;
 use std::fs;
 
-/// The commands that a message puts between backquotes, word by word.
+/// The commands that a message puts between backquotes, split into words.
 pub(super) fn advised(text: &str) -> Vec<Vec<String>> {
     let commands = text.split('`').skip(1).step_by(2).filter_map(|c| c.strip_prefix("atoll "));
     commands.map(|c| c.split_whitespace().map(str::to_owned).collect()).collect()
 }
 
-/// The complaint of a command that is refused.
+/// The error message of a refused command.
 pub(super) fn refusal(args: &[&str], code: i32) -> String {
     let output = Sandbox::new().run(args);
     let text = stderr(&output);
@@ -93,7 +93,7 @@ fn a_directory_of_a_sweep_says_what_it_is_and_is_used_again() {
     assert!(!std::path::Path::new(&other).starts_with(&sweep), "{other}");
     fs::remove_dir_all(other).unwrap();
 
-    // A single deployment finds its database, wherever it stands in the new sweep.
+    // A single deployment finds its database wherever it is in the directory of the sweep.
     assert_eq!(run("2")[0]["islands"], 2);
     assert_eq!(run("2,1").len(), 2);
     assert!(database.files() == loaded, "a later run loaded anew or changed what was there");
@@ -211,7 +211,7 @@ fn a_folder_with_a_name_that_a_load_would_use_is_not_taken_away() {
         };
         for args in commands {
             match name {
-                // A sweep takes the next number.
+                // A sweep takes the next free number.
                 "01-1-islands" => {
                     let output = Sandbox::new().run(&args);
                     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

@@ -1,6 +1,6 @@
-//! How runs end when something goes wrong around them: standard output and standard error that
-//! break, signals, process limits, full devices, pipes that nobody writes to. No panic, no child,
-//! no file is left, and the cause is told.
+//! How runs end on external failures: broken standard output and standard error, signals, process
+//! limits, full devices, pipes without a writer. There is no panic, no child process or file is
+//! left, and the message names the cause.
 
 use super::*;
 use rustix::process::Signal;
@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 const MICRO: &[&str] =
     &["bench", "micro", "--islands", "1,2", "--workers", "2", "--scale", "2", "--dataset", "2000"];
 
-/// A place to write to that is broken from the start.
+/// An output that is broken from the start.
 fn broken() -> [(&'static str, Stdio); 2] {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -24,13 +24,13 @@ fn assert_no_panic(output: &Output) {
     assert!(!stderr(output).contains("panicked") && output.status.code() != Some(101), "{}", stderr(output));
 }
 
-/// What is told is lost, and what is measured is not.
+/// Messages are lost, but the measured rows are not.
 #[test]
 fn a_run_survives_its_standard_error() {
     for host in ["process", "thread"] {
         for (name, stderr) in broken() {
             let sandbox = Sandbox::new();
-            // Serial on fewer workers warns, too.
+            // Serial on fewer workers also prints a warning.
             let args = [MICRO, &["--host", host, "--design", "conventional,serial"], BRIEF].concat();
             let output = sandbox.command(&args).stderr(stderr).output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{name}, {host}");
@@ -44,8 +44,8 @@ fn a_run_survives_its_standard_error() {
     }
 }
 
-/// A reader that has had enough ends the run in silence, as SIGPIPE does; a full device is a
-/// failure with a line about it.
+/// A closed reader ends the run silently, as SIGPIPE does; a full device is a failure with a
+/// message.
 #[test]
 fn a_broken_standard_output_ends_the_run() {
     let out = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn a_broken_standard_output_ends_the_run() {
     }
 }
 
-/// Runs under a limit of the shell, as a user whom limits hold; `None` where there is none.
+/// Runs under a limit of the shell, as a user that limits apply to; `None` if there is none.
 fn limited(sandbox: &Sandbox, limit: &str, args: &[&str]) -> Option<Output> {
     const NOBODY: u32 = 65_534;
     let mut command = Command::new("bash");
@@ -109,7 +109,7 @@ fn limits_of_processes_and_files_end_a_run_in_order() {
             assert!(matches!(code, Some(0 | 1)), "{limit}, {host}: {code:?}, {text}");
             if code == Some(1) {
                 failed += 1;
-                // The failure comes last; an instance may have said before that it is short of something.
+                // The failure comes last; an instance may have reported a shortage before.
                 let told =
                     text.lines().filter(|line| line.starts_with("atoll: ") && !line.contains("warning"));
                 let told: Vec<&str> = told.collect();
@@ -130,7 +130,7 @@ fn limits_of_processes_and_files_end_a_run_in_order() {
     assert!(failed > 0, "no limit was low enough to be met");
 }
 
-/// Waits until so many rows are there.
+/// Waits until there are this many rows.
 fn await_rows(rows: &Path, n: usize) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while fs::read_to_string(rows).map_or(0, |text| text.lines().count()) < n {
@@ -139,7 +139,7 @@ fn await_rows(rows: &Path, n: usize) {
     }
 }
 
-/// A terminal that goes away sends two of them.
+/// A terminal that closes sends two SIGHUPs.
 #[test]
 fn a_terminal_that_goes_away_ends_a_run_in_order() {
     let out = tempfile::tempdir().unwrap();
@@ -220,7 +220,7 @@ fn one_ctrl_c_ends_a_process_that_reads() {
         let sandbox = Sandbox::new();
         let mut command = sandbox.command(args);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        let open = child.stdin.take(); // nobody writes, and nobody closes it
+        let open = child.stdin.take(); // The pipe has no data, and stays open.
         await_thread(child.id(), "reader");
         signal(child.id(), Signal::INT);
         let output = child.wait_with_output().unwrap();
@@ -254,7 +254,8 @@ fn a_report_of_what_is_typed_says_so() {
     assert!(!child.wait().unwrap().success(), "there was no row");
 }
 
-/// The first cause is told, at once, and what was acknowledged is there when there is space again.
+/// The first cause is reported at once, and acknowledged transactions are there when there is space
+/// again.
 #[test]
 fn a_full_device_ends_a_run_and_loses_nothing() {
     for design in ["conventional", "occ"] {
@@ -272,8 +273,8 @@ fn a_full_device_ends_a_run_and_loses_nothing() {
     }
 }
 
-/// Runs a bench that keeps its data on a device with little room until that is full, makes room,
-/// and checks. Gives the bench's exit code, what it told, and what the check did.
+/// Runs a bench with its data on a small device until the device is full, makes room, and checks.
+/// Returns the exit code and output of the bench, and the output of the check.
 fn fill_up(design: &str) -> Option<(i32, String, String)> {
     const SCRIPT: &str = r#"
         mount -t tmpfs -o size=160m none "$PLACE/disk" || exit 99
@@ -317,7 +318,7 @@ fn processes_and_threads_have_names() {
     let child = long_bench(&sandbox, &dir.path().join("db"));
     for pid in sandbox.processes() {
         let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap().replace('\0', " ");
-        // A process is named when it has begun, and its threads as they are made.
+        // A process gets its name when it starts, and its threads appear one by one.
         await_thread(pid, "atoll");
         let numbered = ["atoll instance --number 0 ", "atoll instance --number 1 "].contains(&line.as_str());
         assert!(pid == child.id() || numbered, "{line}");

@@ -1,12 +1,12 @@
-//! Nothing harms the machine or earlier results: memory that is not there, directories of results,
-//! options that say nothing.
+//! No harm to the machine or to earlier results: missing memory, directories of results, options
+//! that do not apply.
 
 use super::*;
 use std::fs;
 
 const MICRO: &[&str] = &["bench", "micro", "--islands", "1", "--workers", "1", "--dataset", "1000"];
 
-/// Refused before anything is touched: nothing is in the directory of data.
+/// The run is refused before anything is touched: the data directory stays empty.
 #[test]
 fn memory_that_is_not_there_is_refused_with_the_sums() {
     let dir = tempfile::tempdir().unwrap();
@@ -24,7 +24,7 @@ fn memory_that_is_not_there_is_refused_with_the_sums() {
     assert!(!data.exists(), "something was touched");
 }
 
-/// A page pool that no sweep can have is found before the first deployment runs.
+/// A deployment of a sweep that needs too much memory is found before the first one runs.
 #[test]
 fn a_sweep_is_held_against_memory_as_a_whole() {
     let out = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ fn a_check_is_held_against_memory_too() {
     assert_eq!(Sandbox::new().run(&["check", "--data", path]).status.code(), Some(0));
 }
 
-/// The same in a control group of its own, where the system lets one be made.
+/// The same check in a control group of its own, if the system allows one.
 #[test]
 fn the_limit_of_a_control_group_counts() {
     let Some(group) = Group::of(512 << 20) else {
@@ -154,7 +154,7 @@ fn earlier_rows_are_never_lost_in_silence() {
     assert_refused(&both, 2, &["--append", "--overwrite"]);
 }
 
-/// What was to be replaced is there as long as nothing is there to replace it.
+/// Rows to be replaced stay until new rows exist.
 #[test]
 fn a_run_that_fails_leaves_nothing_and_loses_nothing() {
     let place = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ fn half_a_row_of_a_killed_run_stays_a_line_of_its_own() {
     assert!(serde_json::from_str::<Value>(last).is_ok() && text.lines().count() == 2, "{text}");
 }
 
-/// The first one is held up by a reader that does not read: it has the directory as long as that
+/// The first run is blocked by a reader that does not read, and holds the directory as long as that
 /// lasts.
 #[test]
 fn two_runs_into_one_directory_do_not_meet() {
@@ -258,7 +258,7 @@ fn lengths_of_time_are_written_alike_everywhere() {
     assert_refused(&["claims", "--within", "soon"], 2, &["--within", "1h30m"]);
 }
 
-/// One deployment under several names is measured once.
+/// A deployment with several names is measured once.
 #[test]
 fn one_deployment_is_measured_once() {
     let islands = "shared,1,1";
@@ -314,7 +314,7 @@ fn a_latency_file_that_is_no_matrix_is_named_with_its_line() {
     }
 }
 
-/// Each kill is one, those of instances that are just restarting as well.
+/// Each kill counts, those of restarting instances included.
 #[test]
 fn as_many_are_killed_as_was_said() {
     let args = ["bench", "tpcb", "--scale", "2", "--workers", "2", "--islands", "2", "--kill", "6", "--json"];
@@ -326,7 +326,7 @@ fn as_many_are_killed_as_was_said() {
     }
 }
 
-/// Figures and claims write a file of that name too, from others that they find again.
+/// Figures and claims write a file of the same name, made from files that they find again.
 #[test]
 fn an_experiment_does_not_replace_the_rows_of_a_bench() {
     let place = tempfile::tempdir().unwrap();

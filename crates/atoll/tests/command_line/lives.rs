@@ -1,4 +1,5 @@
-//! Some rounds of `cargo xtask lives`: instances that are killed under distributed deposits and come back with other workers.
+//! Some rounds of `cargo xtask lives`: instances are killed under distributed deposits and come
+//! back with other workers.
 
 #[path = "../../../../xtask/src/lives.rs"]
 #[allow(dead_code)]

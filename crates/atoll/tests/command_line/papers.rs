@@ -1,4 +1,5 @@
-//! `figures` and `claims` from outside: what is refused, what is kept, and that a second call measures nothing.
+//! `figures` and `claims` from outside: refusals, kept rows, and a second call that measures
+//! nothing.
 
 use super::{Sandbox, signal, stderr};
 use serde_json::Value;
@@ -76,7 +77,7 @@ fn rows_of_a_file_decide_and_damaged_ones_do_not() {
     }
 }
 
-/// A load is looked at, table by table, and thrown away.
+/// A load is inspected table by table, and removed.
 #[test]
 fn what_a_load_leaves_decides_claims_about_pages() {
     let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());
@@ -102,7 +103,7 @@ fn more_than_there_is_time_for_is_refused_before_anything_runs() {
     assert!(stderr(&output).contains("with the shortest windows, of 100 ms"), "{}", stderr(&output));
 }
 
-/// The whole way once: a run of `bench`, its rows in files, a verdict from them.
+/// The whole path once: a run of `bench`, its rows in files, a verdict from them.
 #[test]
 fn a_measured_claim_is_decided_from_a_run() {
     let (sandbox, out) = (Sandbox::new(), tempfile::tempdir().unwrap());

@@ -1,4 +1,4 @@
-//! What is said before a sweep, while it runs, and when it is interrupted.
+//! The output before a sweep, during it, and after an interruption.
 
 use super::*;
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ use std::process::{ChildStderr, ChildStdout};
 const MICRO: &[&str] = &["bench", "micro", "--islands", "1", "--workers", "1", "--dataset", "1000"];
 const MEMORY: &[&str] = &["--host", "thread", "--durability", "memory"];
 
-/// A bench that has been started, with what it says.
+/// A running bench, with its output.
 struct Bench {
     child: Child,
     said: Lines<BufReader<ChildStderr>>,
@@ -23,7 +23,7 @@ impl Bench {
         Bench { child, said, printed }
     }
 
-    /// The lines on standard error up to the first that has these words.
+    /// The lines on standard error up to the first that contains `words`.
     fn until(&mut self, words: &str) -> Vec<String> {
         let mut lines = Vec::new();
         for line in self.said.by_ref() {
@@ -35,7 +35,7 @@ impl Bench {
         panic!("{words:?} is not in {lines:#?}");
     }
 
-    /// Ctrl-C, and what comes of it: the rows on standard output, and the rest of standard error.
+    /// Sends Ctrl-C; returns the rows on standard output, and the rest of standard error.
     fn interrupt(mut self) -> (Vec<Value>, String) {
         signal(self.child.id(), Signal::INT);
         let said: Vec<String> = self.said.by_ref().map(Result::unwrap).collect();
@@ -94,8 +94,7 @@ fn a_dry_run_prints_the_plan_and_touches_nothing() {
     }
 }
 
-/// Tens of thousands of deployments are planned at once, and what is wrong with a value is still
-/// said before.
+/// Tens of thousands of deployments are planned quickly, and a wrong value is still reported first.
 #[test]
 fn a_sweep_of_weeks_is_planned_in_a_moment() {
     let multisite: Vec<String> = (0..=100).map(|p| p.to_string()).collect();
@@ -155,7 +154,7 @@ fn a_row_that_is_not_kept_says_why() {
     sandbox.assert_nothing_left();
 }
 
-/// A table that came at the end would come when nothing is left to interrupt.
+/// The table is printed row by row: at the end there would be nothing left to interrupt.
 #[test]
 fn rows_are_printed_as_they_end() {
     let sandbox = Sandbox::new();
@@ -186,7 +185,7 @@ fn a_line_an_interval_says_what_a_deployment_does() {
             assert!(lines.iter().all(|line| line.contains(words)), "{words:?} in {text}");
         }
     }
-    // What was told on the way is in the row all the same.
+    // The load that the progress lines reported counts in the row.
     let rows = rows(&output);
     assert!(rows.iter().all(|row| row["seconds"].as_f64().unwrap() >= 0.95), "{rows:#?}");
     assert_refused(&[MICRO, &["--progress", "1ms"]].concat(), 2, &["--progress", "100ms"]);

@@ -1,4 +1,4 @@
-//! `bench --out`, `atoll report` and `bench --watch`: what people look at.
+//! `bench --out`, `atoll report` and `bench --watch`: output for human readers.
 
 use super::*;
 use std::fs;
@@ -256,7 +256,8 @@ fn watching_needs_a_terminal_and_transactions() {
 pub const ROWS: NonZero<u16> = NonZero::new(40).unwrap();
 pub const COLUMNS: NonZero<u16> = NonZero::new(120).unwrap();
 
-/// `atoll` on a terminal that `script` makes; everything it writes there. `None` where there is no `script`.
+/// Runs `atoll` on a terminal made by `script`; returns everything it writes there. `None` if there
+/// is no `script`.
 pub fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Option<String> {
     let sandbox = Sandbox::new();
     let program = env!("CARGO_BIN_EXE_atoll");
@@ -286,15 +287,15 @@ pub fn on_a_terminal(args: &[&str], typed_after: Option<(&str, &[u8])>) -> Optio
     Some(String::from_utf8_lossy(&seen).into_owned())
 }
 
-/// What the terminal showed, one picture after the other. Only the letters that differ from the picture before are written to
-/// it, so a word need not stand in what is written.
+/// The pictures that the terminal showed, in order. Only letters that differ from the previous
+/// picture are written to it, so the output need not contain a whole word.
 fn pictures(text: &str) -> Vec<String> {
     let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
     let draw = |drawn: &str| {
         terminal.process(drawn.as_bytes());
         terminal.screen().contents()
     };
-    // Each ends with the colours given back.
+    // Each ends with a reset of the colours.
     text.split_inclusive("\x1b[0m").map(draw).collect()
 }
 

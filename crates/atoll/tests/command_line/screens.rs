@@ -1,11 +1,11 @@
-//! What a newcomer reads: screens of help, tables on terminals of any width, completions, the
+//! The screens that a new user reads: help, tables on terminals of any width, completions, the
 //! manual, the version.
 
 use super::reports::{COLUMNS, ROWS, on_a_terminal};
 use super::*;
 use std::io::{BufRead, BufReader};
 
-/// With so many columns.
+/// The output on a terminal with this many columns.
 fn shown(args: &[&str], columns: &str) -> String {
     let output = Sandbox::new().command(args).env("COLUMNS", columns).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
@@ -109,7 +109,7 @@ fn a_complaint_names_the_option_once() {
     }
 }
 
-/// Of a sweep: many settings, every result, a profile, a legend.
+/// The table of a sweep with many settings, every result, a profile and a legend.
 #[test]
 fn tables_fit_the_terminal() {
     let sweep = ["bench", "micro", "--islands", "1,2", "--workers", "2", "--scale", "2", "--dataset", "2000"];
@@ -136,7 +136,7 @@ fn tables_fit_the_terminal() {
     }
 }
 
-/// Beside the bar, which is drawn over and over below the rows.
+/// The table beside the bar, which is redrawn below the rows.
 #[test]
 fn a_table_grows_on_a_terminal() {
     let args =

@@ -19,7 +19,8 @@ fn bench(database: &Database) -> Vec<&str> {
     [&["bench", "micro", "--workers", "2", "--data", database.path()], design, BRIEF].concat()
 }
 
-/// Check and opening both find it: `what` is in the finding and in the refusal. Nothing is changed.
+/// Check and opening both find the damage: `what` is in the finding and in the refusal. No file is
+/// changed.
 fn assert_found_by_both(database: &Database, what: &str) {
     let before = database.files();
     let found = database.finding(what);
@@ -87,7 +88,7 @@ fn missing_files_of_an_instance_are_found() {
     }
     let database = Database::micro();
     for name in ["0/control-0", "0/control-1"] {
-        let _ = fs::remove_file(database.file(name)); // a young database has one of them
+        let _ = fs::remove_file(database.file(name)); // A new database has only one of them.
     }
     assert_found_by_both(&database, "no control file");
     let [_, database] = both();
@@ -116,7 +117,7 @@ fn another_schema_number_and_another_number_of_islands_are_found() {
     }
 }
 
-/// Databases of versions that gave their folders no number.
+/// Databases of versions that did not number their folders.
 #[test]
 fn a_database_without_identities_opens_as_before() {
     for database in both() {

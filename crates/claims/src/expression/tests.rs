@@ -1,4 +1,4 @@
-//! What expressions give, and what is said of those that are wrong.
+//! The values of expressions, and the errors of wrong ones.
 
 use super::*;
 
@@ -119,7 +119,8 @@ fn wrong_text_is_told_with_its_place() {
     assert!(Condition::parse("tps").unwrap_err().expected.contains('<'));
 }
 
-/// Each bracket or sign was one more call on the stack: some ten thousand of them ended the program.
+/// Each bracket or sign costs one level of recursion: without a limit, about ten thousand of them
+/// overflow the stack.
 #[test]
 fn a_text_that_nests_too_deep_is_refused() {
     for (open, close) in [("(", ")"), ("-", ""), ("abs(", ")"), ("1+", "")] {

@@ -1,4 +1,4 @@
-//! How long for whom: quantiles of each row, and where there is a histogram the whole tail.
+//! Latency: quantiles of each row and, if it has a histogram, the whole tail.
 
 use super::{BARS, Curves, Section, curves, portion_title, portions, titled};
 use crate::chart::{Axis, Chart, Figure, Line, Marks, Name, Point, Quantiles};
@@ -8,7 +8,7 @@ use crate::table::{Align, Cell, Table};
 use crate::text::short;
 use driver::LatencyUs;
 
-/// Quantiles in the columns of a table, and on the axis.
+/// The quantiles in the columns of a table and on the axis.
 const MARKS: [&str; 5] = ["p50", "p95", "p99", "p99.9", "max"];
 
 pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
@@ -75,7 +75,7 @@ fn quantiles(id: String, title: String, caption: &str, of: Vec<(Name, LatencyUs)
     Figure { id, title, caption: caption.into(), chart, table }
 }
 
-/// The share of requests that took longer than so long: the tail, where a mean shows nothing.
+/// The share of requests that took longer than a given time: the tail, which a mean does not show.
 fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figure> {
     let all = curves(panel, sweep, |r| !tail(&rows[r].row.latency_histogram).is_empty());
     let figure = |(at, shown): (usize, &Curves)| {
@@ -105,7 +105,8 @@ fn tails(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize) -> Vec<Figur
     all.iter().enumerate().map(figure).collect()
 }
 
-/// Points (µs, per cent of requests that took longer); the last bucket's would be at 0, which no logarithm shows.
+/// Points (µs, per cent of requests that took longer); the last bucket is omitted, because its 0
+/// has no logarithm.
 fn tail(histogram: &[(f64, u64)]) -> Vec<Point> {
     let whole: f64 = histogram.iter().map(|(_, n)| *n as f64).sum();
     let mut above = whole;

@@ -1,4 +1,5 @@
-//! Rows to figures, by what a reader asks: how fast, where the time goes, how long for whom, who met whom, and when.
+//! From rows to figures, by the reader's question: throughput, where the time goes, latency,
+//! contention, and the course over time.
 
 mod latency;
 mod overview;
@@ -16,10 +17,10 @@ use crate::table::{Align, Cell, Table};
 use crate::text::short;
 use std::collections::BTreeMap;
 
-/// Bars of one chart that can still be compared.
+/// The most bars of one chart that can still be compared.
 const BARS: usize = 24;
 
-/// Figures that answer one question.
+/// The figures that answer one question.
 pub struct Section {
     pub id: &'static str,
     pub title: &'static str,
@@ -28,7 +29,7 @@ pub struct Section {
     pub figures: Vec<Figure>,
 }
 
-/// Every section for which the rows have something.
+/// Every section that the rows have data for.
 pub fn sections(rows: &[Row], sweep: &Sweep) -> Vec<Section> {
     let mut all = throughput::sections(rows, sweep);
     all.extend([
@@ -41,13 +42,13 @@ pub fn sections(rows: &[Row], sweep: &Sweep) -> Vec<Section> {
     all
 }
 
-/// What a figure of a panel is called.
+/// The title of a panel's figure.
 fn titled(what: &str, panel: &Panel) -> String {
     if panel.name.is_empty() { what.into() } else { format!("{what}: {}", panel.name) }
 }
 
-/// The rows of a panel that have something, in portions that fit a chart. A deployment is in one of them, unless it alone has
-/// too many rows.
+/// The rows of a panel for which `has` holds, in portions that fit a chart. A deployment stays in
+/// one portion, unless it alone has too many rows.
 fn portions(panel: &Panel, has: impl Fn(usize) -> bool, at_most: usize) -> Vec<Vec<usize>> {
     let mut portions: Vec<Vec<usize>> = Vec::new();
     for (_, rows) in &panel.lines {
@@ -62,19 +63,20 @@ fn portions(panel: &Panel, has: impl Fn(usize) -> bool, at_most: usize) -> Vec<V
 
 /// Rows that share a chart with a curve for each row.
 struct Curves {
-    /// The place on the axis that they have in common, in words; empty if there is none.
+    /// The place on the axis that they share, in words; empty if there is none.
     place: String,
     rows: Vec<usize>,
-    /// More places, or rows, than were chosen.
+    /// There are more places, or rows, than were chosen.
     left_out: bool,
 }
 
-/// Charts of this kind in one panel: more are a wall.
+/// The most charts of this kind in one panel.
 const PLACES: usize = 3;
 
-/// The rows of a panel that have something, for charts of curves. Several deployments are compared at one place of the
-/// axis at a time, each in its own colour; a single one has all its places in one chart. Of many, some are chosen evenly,
-/// the first and the last among them.
+/// The rows of a panel for which `has` holds, as charts of curves. Several deployments are compared
+/// at one place of the axis at a time, each in its own colour; a single deployment has all its
+/// places in one chart. If there are too many, an even selection is shown, with the first and the
+/// last.
 fn curves(panel: &Panel, sweep: &Sweep, has: impl Fn(usize) -> bool) -> Vec<Curves> {
     let rows: Vec<usize> = panel.rows().filter(|r| has(*r)).collect();
     let mut places: Vec<f64> = rows.iter().filter_map(|r| sweep.at(*r)).collect();
@@ -97,7 +99,7 @@ fn curves(panel: &Panel, sweep: &Sweep, has: impl Fn(usize) -> bool) -> Vec<Curv
     chosen.into_iter().map(at).collect()
 }
 
-/// At most so many of `all`, in their order, with the first and the last.
+/// At most `at_most` elements of `all`, in their order, with the first and the last.
 fn evenly<T: Copy>(all: &[T], at_most: usize) -> Vec<T> {
     if all.len() <= at_most {
         return all.to_vec();
@@ -106,14 +108,14 @@ fn evenly<T: Copy>(all: &[T], at_most: usize) -> Vec<T> {
 }
 
 impl Curves {
-    /// What a figure of them is called.
+    /// The title of the figure of these curves.
     fn title(&self, what: &str, panel: &Panel) -> String {
         let words: Vec<&str> =
             [panel.name.as_str(), &self.place].into_iter().filter(|w| !w.is_empty()).collect();
         if words.is_empty() { what.into() } else { format!("{what}: {}", words.join(", ")) }
     }
 
-    /// What a curve is called: the place is in the title where all have the same.
+    /// The name of a curve: if all curves share a place, it is in the title.
     fn name(&self, sweep: &Sweep, row: usize) -> String {
         let name = sweep.name(row);
         if self.place.is_empty() { name.to_string() } else { name.group }
@@ -129,10 +131,10 @@ fn portion_title(title: &str, at: usize, of: usize) -> String {
     if of > 1 { format!("{title} ({} of {of})", at + 1) } else { title.into() }
 }
 
-/// Parts of a whole for each row: name -> amount.
+/// The parts of a whole for each row: name -> amount.
 type Amounts = Vec<BTreeMap<String, f64>>;
 
-/// Parts in the order of `order`, then what is not in there; what is nothing everywhere is left out.
+/// Parts in the order of `order`, then the other parts; parts that are 0 everywhere are omitted.
 fn parts(amounts: &Amounts, order: &[&str], scale: f64) -> Vec<Part> {
     let rank = |name: &str| order.iter().position(|o| *o == name).unwrap_or(order.len());
     let mut names: Vec<&String> = amounts.iter().flat_map(BTreeMap::keys).collect();
@@ -148,7 +150,7 @@ fn parts(amounts: &Amounts, order: &[&str], scale: f64) -> Vec<Part> {
     names.into_iter().map(part).filter(|p| p.values.iter().any(|v| *v > 0.0)).collect()
 }
 
-/// The same, each bar brought to 100.
+/// The same parts, with each bar scaled to 100.
 fn shares(parts: &[Part]) -> Vec<Part> {
     let bars = parts.first().map_or(0, |p| p.values.len());
     let whole: Vec<f64> = (0..bars).map(|b| parts.iter().map(|p| p.values[b]).sum()).collect();
@@ -164,7 +166,7 @@ fn shares(parts: &[Part]) -> Vec<Part> {
     parts.iter().map(share).collect()
 }
 
-/// A row of the table for each bar, a column for each part of the first view.
+/// A table with a row for each bar and a column for each part of the first view.
 fn stacked_table(bars: &[Name], view: &View) -> Table {
     let head = [("".to_string(), Align::Left), (format!("all, {}", view.unit), Align::Right)];
     let parts = view.parts.iter().map(|p| (p.name.clone(), Align::Right));
@@ -178,7 +180,7 @@ fn stacked_table(bars: &[Name], view: &View) -> Table {
     table
 }
 
-/// `None` when there is nothing to stack. The table is that of the first view.
+/// `None` if there is nothing to stack. The table shows the first view.
 fn stacked(id: String, title: String, caption: &str, bars: Vec<Name>, views: Vec<View>) -> Option<Figure> {
     let views: Vec<View> = views.into_iter().filter(|v| !v.parts.is_empty()).collect();
     let table = stacked_table(&bars, views.first()?);

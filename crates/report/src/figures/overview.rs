@@ -6,14 +6,15 @@ use crate::table::{Align, Cell, Table, Tone};
 use crate::text::{short, thousands};
 use crate::verdict::{Measure, Standing};
 
-/// Noise beyond which a row says more about the neighbours than about the engine.
+/// With more noise than this, a row says more about other programs on the machine than about the
+/// engine.
 pub const NOISY: f64 = 0.10;
 
-/// Deployments that a cell names before it counts the rest.
+/// The deployments that a cell names; it counts the others.
 const NAMED: usize = 4;
 
-/// The fastest deployment of each request mix by the rule of [`crate::verdict`], or those between which it finds no difference.
-/// Empty when nothing was compared.
+/// The fastest deployment of each request mix by the rule of [`crate::verdict`], or the deployments
+/// that the rule does not distinguish. Empty if there was no comparison.
 pub fn winners(rows: &[Row], sweep: &Sweep) -> Table {
     let left = |name: &str| (name.to_string(), Align::Left);
     let right = |name: &str| (name.to_string(), Align::Right);
@@ -65,7 +66,7 @@ fn winner(rows: &[Row], sweep: &Sweep, request: &str, standing: &Standing) -> Ve
     vec![Cell::text(request), name, rate(best.tps), next, shared]
 }
 
-/// Those ahead that cannot be told from each other.
+/// The leading deployments that the rule does not distinguish.
 fn named(sweep: &Sweep, standing: &Standing) -> String {
     let all: Vec<usize> = [standing.first].into_iter().chain(standing.ties.iter().copied()).collect();
     let names = all.iter().take(NAMED).map(|r| sweep.deployment(*r)).collect::<Vec<_>>().join("; ");
@@ -76,7 +77,7 @@ fn rate(tps: f64) -> Cell {
     Cell::number(tps, if tps < 100.0 { short(tps) } else { thousands(tps) })
 }
 
-/// What the rows differ in, and what came out.
+/// The settings in which the rows differ, and the results.
 pub fn all_rows(rows: &[Row], sweep: &Sweep) -> Table {
     let setting = |d: &crate::sweep::Dimension| {
         let numeric = d.values.iter().flatten().all(|v| v.parse::<f64>().is_ok());
@@ -108,7 +109,7 @@ pub fn all_rows(rows: &[Row], sweep: &Sweep) -> Table {
     })
 }
 
-/// A column only where there are any.
+/// This column exists only if there are rollbacks.
 const ROLLBACKS: &str = "user rollbacks";
 
 type Column = (&'static str, fn(&Row) -> Cell);
@@ -140,7 +141,7 @@ const RESULTS: &[Column] = &[
     }),
 ];
 
-/// Of rows of transactions: those whose conditions were checked.
+/// A number of transactions; empty for rows without a consistency check, which have none.
 fn count(row: &Row, n: u64) -> Cell {
     if row.row.consistent.is_some() { Cell::number(n as f64, thousands(n as f64)) } else { Cell::default() }
 }

@@ -1,4 +1,4 @@
-//! And when: throughput and tail latency second by second.
+//! The course over time: throughput and tail latency second by second.
 
 use super::{Curves, Section, curves};
 use crate::chart::{Axis, Chart, Event, Figure, Line, Marks, Point};
@@ -45,7 +45,7 @@ pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
     }
 }
 
-/// `None` when nothing of the kind ever happened.
+/// `None` if no row has any event of this kind.
 fn figure(
     rows: &[Row],
     sweep: &Sweep,
@@ -90,7 +90,7 @@ fn dashes(lines: &[Line]) -> &'static str {
     if any { " Dashed: keys were divided otherwise among their owners, or should have been." } else { "" }
 }
 
-/// How the load changed on the way, where it did so in all these rows alike.
+/// The changes of the load during the run, if they are the same in all these rows.
 fn changes(rows: &[Row], portion: &[usize]) -> String {
     let script = |r: &usize| rows[*r].row.settings.phases.as_ref();
     match portion.first().and_then(script) {

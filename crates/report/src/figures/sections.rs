@@ -1,4 +1,4 @@
-//! Who met whom: critical sections and latches of a transaction, and the locks and pages behind them.
+//! Contention: critical sections and latches of a transaction, and the locks and pages behind them.
 
 use super::{Amounts, BARS, Section, parts, portion_title, portions, stacked, titled};
 use crate::chart::{Figure, Name, View};
@@ -27,7 +27,7 @@ const FIGURES: &[Kind] = &[
     (
         "Latches and accesses of a transaction",
         "latches",
-        "Page latches by what the page holds; pages visited, records touched and locks taken beside them.",
+        "Page latches by the kind of page; pages visited, records touched and locks taken beside them.",
         latch_views,
     ),
 ];
@@ -40,7 +40,7 @@ pub fn section(rows: &[Row], sweep: &Sweep) -> Section {
         id: "sections",
         title: "Critical sections and latches",
         words: "Counts per committed transaction. An unbounded section is one that every worker of an instance may want at once, so it \
-            grows with the machine; a fixed one is met by a fixed number of threads; whoever waits at a cooperative one can have its \
+            grows with the machine; a fixed one is met by a fixed number of threads; a thread that waits at a cooperative one can have its \
             work done by another.",
         figures: FIGURES.iter().flat_map(of).collect(),
     }

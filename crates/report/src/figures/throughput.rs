@@ -1,4 +1,4 @@
-//! How fast: throughput against the option that was swept, and against every other one that has numbers for values.
+//! Throughput over the option that was swept, and over every other numeric one.
 
 use super::{Section, titled};
 use crate::chart::{Axis, Bars, Chart, Figure, Line, Marks, Point};
@@ -7,7 +7,7 @@ use crate::sweep::{Panel, Sweep, axis_name, phrase};
 use crate::table::{Align, Cell, Table};
 use crate::text::{short, thousands};
 
-/// Places on the axis from which on a curve says more than bars.
+/// From this many places on the axis, a curve shows more than bars.
 const CURVE: usize = 3;
 
 pub fn sections(rows: &[Row], sweep: &Sweep) -> Vec<Section> {
@@ -33,7 +33,7 @@ pub fn sections(rows: &[Row], sweep: &Sweep) -> Vec<Section> {
     vec![first, second]
 }
 
-/// What is counted a second.
+/// The unit that is counted per second.
 pub fn unit(row: &Row) -> &'static str {
     match row.row.settings.workload.as_str() {
         "counter" => "increments/s",
@@ -77,7 +77,7 @@ fn figure(rows: &[Row], sweep: &Sweep, panel: &Panel, id: String) -> Figure {
     }
 }
 
-/// An axis' name without its unit.
+/// The name of an axis without its unit.
 fn bare(name: &str) -> &str {
     name.split(" (").next().unwrap_or(name)
 }
@@ -96,7 +96,7 @@ fn caption(sweep: &Sweep, panel: &Panel, places: usize) -> String {
 
 fn spread(row: &Row) -> (f64, f64, f64) {
     let r = &row.row;
-    // Rows without repetitions say 0 for both ends.
+    // Rows without repetitions have 0 for both ends.
     let low = if r.tps_min > 0.0 { r.tps_min.min(r.tps) } else { r.tps };
     (r.tps, low, r.tps_max.max(r.tps))
 }
@@ -133,7 +133,7 @@ fn one_bar_each(rows: &[Row], sweep: &Sweep, panel: &Panel, unit: &str) -> Chart
     }
 }
 
-/// A lone line's name is in no legend, so its place must say what it is.
+/// The name of a single line is in no legend, so the name of its place includes it.
 fn place_name(sweep: &Sweep, panel: &Panel, row: usize) -> String {
     let line = panel.lines.iter().find(|(_, of)| of.contains(&row)).map_or("", |(name, _)| name.as_str());
     let alone = panel.lines.iter().all(|(_, of)| of.len() == 1);

@@ -1,4 +1,4 @@
-//! Where the time goes: a transaction's, what it waits for, and the workers'.
+//! Where the time goes: a transaction's time, its waits, and the workers' time.
 
 use super::{Amounts, BARS, Section, parts, portion_title, portions, shares, stacked, titled};
 use crate::chart::{Figure, Part, View};
@@ -6,17 +6,17 @@ use crate::rows::Row;
 use crate::sweep::{Panel, Sweep};
 use driver::PerTransaction;
 
-/// From the work to what keeps from it.
+/// From useful work to overhead and waits.
 pub const COMPONENTS: &[&str] =
     &["execution", "locking", "latching", "logging", "communication", "management", "waiting", "idle"];
 const WAITS: &[&str] = &["lock", "log", "reply", "decision", "page", "turn", "retry"];
 
-/// Parts in which nothing is done.
+/// Parts in which no work is done.
 const PASSIVE: &[&str] = &["waiting", "idle"];
 
 const MICROSECONDS: f64 = 1e-3;
 
-/// Title, id, what of a profile, the order of its parts, and how to read it.
+/// Title, id, the part of the profile, the order of its parts, and how to read it.
 type Kind =
     (&'static str, &'static str, fn(&PerTransaction) -> &Breakdown, &'static [&'static str], &'static str);
 type Breakdown = std::collections::BTreeMap<String, f64>;
@@ -75,7 +75,8 @@ fn figures_of(rows: &[Row], sweep: &Sweep, panel: &Panel, number: usize, kind: &
     portions.iter().enumerate().filter_map(figure).collect()
 }
 
-/// The ways to divide a bar: first without the part that is no work, if others are there, then all of it.
+/// The ways to divide a bar: first without the passive part, if there are other parts, then the
+/// whole.
 fn views(amounts: &Amounts, order: &[&str]) -> Vec<View> {
     let all = parts(amounts, order, MICROSECONDS);
     let work: Vec<Part> = all.iter().filter(|p| !PASSIVE.contains(&p.name.as_str())).cloned().collect();
@@ -92,7 +93,7 @@ fn views(amounts: &Amounts, order: &[&str]) -> Vec<View> {
     }
 }
 
-/// How much of the time was waiting, and for what most of all.
+/// The share of time spent waiting, and the longest wait.
 fn waiting_in_words<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     let share = |row: &Row| {
         let profile = row.row.profile.as_ref()?;
@@ -122,7 +123,7 @@ fn waiting_in_words<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> String {
     format!(" Waiting stands apart: {range} of the time{why}.")
 }
 
-/// The wait that takes most of a row's.
+/// The longest wait of a row.
 fn mostly(row: &Row) -> Option<&str> {
     let waits = &row.row.profile.as_ref()?.waiting_ns_per_txn;
     waits.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(name, _)| name.as_str())

@@ -1,7 +1,8 @@
-//! A headless Chromium, spoken to over a pair of pipes in its DevTools protocol: JSON messages that end in a zero byte.
+//! A headless Chromium, controlled over two pipes by its DevTools protocol: JSON messages that end
+//! in a zero byte.
 //!
-//! The browser takes its orders on descriptor 3 and answers on 4. Two named pipes and a shell put them there, so nothing
-//! unsafe is needed between `fork` and `exec`.
+//! The browser reads commands on descriptor 3 and answers on 4. Two named pipes and a shell put
+//! them there, so no unsafe code between `fork` and `exec` is needed.
 
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions};
@@ -11,9 +12,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Names under which systems know the browser.
+/// The names of the browser on different systems.
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
-/// A loaded machine starts a browser slowly; nothing else takes long.
+/// On a loaded machine a browser starts slowly; nothing else takes long.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `$ATOLL_BROWSER`, or the first known name on the path.
@@ -107,25 +108,25 @@ impl Drop for Browser {
     }
 }
 
-/// What a page is looked at with.
+/// The device that a page is viewed on.
 #[derive(Clone, Copy)]
 pub struct Screen {
     pub width: u32,
     pub height: u32,
     pub mobile: bool,
-    /// What the reader's system prefers: `light` or `dark`.
+    /// The preference of the reader's system: `light` or `dark`.
     pub scheme: &'static str,
 }
 
 pub struct Page<'a> {
     browser: &'a mut Browser,
     session: Option<String>,
-    /// Everything the page has said without being asked.
+    /// Every event that the page has sent.
     pub events: Vec<Value>,
 }
 
 impl Page<'_> {
-    /// Sends an order and waits for its answer.
+    /// Sends a command and waits for its answer.
     pub fn order(&mut self, method: &str, params: Value) -> Value {
         let session = self.session.clone();
         let id = self.browser.send(session.as_deref(), method, &params);
@@ -167,7 +168,7 @@ impl Page<'_> {
         result["result"]["value"].clone()
     }
 
-    /// A PNG of the element that `selector` names, scrolled to or not.
+    /// A PNG of the element that `selector` names, also if it is outside the visible area.
     pub fn picture(&mut self, selector: &str) -> Vec<u8> {
         let rect = self.value(&format!(
             "(() => {{ const r = document.querySelector('{selector}').getBoundingClientRect(); \
@@ -177,7 +178,7 @@ impl Page<'_> {
         base64(shot["data"].as_str().expect("a picture"))
     }
 
-    /// What the page complained about: exceptions, errors on the console, violations of its policy.
+    /// The page's errors: exceptions, errors on the console, violations of its policy.
     pub fn complaints(&self) -> Vec<String> {
         let is_complaint = |e: &&Value| match e["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -192,7 +193,7 @@ impl Page<'_> {
         self.events.iter().filter(is_complaint).map(|e| e["params"].to_string()).collect()
     }
 
-    /// What the page asked for beyond itself.
+    /// The page's requests other than for itself.
     pub fn requests(&self) -> Vec<String> {
         let asked = self.events.iter().filter(|e| e["method"] == "Network.requestWillBeSent");
         let urls = asked.filter_map(|e| e["params"]["request"]["url"].as_str());
@@ -203,7 +204,7 @@ impl Page<'_> {
     }
 }
 
-/// Of the alphabet with `+` and `/`.
+/// Decodes the alphabet with `+` and `/`.
 fn base64(text: &str) -> Vec<u8> {
     let digit = |c: u8| -> u32 {
         (match c {

@@ -1,4 +1,4 @@
-//! The page as a reader gets it: in a browser, where there is one.
+//! The page as a reader sees it: in a browser, if there is one.
 
 mod browser;
 mod page;

@@ -1,7 +1,8 @@
-//! What must be in the page, and what a browser must make of it.
+//! The content of the page, and its display in a browser.
 //!
-//! Tests named `browser_...` need a Chromium and say so where there is none; with `REPORT_TEST_BROWSER=required`, as
-//! `cargo xtask report-test` sets it, they fail there. `REPORT_TEST_PICTURES=DIR` keeps what they saw.
+//! Tests named `browser_...` need a Chromium, and print a message if there is none; with
+//! `REPORT_TEST_BROWSER=required`, as `cargo xtask report-test` sets it, they fail instead.
+//! `REPORT_TEST_PICTURES=DIR` keeps their pictures.
 
 use crate::browser::{self, Browser, Page, Screen};
 use crate::sample;
@@ -12,7 +13,7 @@ const DESK: Screen = Screen { width: 1240, height: 900, mobile: false, scheme: "
 const NIGHT: Screen = Screen { scheme: "dark", ..DESK };
 const PHONE: Screen = Screen { width: 390, height: 844, mobile: true, scheme: "light" };
 
-/// Fewer different colours than this, and a picture shows an empty frame.
+/// A picture with fewer colours shows an empty frame.
 const COLOURS_OF_A_CHART: u64 = 4;
 
 fn with_browser(test: impl FnOnce(&mut Browser, &Path)) {
@@ -49,7 +50,7 @@ fn assert_sound(page: &mut Page<'_>) {
     assert_eq!(page.value("Number(document.documentElement.dataset.charts)"), all);
 }
 
-/// Colours of the marks in the chart of a figure, which is an SVG.
+/// The colours of the marks in the chart of a figure, which is an SVG.
 fn colours(page: &mut Page<'_>, figure: &str) -> u64 {
     let script = format!(
         "new Set([...document.querySelectorAll('#{figure} .chart svg path')].flatMap(p => \
@@ -86,9 +87,9 @@ fn browser_draws_every_chart_by_day_by_night_and_on_a_phone() {
     });
 }
 
-/// Colour of each line of a chart, by its name in the legend's order.
+/// The colour of each line of a chart, by its name, in the order of the legend.
 fn strokes(page: &mut Page<'_>, figure: &str) -> Vec<String> {
-    // The lines themselves are the two pixels wide ones that are not filled.
+    // The lines themselves are the ones two pixels wide and without a fill.
     let script = format!(
         "[...new Set([...document.querySelectorAll('#{figure} .chart svg path[stroke-width=\"2\"][fill=none]')].map(p => \
          p.getAttribute('stroke')))]"
@@ -176,7 +177,7 @@ fn browser_takes_hostile_rows_for_text() {
         assert_sound(&mut page);
         let title = page.value("document.title");
         assert!(title.as_str().unwrap().contains("</script>"), "{title}");
-        // Tooltips are HTML that the charting library makes: each must be shown once.
+        // Tooltips are HTML made by the charting library: each must be shown once.
         page.value(
             "document.querySelectorAll('.chart').forEach(c => { const e = echarts.getInstanceByDom(c); \
              for (let s = 0; s < 3; s++) for (let d = 0; d < 3; d++) e.dispatchAction({type: 'showTip', seriesIndex: s, dataIndex: d}); })",
@@ -204,7 +205,7 @@ fn browser_shows_rows_that_have_next_to_nothing() {
     });
 }
 
-/// Widths at which people look: a small and a large phone, a tablet, a notebook, a desk.
+/// Typical widths: a small and a large phone, a tablet, a notebook, a desktop.
 const WIDTHS: [u32; 5] = [360, 500, 800, 1300, 1900];
 
 #[test]
@@ -326,7 +327,7 @@ fn each_kind_of_transaction_has_a_line_for_each_row() {
     }
 }
 
-/// Without a browser: what the page promises in its text.
+/// Without a browser: properties of the page's text.
 #[test]
 fn the_page_stands_alone_and_says_everything_in_tables() {
     let html = sample::report().html();
@@ -364,10 +365,10 @@ fn the_page_stands_alone_and_says_everything_in_tables() {
 
 #[test]
 fn hostile_rows_leave_no_markup_in_the_page() {
-    // What the library has in its own strings is its own affair.
+    // The strings of the charting library are not checked.
     let html = sample::hostile().html().replace(include_str!("../../assets/echarts.min.js"), "");
     assert!(!html.contains(sample::HOSTILE) && !html.contains("<img"), "markup of a row is in the page");
-    // The page's own: the theme, two blocks of data, the library, and what draws.
+    // The page's own scripts: the theme, two blocks of data, the library, and the drawing.
     assert_eq!(html.matches("<script").count(), 5);
     assert_eq!(html.matches("</script").count(), 5);
 }

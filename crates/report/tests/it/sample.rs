@@ -1,5 +1,5 @@
-//! Rows of a sweep as `bench --profile` writes them, made up: two designs, two numbers of islands, reads and updates over
-//! multisite shares, with everything that a row can carry.
+//! Synthetic rows of a sweep, in the form that `bench --profile` writes: two designs, two numbers
+//! of islands, reads and updates over multisite shares, with every field that a row can have.
 
 use driver::{Labels, LatencyUs, MachineStamp, PerTransaction, ResultRow, Settings};
 use report::{Report, Rows};
@@ -14,7 +14,7 @@ fn map(pairs: &[(&str, f64)]) -> BTreeMap<String, f64> {
     pairs.iter().map(|(name, value)| (name.to_string(), *value)).collect()
 }
 
-/// What more distribution costs: made up, but of the right kind.
+/// Synthetic costs that grow with distribution.
 fn profile(remote: f64, write: f64) -> PerTransaction {
     let sections = |n: f64| BTreeMap::from([("fixed".into(), n), ("unbounded".into(), n * 2.0)]);
     PerTransaction {
@@ -93,7 +93,7 @@ fn row(design: &str, islands: u16, op: &str, multisite: f64) -> Value {
     with_details(settings, us, tps)
 }
 
-/// The parts of a row that the driver adds to some.
+/// The fields that the driver adds to some rows.
 fn with_details(mut row: Value, us: f64, tps: f64) -> Value {
     let second = |at: i32| {
         let wave = 1.0 + 0.08 * f64::from(at).sin();
@@ -135,7 +135,8 @@ pub fn sweep() -> Rows {
 pub const DESIGNS: [&str; 7] =
     ["conventional", "logical", "plp-regular", "plp-partition", "plp-leaf", "serial", "occ"];
 
-/// Every design, reads and updates over multisite shares; conventional only reads, and rows come in no order of designs.
+/// Every design, reads and updates over multisite shares; conventional only reads, and the rows are
+/// not ordered by design.
 pub fn designs() -> Report {
     let mut lines = String::new();
     for (n, design) in DESIGNS.iter().rev().enumerate() {
@@ -161,7 +162,7 @@ pub fn report() -> Report {
     Report { rows: sweep().rows, machines: vec![Machine::parse(&csv).expect("a machine")], notes: Vec::new() }
 }
 
-/// Every text that a row, a machine or a note can bring in says something nasty.
+/// Every text that a row, a machine or a note can contain is malicious.
 pub fn hostile() -> Report {
     let mut lines = String::new();
     for multisite in [0.0, 50.0, 100.0] {
@@ -188,7 +189,8 @@ pub fn hostile() -> Report {
     Report { rows: rows.rows, machines: vec![machine], notes: vec![HOSTILE.into()] }
 }
 
-/// `--design conventional,serial,occ` and nothing else: every other setting in which the rows differ follows from the design.
+/// `--design conventional,serial,occ` alone: every other setting in which the rows differ follows
+/// from the design.
 pub fn three_designs() -> Report {
     let settings = [
         json!({"tree": "btree", "heap": "shared", "latching": "optimistic", "workers": 2, "memory_mib": 64.0}),

@@ -1,4 +1,4 @@
-//! The microbenchmark by name, and its size.
+//! The name and data size of the microbenchmark.
 
 use super::{Micro, MicroOptions, Op, PAYLOAD_BYTES};
 use crate::benchmark::{Benchmark, Common, Form, Labels};
@@ -56,7 +56,7 @@ impl Benchmark for Micro {
         self.options.dataset * ROW_BYTES
     }
 
-    /// Rows updated.
+    /// The number of updated rows.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         let all: u64 = committed.values().sum();
         Some(match self.options.op {
@@ -66,7 +66,8 @@ impl Benchmark for Micro {
         })
     }
 
-    /// Mixes of several row counts may have run: judged as transactions that update one row each.
+    /// Mixes with different row counts may have run: the data is judged as if each transaction
+    /// updates one row.
     fn for_any_mix(&self) -> Micro {
         let mut any = self.clone();
         (any.options.op, any.options.rows) = (Op::Update, 1);

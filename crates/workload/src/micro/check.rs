@@ -1,7 +1,9 @@
-//! What must hold: every row is there exactly once, unharmed, and the counters add up to the updates that committed.
+//! The consistency conditions: every row exists exactly once and is undamaged, and the sum of the
+//! counters equals the number of committed updates.
 //!
-//! Every updating transaction adds exactly N, so the total is a multiple of N even when nobody knows how many committed:
-//! a transaction that was applied at one instance and lost at another shows.
+//! Every updating transaction adds exactly N. So even when the number of commits is not known, the
+//! sum must be a multiple of N: a transaction that was applied at one instance and lost at another
+//! shows.
 
 use super::{COUNTER, ID, MICRO, MicroOptions, Op, PAYLOAD, payload};
 use crate::findings::{Findings, check_cover};
@@ -10,13 +12,13 @@ use std::ops::Range;
 use txn::workload::Verdict;
 use txn::{Abort, Access, Direction, Flow};
 
-/// What one instance found in its rows.
+/// The findings of one instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MicroAudit {
     pub sites: Range<u32>,
-    /// Sum of all counters.
+    /// The sum of all counters.
     pub counters: i64,
-    /// Rows that are missing, foreign or harmed, one a line.
+    /// Rows that are missing, foreign or damaged, one per line.
     pub damage: Vec<String>,
 }
 

@@ -1,18 +1,21 @@
-//! Which rows a transaction touches.
+//! Draws the rows of a transaction.
 //!
-//! Uniform: the home site is uniform among the generator's, the home row uniform in it. Skewed: the home row is drawn
-//! over all rows of the generator's sites and fixes the home site, so the law over the table holds only when the
-//! generator is given every site and its requests are routed ([`txn::workload::Clients::Routed`]). The further rows
-//! come from the home site or, in a multisite transaction, from the whole table, by the same law; where the home row is updated and
-//! the others read ([`Op::Mixed`]), from all sites but the home, so that each such transaction needs another site. A hot range is a law of the
-//! same kind, but within a home site all rows are equally popular.
+//! Uniform: the home site is uniform among the generator's sites, and the home row is uniform in
+//! it. Skewed: the home row is drawn over all rows of the generator's sites and determines the home
+//! site. So the law over the table holds only if the generator is given every site and its requests
+//! are routed ([`txn::workload::Clients::Routed`]). The further rows follow the same law, over the
+//! home site or, in a multisite transaction, over the whole table. If the home row is updated and
+//! the others are read ([`Op::Mixed`]), the further rows of a multisite transaction come from all
+//! sites but the home, so that each such transaction needs another site. A hot range is a law of
+//! the same kind, but within a home site all rows are equally popular.
 
 use super::{Ids, Micro, MicroOptions, MicroRequest, Op};
 use crate::random::{Random, Span};
 use std::ops::Range;
 use txn::Generator;
 
-/// Under a steep skew nearly every draw gives the same few rows: after so many the next row that is free is taken.
+/// Under a steep skew nearly every draw gives the same few rows: after this many draws the next
+/// free row is taken.
 const REDRAWS: u32 = 1_000;
 
 #[derive(Clone, Debug)]
@@ -23,7 +26,7 @@ pub struct MicroGenerator {
     whole: Span,
     /// The rows of all sites of this generator.
     own: Span,
-    /// The rows of each site that can be a home, from `sites.start` on.
+    /// The rows of each possible home site, from `sites.start` on.
     homes: Vec<Span>,
 }
 
@@ -43,7 +46,7 @@ impl MicroGenerator {
         }
     }
 
-    /// The home row, and the place of its site in `homes`.
+    /// The home row, and the index of its site in `homes`.
     fn home(&mut self) -> (u64, usize) {
         if let Some(hot) = self.micro.options.hot {
             let own = self.own.values();
@@ -59,7 +62,7 @@ impl MicroGenerator {
     }
 }
 
-/// Adds one more row of `from`, not yet in `ids`; both stay ascending.
+/// Adds a row of `from` that is not yet in `ids`; `ids` stays ascending.
 fn add_distinct(ids: &mut Ids, random: &mut Random, from: &Span, draw: impl Fn(&mut Random) -> u64) {
     let free = |id: u64, ids: &Ids| Some((ids.binary_search(&id).err()?, id));
     let drawn = (0..REDRAWS).find_map(|_| free(draw(random), ids));

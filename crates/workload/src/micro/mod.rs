@@ -1,15 +1,17 @@
-//! The islands microbenchmark: transactions that read or update N rows of one table, some of them over the whole table.
+//! The islands microbenchmark: transactions that read or update N rows of one table, some of them
+//! over the whole table.
 //!
 //! ```text
-//! ids   0 ............ | ............ | ............ R     S equal sites; an instance owns a run of adjacent ones
-//! local       x x  x x                                     N rows uniform inside the home site
-//! multisite      x         x        x x                    one row in the home site, N - 1 anywhere
+//! ids   0 ............ | ............ | ............ R   S equal sites; an instance owns a run
+//! local       x x  x x                                   N rows uniform inside the home site
+//! multisite      x         x        x x                  one row in the home site, N - 1 anywhere
 //! ```
 //!
-//! The rows of a transaction are grouped by *site*, never by instance: one step for each site touched, all in one phase,
-//! so that the work is the same however the sites are dealt out. Steps go in site order and rows in key order within
-//! each, and so two transactions of one instance never wait for each other in a circle. From Porobic, Pandis,
-//! Branco, Tözün and Ailamaki, "OLTP on Hardware Islands" (VLDB 2012) and its follow-up of 2016.
+//! The rows of a transaction are grouped by *site*, never by instance: one step for each site, all
+//! in one phase, so that the work is the same for every distribution of sites over instances. Steps
+//! go in site order, and rows in key order within each step, so two transactions of one instance
+//! never wait for each other in a circle. From Porobic, Pandis, Branco, Tözün and Ailamaki, "OLTP
+//! on Hardware Islands" (VLDB 2012) and its follow-up of 2016.
 
 mod benchmark;
 mod check;
@@ -42,15 +44,16 @@ pub const MICRO: TableId = TableId(1);
 pub(crate) const ID: u16 = 0;
 pub(crate) const COUNTER: u16 = 1;
 pub(crate) const PAYLOAD: u16 = 2;
-/// With id, counter, a slot and an index entry a row takes about 255 bytes: 240,000 rows the papers' 60 MB.
+/// With id, counter, a slot and an index entry, a row takes about 255 bytes: 240,000 rows make the
+/// papers' 60 MB.
 pub const PAYLOAD_BYTES: usize = 216;
 
-/// Rows of one site unless said otherwise, as in the papers.
+/// The default number of rows per site, as in the papers.
 pub const ROWS_PER_SITE: u64 = 10_000;
-/// Rows inserted by one loading transaction.
+/// Rows per loading transaction.
 const ROWS_PER_PART: u64 = 1_000;
 
-/// The rows of a request or a step, ascending. Up to 16 need no allocation.
+/// The rows of a request or a step, ascending. Up to 16 rows need no allocation.
 pub type Ids = SmallVec<[u64; 16]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -58,7 +61,8 @@ pub type Ids = SmallVec<[u64; 16]>;
 pub enum Op {
     Read,
     Update,
-    /// Updates the row that fixes the home site, reads the others: of a multisite transaction in other sites.
+    /// Updates the row that determines the home site and reads the others, which lie in other sites
+    /// if the transaction is multisite.
     Mixed,
 }
 
@@ -68,19 +72,20 @@ pub struct MicroOptions {
     pub sites: u32,
     /// Rows of the table.
     pub dataset: u64,
-    /// Rows of a transaction.
+    /// Rows per transaction.
     pub rows: u32,
     pub op: Op,
     /// Multisite transactions, in per cent.
     pub multisite: f64,
     /// Exponent of the Zipf distribution over the rows, row 0 being the most popular; 0 is uniform.
     pub skew: f64,
-    /// Rows that are asked for more often than the others, which are equally popular; not beside a skew.
+    /// Rows that get more requests than the others, which are equally popular; excludes a skew.
     pub hot: Option<Hot>,
 }
 
 impl MicroOptions {
-    /// What the papers run most: 10,000 rows per site, 10 rows read per transaction, all local, no skew.
+    /// The papers' most common setting: 10,000 rows per site, 10 rows read per transaction, all
+    /// local, no skew.
     pub fn new(sites: u32) -> MicroOptions {
         MicroOptions {
             sites,
@@ -97,7 +102,7 @@ impl MicroOptions {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MicroRequest {
     pub op: Op,
-    /// The row that fixes the home site; one of `ids`.
+    /// The row that determines the home site; one of `ids`.
     pub home: u64,
     /// Ascending. Reads may name a row twice, updates do not.
     pub ids: Ids,
@@ -107,13 +112,14 @@ pub struct MicroRequest {
 pub struct Micro {
     options: MicroOptions,
     zipf: Zipf,
-    /// The first row of each site, and the end of the last: a division is too dear to find an edge with every time.
+    /// The first row of each site, and the end of the last site; a table, because a division for
+    /// each look-up is too expensive.
     edges: Arc<[u64]>,
 }
 
 impl Micro {
     /// # Errors
-    /// An option out of its range, named with what was expected.
+    /// An option out of its range, named with the expected range.
     pub fn new(options: MicroOptions) -> Result<Micro, SpecError> {
         let o = &options;
         in_range("scale", o.sites, 1..=65_536)?;
@@ -126,7 +132,8 @@ impl Micro {
         }
         let most = match o.op {
             Op::Read => 10_000,
-            // The rows of an updating transaction are distinct, and a local one has those of the smallest site.
+            // The rows of an updating transaction are distinct, and a local one takes all of them
+            // from one site, perhaps the smallest.
             Op::Update | Op::Mixed => (o.dataset / u64::from(o.sites)).min(10_000),
         };
         in_range("rows", u64::from(o.rows), 1..=most)?;
@@ -138,10 +145,10 @@ impl Micro {
         &self.options
     }
 
-    /// The rows of a run of sites.
+    /// The rows of a range of sites.
     ///
     /// # Panics
-    /// If it reaches past the last site.
+    /// If the range reaches past the last site.
     pub fn rows_of(&self, sites: Range<u32>) -> Range<u64> {
         self.edges[sites.start as usize]..self.edges[sites.end as usize]
     }
@@ -150,14 +157,14 @@ impl Micro {
         (id * u64::from(self.options.sites) / self.options.dataset) as u32
     }
 
-    /// A request that came over a wire may hold anything; one that was drawn here passes.
+    /// Whether a request is valid: one from the wire may contain anything; one drawn here passes.
     fn accepts(&self, request: &MicroRequest) -> bool {
         let ids = &request.ids;
         let is_home_there = request.op != Op::Mixed || ids.binary_search(&request.home).is_ok();
         ids.is_sorted() && ids.last().is_some_and(|&id| id < self.options.dataset) && is_home_there
     }
 
-    /// Cuts ascending rows where one site ends and the next begins.
+    /// Divides ascending rows at the borders of sites.
     fn by_site<'a>(&self, ids: &'a [u64]) -> impl Iterator<Item = &'a [u64]> {
         let mut rest = ids;
         std::iter::from_fn(move || {
@@ -174,13 +181,15 @@ pub(crate) fn key(id: u64) -> Key {
     Key::new().i64(id as i64)
 }
 
-/// The payload of a row: letters that follow from its id, so that a check can tell a row that was mixed up or torn.
+/// The payload of a row: letters that follow from its id, so that a check can detect a misplaced or
+/// torn row.
 pub(crate) fn payload(id: u64) -> [u8; PAYLOAD_BYTES] {
     let mut out = [0; PAYLOAD_BYTES];
     let mut word = base::hash64(&id.to_le_bytes());
     for chunk in out.chunks_exact_mut(8) {
         word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        // Sixteen letters from '@' on: the high half of a word is the better mixed one.
+        // Sixteen letters from '@' on; the high half of the word is mixed in because its bits are
+        // better distributed.
         let letters = ((word ^ (word >> 32)) & 0x0f0f_0f0f_0f0f_0f0f) | 0x4040_4040_4040_4040;
         chunk.copy_from_slice(&letters.to_le_bytes());
     }
@@ -198,7 +207,7 @@ fn table(dataset: u64) -> TableDef {
 
 impl Workload for Micro {
     type Request = MicroRequest;
-    /// The sum of the counters of all rows, after the update if it was one.
+    /// The sum of the counters of all rows; after the update, if the transaction updates.
     type Reply = i64;
     type Generator = MicroGenerator;
     type Audit = MicroAudit;

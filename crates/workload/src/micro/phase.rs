@@ -1,8 +1,9 @@
-//! The only phase of a transaction: one step for each site that its rows lie in.
+//! The only phase of a transaction: one step for each site of its rows.
 //!
-//! Where steps go their own ways each becomes a value ([`super::ReadRows`], [`super::UpdateRows`]). Where all are at home the rows are
-//! walked as they lie in the request, with nothing copied: a multisite transaction that stays in one instance costs no more
-//! than a local one.
+//! If steps go to several instances, each becomes a value ([`super::ReadRows`],
+//! [`super::UpdateRows`]). If all are at home, the rows are used where they lie in the request,
+//! without a copy: a multisite transaction that stays in one instance costs no more than a local
+//! one.
 
 use super::steps::RowStep;
 use super::{Ids, MICRO, Micro};
@@ -13,14 +14,14 @@ use txn::step::{Effect, Route, StepId, Steps};
 use txn::{Abort, Access};
 
 pub(super) struct RowsBySite<'a, S> {
-    /// Ascending, hence site after site.
+    /// Ascending, so grouped by site.
     ids: &'a [u64],
-    /// Where in `ids` each group ends.
+    /// The end of each group in `ids`.
     ends: SmallVec<[u32; 8]>,
     step: PhantomData<S>,
 }
 
-/// Sums up as outputs come in.
+/// The running sum of the outputs.
 pub(super) struct Sum {
     sum: i64,
     missing: usize,

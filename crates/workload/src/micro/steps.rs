@@ -1,4 +1,4 @@
-//! The two steps: read, or read and increment, the rows that a transaction touches in one site.
+//! The two steps: read the rows of a transaction in one site, or increment them.
 
 use super::{COUNTER, Ids, MICRO, key};
 use base::Key;
@@ -8,29 +8,29 @@ use std::pin::pin;
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, RowMut};
 
-/// Gives the sum of the counters.
+/// Returns the sum of the counters.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReadRows {
     /// Rows of one site, ascending.
     pub ids: Ids,
 }
 
-/// Adds one to each counter; gives the sum of the new ones.
+/// Adds one to each counter; returns the sum of the new values.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UpdateRows {
     /// Rows of one site, ascending and distinct.
     pub ids: Ids,
 }
 
-/// The first row stands for all. A step that came over a wire may be empty, and then touches nothing anywhere.
+/// The first row determines the route. A step from the wire may be empty, and then touches no row.
 fn route(ids: &Ids) -> Route {
     Route { table: MICRO, key: ids.first().copied().unwrap_or(0) }
 }
 
-/// A step that is its rows.
+/// A step that consists of its rows.
 pub(super) trait RowStep: Step<Output = i64> {
     fn of(ids: Ids) -> Self;
-    /// What the step does, on rows that lie anywhere.
+    /// The step's operation, on rows of any place.
     async fn run_on<A: Access>(ids: &[u64], access: &mut A) -> Result<i64, Abort>;
 }
 
@@ -74,7 +74,7 @@ impl RowStep for UpdateRows {
     }
 }
 
-/// Rows that are looked up side by side.
+/// Rows per batched look-up.
 const ABREAST: usize = 16;
 
 fn increment(row: &mut RowMut<'_>) -> i64 {

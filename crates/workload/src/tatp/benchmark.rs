@@ -1,11 +1,12 @@
-//! TATP by its names, with its options, and its size.
+//! The names, options and data size of TATP.
 
 use super::{Index, Kind, Mix, Popularity, Population, Predicate, Tatp, TatpOptions};
 use crate::benchmark::{Benchmark, Common, Counted, Form, Labels, OwnOption, Shapes, Statistics, Takes};
 use crate::spec::{SpecError, WorkloadSpec};
 use std::collections::BTreeMap;
 
-/// Bytes of a subscriber in all tables, with slots and index entries: 159 of SUBSCRIBER, 2.5 rows of 24 and of 25, 3.75 of 31.
+/// Bytes for each subscriber in all tables, with slots and index entries: a row of 159 bytes in
+/// SUBSCRIBER, 2.5 rows of 24 and 2.5 of 25, and 3.75 of 31.
 const SUBSCRIBER_BYTES: u64 = 720;
 
 const MIXES: [(&str, Mix); 12] = [
@@ -35,14 +36,14 @@ fn word<T: Copy + PartialEq>(words: &[(&str, T)], value: T) -> String {
 }
 
 impl Mix {
-    /// As a specification spells it.
+    /// The name in a specification.
     pub(super) fn name(self) -> &'static str {
         MIXES.iter().find(|m| m.1 == self).map_or("tatp", |m| m.0)
     }
 }
 
 impl Kind {
-    /// As result rows spell it.
+    /// The name in result rows.
     pub fn name(self) -> &'static str {
         match self {
             Kind::GetSubscriberData => "get_subscriber_data",
@@ -159,7 +160,8 @@ impl Benchmark for Tatp {
         super::statistics::statistics(self, counted)
     }
 
-    /// InsertCallForwardings less DeleteCallForwardings. What the insert and delete benches did their counts do not tell.
+    /// InsertCallForwardings minus DeleteCallForwardings; `None` for the insert and delete benches,
+    /// where the counts do not show which of the two each request did.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         let of = |kind: &str| committed.get(kind).copied().unwrap_or(0);
         if of("insert_or_delete") + of("delete_or_insert") > 0 {

@@ -1,8 +1,10 @@
-//! What must hold: the population is intact, every row has its parent, the index names every subscriber once, and calls are
-//! forwarded as often as inserts and deletes committed.
+//! The consistency conditions: the population is intact, every row has its parent, the index names
+//! every subscriber once, and the number of call forwardings equals the loaded ones plus committed
+//! inserts minus committed deletes.
 //!
-//! Which rows of ACCESS_INFO and SPECIAL_FACILITY there are follows from the seed, and no transaction adds or takes one: they are
-//! held against that row by row. All rows of a subscriber lie in one instance, so an instance decides nearly everything itself.
+//! The rows of ACCESS_INFO and SPECIAL_FACILITY follow from the seed, and no transaction adds or
+//! removes one: each is compared with the seed. All rows of a subscriber lie in one instance, so an
+//! instance decides nearly everything itself.
 
 use super::population::{Kit, kit, members};
 use super::rows::*;
@@ -13,18 +15,18 @@ use std::ops::Range;
 use txn::workload::Verdict;
 use txn::{Abort, Access, Direction, Flow, Row};
 
-/// What one instance found.
+/// The findings of one instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TatpAudit {
     pub sites: Range<u32>,
     /// Rows of CALL_FORWARDING now, and when loaded.
     pub forwarded: u64,
     pub forwarded_at_first: u64,
-    /// Conditions that do not hold, one a line.
+    /// Violations, one per line.
     pub damage: Vec<String>,
 }
 
-/// What is there, by subscriber of this instance.
+/// The rows found, by subscriber of this instance.
 struct Books<'a> {
     options: &'a TatpOptions,
     subscribers: Range<u32>,
@@ -33,7 +35,7 @@ struct Books<'a> {
     damage: Findings,
 }
 
-/// Sets a bit of a set of rows; `false` for a type or start that cannot be.
+/// Sets the bit of a row in a set; `false` for a type or start that is not valid.
 fn mark(set: &mut u8, value: i64, unit: i64, first: i64, n: i64) -> bool {
     let at = (value - first) / unit;
     let fits = (value - first) % unit == 0 && (0..n).contains(&at);
@@ -44,12 +46,13 @@ fn mark(set: &mut u8, value: i64, unit: i64, first: i64, n: i64) -> bool {
 }
 
 impl Books<'_> {
-    /// What is known of the subscriber in the first column; notes one that does not belong here.
+    /// The rows found of the subscriber in the first column; notes a subscriber that does not
+    /// belong here.
     fn of(&mut self, table: &str, row: &Row<'_>) -> Option<(u32, &mut Kit)> {
         let s = row.int(0);
         let here = u32::try_from(s).ok().filter(|s| self.subscribers.contains(s));
         let Some(s) = here else {
-            self.damage.add(|| format!("1: {table}: a row of subscriber {s}, who is not here"));
+            self.damage.add(|| format!("1: {table}: a row of subscriber {s}, which is not here"));
             return None;
         };
         Some((s, &mut self.kits[(s - self.subscribers.start) as usize]))
@@ -105,7 +108,7 @@ impl Books<'_> {
         }
     }
 
-    /// Holds what is there against what was loaded.
+    /// Compares the rows found with the loaded ones.
     fn close(mut self, sites: Range<u32>) -> TatpAudit {
         let mut forwarded_at_first = 0;
         for (s, found) in self.subscribers.clone().zip(&self.kits) {
@@ -129,7 +132,8 @@ impl Books<'_> {
     }
 }
 
-/// Reads a table or index, and notes where its rows are not those of `expected` in order. `place` gives a row's.
+/// Reads a table or index, and notes every difference from the places in `expected`, which are in
+/// order. `place` returns a row's place.
 async fn in_order<A: Access>(
     (index, name): (base::TableId, &str),
     expected: Range<u32>,
@@ -201,7 +205,7 @@ pub(super) async fn audit<A: Access>(
     Ok(books.close(sites))
 }
 
-/// `committed`: InsertCallForwardings less DeleteCallForwardings since loading, modulo 2^64.
+/// `committed`: InsertCallForwardings minus DeleteCallForwardings since loading, modulo 2^64.
 pub(super) fn judge(options: &TatpOptions, audits: &[TatpAudit], committed: Option<u64>) -> Verdict {
     let mut findings = Findings::default();
     check_cover(audits.iter().map(|a| a.sites.clone()), options.scale, &mut findings);

@@ -1,4 +1,5 @@
-//! Rows of CALL_FORWARDING come and go: InsertCallForwarding, DeleteCallForwarding, and the thesis' insert and delete benches.
+//! Transactions that insert and delete rows of CALL_FORWARDING: InsertCallForwarding,
+//! DeleteCallForwarding, and the thesis' insert and delete benches.
 
 use super::population::fill_forwarding;
 use super::rows::{self, CALL_FORWARDING, SPECIAL_FACILITY, digits, key};
@@ -9,14 +10,14 @@ use std::cell::Cell;
 use txn::step::{Route, Step, StepId};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, RowBuf};
 
-/// What a bench tries first.
+/// The first attempt of a bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum First {
     Insert,
     Delete,
 }
 
-/// A row of CALL_FORWARDING that is to be there or not.
+/// A row of CALL_FORWARDING to insert or delete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Flip {
     pub s: u32,
@@ -27,7 +28,7 @@ pub struct Flip {
     pub first: First,
 }
 
-/// What a bench did.
+/// The outcome of a bench request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Flipped {
     Inserted,
@@ -35,7 +36,7 @@ pub enum Flipped {
 }
 
 thread_local! {
-    /// A row's buffer, taken out while in use.
+    /// The buffer of a row, taken out while in use.
     static ROW: Cell<Option<RowBuf>> = const { Cell::new(None) };
 }
 
@@ -45,7 +46,7 @@ impl Flip {
     }
 
     /// # Errors
-    /// [`Abort::BadRequest`] for what no generator draws.
+    /// [`Abort::BadRequest`] for values that no generator draws.
     fn check(&self) -> Result<(), Abort> {
         let fits = (1..=4).contains(&self.sf_type)
             && [0, 8, 16].contains(&self.start)
@@ -122,8 +123,9 @@ impl Step for DeleteForwarding {
     }
 }
 
-/// The insert and the delete bench: turns a row that is there into one that is not, and back. The first attempt is the probe:
-/// it changes nothing if the row is not as hoped.
+/// The insert and the delete bench: inserts a row that is absent, or deletes one that is present.
+/// The first attempt also finds out which: it changes nothing if the row is not in the expected
+/// state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Toggle(pub Flip);
 

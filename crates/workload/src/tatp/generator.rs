@@ -1,4 +1,4 @@
-//! Which transactions come in, for whom, with which inputs.
+//! Draws transactions, their subscribers and their inputs.
 
 use super::population::{kit, members};
 use super::updates::UpdateSubscriber;
@@ -7,7 +7,7 @@ use crate::random::Random;
 use std::ops::Range;
 use txn::Generator;
 
-/// Of a hundred transactions of the mix.
+/// Shares of the mix, in per cent.
 pub(super) const SHARES: [(Kind, u32); 7] = [
     (Kind::GetSubscriberData, 35),
     (Kind::GetNewDestination, 10),
@@ -22,11 +22,11 @@ pub(super) const SHARES: [(Kind, u32); 7] = [
 pub struct TatpGenerator {
     options: TatpOptions,
     random: Random,
-    /// Those of its sites.
+    /// The subscribers of the generator's sites.
     subscribers: Range<u32>,
 }
 
-/// The mask A of the non-uniform draw among so many.
+/// The mask A of the non-uniform draw among this many subscribers.
 fn mask(subscribers: u32) -> u32 {
     match subscribers {
         0..=1_000_000 => 65_535,
@@ -37,13 +37,14 @@ fn mask(subscribers: u32) -> u32 {
 
 impl TatpGenerator {
     /// # Panics
-    /// If `sites` is empty or reaches past the last one.
+    /// If `sites` is empty or reaches past the last site.
     pub(super) fn new(options: TatpOptions, seed: u64, sites: Range<u32>) -> TatpGenerator {
         assert!(!sites.is_empty() && sites.end <= options.scale, "a generator for sites {sites:?}");
         TatpGenerator { subscribers: options.subscribers_of(sites), options, random: Random::new(seed) }
     }
 
-    /// `((U(0,A) | U(1,N)) mod N) + 1`, uniform, or by a hot range, among the subscribers of its sites.
+    /// A subscriber of the generator's sites: `((U(0,A) | U(1,N)) mod N) + 1`, uniform, or by a hot
+    /// range.
     fn subscriber(&mut self) -> u32 {
         let (first, n) = (self.subscribers.start, self.subscribers.len() as u32);
         if let Some(hot) = self.options.hot {
@@ -106,7 +107,8 @@ impl TatpGenerator {
         }
     }
 
-    /// A row whose parent exists, so that every one of the insert and the delete bench succeeds.
+    /// A row with an existing parent, so that every request of the insert and the delete bench
+    /// succeeds.
     fn toggle(&mut self, first: First) -> TatpRequest {
         let s = self.subscriber();
         let facilities = kit(self.options.distribution, s).facilities;

@@ -1,24 +1,31 @@
-//! TATP: the location register of a mobile telephone network; seven short transactions on four tables, four fifths reading.
+//! TATP: the location register of a mobile telephone network; seven short transactions on four
+//! tables, four fifths reading.
 //!
 //! ```text
-//! subscriber s   SUBSCRIBER s    ACCESS_INFO (s, 1..4)    SPECIAL_FACILITY (s, 1..4)    CALL_FORWARDING (s, 1..4, 0|8|16)
+//! subscriber s   SUBSCRIBER s    ACCESS_INFO (s, 1..4)    SPECIAL_FACILITY (s, 1..4)
+//!                CALL_FORWARDING (s, 1..4, 0|8|16)
 //! site i         subscribers i*n+1 to i*n+n, n = 10,000: a unit of scale
 //!
-//! one step at the subscriber:   GetSubscriberData 35 %   GetNewDestination 10 %   GetAccessData 35 %   UpdateSubscriberData 2 %
-//! the same, found by number:    UpdateLocation 14 %      InsertCallForwarding 2 %      DeleteCallForwarding 2 %
+//! one step at the subscriber:   GetSubscriberData 35 %      GetNewDestination 10 %
+//!                               GetAccessData 35 %          UpdateSubscriberData 2 %
+//! the same, found by number:    UpdateLocation 14 %
+//!                               InsertCallForwarding 2 %    DeleteCallForwarding 2 %
 //! ```
 //!
-//! All rows of a subscriber lie at one site, so a transaction is one step there. A number's digits are its subscriber's, which is
-//! how a router finds the site. [`Index`] says where numbers are looked up: in an index that is cut like the table
-//! (aligned: the look-up is part of the step) or in one that is cut otherwise (a step of its own before it, elsewhere).
+//! All rows of a subscriber lie at one site, so a transaction is one step there. The digits of a
+//! number are those of its subscriber, so a router can compute the site. [`Index`] says where
+//! numbers are looked up: in an index that is partitioned like the table (aligned: the look-up is
+//! part of the step), or in one that is partitioned otherwise (the look-up is a step of its own
+//! before it, at another site).
 //!
-//! A transaction that finds nothing to read or change (no such row, a row already there) is an expected outcome, but it is not a
-//! success: it rolls back as [`Abort::User`] with one of the numbers below, is counted as such by transaction, and not tried
-//! again. [`Predicate`] is the query of GetNewDestination: the published success rate (23.9 %) is not the one that the published query
-//! has (14.8 %), and reversing a comparison, as the research driver does, gives 24.6 %.
+//! A transaction that finds nothing to read or change (the row is absent, or the row to insert is
+//! present) is an expected outcome, but no success: it rolls back with [`Abort::User`] and one of
+//! the numbers below, is counted by kind, and is not retried. [`Predicate`] selects the query of
+//! GetNewDestination: the published success rate (23.9 %) does not belong to the published query
+//! (14.8 %); with one comparison reversed, as in the research driver, the rate is 24.6 %.
 //!
-//! Beside the mix there are each transaction alone, the thesis' insert and delete benches on CALL_FORWARDING, and its range
-//! scans by number.
+//! Besides the mix there are mixes of a single transaction, the thesis' insert and delete benches
+//! on CALL_FORWARDING, and its range scans by number.
 
 mod benchmark;
 mod check;
@@ -52,33 +59,34 @@ use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Workload};
 
-/// Why a transaction is not a success, as numbers of [`Abort::User`].
+/// The reasons why a transaction is no success, as numbers of [`Abort::User`].
 pub const NO_DESTINATION: u16 = 1;
 pub const NO_ACCESS_INFO: u16 = 2;
 pub const NO_FACILITY: u16 = 3;
-/// InsertCallForwarding: the subscriber has no such facility.
+/// InsertCallForwarding: the subscriber does not have this facility.
 pub const NO_PARENT: u16 = 4;
 pub const FORWARDED_ALREADY: u16 = 5;
 pub const NOT_FORWARDED: u16 = 6;
 
-/// How many types, and starts, a subscriber has is drawn; which ones:
+/// The number of types, and of starts, of a subscriber is drawn; this says which of them it has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Population {
-    /// Any, as defined.
+    /// Any subset, as specified.
     Subset,
-    /// The first ones, as the research driver has it.
+    /// The first ones, as in the research driver.
     Prefix,
 }
 
-/// Which subscribers are asked for.
+/// The distribution of requests over subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Popularity {
-    /// As defined: of 100,000 the most popular per cent gets 35 per cent of the requests.
+    /// As specified: of 100,000 subscribers, the most popular per cent gets 35 % of the requests.
     NonUniform,
     Uniform,
 }
 
-/// GetNewDestination's condition on START_TIME; the other one is always `end < END_TIME`.
+/// The condition of GetNewDestination on START_TIME; its other condition is always
+/// `end < END_TIME`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Predicate {
     /// `START_TIME <= start`, as published.
@@ -87,12 +95,13 @@ pub enum Predicate {
     Reversed,
 }
 
-/// How the index on SUB_NBR is cut.
+/// How the index on SUB_NBR is partitioned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Index {
     /// By S_ID: its key is (S_ID, SUB_NBR).
     Aligned,
-    /// Otherwise than the table: half the numbers' range away, so that with two or more equal instances no entry lies with its row.
+    /// By number, shifted by half the range: with two or more equal instances, no entry lies with
+    /// its row.
     NonAligned,
 }
 
@@ -108,34 +117,34 @@ pub enum Kind {
     DeleteCallForwarding,
 }
 
-/// Which transactions are drawn.
+/// The transactions that are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mix {
     Full,
     Only(Kind),
-    /// The insert bench: inserts a row, or deletes it if it is there.
+    /// The insert bench: inserts a row, or deletes it if it is present.
     Insert,
-    /// The delete bench: deletes a row, or inserts it if it is not there.
+    /// The delete bench: deletes a row, or inserts it if it is absent.
     Delete,
-    /// Half each.
+    /// Half of each.
     InsertDelete,
     Scan,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TatpOptions {
-    /// Sites.
+    /// The number of sites.
     pub scale: u32,
-    /// Subscribers of a site.
+    /// Subscribers per site.
     pub subscribers: u32,
     pub mix: Mix,
     pub distribution: Population,
     pub popularity: Popularity,
-    /// In place of `popularity`: subscribers that are asked for more often than the others.
+    /// Replaces `popularity`: subscribers that get more requests than the others.
     pub hot: Option<Hot>,
     pub predicate: Predicate,
     pub index: Index,
-    /// Subscribers of a range scan.
+    /// Subscribers per range scan.
     pub rows: u32,
 }
 
@@ -154,12 +163,12 @@ impl TatpOptions {
         }
     }
 
-    /// Subscribers are 1 to this.
+    /// The number of the last subscriber; the first is 1.
     pub fn population(&self) -> u32 {
         self.scale * self.subscribers
     }
 
-    /// The subscribers of a run of sites; also the slots of NUMBER there.
+    /// The subscribers of a range of sites; also their slots of NUMBER.
     pub(crate) fn subscribers_of(&self, sites: Range<u32>) -> Range<u32> {
         sites.start * self.subscribers + 1..sites.end * self.subscribers + 1
     }
@@ -168,13 +177,13 @@ impl TatpOptions {
         ((u64::from(place) - 1 + u64::from(by)) % u64::from(of)) as u32 + 1
     }
 
-    /// Where a subscriber's number stands in NUMBER.
+    /// The position of a subscriber's number in NUMBER.
     pub(crate) fn slot_of(&self, subscriber: u32) -> u32 {
         let n = self.population();
         Self::shift(subscriber, n / 2, n)
     }
 
-    /// Whose number stands there.
+    /// The subscriber of a slot; the inverse of `slot_of`.
     pub(crate) fn subscriber_in(&self, slot: u32) -> u32 {
         let n = self.population();
         Self::shift(slot, n - n / 2, n)
@@ -198,7 +207,7 @@ pub enum TatpRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TatpReply {
     Subscriber(Box<Subscriber>),
-    /// NUMBERX of each call forwarding that applies, at least one.
+    /// NUMBERX of each call forwarding that applies; at least one.
     Destinations(SmallVec<[Digits; 3]>),
     Access(AccessData),
     Done,
@@ -215,14 +224,14 @@ fn route(s: u32) -> Route {
     Route { table: SUBSCRIBER, key: u64::from(s) }
 }
 
-/// A row that the schema promises.
+/// Unwraps a row that the schema guarantees.
 fn found<R>(row: Option<R>) -> Result<R, Abort> {
     row.ok_or(Abort::BadRequest)
 }
 
 impl Tatp {
     /// # Errors
-    /// An option out of its range, named with what was expected.
+    /// An option out of its range, named with the expected range.
     pub fn new(options: TatpOptions) -> Result<Tatp, SpecError> {
         in_range("scale", options.scale, 1..=65_536)?;
         in_range("subscribers", options.subscribers, 1..=(2_000_000_000 / options.scale).min(10_000_000))?;
@@ -234,12 +243,12 @@ impl Tatp {
         &self.options
     }
 
-    /// A subscriber that a request names: refused unless there is one.
+    /// Checks that a request names an existing subscriber.
     fn place(&self, s: u32) -> Result<u32, Abort> {
         if (1..=self.options.population()).contains(&s) { Ok(s) } else { Err(Abort::BadRequest) }
     }
 
-    /// Finds a number's subscriber where that takes a step of its own.
+    /// The subscriber of a number; a step of its own if the index is not aligned.
     async fn look_up<T: Transaction>(&self, number: u32, txn: &mut T) -> Result<u32, Abort> {
         self.place(number)?;
         match self.options.index {
@@ -347,7 +356,7 @@ impl Workload for Tatp {
                 visit(SPECIAL_FACILITY, &rows::key([s, sf_type]));
                 visit(SUBSCRIBER, &rows::key([s]));
             }
-            // By number, or what may not be there.
+            // Requests by number, and requests for rows that may be absent.
             _ => {}
         }
     }

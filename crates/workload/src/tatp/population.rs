@@ -1,31 +1,32 @@
-//! The initial data. What a subscriber has follows from a seed and the subscriber alone: the same in every deployment, and the
-//! consistency check and the generator can tell it without asking the database.
+//! The initial data. The rows of a subscriber follow from a seed and the subscriber alone. So they
+//! are the same in every deployment, and the consistency check and the generator know them without
+//! reading the database.
 
 use super::rows::*;
 use super::{Index, Population, TatpOptions};
 use crate::random::Random;
 use txn::{Abort, Access, Inserted, RowBuf, RowMut};
 
-/// Subscribers of one loading transaction: about a thousand rows.
+/// Subscribers per loading transaction: about a thousand rows.
 const CHUNK: u32 = 100;
-/// Special facilities that are active, in per cent.
+/// Active special facilities, in per cent.
 const ACTIVE: f64 = 85.0;
 const SEED: u64 = 0x7a7_b0a7;
 
 /// A set of types 1 to 4, or of starts 0, 8 and 16: bit i is the i-th of them.
 pub(super) type Set = u8;
 
-/// Which rows a subscriber has when loaded.
+/// The initial rows of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Kit {
     pub access: Set,
     pub facilities: Set,
     pub active: Set,
-    /// Starts of forwarded calls by facility.
+    /// The starts of call forwardings, by facility.
     pub forwarded: [Set; 4],
 }
 
-/// The members of a set as positions.
+/// The positions of the members of a set.
 pub(super) fn members(set: Set) -> impl Iterator<Item = u32> {
     (0..8).filter(move |i| set & (1 << i) != 0)
 }
@@ -186,7 +187,7 @@ pub(super) async fn load<A: Access>(
 mod tests {
     use super::*;
 
-    /// The population's rules over so many subscribers that a tenth of a per cent shows.
+    /// The rules of the population, over enough subscribers to see a tenth of a per cent.
     #[test]
     fn subscribers_have_what_the_definition_says() {
         const N: u32 = 100_000;

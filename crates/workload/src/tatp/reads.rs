@@ -1,4 +1,4 @@
-//! The reading transactions, a step each.
+//! The read-only transactions, one step each.
 
 use super::rows::{self, ACCESS_INFO, CALL_FORWARDING, Digits, SPECIAL_FACILITY, SUBSCRIBER, TENS, key};
 use super::{NO_ACCESS_INFO, NO_DESTINATION, Predicate, found, route};
@@ -48,7 +48,7 @@ impl Step for ReadSubscriber {
     }
 }
 
-/// Whose calls at which time, and which query is meant.
+/// The subscriber, facility and time of a query, and the form of the query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Destination {
     pub s: u32,
@@ -58,7 +58,7 @@ pub struct Destination {
     pub predicate: Predicate,
 }
 
-/// GetNewDestination: where calls go now, if the facility is active.
+/// GetNewDestination: the current destinations of calls, if the facility is active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FindDestination(pub Destination);
 

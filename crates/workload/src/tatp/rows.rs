@@ -1,8 +1,9 @@
-//! The four tables, and the subscribers' numbers where they are kept apart.
+//! The four tables, and the table of subscriber numbers for an index that is not aligned.
 //!
-//! Subscribers count from 1. With the routing domain one longer than their number, S_ID is the routing key as it is, and every
-//! site has equally many of them. Bits, digits and bytes are four-byte integers, the smallest type there is: a row of SUBSCRIBER
-//! has 159 bytes (the research driver's has 100). Locations, which have 32 bits without a sign, take eight.
+//! Subscribers count from 1. The routing domain is one longer than their number, so S_ID is the
+//! routing key unchanged, and every site has the same number of them. Bits, digits and bytes are
+//! four-byte integers, the smallest type: a row of SUBSCRIBER has 159 bytes (100 in the research
+//! driver). Locations are unsigned 32-bit numbers and take eight bytes.
 
 use super::{Index, TatpOptions};
 use crate::columns::columns;
@@ -15,7 +16,7 @@ pub const SUBSCRIBER_NUMBER: TableId = TableId(2);
 pub const ACCESS_INFO: TableId = TableId(3);
 pub const SPECIAL_FACILITY: TableId = TableId(4);
 pub const CALL_FORWARDING: TableId = TableId(5);
-/// SUB_NBR to S_ID as a table of its own, if the index is not aligned.
+/// SUB_NBR to S_ID, as a table of its own, if the index is not aligned.
 pub const NUMBER: TableId = TableId(6);
 
 columns! { subscriber:
@@ -30,7 +31,7 @@ columns! { special_facility: S_ID I32; SF_TYPE I32; IS_ACTIVE I32; ERROR_CNTRL I
 columns! { call_forwarding: S_ID I32; SF_TYPE I32; START_TIME I32; END_TIME I32; NUMBERX Char(15); }
 columns! { number: SLOT I32; SUB_NBR Char(15); S_ID I32; }
 
-/// The columns of SUBSCRIBER that come in tens, and the largest value of each.
+/// The columns of SUBSCRIBER that come in tens, with the largest value of each.
 pub(super) const TENS: [(u16, u32); 3] =
     [(subscriber::BIT_1, 1), (subscriber::HEX_1, 15), (subscriber::BYTE2_1, 255)];
 
@@ -72,7 +73,7 @@ pub(super) fn key<const N: usize>(columns: [u32; N]) -> Key {
     columns.into_iter().fold(Key::new(), |key, column| key.i64(i64::from(column)))
 }
 
-/// The beginning of a subscriber's entry in either index: where it stands there, then its number.
+/// The first column of a subscriber's entry in either index, then its number.
 pub(super) fn number_key(place: u32, subscriber: u32) -> Key {
     key([place]).bytes(&digits(subscriber.into()))
 }

@@ -1,8 +1,10 @@
-//! Range scans by number: so many subscribers from a given SUB_NBR on, each row fetched.
+//! Range scans by number: a given number of subscribers from a given SUB_NBR on; each row is
+//! fetched.
 //!
-//! With an aligned index that is one step for each site in the range, all in one phase, which reads entries and rows together.
-//! With one that is not, the entries are read first, where they lie, and then the rows, one step for each site that has any.
-//! A scan that reaches the last number ends there.
+//! With an aligned index, a scan is one phase with a step for each site in the range, which reads
+//! entries and rows together. With an index that is not aligned, the first phase reads the entries
+//! where they lie, and the second reads the rows, with a step for each site that has any. A scan
+//! that reaches the last number ends there.
 
 use super::reads::Subscriber;
 use super::rows::{self, NUMBER, SUBSCRIBER, SUBSCRIBER_NUMBER, key};
@@ -14,7 +16,7 @@ use std::ops::Range;
 use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Direction, Flow};
 
-/// Most rows that a request may ask for.
+/// The most rows of a request.
 const MOST: u32 = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,11 +26,11 @@ pub struct ScanRequest {
     pub rows: u32,
 }
 
-/// What a scan saw.
+/// The result of a scan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Scanned {
     pub rows: u32,
-    /// Of all MSC_LOCATIONs: shows that every row was fetched.
+    /// The sum of all MSC_LOCATIONs: shows that every row was fetched.
     pub msc_locations: u64,
 }
 
@@ -47,14 +49,14 @@ impl Scanned {
 }
 
 impl TatpOptions {
-    /// The parts of a range of subscribers or slots that lie at one site each, in order.
+    /// The parts of a range of subscribers or slots, one for each site, in order.
     fn by_site(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let n = self.subscribers;
         let sites = (range.start - 1) / n..(range.end - 1).div_ceil(n);
         sites.map(move |site| range.start.max(site * n + 1)..range.end.min((site + 1) * n + 1))
     }
 
-    /// The slots of a range of subscribers: one run, or two where it goes past the last slot.
+    /// The slots of a range of subscribers: one range, or two if it wraps past the last slot.
     fn slots_of(&self, subscribers: Range<u32>) -> SmallVec<[Range<u32>; 2]> {
         let (first, len) = (self.slot_of(subscribers.start), subscribers.len() as u32);
         let end = self.population() + 1;
@@ -100,7 +102,7 @@ pub(super) fn routes(tatp: &Tatp, r: ScanRequest, visit: &mut dyn FnMut(Route)) 
     }
 }
 
-/// Reads entries of the aligned index and their rows, `first` to before `end`.
+/// Reads entries of the aligned index and their rows, from `first` to before `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScanNumbers {
     pub first: u32,
@@ -128,10 +130,10 @@ impl Step for ScanNumbers {
     }
 }
 
-/// Reads entries of the index that is not aligned; gives their subscribers.
+/// Reads entries of the index that is not aligned; returns their subscribers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ListNumbers {
-    /// Slots, the second not included.
+    /// The range of slots, end excluded.
     pub first: u32,
     pub end: u32,
 }
@@ -157,7 +159,7 @@ impl Step for ListNumbers {
     }
 }
 
-/// Reads the rows of some subscribers, all of one site.
+/// Reads the rows of subscribers of one site.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FetchSubscribers {
     pub ids: Vec<u32>,

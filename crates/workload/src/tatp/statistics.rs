@@ -1,19 +1,21 @@
-//! What a run of TATP is compared with: the mix, and how often each transaction succeeds.
+//! The figures that a run of TATP is compared with: the mix, and the success rate of each
+//! transaction.
 //!
-//! The success rates follow from the population. Those of InsertCallForwarding and DeleteCallForwarding stay as they are, 5/8
-//! (the facility exists) times a half (its start is taken or free): the more starts are taken the fewer inserts and the
-//! more deletes succeed, and half of them taken is where that rests. That of GetNewDestination rises with the age of the
-//! data. A loaded row ends 1 to 8 hours after its start, an inserted one at any hour: whatever has been deleted and
-//! inserted again matches more queries. [`destinations`] gives both ends, rows as loaded and all of them replaced; a run on data
-//! of any age lies between.
+//! The success rates follow from the population. Those of InsertCallForwarding and
+//! DeleteCallForwarding are constant: 5/8 (the facility exists) times 1/2 (its start is taken, or
+//! free). The more starts are taken, the fewer inserts and the more deletes succeed, so the mix
+//! balances at half of them taken. The rate of GetNewDestination rises with the age of the data. A
+//! loaded row ends 1 to 8 hours after its start, but an inserted row ends at any hour: rows that
+//! have been deleted and inserted again match more queries. [`destinations`] returns both ends: all
+//! rows as loaded, and all rows replaced. A run on data of any age lies between them.
 
 use super::{Kind, Mix, Population, Predicate, Tatp};
 use crate::benchmark::{Counted, Statistics};
 
-/// How far a rate may be off, in points, and a transaction's share of the mix.
+/// The allowed deviation of a rate, in points, and of a transaction's share of the mix.
 const RATE_MARGIN: f64 = 1.0;
 const MIX_MARGIN: f64 = 0.5;
-/// Of four types a subscriber has 1, 2, 3 or 4, equally often.
+/// A subscriber has 1, 2, 3 or 4 of the four types, equally often.
 const TYPE_THERE: f64 = 2.5 / 4.0;
 const ACTIVE: f64 = 0.85;
 const STARTS: [u32; 3] = [0, 8, 16];
@@ -28,12 +30,12 @@ pub(super) const MIX: [(Kind, f64); 7] = [
     (Kind::DeleteCallForwarding, 2.0),
 ];
 
-/// Which starts a facility has, as sets of bits, each with its probability.
+/// The sets of starts that a facility can have, as bits, each with its probability.
 fn loaded_starts(population: Population) -> Vec<(u32, f64)> {
     (0..8u32)
         .map(|set| {
             let probability = match population {
-                // 0 to 3 starts, equally often, any of that many.
+                // 0 to 3 starts, equally often; all sets of one size are equally likely.
                 Population::Subset => 0.25 / [1.0, 3.0, 3.0, 1.0][set.count_ones() as usize],
                 Population::Prefix => 0.25 * f64::from(u8::from([0b000, 0b001, 0b011, 0b111].contains(&set))),
             };
@@ -42,7 +44,8 @@ fn loaded_starts(population: Population) -> Vec<(u32, f64)> {
         .collect()
 }
 
-/// Per cent of GetNewDestinations that find a row: as loaded, and once every row has been replaced.
+/// Per cent of GetNewDestinations that find a row: with the data as loaded, and after every row has
+/// been replaced.
 pub(super) fn destinations(population: Population, predicate: Predicate) -> (f64, f64) {
     let loaded_end = |start: u32, end: u32| (1..=8).filter(|n| start + n > end).count() as f64 / 8.0;
     let any_end = |_: u32, end: u32| (1..=24).filter(|e| *e > end).count() as f64 / 24.0;
@@ -80,7 +83,8 @@ pub(super) fn statistics(tatp: &Tatp, counted: Counted<'_>) -> Statistics {
         let (low, high) = match kind {
             Kind::GetSubscriberData | Kind::UpdateLocation => (100.0, 100.0),
             Kind::GetAccessData | Kind::UpdateSubscriberData => (there, there),
-            // Alone they do not rest where they balance: they run out of starts to fill, or of rows to delete.
+            // A mix of only one of them does not reach the balance: it runs out of starts to fill,
+            // or of rows to delete.
             Kind::InsertCallForwarding | Kind::DeleteCallForwarding if options.mix != Mix::Full => continue,
             Kind::InsertCallForwarding | Kind::DeleteCallForwarding => (there / 2.0, there / 2.0),
             Kind::GetNewDestination if options.mix == Mix::Full => {
@@ -108,7 +112,8 @@ mod tests {
         ] {
             let (found, aged) = destinations(population, predicate);
             assert!((found - loaded).abs() < 0.06, "{population:?} {predicate:?}: {found}");
-            // With any end the query's direction makes no difference: a third of the starts each way.
+            // With a random end, the query's direction makes no difference: it matches a third of
+            // the starts either way.
             assert!((aged - 20.43).abs() < 0.05, "{population:?} {predicate:?}: {aged}");
         }
     }

@@ -1,4 +1,4 @@
-//! The updates of a subscriber, and how one is found by number.
+//! The updates of a subscriber, and the look-up of a subscriber by number.
 
 use super::rows::{self, NUMBER, SPECIAL_FACILITY, SUBSCRIBER, SUBSCRIBER_NUMBER, digits, key, number_key};
 use super::{Index, NO_FACILITY, found, route};
@@ -10,7 +10,8 @@ pub(super) fn number_route(slot: u32) -> Route {
     Route { table: NUMBER, key: u64::from(slot) }
 }
 
-/// Looks a subscriber up by number in the aligned index. Where the index is not aligned, [`LookUp`] has done that before.
+/// Looks a subscriber up by number in the aligned index. If the index is not aligned, [`LookUp`]
+/// has done so before.
 pub(super) async fn probe<A: Access>(access: &mut A, s: u32, index: Index) -> Result<(), Abort> {
     if index == Index::NonAligned {
         return Ok(());
@@ -27,7 +28,7 @@ pub(super) async fn probe<A: Access>(access: &mut A, s: u32, index: Index) -> Re
     if at == Some(s.into()) { Ok(()) } else { Err(Abort::BadRequest) }
 }
 
-/// Looks a number up in the index that is not aligned; gives its subscriber.
+/// Looks a number up in the index that is not aligned; returns its subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LookUp {
     pub slot: u32,
@@ -49,7 +50,8 @@ impl Step for LookUp {
     }
 }
 
-/// UpdateSubscriberData. The facility comes first: only that can fail, and then nothing has to be undone.
+/// UpdateSubscriberData. The facility is updated first: only that can fail, and then nothing must
+/// be undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct UpdateSubscriber {
     pub s: u32,
@@ -76,8 +78,8 @@ impl Step for UpdateSubscriber {
     }
 }
 
-/// UpdateLocation. The row is updated before the index is probed: with a shared lock from the probe first, two of these on one
-/// subscriber would wait for each other to let go.
+/// UpdateLocation. The row is updated before the index is probed: if the probe came first and took
+/// a shared lock, two of these transactions on one subscriber would deadlock on the upgrade.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SetLocation {
     pub s: u32,

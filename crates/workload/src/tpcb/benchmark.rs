@@ -1,14 +1,15 @@
-//! TPC-B by name, with its variants as options, and its size.
+//! The name, options and data size of TPC-B.
 
 use super::{Padding, RemoteRow, Tpcb, TpcbOptions};
 use crate::benchmark::{Benchmark, Common, Form, Labels, OwnOption, Shapes, Takes};
 use crate::spec::{SpecError, WorkloadSpec};
 
-/// Bytes a branch takes for each account: what it takes beside them is less than the accounts' rounding.
+/// Bytes for each account of a branch: the other rows of a branch take less than the rounding of
+/// this number.
 const ACCOUNT_BYTES: u64 = 110;
 /// Bytes of a branch or teller row that fills a page.
 const PADDED_BYTES: u64 = 6_000;
-/// A minute's worth of 50,000 history rows of 80 bytes a second.
+/// Space for one minute of 50,000 history rows of 80 bytes per second.
 const GROWTH: u64 = 256 << 20;
 
 const REMOTE: &[(&str, RemoteRow)] = &[("account", RemoteRow::Account), ("teller", RemoteRow::Teller)];

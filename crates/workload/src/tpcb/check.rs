@@ -1,10 +1,12 @@
 //! The consistency conditions of TPC-B, and the ledger.
 //!
-//! C1: a branch holds what its tellers hold. C2: accounts, tellers and branches hold the same in total. C3 and C4: each
-//! branch, teller and account holds what HISTORY says was paid there (all began at 0). C5: HISTORY has one row for each
-//! committed transaction and names no request twice. An account's history lies at the homes of its transactions, so an
-//! instance reports only what does not cancel at home: over all instances the rest must cancel too. That condition
-//! is what sees a transaction that was applied in one instance and lost in another.
+//! C1: the balance of a branch is the sum of its tellers'. C2: accounts, tellers and branches have
+//! the same total. C3 and C4: the balance of each branch, teller and account is the sum of its
+//! payments in HISTORY (all balances start at 0). C5: HISTORY has one row for each committed
+//! transaction, and no request occurs twice. The history rows of an account lie at the homes of its
+//! transactions, so an instance reports only the amounts that do not cancel at home; over all
+//! instances they must cancel too. That condition detects a transaction that was applied in one
+//! instance and lost in another.
 
 use super::rows::{ACCOUNT, BALANCE, BRANCH, HISTORY, HOME, ID, TELLER, history};
 use super::{RemoteRow, TpcbOptions};
@@ -16,7 +18,7 @@ use std::ops::Range;
 use txn::workload::Verdict;
 use txn::{Abort, Access, Direction, Flow};
 
-/// What one instance found in its tables. Sums are over the rows of this instance.
+/// The findings of one instance. Sums are over the rows of this instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TpcbAudit {
     pub sites: Range<u32>,
@@ -29,20 +31,21 @@ pub struct TpcbAudit {
     pub history_by_branch: Vec<(u64, i64)>,
     /// Sums of HISTORY.DELTA by T_ID, ascending.
     pub history_by_teller: Vec<(u64, i64)>,
-    /// By account, ascending: its balance, if it is here, less the sum of HISTORY.DELTA by A_ID; only where that is not 0.
+    /// By account, ascending: its balance, if this instance has the account, minus the sum of
+    /// HISTORY.DELTA by A_ID; only nonzero values.
     pub open_accounts: Vec<(u64, i64)>,
-    /// The requests that HISTORY names.
+    /// The requests in HISTORY.
     pub requests: Numbers,
-    /// Rows that are missing, foreign or harmed, one a line.
+    /// Rows that are missing, foreign or damaged, one per line.
     pub damage: Vec<String>,
 }
 
-/// A multiset of numbers that mostly come in runs, as the requests of a few streams do.
+/// A multiset of numbers that mostly form runs, like the requests of a few streams.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Numbers {
-    /// First number and length of each run, ascending and apart.
+    /// The first number and the length of each run, ascending and disjoint.
     runs: Vec<(u64, u64)>,
-    /// What came again, once for each further time.
+    /// Repeated numbers, once for each repetition.
     repeated: Vec<u64>,
 }
 
@@ -60,19 +63,19 @@ impl Numbers {
         all
     }
 
-    /// How many numbers there are, each as often as it came.
+    /// The number of elements, with repetitions.
     pub fn count(&self) -> u64 {
         self.runs.iter().map(|r| r.1).sum::<u64>() + self.repeated.len() as u64
     }
 
-    /// Each number as often as it came, in no particular order.
+    /// All elements, with repetitions, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let runs = self.runs.iter().flat_map(|&(first, len)| (0..len).map(move |i| first + i));
         runs.chain(self.repeated.iter().copied())
     }
 }
 
-/// All numbers of all audits, ascending.
+/// The elements of all audits, ascending.
 fn requests(audits: &[TpcbAudit]) -> Vec<u64> {
     let mut all: Vec<u64> = audits.iter().flat_map(|a| a.requests.iter()).collect();
     all.sort_unstable();
@@ -87,7 +90,8 @@ fn add(sums: &mut Sums, id: u64, value: i64) {
     *sum = sum.wrapping_add(value);
 }
 
-/// Gives every id and balance of `table` to `found`, and notes every id that is missing, doubled or not of this instance.
+/// Passes every id and balance of `table` to `found`, and notes every id that is missing, doubled
+/// or foreign to this instance.
 async fn read_balances<A: Access>(
     (table, name): (TableId, &str),
     sites: &Range<u32>,
@@ -171,14 +175,14 @@ pub(super) async fn audit<A: Access>(
     })
 }
 
-/// The sums of all instances in one.
+/// The sums of all instances, added up.
 fn merged<'a>(parts: impl Iterator<Item = &'a Vec<(u64, i64)>>) -> Sums {
     let mut all = Sums::new();
     parts.flatten().for_each(|&(id, value)| add(&mut all, id, value));
     all
 }
 
-/// Notes every id under which the two disagree; an absent id counts as 0.
+/// Notes every id with different sums; an absent id counts as 0.
 fn compare(what: &str, expected: &Sums, found: &Sums, findings: &mut Findings) {
     let ids = expected.keys().chain(found.keys().filter(|id| !expected.contains_key(id)));
     for id in ids {
@@ -222,8 +226,9 @@ pub(super) fn judge(options: &TpcbOptions, audits: &[TpcbAudit], committed: Opti
     findings.into_verdict()
 }
 
-/// Compares a client's ledger with HISTORY: each of `acknowledged` must be there exactly once, each of `unknown` (sent,
-/// never answered) at most once, and nothing else. That their accounts were paid too is condition C4.
+/// Compares a client's ledger with HISTORY: each request in `acknowledged` must be there exactly
+/// once, each in `unknown` (sent, but never answered) at most once, and no other. Condition C4
+/// checks that their accounts were paid too.
 pub fn ledger_check(audits: &[TpcbAudit], acknowledged: &[u64], unknown: &[u64]) -> Verdict {
     let mut times: BTreeMap<u64, u32> = BTreeMap::new();
     audits.iter().flat_map(|a| a.requests.iter()).for_each(|n| *times.entry(n).or_default() += 1);

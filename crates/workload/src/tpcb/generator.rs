@@ -1,12 +1,13 @@
-//! Which deposits come in: the home branch uniform among the generator's, a uniform teller of it, and an account of the
-//! same branch or, in a remote transaction, one uniform among the accounts of all others.
+//! Draws deposits: the home branch is uniform among the generator's branches, the teller is uniform
+//! in it, and the account is uniform in the same branch or, for a remote transaction, among all
+//! other branches.
 
 use super::{RemoteRow, Tpcb, TpcbRequest};
 use crate::random::Random;
 use std::ops::Range;
 use txn::Generator;
 
-/// Amounts go from minus this to this, both included.
+/// Amounts lie between minus this and this, both included.
 pub(crate) const MOST: u64 = 999_999;
 
 #[derive(Clone, Debug)]
@@ -33,13 +34,13 @@ impl TpcbGenerator {
         }
     }
 
-    /// Uniform among the rows of `branch` in a table with so many of them per branch.
+    /// Uniform among the rows of `branch`, in a table with `per_branch` rows for each branch.
     fn row_of(&mut self, branch: u32, per_branch: u32) -> u64 {
         let per_branch = u64::from(per_branch);
         u64::from(branch) * per_branch + self.random.within(0..per_branch)
     }
 
-    /// Uniform among the other branches; the same one if it is the only one.
+    /// Uniform among the other branches; the same branch if there is no other.
     fn another(&mut self, branch: u32) -> u32 {
         match self.tpcb.options.branches {
             1 => branch,

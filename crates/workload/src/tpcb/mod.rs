@@ -1,18 +1,22 @@
-//! TPC-B: a deposit at a teller's desk touches the account, the teller, the branch and a history.
+//! TPC-B: a deposit at a teller updates the account, the teller and the branch, and inserts a
+//! history row.
 //!
 //! ```text
-//! branch b      BRANCH b     TELLER b*10 .. b*10+9     ACCOUNT b*100000 .. b*100000+99999     HISTORY of its tellers
-//!               \_______________________________ logical site b ______________________________/
-//! transaction   home:   [account], history, teller, branch          elsewhere (15 %):   account
+//! branch b      BRANCH b     TELLER b*10 .. b*10+9     ACCOUNT b*100000 .. b*100000+99999
+//!               HISTORY of its tellers
+//!               \____________________________ logical site b ___________________________/
+//! transaction   home:   [account], history, teller, branch     elsewhere (15 %):   account
 //! ```
 //!
-//! Every id tells its branch, and a branch is a logical site, so one step does the home part. Its lock on the branch row,
-//! which every transaction of that branch wants, is taken last and held shortest. A remote transaction issues two
-//! steps in its only phase, the remote one first: wherever both run at one instance, locks are thus taken in the
-//! order account, teller, branch by everyone, and nobody deadlocks.
+//! Every id determines its branch, and a branch is a logical site, so one step does the home part.
+//! It locks the branch row last and so for the shortest time, because every transaction of the
+//! branch needs that row. A remote transaction issues two steps in its only phase, the remote one
+//! first. So if both run at one instance, every transaction takes its locks in the order account,
+//! teller, branch, and there is no deadlock.
 //!
-//! HISTORY rows carry the request's number: what a client was told can be looked up after a crash. The specification's
-//! time stamp is logical here, the place of the request in its stream, because this room has no clock.
+//! HISTORY rows contain the number of the request, so that the replies that a client received can
+//! be checked after a crash. The specification's time stamp is logical here, the position of the
+//! request in its stream, because this crate has no clock.
 
 mod benchmark;
 mod check;
@@ -35,18 +39,19 @@ use txn::step::{Route, StepId, Transaction};
 use txn::workload::Verdict;
 use txn::{Abort, Access, Workload};
 
-/// Which row of a remote transaction lies in another branch.
+/// The row of a remote transaction that lies in another branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RemoteRow {
-    /// As the specification says.
+    /// As specified.
     Account,
-    /// As the islands papers describe it. A branch is then no longer the sum of its tellers, so condition C1 falls away.
+    /// As described in the islands papers. A branch is then not the sum of its tellers, so
+    /// condition C1 does not apply.
     Teller,
 }
 
-/// Whether rows of BRANCH and TELLER are so long that no two share a page: engines with page latches do that to keep
-/// transactions of different branches from meeting on a latch.
+/// Whether rows of BRANCH and TELLER are so long that each fills a page: engines with page latches
+/// use this so that transactions of different branches do not contend for a latch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Padding {
@@ -57,9 +62,9 @@ pub enum Padding {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TpcbOptions {
     pub branches: u32,
-    /// Tellers of a branch.
+    /// Tellers per branch.
     pub tellers: u32,
-    /// Accounts of a branch.
+    /// Accounts per branch.
     pub accounts: u32,
     /// Remote transactions, in per cent.
     pub multisite: f64,
@@ -68,7 +73,7 @@ pub struct TpcbOptions {
 }
 
 impl TpcbOptions {
-    /// The specification's: 10 tellers and 100,000 accounts a branch, 15 % remote accounts.
+    /// The specified sizes: 10 tellers and 100,000 accounts per branch, 15 % remote accounts.
     pub fn new(branches: u32) -> TpcbOptions {
         TpcbOptions {
             branches,
@@ -84,12 +89,13 @@ impl TpcbOptions {
 /// The inputs of the only transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TpcbRequest {
-    /// Counted up within a stream, from a number that is mixed from the whole seed: two requests of a database's life are
-    /// taken for one with a chance of about one in a billion for a hundred streams of ten million each.
+    /// Counts up within a stream, from a start that is hashed from the whole seed: with a hundred
+    /// streams of ten million requests each, the chance that two requests in a database's life have
+    /// the same number is about one in a billion.
     pub request: u64,
-    /// The place of the request in its stream.
+    /// The position of the request in its stream.
     pub time_stamp: u32,
-    /// The home; its branch row and history are the ones that change.
+    /// The home: its branch row and its history change.
     pub branch: u32,
     pub teller: u64,
     pub account: u64,
@@ -98,7 +104,7 @@ pub struct TpcbRequest {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TpcbReply {
-    /// After the transaction.
+    /// The balance after the transaction.
     pub account_balance: i64,
 }
 
@@ -109,7 +115,7 @@ pub struct Tpcb {
 
 impl Tpcb {
     /// # Errors
-    /// An option out of its range, named with what was expected.
+    /// An option out of its range, named with the expected range.
     pub fn new(options: TpcbOptions) -> Result<Tpcb, SpecError> {
         in_range("scale", options.branches, 1..=65_536)?;
         in_range("tellers", options.tellers, 1..=1_000)?;
@@ -122,10 +128,11 @@ impl Tpcb {
         &self.options
     }
 
-    /// Which row of the request lies in another branch, if one does.
+    /// The row of the request that lies in another branch, if one does.
     ///
     /// # Errors
-    /// [`Abort::BadRequest`] for what no generator draws: a request that came over a wire may hold anything.
+    /// [`Abort::BadRequest`] for values that no generator draws: a request from the wire may
+    /// contain anything.
     fn remote_row(&self, request: &TpcbRequest) -> Result<Option<RemoteRow>, Abort> {
         let (home, branches) = (u64::from(request.branch), u64::from(self.options.branches));
         let of_teller = request.teller / u64::from(self.options.tellers);

@@ -1,4 +1,4 @@
-//! The four tables, their rows and how they are loaded: all balances 0, HISTORY empty.
+//! The four tables, their rows, and the load: all balances are 0, and HISTORY is empty.
 
 use super::{Padding, TpcbOptions, TpcbRequest};
 use base::{Key, TableId};
@@ -10,19 +10,19 @@ pub const TELLER: TableId = TableId(2);
 pub const ACCOUNT: TableId = TableId(3);
 pub const HISTORY: TableId = TableId(4);
 
-/// Columns of BRANCH, TELLER and ACCOUNT: id, branch, balance, filler. BRANCH names its own id as its branch, so
-/// that the three have one layout.
+/// The columns of BRANCH, TELLER and ACCOUNT: id, branch, balance, filler. The branch column of
+/// BRANCH repeats the id, so that the three have one layout.
 pub(crate) const ID: u16 = 0;
 pub(crate) const HOME: u16 = 1;
 pub(crate) const BALANCE: u16 = 2;
 const FILLER: u16 = 3;
 
-/// The specification asks for 100 bytes.
+/// The specified minimum.
 const ROW_BYTES: u16 = 100;
-/// Over half of an 8 KiB page.
+/// More than half of an 8 KiB page.
 const PADDED_BYTES: u16 = 4_200;
 
-/// Columns of HISTORY, eight bytes each, and a filler up to the specification's 50.
+/// The columns of HISTORY, eight bytes each, and a filler up to the specified 50 bytes.
 pub(crate) mod history {
     pub const ACCOUNT: u16 = 0;
     pub const TELLER: u16 = 1;
@@ -32,7 +32,7 @@ pub(crate) mod history {
     pub const BYTES: usize = 50;
 }
 
-/// Accounts inserted by one loading transaction.
+/// Accounts per loading transaction.
 const ACCOUNTS_PER_PART: u32 = 1_000;
 
 pub(crate) fn key(id: u64) -> Key {
@@ -74,8 +74,8 @@ pub(super) fn schema(options: &TpcbOptions) -> Schema {
     }
 }
 
-/// A row of HISTORY. Its columns all have a fixed length and none may be null, so a row is their bytes side by side; a
-/// test holds this against [`RowBuf`].
+/// A row of HISTORY. All its columns have a fixed length and are not nullable, so a row is their
+/// bytes side by side; a test compares this with [`RowBuf`].
 pub fn history_row(request: &TpcbRequest) -> [u8; history::BYTES] {
     let mut row = [b' '; history::BYTES];
     let columns = [
@@ -96,7 +96,7 @@ pub(super) fn parts(options: &TpcbOptions) -> u32 {
     1 + options.accounts.div_ceil(ACCOUNTS_PER_PART)
 }
 
-/// Part 0 is the branch and its tellers, the others are runs of accounts.
+/// Part 0 is the branch and its tellers; the other parts are ranges of accounts.
 pub(super) async fn load<A: Access>(
     options: &TpcbOptions,
     branch: u64,

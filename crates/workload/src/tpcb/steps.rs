@@ -1,4 +1,4 @@
-//! The two steps of a deposit: what happens in the home branch, and the row that may lie in another.
+//! The two steps of a deposit: the home part, and the row in another branch.
 
 use super::rows::{ACCOUNT, BALANCE, BRANCH, HISTORY, TELLER, history_row, key};
 use super::{RemoteRow, TpcbRequest};
@@ -8,15 +8,16 @@ use std::pin::pin;
 use txn::step::{Route, Step, StepId};
 use txn::{Abort, Access};
 
-/// Account and teller (those that are not remote), history, branch. Gives the account's new balance, 0 if it is remote.
+/// Updates account and teller, except for the remote one, inserts the history row, and updates the
+/// branch. Returns the account's new balance, 0 if it is remote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HomePart {
     pub request: TpcbRequest,
-    /// The row that a [`RemotePart`] takes care of.
+    /// The row that a [`RemotePart`] updates.
     pub remote: Option<RemoteRow>,
 }
 
-/// One account or teller. Gives its new balance.
+/// Updates one account or teller. Returns its new balance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RemotePart {
     pub row: RemoteRow,
@@ -41,7 +42,7 @@ impl RemotePart {
     }
 }
 
-/// Adds to a balance; gives the new one.
+/// Adds to a balance; returns the new balance.
 async fn add<A: Access>(access: &mut A, table: TableId, id: u64, delta: i64) -> Result<i64, Abort> {
     let key = key(id);
     let update = access.update(table, &key, |row| {

@@ -1,4 +1,4 @@
-//! TPC-C by its names, and its size.
+//! The names, options and data size of TPC-C.
 
 use super::{Mix, Tpcc, TpccOptions};
 use crate::benchmark::{
@@ -7,11 +7,12 @@ use crate::benchmark::{
 use crate::spec::{SpecError, WorkloadSpec};
 use std::collections::BTreeMap;
 
-/// Bytes of an item in a warehouse.
+/// Bytes for each item of a warehouse.
 const STOCK_BYTES: u64 = 340;
-/// Bytes of a customer: the row, its history, one order with its lines.
+/// Bytes for each customer: its row, its history, and one order with its lines.
 const CUSTOMER_BYTES: u64 = 1_560;
-/// A minute's worth of 20,000 orders of 700 bytes a second would be more: what a run adds at first.
+/// Space for rows that a run adds. A minute with 20,000 orders of 700 bytes per second needs more:
+/// the value covers the start of a run.
 const GROWTH: u64 = 512 << 20;
 
 impl Mix {
@@ -31,7 +32,8 @@ impl Benchmark for Tpcc {
         Form { name: "tpcc-prime", about: "TPC-C's NewOrder and Payment, half each" },
     ];
     const COMMON: &'static [Common] = &[Common::Multisite];
-    /// Clauses 4.2.2 and 4.2.1's comment: ten terminals bring 12.86 NewOrders a minute at most.
+    /// Clause 4.2.2 and the comment of clause 4.2.1: ten terminals produce at most 12.86 NewOrders
+    /// per minute.
     const TERMINALS: Option<Terminals> =
         Some(Terminals { per_site: 10, counted: "new_order", ceiling: 12.86 });
     const OPTIONS: &'static [OwnOption] = &[
@@ -94,7 +96,7 @@ impl Benchmark for Tpcc {
         super::statistics::statistics(self, counted)
     }
 
-    /// NewOrders and Payments.
+    /// The number of NewOrders and Payments.
     fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         let of = |kind| committed.get(kind).copied().unwrap_or(0);
         Some(of("new_order") + of("payment"))

@@ -1,9 +1,11 @@
-//! The consistency conditions (clause 3.3.2) and a few more that follow from the transactions.
+//! The consistency conditions (clause 3.3.2), and a few more that follow from the transactions.
 //!
-//! An instance looks at its own warehouses and decides what can be decided there: conditions 1 to 9, 12, and the bounds of
-//! S_QUANTITY. What reaches over instances it reports in parts that must cancel out or add up over all of them: a customer's payments are
-//! remembered in the history of the warehouse they were made in (10, given 12), and stock is counted where it lies while the
-//! order lines that took it lie at the order's home. Condition 11 holds right after loading only.
+//! An instance checks its own warehouses, and decides there the conditions 1 to 9, 12, and the
+//! bounds of S_QUANTITY. For conditions that span instances it reports parts that must cancel out
+//! or add up over all instances. For example, the payments of a customer are in the history of the
+//! warehouse that took them (condition 10, given 12); stock is counted at the supplying warehouse,
+//! while the order lines that took it are at the order's home. Condition 11 holds only directly
+//! after loading.
 
 use super::TpccOptions;
 use super::rows::*;
@@ -17,20 +19,22 @@ use txn::{Abort, Access, Direction, Flow, Row};
 /// Warehouse, district, customer.
 type Customer = (u32, u32, u32);
 
-/// What one instance found.
+/// The findings of one instance.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TpccAudit {
     pub sites: Range<u32>,
     /// NewOrders and Payments since loading.
     pub orders: u64,
     pub payments: u64,
-    /// By customer: C_YTD_PAYMENT, if the customer is here, less the H_AMOUNTs that lie here; only where that is not 0.
+    /// By customer: C_YTD_PAYMENT, if this instance has the customer, minus the H_AMOUNTs that this
+    /// instance has; only nonzero values.
     pub open_payments: Vec<(Customer, i64)>,
-    /// By warehouse: orders and quantity counted in its stock since loading, remote orders among them.
+    /// By warehouse: the orders, quantity and remote orders that its stock has counted since
+    /// loading.
     pub stock: Vec<(u32, [i64; 3])>,
-    /// By supplying warehouse: lines and their quantity since loading, remote lines among them.
+    /// By supplying warehouse: the lines, quantity and remote lines since loading.
     pub lines: Vec<(u32, [i64; 3])>,
-    /// Conditions that do not hold, one a line.
+    /// Violations, one per line.
     pub damage: Vec<String>,
 }
 
@@ -66,7 +70,7 @@ struct Books {
     damage: Findings,
     warehouses: Vec<i64>,
     districts: Vec<District>,
-    /// Delivered amounts by customer of this instance.
+    /// Delivered amounts, by customer of this instance.
     delivered: Vec<i64>,
     payments: BTreeMap<Customer, i64>,
     payments_made: u64,
@@ -97,7 +101,7 @@ impl Books {
         }
     }
 
-    /// Where a district's sums are; notes one that does not exist.
+    /// The index of a district's sums; notes a district that does not exist.
     fn at(&mut self, table: &str, w: u32, d: u32) -> Option<usize> {
         if self.sites.contains(&w) && (1..=DISTRICTS).contains(&d) {
             return Some(((w - self.sites.start) * DISTRICTS + d - 1) as usize);
@@ -183,7 +187,7 @@ impl Books {
                 Some(at) => self.delivered[at] += row.int(OL_AMOUNT),
                 None => self
                     .damage
-                    .add(|| format!("order {:?} of customer {customer}, who does not exist", [w, d, o])),
+                    .add(|| format!("order {:?} of customer {customer}, which does not exist", [w, d, o])),
             }
         }
     }
@@ -215,7 +219,7 @@ impl Books {
         sums.iter_mut().zip(added).for_each(|(sum, n)| *sum += n);
     }
 
-    /// Conditions 5 and 6, and that ALL_LOCAL tells the truth.
+    /// Conditions 5 and 6, and that ALL_LOCAL is correct.
     fn judge_orders(&mut self) {
         for order in &self.orders {
             let Order { id, lines, open, listed, counted, all_local, remote, .. } = order;
@@ -341,7 +345,7 @@ fn added<'a, K: Ord + Copy + 'a, const N: usize>(
     all
 }
 
-/// `committed`: NewOrders and Payments since loading.
+/// `committed`: the number of NewOrders and Payments since loading.
 pub(super) fn judge(options: &TpccOptions, audits: &[TpccAudit], committed: Option<u64>) -> Verdict {
     let mut findings = Findings::default();
     check_cover(audits.iter().map(|a| a.sites.clone()), options.warehouses, &mut findings);

@@ -1,4 +1,4 @@
-//! Delivery (clause 2.7): in each district of a warehouse the oldest new order is delivered.
+//! Delivery (clause 2.7): delivers the oldest new order in each district of a warehouse.
 
 use super::new_order::MOST_LINES;
 use super::rows::{self, CUSTOMER, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, key};
@@ -16,12 +16,12 @@ pub struct DeliveryRequest {
     pub date: i64,
 }
 
-/// The whole transaction; gives the order of each district, 0 where none was open.
+/// The whole transaction; returns the order of each district, 0 if the district has no new order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DeliverAll(pub DeliveryRequest);
 
 impl DeliverAll {
-    /// Removes the oldest new order of a district from the list.
+    /// Removes the oldest new order of a district from NEW_ORDER.
     async fn oldest<A: Access>(&self, access: &mut A, d: u32) -> Result<Option<u32>, Abort> {
         let w = self.0.w;
         loop {
@@ -32,7 +32,8 @@ impl DeliverAll {
                 oldest = Some(row.int(rows::new_order::NO_O_ID) as u32);
                 Flow::Enough
             };
-            // Two Deliveries that both read the oldest first would each wait for the other to delete it.
+            // The scan locks for update: two Deliveries that both read the oldest order under a
+            // shared lock would each wait for the other to delete it.
             access.scan_for_update(NEW_ORDER, range, Direction::Forward, first).await?;
             match oldest {
                 Some(order) if !access.delete(NEW_ORDER, &key([w, d, order])).await? => {}
@@ -41,7 +42,7 @@ impl DeliverAll {
         }
     }
 
-    /// Gives the order to the carrier; tells whose it is and how many lines it has.
+    /// Assigns the order to the carrier; returns its customer and its number of lines.
     async fn hand_over<A: Access>(&self, access: &mut A, order: &Key) -> Result<(u32, u32), Abort> {
         use rows::orders::*;
         let take = |row: &mut txn::RowMut<'_>| {
@@ -51,7 +52,7 @@ impl DeliverAll {
         found(access.update(ORDERS, order, take).await?)
     }
 
-    /// Dates the lines of an order; gives the sum of their amounts.
+    /// Sets the delivery date of an order's lines; returns the sum of their amounts.
     async fn arrive<A: Access>(
         &self,
         access: &mut A,
@@ -97,7 +98,7 @@ impl Step for DeliverAll {
         for d in 1..=DISTRICTS {
             all.push(self.oldest(access, d).await?.unwrap_or(0));
         }
-        // One table after the other, so that all its rows can be asked for at once.
+        // Table by table, so that all rows of a table can be requested at once.
         type Each<T> = SmallVec<[T; DISTRICTS as usize]>;
         let open = (1..=DISTRICTS).zip(all.iter().copied()).filter(|(_, order)| *order > 0);
         let open: Each<(u32, u32)> = open.collect();

@@ -3,8 +3,8 @@
 use crate::random::Random;
 use std::ops::RangeInclusive;
 
-/// The constants C of the non-uniform numbers. Data and requests use different ones for last names; how far apart they may be
-/// is clause 2.1.6.1's.
+/// The constants C of the non-uniform numbers. Data and requests use different constants for last
+/// names; clause 2.1.6.1 bounds their difference.
 pub(super) const C_LAST_LOAD: u32 = 123;
 pub(super) const C_LAST_RUN: u32 = C_LAST_LOAD + 88;
 pub(super) const C_CUSTOMER: u32 = 259;
@@ -19,7 +19,7 @@ const _: () = {
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// The last name of number 0 to 999.
+/// The last name of a number from 0 to 999.
 pub fn last_name(number: u32) -> String {
     [number / 100, number / 10 % 10, number % 10].map(|digit| SYLLABLES[digit as usize % 10]).concat()
 }
@@ -33,13 +33,13 @@ impl Random {
         ((self.between(0..=a) | self.between(x..=y)) + c) % (y - x + 1) + x
     }
 
-    /// Letters and digits, so many.
+    /// Letters and digits; the length is drawn from `length`.
     pub(super) fn letters(&mut self, length: RangeInclusive<u32>) -> Vec<u8> {
         let length = self.between(length);
         (0..length).map(|_| LETTERS[self.between(0..=61) as usize]).collect()
     }
 
-    /// As [`Random::letters`], in one of ten with "ORIGINAL" somewhere in it.
+    /// As [`Random::letters`]; one in ten contains "ORIGINAL".
     pub(super) fn item_data(&mut self) -> Vec<u8> {
         let mut data = self.letters(26..=50);
         if self.chance(10.0) {
@@ -52,14 +52,15 @@ impl Random {
 
 pub(super) const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// The longest text in which the word is looked for: I_DATA's and S_DATA's.
+/// The longest text that is searched for the word: I_DATA and S_DATA.
 const DATA: usize = 50;
 
-/// Whether the word stands in it; never in a text longer than [`DATA`]. First at all places at once whether its first and its last
-/// letter do, without a branch that depends on what is there: letters are random, and guessing wrong takes longer than looking.
+/// Whether the text contains the word; always false for a text longer than [`DATA`]. The first pass
+/// compares the word's first and last letter at all places at once, without a branch on the data:
+/// letters are random, and mispredicted branches cost more than the comparisons.
 pub(super) fn is_original(data: &[u8]) -> bool {
     const LAST: usize = ORIGINAL.len() - 1;
-    // As many places as compare in whole vectors.
+    // A number of places that fills whole vectors.
     const PLACES: usize = (DATA - LAST).next_multiple_of(16);
     let mut text = [0; PLACES + LAST];
     let Some(beginning) = text.get_mut(..data.len()) else { return false };
@@ -69,7 +70,7 @@ pub(super) fn is_original(data: &[u8]) -> bool {
     may_be && data.windows(ORIGINAL.len()).any(|word| word == ORIGINAL)
 }
 
-/// 1 to `n` in an order that the seed decides.
+/// The numbers 1 to `n` in an order that the seed determines.
 pub(super) fn permutation(n: u32, seed: u64) -> Vec<u32> {
     let (mut all, mut random) = ((1..=n).collect::<Vec<_>>(), Random::new(seed));
     for i in (1..all.len()).rev() {
@@ -98,7 +99,7 @@ mod tests {
         assert!(all.into_iter().eq(1..=3_000));
     }
 
-    /// Shares over many draws, of which the hottest ids get as the fact sheets of the benchmark say.
+    /// The shares of the hottest ids over many draws match the published figures of the benchmark.
     #[test]
     fn non_uniform_numbers_have_the_known_skew() {
         let share = |a, c, n: u32, top: usize| {

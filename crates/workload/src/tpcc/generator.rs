@@ -1,4 +1,4 @@
-//! Which transactions come in, with which inputs (clauses 2.4.1 to 2.8.1 and 5.2.3).
+//! Draws transactions and their inputs (clauses 2.4.1 to 2.8.1 and 5.2.3).
 
 use super::draw::{C_CUSTOMER, C_ITEM, C_LAST_RUN};
 use super::new_order::{Line, MOST_LINES, NewOrderRequest};
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use txn::Generator;
 
-/// As specified, in per cent.
+/// The specified shares, in per cent.
 const REMOTE_PAYMENTS: f64 = 15.0;
 const REMOTE_LINES: f64 = 1.0;
 const INVALID_ORDERS: f64 = 1.0;
@@ -23,7 +23,7 @@ pub struct TpccGenerator {
     options: TpccOptions,
     random: Random,
     sites: Range<u32>,
-    /// The place of the request in its stream, as its date.
+    /// The position of the request in its stream, used as its date.
     drawn: i64,
 }
 
@@ -35,7 +35,7 @@ impl TpccGenerator {
         TpccGenerator { options, random: Random::new(seed), sites, drawn: super::load::LOAD_DATE }
     }
 
-    /// A warehouse that is not `w`; `w` if it is the only one.
+    /// A warehouse other than `w`; `w` if there is no other.
     fn another(&mut self, w: u32) -> u32 {
         match self.options.warehouses {
             1 => w,
@@ -69,7 +69,7 @@ impl TpccGenerator {
 
     fn new_order(&mut self, w: u32) -> NewOrderRequest {
         let (d, c, count) = (self.district(), self.customer(), self.random.between(5..=15));
-        // Which line is remote, where an option says how many orders are.
+        // The index of the remote line, if `--multisite` sets the share of orders with one.
         let remote = self
             .options
             .multisite
@@ -102,7 +102,8 @@ impl TpccGenerator {
 }
 
 impl TpccGenerator {
-    /// A request of somebody at warehouse `w`, whose StockLevels are all of `district`.
+    /// A request from a terminal at warehouse `w`; with `district`, its StockLevels are for that
+    /// district.
     fn request(&mut self, w: u32, district: Option<u32>) -> TpccRequest {
         self.drawn += 1;
         let shares = match self.options.mix {
@@ -144,7 +145,7 @@ impl Generator for TpccGenerator {
         self.request(w, None)
     }
 
-    /// Clause 2.8.1.1: a terminal's district is its own.
+    /// Clause 2.8.1.1: a terminal has a fixed district.
     fn next_at(&mut self, site: u32, number: u32) -> TpccRequest {
         self.request(site, Some(number % DISTRICTS + 1))
     }

@@ -1,7 +1,9 @@
-//! The initial population (clause 4.3.3.1), in pieces that follow from the seed alone: the same data in every deployment.
+//! The initial population (clause 4.3.3.1), in pieces that depend only on the seed: the data is the
+//! same in every deployment.
 //!
-//! A warehouse is loaded in this order: itself with its districts; its stock; of each district, chunk by chunk, customers with
-//! their history and as many orders with lines, the youngest 30 % of them not delivered yet.
+//! A warehouse is loaded in this order: its row with its districts; its stock; then for each
+//! district, chunk by chunk, customers with their history and as many orders with lines. The newest
+//! 30 % of the orders are not delivered yet.
 
 use super::TpccOptions;
 use super::draw::{C_LAST_LOAD, last_name, permutation};
@@ -9,17 +11,17 @@ use super::rows::*;
 use crate::random::Random;
 use txn::{Abort, Access, Inserted, RowBuf, RowMut};
 
-/// Stock rows of one loading transaction.
+/// Stock rows per loading transaction.
 const STOCK_CHUNK: u32 = 1_000;
-/// Customers, and orders, of one loading transaction.
+/// Customers, and orders, per loading transaction.
 const CUSTOMER_CHUNK: u32 = 100;
-/// Of ten thousand orders so many have been delivered.
+/// Delivered orders out of ten thousand.
 const DELIVERED: u32 = 7_000;
 const SEED: u64 = 0x7bc_c0de;
-/// The only date of the initial data.
+/// The date of all initial data.
 pub(super) const LOAD_DATE: i64 = 1;
 
-/// How many of `n` orders have been delivered: 2,100 of 3,000.
+/// The delivered orders out of `n`: 2,100 of 3,000.
 pub(super) fn delivered(n: u32) -> u32 {
     (u64::from(n) * u64::from(DELIVERED) / 10_000) as u32
 }
@@ -54,7 +56,7 @@ fn piece(options: &TpccOptions, part: u32) -> Piece {
     }
 }
 
-/// A seed for each place of the data.
+/// A seed for each piece of the data.
 fn seed(of: [u32; 3]) -> u64 {
     of.into_iter().fold(SEED, |seed, n| base::hash64(&(seed ^ u64::from(n)).to_le_bytes()))
 }
@@ -88,7 +90,7 @@ impl Filler {
     }
 }
 
-/// Fills street, street, city, state and zip, five columns of which the first two given are the fixed ones.
+/// Fills the five address columns: two streets and the city, in `streets`, then state and zip.
 fn address(row: &mut RowMut<'_>, random: &mut Random, (state, zip): (u16, u16), streets: [u16; 3]) {
     for column in streets {
         row.set_bytes(column, &random.letters(10..=20));

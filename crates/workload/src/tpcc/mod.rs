@@ -1,18 +1,27 @@
-//! TPC-C: an order-entry business over warehouses; five transactions on nine tables (revision 5 of the specification).
+//! TPC-C: an order-entry business over warehouses; five transactions on nine tables (revision 5 of
+//! the specification).
 //!
 //! ```text
-//! warehouse w    everything whose key begins with w, its stock included: a logical site        ITEM: everywhere
+//! warehouse w    every row with a key that begins with w, stock included: a logical site
+//! ITEM           in every instance
 //!
-//! NewOrder       all { customer, district | stock of each supplying warehouse | items, warehouse }  ->  last { order and lines }
-//! Payment        all { customer, perhaps elsewhere | district, warehouse }  ->  last { history }        (one phase if by id)
-//! OrderStatus    one step      Delivery   one step, ten districts      StockLevel   one step
+//! NewOrder       all { customer, district | stock of each supplying warehouse | items, warehouse }
+//!                ->  last { order and lines }
+//! Payment        all { customer, perhaps elsewhere | district, warehouse }
+//!                ->  last { history }            (one phase if the customer is given by id)
+//! OrderStatus    one step
+//! Delivery       one step, ten districts
+//! StockLevel     one step
 //! ```
 //!
-//! Rows are locked in one order (customer, district, order lines or stock by warehouse and item, warehouse), so that NewOrder, Payment
-//! and StockLevel never wait for each other in a circle at one instance; the warehouse, which everybody wants, comes last. StockLevel
-//! learns from the district's order lines which stock to read, so the district comes before the stock. An invalid item is found after
-//! stock was taken: its rollback has work to do. A customer asked for by name is looked up where it lies, inside the same request.
-//! Where the facts leave a choice: warehouses count from 0, the others from 1; dates are logical; Delivery is one transaction.
+//! Rows are locked in one order: customer, district, order lines or stock by warehouse and item,
+//! warehouse. So NewOrder, Payment and StockLevel never wait for each other in a circle at one
+//! instance. The warehouse row comes last because every transaction needs it. StockLevel learns
+//! from the district's order lines which stock to read, so the district comes before the stock. An
+//! invalid item is found after stock was taken, so its rollback has work to do. A customer given by
+//! name is looked up at its own warehouse, within the same request. Choices that the specification
+//! leaves open: warehouses count from 0, all other numbers from 1; dates are logical; Delivery is
+//! one transaction.
 
 mod benchmark;
 mod check;
@@ -50,17 +59,17 @@ use txn::step::{Effect, Route, StepId, Transaction};
 use txn::workload::Verdict;
 use txn::{Abort, Access, Clients, Direction, Flow, Pauses, Workload};
 
-/// "Item number is not valid": the one order in a hundred that is rolled back.
+/// "Item number is not valid": one order in a hundred is rolled back with this reason.
 pub const INVALID_ITEM: u16 = 1;
 
-/// Which transactions are drawn.
+/// The transactions that are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Mix {
-    /// NewOrder 45, Payment 43, OrderStatus, Delivery and StockLevel 4 per cent each.
+    /// 45 % NewOrder, 43 % Payment, and 4 % each of OrderStatus, Delivery and StockLevel.
     Full,
     Payment,
     NewOrder,
-    /// NewOrder and Payment, half each: the thesis' TPC-C′.
+    /// Half NewOrder, half Payment: TPC-C′ of the thesis.
     Prime,
 }
 
@@ -68,12 +77,12 @@ pub enum Mix {
 pub struct TpccOptions {
     pub warehouses: u32,
     pub mix: Mix,
-    /// Remote Payments, and NewOrders with one line from elsewhere, in per cent; `None`: 15 per cent of the Payments and 1 per cent
-    /// of the lines, as specified.
+    /// Share of remote Payments, and of NewOrders with one remote line, in per cent; `None` for the
+    /// specified 15 % of the Payments and 1 % of the lines.
     pub multisite: Option<f64>,
-    /// Items, and stock rows of a warehouse: 100,000.
+    /// Items, and stock rows of a warehouse; 100,000 by default.
     pub items: u32,
-    /// Customers, and initial orders, of a district: 3,000.
+    /// Customers, and initial orders, of a district; 3,000 by default.
     pub customers: u32,
 }
 
@@ -82,17 +91,18 @@ impl TpccOptions {
         TpccOptions { warehouses, mix: Mix::Full, multisite: None, items: 100_000, customers: 3_000 }
     }
 
-    /// What a district has been paid when loaded, in cents: 10 by each customer.
+    /// The initial D_YTD of a district, in cents: each customer has paid 10.
     fn district_ytd(&self) -> i64 {
         i64::from(self.customers) * 1_000
     }
 }
 
-/// A customer as asked for.
+/// The customer in a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Who {
     Id(u32),
-    /// The number of a last name; the customer in the middle of those who have it, by first name.
+    /// The number of a last name; selects the middle one of the customers with this name, ordered
+    /// by first name.
     Name(u32),
 }
 
@@ -106,15 +116,15 @@ pub enum TpccRequest {
     StockLevel(StockLevelRequest),
 }
 
-/// What the terminal is shown.
+/// The output that a terminal shows.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TpccReply {
     NewOrder(NewOrderReply),
     Payment(PaymentReply),
     OrderStatus(OrderStatusReply),
-    /// The order delivered in each district, 0 where none was open.
+    /// The order delivered in each district, 0 if the district had no new order.
     Delivery(SmallVec<[u32; DISTRICTS as usize]>),
-    /// Items below the threshold.
+    /// The number of items below the threshold.
     StockLevel(u32),
 }
 
@@ -125,7 +135,7 @@ pub struct Tpcc {
 
 impl Tpcc {
     /// # Errors
-    /// An option out of its range, named with what was expected.
+    /// An option out of its range, named with the expected range.
     pub fn new(options: TpccOptions) -> Result<Tpcc, SpecError> {
         in_range("scale", options.warehouses, 1..=65_536)?;
         in_range("multisite", options.multisite.unwrap_or(0.0), 0.0..=100.0)?;
@@ -138,7 +148,7 @@ impl Tpcc {
         &self.options
     }
 
-    /// A place in a warehouse that a request names: refused unless there is one.
+    /// Checks that a request names an existing warehouse and district.
     fn place(&self, w: u32, d: u32) -> Result<(), Abort> {
         let exists = w < self.options.warehouses && (1..=DISTRICTS).contains(&d);
         if exists { Ok(()) } else { Err(Abort::BadRequest) }
@@ -149,12 +159,12 @@ fn route(w: u32) -> Route {
     Route { table: WAREHOUSE, key: u64::from(w) }
 }
 
-/// A row that the schema promises.
+/// Unwraps a row that the schema guarantees.
 fn found<R>(row: Option<R>) -> Result<R, Abort> {
     row.ok_or(Abort::BadRequest)
 }
 
-/// Visits the rows of a table or index whose keys begin with `prefix`.
+/// Visits the rows of a table or index with a key that begins with `prefix`.
 async fn scan_prefix<A: Access>(
     access: &mut A,
     index: TableId,
@@ -166,8 +176,9 @@ async fn scan_prefix<A: Access>(
     access.scan(index, txn::Range { low: Some(prefix), high: end.as_deref() }, direction, f).await
 }
 
-/// The id of a customer, and how many have the name. By name: of the matches in the order of first names, the one at position
-/// n/2 rounded up. `next` is what will be done to it.
+/// The id of a customer, and the number of customers with the name. By name: the match at position
+/// n/2, rounded up, in the order of first names. `next` is the operation on the customer that
+/// follows.
 async fn customer_id<A: Access>(
     access: &mut A,
     (w, d): (u32, u32),
@@ -182,7 +193,7 @@ async fn customer_id<A: Access>(
     let prefix = rows::key([w, d]).str(&last_name(number));
     let end = prefix.prefix_end();
     let range = txn::Range { low: Some(&prefix), high: end.as_deref() };
-    // The entries are in the order of first names, and end with the customer's number.
+    // The entries are ordered by first name, and end with the customer's number.
     let each = |entry: &[u8]| {
         ids.extend(KeyReader::last_i64(entry).map(|id| id as u32));
         Flow::More
@@ -275,7 +286,7 @@ impl Workload for Tpcc {
                     visit(rows::CUSTOMER, &rows::key([r.customer_w, r.customer_d, c]));
                 }
             }
-            // Whose steps find out themselves what they will ask for.
+            // The steps of these transactions find out their rows themselves.
             TpccRequest::OrderStatus(_) | TpccRequest::Delivery(_) | TpccRequest::StockLevel(_) => {}
         }
     }
@@ -303,12 +314,12 @@ impl Workload for Tpcc {
         statistics::observe(request, reply, add);
     }
 
-    /// A terminal's warehouse is the same for the whole run (clause 2.4.1.1).
+    /// A terminal keeps its warehouse for the whole run (clause 2.4.1.1).
     fn clients(&self) -> Clients {
         Clients::Homed
     }
 
-    /// Clause 5.2.5.7.
+    /// The keying and think times of clause 5.2.5.7.
     fn pauses(&self, request: &TpccRequest) -> Option<Pauses> {
         let (keying_s, think_s) = match request {
             TpccRequest::NewOrder(_) => (18.0, 12.0),
@@ -327,7 +338,8 @@ impl Workload for Tpcc {
         load::parts(&self.options)
     }
 
-    /// Warehouse and district, where a table has districts; a row of STOCK, which all districts of a warehouse want.
+    /// Warehouse and district, if the table has districts; the row for STOCK, which all districts
+    /// of a warehouse share.
     fn lock_columns(&self, table: TableId) -> u8 {
         if [WAREHOUSE, ITEM].contains(&table) { 1 } else { 2 }
     }

@@ -1,4 +1,5 @@
-//! NewOrder (clause 2.4): five to fifteen items are ordered, one order in a hundred names an item that does not exist.
+//! NewOrder (clause 2.4): orders five to fifteen items; one order in a hundred names an item that
+//! does not exist.
 
 use super::draw::is_original;
 use super::rows::{
@@ -12,14 +13,14 @@ use std::cell::Cell;
 use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Inserted, RowBuf, RowMut};
 
-/// At most so many lines.
+/// The greatest number of lines of an order.
 pub(super) const MOST_LINES: usize = 15;
 type Lines<T> = SmallVec<[T; MOST_LINES]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Line {
     pub item: u32,
-    /// The warehouse that supplies it.
+    /// The warehouse that supplies the item.
     pub supply: u32,
     pub quantity: u32,
 }
@@ -40,30 +41,32 @@ pub struct NewOrderReply {
     pub total: i64,
     pub last_name: SmallVec<[u8; 16]>,
     pub credit: [u8; 2],
-    /// Of each line, in the request's order: whether item and stock are both "ORIGINAL", and what is left.
+    /// For each line, in the request's order: whether item and stock are both "ORIGINAL", and the
+    /// remaining stock.
     pub lines: Vec<(bool, i64)>,
 }
 
-/// Takes from one warehouse what it supplies of an order; gives what the order's lines need to know.
+/// Takes the stock that one warehouse supplies for an order; returns the values that the order's
+/// lines need.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TakeStock {
     pub supply: u32,
     pub w: u32,
     pub d: u32,
-    /// Item and quantity, by item.
+    /// Item and quantity of each line, by item.
     pub lines: Lines<(u32, u32)>,
 }
 
-/// A stock row after it was taken from.
+/// A stock row after the update.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Taken {
     pub left: i64,
     pub original: bool,
-    /// S_DIST of the order's district.
+    /// S_DIST for the order's district.
     pub info: [u8; 24],
 }
 
-/// Customer and district; draws the order's number.
+/// Reads the customer and updates the district, which gives the order its number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OpenOrder {
     pub w: u32,
@@ -74,14 +77,14 @@ pub struct OpenOrder {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Opened {
     pub order: u32,
-    /// Ten-thousandths.
+    /// In ten-thousandths.
     pub d_tax: i64,
     pub discount: i64,
     pub last_name: SmallVec<[u8; 16]>,
     pub credit: [u8; 2],
 }
 
-/// Items and warehouse.
+/// Reads the items and the warehouse.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PriceItems {
     pub w: u32,
@@ -90,13 +93,13 @@ pub struct PriceItems {
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Priced {
-    /// Ten-thousandths.
+    /// In ten-thousandths.
     pub w_tax: i64,
-    /// Price and whether "ORIGINAL", of each item.
+    /// The price of each item, and whether it is "ORIGINAL".
     pub items: Lines<(i64, bool)>,
 }
 
-/// Writes the order, its lines and its entry among the new ones.
+/// Inserts the order, its lines and its entry in NEW_ORDER.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InsertOrder {
     pub w: u32,
@@ -114,7 +117,8 @@ pub struct OrderLine {
     pub info: [u8; 24],
 }
 
-/// The lines by supplier, ascending, and by item within each, with the place of each line in the request.
+/// The lines by supplier in ascending order, and by item within a supplier, with the position of
+/// each line in the request.
 fn by_supplier(r: &NewOrderRequest) -> (Each<TakeStock, 2>, Lines<usize>) {
     let mut order: Lines<usize> = (0..r.lines.len()).collect();
     order.sort_unstable_by_key(|&i| (r.lines[i].supply, r.lines[i].item, i));
@@ -144,8 +148,9 @@ pub(super) async fn run<T: Transaction>(
     }
     let (stock, order) = by_supplier(r);
     let items = r.lines.iter().map(|line| line.item).collect();
-    // What is left to do after it, the order with its lines, lies at home: those who supply prepare with the same message.
-    // The district comes before the stock, as in StockLevel, and the warehouse, which all want, as late as can be.
+    // The next phase, order and lines, runs only at home, so the suppliers prepare with this
+    // message. The district comes before the stock, as in StockLevel, and the warehouse, which all
+    // transactions need, as late as possible.
     let open = OpenOrder { w: r.w, d: r.d, c: r.c };
     let (opened, taken, priced) = txn.last_elsewhere((open, stock, PriceItems { w: r.w, items })).await?;
     let mut lines: Lines<OrderLine> = SmallVec::new();
@@ -204,7 +209,8 @@ impl Step for TakeStock {
                 Taken { left, original: is_original(row.bytes(S_DATA)), info }
             };
             let taken = access.update(STOCK, key, take).await?;
-            // The unused item has no stock either; the step that reads ITEM says so in the specification's words.
+            // The unused item has no stock either; the step that reads ITEM aborts with the
+            // specified message.
             all.push(taken.ok_or(Abort::User(INVALID_ITEM))?);
         }
         Ok(all)
@@ -292,7 +298,7 @@ impl InsertOrder {
         insert(access, NEW_ORDER, &key(place), &rows.new_order).await?;
         start(&mut rows.line, place);
         for (number, OrderLine { line, amount, info }) in (1u32..).zip(&self.lines) {
-            // What all lines have in common stays.
+            // The columns that all lines share are kept.
             let mut row = rows.line.again();
             row.set_int(OL_NUMBER, number.into());
             row.set_int(OL_I_ID, line.item.into());
@@ -314,7 +320,8 @@ struct Rows {
 }
 
 thread_local! {
-    /// Kept from one order to the next, because their layouts are dear to make; taken out while in use.
+    /// Kept from one order to the next, because their layouts are expensive to build; taken out
+    /// while in use.
     static ROWS: Cell<Option<Rows>> = const { Cell::new(None) };
 }
 
@@ -332,7 +339,7 @@ fn start(row: &mut RowBuf, place: [u32; 3]) -> RowMut<'_> {
     row
 }
 
-/// An order's number was drawn for it alone.
+/// Inserts a row of an order. The order's number is unique, so the row cannot exist yet.
 async fn insert<A: Access>(access: &mut A, table: TableId, key: &Key, row: &RowBuf) -> Result<(), Abort> {
     match access.insert(table, key, row.bytes()).await? {
         Inserted::Done => Ok(()),

@@ -1,4 +1,4 @@
-//! OrderStatus (clause 2.6): a customer's newest order and its lines.
+//! OrderStatus (clause 2.6): reads a customer's newest order and its lines.
 
 use super::new_order::{Line, MOST_LINES};
 use super::rows::{self, CUSTOMER, ORDER_LINE, ORDERS_CUSTOMER, key};
@@ -17,11 +17,11 @@ pub struct OrderStatusRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OrderStatusReply {
     pub customer: u32,
-    /// Customers of the name that was asked for; 0 if an id was.
+    /// The number of customers with the requested name; 0 for a request by id.
     pub bearers: u32,
-    /// Cents.
+    /// In cents.
     pub balance: i64,
-    /// 0 if there is none.
+    /// 0 if the customer has no order.
     pub order: u32,
     pub carrier: Option<i64>,
     pub lines: Vec<Ordered>,
@@ -31,7 +31,7 @@ pub struct OrderStatusReply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ordered {
     pub line: Line,
-    /// Cents.
+    /// In cents.
     pub amount: i64,
     pub delivered: Option<i64>,
 }

@@ -1,5 +1,6 @@
-//! Payment (clause 2.5): a customer pays; warehouse, district and customer keep sums, and a history remembers. 15 per cent of the
-//! customers live in another warehouse, 60 per cent are asked for by name.
+//! Payment (clause 2.5): a customer pays. Warehouse, district and customer keep sums, and a history
+//! row records the payment. 15 % of the customers belong to another warehouse, and 60 % are given
+//! by name.
 
 use super::rows::{self, CUSTOMER, DISTRICT, HISTORY, WAREHOUSE, definition, key};
 use super::{Tpcc, Who, customer_id, found, route};
@@ -18,7 +19,7 @@ pub struct PaymentRequest {
     pub customer_w: u32,
     pub customer_d: u32,
     pub who: Who,
-    /// Cents.
+    /// In cents.
     pub amount: i64,
     pub date: i64,
 }
@@ -26,27 +27,27 @@ pub struct PaymentRequest {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PaymentReply {
     pub customer: u32,
-    /// Customers of the name that was asked for; 0 if an id was.
+    /// The number of customers with the requested name; 0 for a request by id.
     pub bearers: u32,
-    /// Cents.
+    /// In cents.
     pub balance: i64,
-    /// Of a customer with bad credit, the first 200 bytes of what is noted of them.
+    /// For a customer with bad credit, the first 200 bytes of C_DATA.
     pub data: Option<Vec<u8>>,
 }
 
-/// The customer's part; gives the reply.
+/// The customer's part; returns the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PayingCustomer(pub PaymentRequest);
 
-/// District and warehouse; gives the text that the history is to have.
+/// The district and the warehouse; returns the text for the history row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PaymentHome {
     pub request: PaymentRequest,
-    /// The customer whose history row is to be written at once, if it is known already.
+    /// The customer for which the history row is inserted in this step, if its id is known already.
     pub customer: Option<u32>,
 }
 
-/// The history row, once the customer's id is known.
+/// Inserts the history row, once the customer's id is known.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InsertHistory {
     pub request: PaymentRequest,
@@ -74,7 +75,7 @@ pub(super) async fn run<T: Transaction>(
     Ok(reply)
 }
 
-/// Everything of a history row but its text.
+/// Fills all columns of a history row but its text.
 pub(super) fn fill_history(
     row: &mut RowMut<'_>,
     (w, d): (u32, u32),
@@ -92,7 +93,7 @@ pub(super) fn fill_history(
 }
 
 thread_local! {
-    /// A history row's buffer, taken out while in use.
+    /// The buffer of a history row, taken out while in use.
     static ROW: Cell<Option<RowBuf>> = const { Cell::new(None) };
 }
 

@@ -1,8 +1,9 @@
 //! The nine tables: their columns, keys and secondary indexes.
 //!
-//! Every key begins with the warehouse, the routing key, which counts from 0 here as routing keys do; districts, customers,
-//! orders, order lines and items count from 1. ITEM, which nobody changes, lies in every instance. Money is cents, rates are
-//! ten-thousandths, so that sums are exact. Dates are numbers the workload is given (it has no clock).
+//! Every key begins with the warehouse, the routing key, which counts from 0 as routing keys do;
+//! districts, customers, orders, order lines and items count from 1. ITEM is never changed and lies
+//! in every instance. Money is in cents and rates are in ten-thousandths, so that sums are exact.
+//! Dates are numbers from the request, because this crate has no clock.
 
 use crate::columns::columns;
 use base::{Key, TableId};
@@ -77,8 +78,8 @@ pub(super) fn schema(warehouses: u32) -> Schema {
     tables[5].indexes = vec![IndexDef {
         id: ORDERS_CUSTOMER,
         name: "ORDERS_CUSTOMER".into(),
-        // The order is in the primary key as well, but behind what this begins with again: whoever compares two orders of one customer
-        // would not tell them apart by the beginnings of their entries.
+        // An entry ends with the primary key, so without O_ID here it would be (w, d, c, w, d, o):
+        // two orders of one customer would differ only behind the repeated columns.
         columns: vec![orders::O_W_ID, orders::O_D_ID, orders::O_C_ID, orders::O_ID],
     }];
     Schema { tables }
@@ -89,7 +90,7 @@ pub(super) fn definition(id: TableId) -> TableDef {
     schema(1).tables.into_iter().find(|t| t.id == id).expect("one of the nine")
 }
 
-/// A key of any of the tables: its columns in order.
+/// A key of any of the tables, from its columns in order.
 #[inline]
 pub(crate) fn key<const N: usize>(columns: [u32; N]) -> Key {
     Key::of_i64s(columns)

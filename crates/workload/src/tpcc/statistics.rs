@@ -1,19 +1,20 @@
-//! What a run of TPC-C is compared with: the shares that clause 5.2.3 prescribes for the mix and clauses 2.4.1 to 2.6.1 for the
-//! inputs, with the margins that an audit allows, and how many customers have a name that is asked for.
+//! The figures that a run of TPC-C is compared with: the shares that clause 5.2.3 prescribes for
+//! the mix, and clauses 2.4.1 to 2.6.1 for the inputs, with the margins that an audit allows; and
+//! the number of customers with a requested name.
 
 use super::{Mix, Tpcc, TpccReply, TpccRequest, Who};
 use crate::benchmark::{Counted, Statistics};
 
-/// Per cent of NewOrders that roll back, of their lines that another warehouse supplies, of Payments by customers of
-/// another one, and of customers that are asked for by name; lines of an order.
+/// Ranges in per cent: NewOrders that roll back, lines that another warehouse supplies, Payments by
+/// customers of another warehouse, customers requested by name; and the number of lines per order.
 const ROLLBACKS: (f64, f64) = (0.9, 1.1);
 const REMOTE_LINES: (f64, f64) = (0.95, 1.05);
 const REMOTE_PAYMENTS: (f64, f64) = (14.0, 16.0);
 const BY_NAME: (f64, f64) = (57.0, 63.0);
 const LINES: (f64, f64) = (9.5, 10.5);
-/// Over the differences that are allowed between the constants of loading and running.
+/// The range over all allowed differences between the constants of loading and running.
 const BEARERS: (f64, f64) = (1.8, 3.9);
-/// How far each transaction's share of the mix may be off, in points.
+/// The allowed deviation of each transaction's share of the mix, in points.
 const MIX_MARGIN: f64 = 0.5;
 
 fn who(who: Who, bearers: Option<u32>, add: &mut dyn FnMut(&'static str, u64)) {
@@ -79,7 +80,7 @@ pub(super) fn statistics(tpcc: &Tpcc, counted: Counted<'_>) -> Statistics {
 }
 
 impl Mix {
-    /// Each transaction, with its share in per cent.
+    /// Each transaction with its share in per cent.
     pub(super) fn shares(self) -> [(&'static str, f64); 5] {
         let shares = match self {
             Mix::Full => [45.0, 43.0, 4.0, 4.0, 4.0],

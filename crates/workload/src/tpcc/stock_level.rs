@@ -1,4 +1,5 @@
-//! StockLevel (clause 2.8): how many of the items of a district's last twenty orders run low.
+//! StockLevel (clause 2.8): counts the items of a district's last twenty orders that are low in
+//! stock.
 
 use super::rows::{self, DISTRICT, ORDER_LINE, STOCK, key};
 use super::{found, route};
@@ -8,9 +9,9 @@ use smallvec::SmallVec;
 use txn::step::{Effect, Route, Step, StepId};
 use txn::{Abort, Access, Direction, Flow, Range};
 
-/// The orders looked at.
+/// The number of orders that are read.
 const LAST_ORDERS: u32 = 20;
-/// Stock rows looked up side by side.
+/// Stock rows per batched look-up.
 const ABREAST: usize = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -20,7 +21,7 @@ pub struct StockLevelRequest {
     pub threshold: u32,
 }
 
-/// The whole transaction; gives the number of distinct items whose stock is below the threshold.
+/// The whole transaction; returns the number of distinct items with stock below the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CountLow(pub StockLevelRequest);
 

@@ -1,4 +1,5 @@
-//! The walk-through of `docs/adding-a-workload.md`: its workload runs, and it says what that looks like.
+//! The walk-through of `docs/adding-a-workload.md`: its workload runs, with the output that the
+//! page shows.
 
 use crate::toy::Tally;
 use txn::{Generator, Verdict, Workload};

@@ -1,4 +1,5 @@
-//! The benchmark of the language, run tiny: its forms do the same, and the future of a transaction stays small.
+//! The benchmark of the language on a tiny scale: all forms give the same result, and the future of
+//! a transaction stays small.
 
 use crate::abstraction::{Setup, by_boxed_steps, by_bytes, by_hand, by_steps};
 
@@ -16,7 +17,8 @@ fn the_forms_that_are_compared_do_the_same() {
     assert!(setup.measure(3, 500).iter().all(|ns| *ns > 0.0));
 }
 
-/// A future that grows is copied more: this is the first sign of a step that moved into it by value once too often.
+/// A larger future costs more copying: growth is the first sign that a step was moved into it by
+/// value.
 #[test]
 fn the_future_of_a_transaction_stays_small() {
     let bytes = Setup::new(1).future_bytes();

@@ -1,5 +1,6 @@
-//! Every input of TPC-C and TATP has the distribution that its definition states, over 10^5 draws and more each; the other
-//! workloads' are in `generators`. All seeds are fixed: a failure is a change.
+//! Every input of TPC-C and TATP has the distribution that its definition states, over at least
+//! 10^5 draws; `generators` has the tests for the other workloads. All seeds are fixed, so a
+//! failure means a change.
 
 use crate::generators::{chi_square, limit, requests};
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ impl Seen {
         self.0[name].values().sum()
     }
 
-    /// Uniform over `values`, all of them and no others, by at least 10^5 draws.
+    /// The draws are uniform over `values`, all of them and no others, with at least 10^5 draws.
     fn assert_uniform(&self, name: &str, values: impl Iterator<Item = i64>) {
         let (all, mut counts) = (&self.0[name], Vec::new());
         values.for_each(|v| counts.push(all.get(&v).copied().unwrap_or(0)));
@@ -32,7 +33,7 @@ impl Seen {
         assert!(found < limit(counts.len() as f64 - 1.0), "{name}: chi-square {found} of {counts:?}");
     }
 
-    /// Per cent of the draws that the most popular `share` of `domain` values get.
+    /// Per cent of the draws that the most popular `share` of `domain` values gets.
     fn hottest(&self, name: &str, domain: usize, share: f64) -> f64 {
         let mut counts: Vec<u64> = self.0[name].values().copied().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -86,11 +87,11 @@ fn tpcc_draws_uniformly_what_it_should() {
     seen.assert_uniform("paying district", 1..=10);
     seen.assert_uniform("lines", 5..=15);
     seen.assert_uniform("quantity", 1..=10);
-    // Ten equal runs of the 499,901 amounts; the last is one short.
+    // Ten equal ranges of the 499,901 amounts; the last range is one short.
     seen.assert_uniform("tenth of the amounts", 0..=9);
 }
 
-/// The concentration of NURand as sampled in the facts.
+/// The concentration of NURand, compared with published samples.
 #[test]
 fn tpcc_draws_customers_items_and_names_as_nurand_does() {
     let seen = tpcc_inputs(260_000);
@@ -107,7 +108,7 @@ fn tpcc_draws_customers_items_and_names_as_nurand_does() {
     near("item", seen.hottest("item", 100_000, 0.01), 31.0, 2.0);
     near("item", seen.hottest("item", 100_000, 0.1), 72.0, 2.0);
     assert!(seen.0["item"].keys().all(|id| (1..=100_000).contains(id)));
-    // A thousand names are few enough to compare with the exact law: the hundred likeliest.
+    // A thousand names are few enough for a comparison of the hundred likeliest with the exact law.
     assert!(seen.draws("name") >= 100_000);
     assert!(seen.0["name"].keys().all(|n| (0..1_000).contains(n)));
     let exact = exact_nurand(255, 211, 999);
@@ -116,7 +117,8 @@ fn tpcc_draws_customers_items_and_names_as_nurand_does() {
     near("name", hits as f64 / seen.draws("name") as f64 * 100.0, likeliest * 100.0, 0.5);
 }
 
-/// The values of `((U(0, a) | U(0, top)) + c) mod (top + 1)` with their probabilities, the likeliest first.
+/// The values of `((U(0, a) | U(0, top)) + c) mod (top + 1)` with their probabilities, the
+/// likeliest first.
 fn exact_nurand(a: usize, c: usize, top: usize) -> Vec<(i64, f64)> {
     let mut all: Vec<(i64, f64)> = (0..=top as i64).map(|value| (value, 0.0)).collect();
     for x in 0..=a {
@@ -244,7 +246,7 @@ fn tatp_draws_uniformly_what_it_should() {
     seen.assert_uniform("sixteenth of the locations", 0..16);
 }
 
-/// 0.15 (1 - (w - 1) / (B - 1)) with w of B branches at each instance: the table of the facts for B = 24.
+/// 0.15 (1 - (w - 1) / (B - 1)) with w of B branches at each instance, as published for B = 24.
 #[test]
 fn the_distributed_share_of_tpcb_is_that_of_the_table() {
     const DRAWS: usize = 200_000;

@@ -1,4 +1,5 @@
-//! The request streams have the distributions that the definitions state. All seeds are fixed: a failure is a change.
+//! The request streams have the distributions that the definitions state. All seeds are fixed, so a
+//! failure means a change.
 
 use std::collections::HashSet;
 use txn::workload::Placement;
@@ -46,7 +47,8 @@ fn multisite_transactions_are_distributed_as_often_as_the_formula_says() {
     }
 }
 
-/// The cluster experiment: every distributed transaction reads elsewhere what it does not update at home.
+/// The cluster experiment: every distributed transaction updates a row at home and reads the others
+/// elsewhere.
 #[test]
 fn who_updates_one_row_and_reads_the_others_reads_them_elsewhere_if_multisite() {
     for skew in [0.0, 0.9] {
@@ -115,13 +117,14 @@ pub fn chi_square(counts: &[u64]) -> f64 {
     counts.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum()
 }
 
-/// What chi-square with so many degrees of freedom stays under in all but about one case of 10,000 (Wilson-Hilferty).
+/// The bound that chi-square with `freedom` degrees of freedom exceeds in about one case of 10,000
+/// (Wilson-Hilferty).
 pub fn limit(freedom: f64) -> f64 {
     let v = 2.0 / (9.0 * freedom);
     freedom * (1.0 - v + 3.72 * v.sqrt()).powi(3)
 }
 
-/// Shares of the top row, of the first site of 24 and of the first four, as tabulated in the facts.
+/// The shares of the top row, of the first site of 24, and of the first four, as published.
 #[test]
 fn zipf_shares_are_those_of_the_table() {
     let table = [
@@ -141,7 +144,8 @@ fn zipf_shares_are_those_of_the_table() {
     }
 }
 
-/// The further rows of a skewed local transaction follow the law over the table, given that they fall into the site.
+/// The further rows of a skewed local transaction follow the law over the table, conditioned on the
+/// home site.
 #[test]
 fn skewed_local_transactions_stay_at_home() {
     let m = micro(MicroOptions { skew: 1.0, rows: 2, dataset: 40, ..MicroOptions::new(4) });
@@ -220,7 +224,7 @@ fn the_remote_share_follows_the_option() {
 fn request_numbers_are_unique_over_streams_and_equal_seeds_give_equal_streams() {
     let w = tpcb(TpcbOptions::new(2));
     let mut seen = HashSet::new();
-    // Seeds that agree in their low or in their high bits: a driver counts in either.
+    // Seeds with equal low bits, and seeds with equal high bits: a driver counts in either.
     for seed in (0..64).chain((1..64).map(|high| high << 24)).chain((1..64).map(|high| high << 56)) {
         let mut stream = w.generator(seed, 0..2);
         assert!((0..1_000).all(|_| seen.insert(stream.next().request)));
@@ -234,7 +238,8 @@ fn request_numbers_are_unique_over_streams_and_equal_seeds_give_equal_streams() 
     assert_ne!(deltas(7), deltas(8));
 }
 
-/// Half of the requests to three tenths of the rows, and every row of a request that stays at home in its home site.
+/// Half of the requests go to three tenths of the rows, and all rows of a local request lie in its
+/// home site.
 #[test]
 fn a_hot_range_gets_its_share_of_requests() {
     const DRAWS: usize = 100_000;
@@ -263,7 +268,8 @@ fn a_hot_range_gets_its_share_of_requests() {
     assert!((share - 0.5).abs() < 5.0 * 0.5 / (DRAWS as f64).sqrt(), "{share}");
 }
 
-/// A terminal stays at its warehouse, and asks for the stock of its own district; its mix is that of everybody.
+/// A terminal keeps its warehouse and asks for the stock of its own district; its mix equals that
+/// of other clients.
 #[test]
 fn tpcc_terminals_stay_where_they_are() {
     use workload::tpcc::{Tpcc, TpccOptions, TpccRequest};

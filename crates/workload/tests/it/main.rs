@@ -1,4 +1,4 @@
-//! The workloads against the naive model and against the statistics that their definitions promise.
+//! The workloads, compared with the naive model and with the statistics of their definitions.
 
 #[path = "../../examples/abstraction.rs"]
 #[allow(dead_code)]

@@ -1,4 +1,5 @@
-//! Every workload loads, runs and holds on the naive model in every deployment; and the judges have teeth.
+//! Every workload loads, runs and stays consistent on the naive model in every deployment; and the
+//! judges detect damage.
 
 use base::{InstanceId, Key};
 use txn::workload::{Clients, Verdict};
@@ -24,7 +25,7 @@ fn loaded<W: Workload>(workload: &W, instances: u16) -> Oracle<W> {
     oracle
 }
 
-/// Loads, runs, judges; gives the share of distributed transactions.
+/// Loads, runs and judges; returns the share of distributed transactions.
 struct RunAll {
     instances: u16,
     transactions: u64,
@@ -70,7 +71,7 @@ fn every_workload_runs_and_holds_in_every_deployment() {
     }
 }
 
-/// Rows wanted by requests that were carried out, all of which these have asked for.
+/// Checks that requests announce only rows that they then ask for.
 struct WantsWhatItAsksFor;
 
 impl Visitor for WantsWhatItAsksFor {
@@ -212,7 +213,7 @@ fn malformed_steps_are_refused() {
     }
 }
 
-/// Runs, tampers with instance 1, and gives the judge's words.
+/// Runs, corrupts instance 1, and returns the judge's words.
 fn after<W: Workload>(workload: &W, tamper: impl FnOnce(&mut workload::oracle::Model)) -> String {
     let mut oracle = loaded(workload, 2);
     let mut requests = workload.generator(3, 0..4);
@@ -274,7 +275,7 @@ fn the_judge_of_tpcb_has_teeth() {
     assert!(doubled.contains("is in HISTORY more than once"), "{doubled}");
 }
 
-/// A transaction of which one step is lost, as a broken commit protocol would do it.
+/// A transaction that loses one step, as under a broken commit protocol.
 struct Half<'a>(&'a mut Oracle<Tpcb>);
 
 impl txn::Transaction for Half<'_> {

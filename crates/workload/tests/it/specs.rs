@@ -1,4 +1,4 @@
-//! Bad options are refused with words that name the value and what was expected.
+//! Bad options are refused with an error that names the value and the expected values.
 
 use workload::micro::Op;
 use workload::{AnyWorkload, WorkloadSpec};

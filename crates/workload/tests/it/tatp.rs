@@ -1,4 +1,5 @@
-//! TATP on the naive model in every deployment; its success rates, its inputs' distributions, its judge's teeth.
+//! TATP on the naive model in every deployment; its success rates, the distributions of its inputs,
+//! and its judge.
 
 use base::{InstanceId, Key, TableId};
 use std::collections::BTreeMap;
@@ -24,7 +25,7 @@ fn loaded(tatp: &Tatp, instances: u16) -> Oracle<Tatp> {
     oracle
 }
 
-/// Tries and successes by kind.
+/// Attempts and successes, by kind.
 type Counts = BTreeMap<String, (u64, u64)>;
 
 fn run(oracle: &mut Oracle<Tatp>, tatp: &Tatp, seed: u64, n: u64) -> Counts {
@@ -62,7 +63,8 @@ fn every_form_holds_in_every_deployment() {
                 let counts = run(&mut oracle, &tatp, 5, 150);
                 let effects = tatp.effects(&committed(&counts));
                 assert_eq!(oracle.judge(effects).unwrap(), Verdict::default(), "{} {index}", form.name);
-                // A subscriber's rows lie together; only scans, and look-ups in an index that is elsewhere, reach over instances.
+                // A subscriber's rows lie together; only scans, and look-ups in an index at another
+                // site, span instances.
                 let by_number = ["tatp", "tatp-update-location"].contains(&form.name)
                     || form.name.ends_with("call-forwarding");
                 let reaches = form.name == "tatp-scan" || by_number && index == "nonaligned";
@@ -72,11 +74,12 @@ fn every_form_holds_in_every_deployment() {
     }
 }
 
-/// 100,000 tries of a transaction on the initial population, uniformly; the insert and delete rates hold only before they change it,
-/// so their transactions are undone.
+/// The success rate of 100,000 uniform attempts on the initial population; the rates of inserts and
+/// deletes hold only for that population, so their transactions are undone.
 fn rate(kind: Kind, distribution: Population, predicate: Predicate) -> f64 {
     const TRIES: u64 = 100_000;
-    // The model reads a secondary index whole: numbers in a table of their own make it quick, and the rates are the same.
+    // The model reads a whole secondary index for each look-up: with the numbers in a table of
+    // their own it is fast, and the rates are the same.
     let index = Index::NonAligned;
     let options = TatpOptions { mix: Mix::Only(kind), distribution, predicate, index, ..TatpOptions::new(1) };
     let tatp = tatp(TatpOptions { popularity: Popularity::Uniform, subscribers: 3_000, ..options });
@@ -93,7 +96,7 @@ fn rate(kind: Kind, distribution: Population, predicate: Predicate) -> f64 {
     successes as f64 / TRIES as f64 * 100.0
 }
 
-/// A transaction on one model that its caller ends.
+/// A transaction on one model; the caller ends it.
 struct Undone<'a>(&'a mut Model);
 
 impl txn::Transaction for Undone<'_> {
@@ -156,7 +159,8 @@ fn the_mix_is_as_defined_and_a_quarter_of_it_fails() {
     assert_eq!(oracle.judge(tatp.effects(&committed(&counts))).unwrap(), Verdict::default());
 }
 
-/// The concentration that the definition's formula has, as sampled in the facts; uniform ids have none.
+/// The concentration of the definition's formula, compared with published samples; uniform ids have
+/// none.
 #[test]
 fn some_subscribers_are_as_popular_as_the_formula_makes_them() {
     const DRAWS: usize = 400_000;
@@ -176,7 +180,8 @@ fn some_subscribers_are_as_popular_as_the_formula_makes_them() {
     let (one, ten) = top(Popularity::NonUniform, 10_000);
     assert!((one - 35.0).abs() < 2.0 && (ten - 76.0).abs() < 2.0, "{one} {ten}");
     let (one, ten) = top(Popularity::Uniform, 1_000);
-    // Poisson counts of mean 40: their own highest per cent and tenth lie 2.67 and 1.75 deviations of 6.3 above it.
+    // Poisson counts with mean 40: their highest per cent and tenth lie 2.67 and 1.75 standard
+    // deviations of 6.3 above it.
     assert!((one - 1.42).abs() < 0.05 && (ten - 12.78).abs() < 0.15, "{one} {ten}");
     assert_eq!(tatp(TatpOptions::new(2)).clients(), Clients::Routed);
     let bound = tatp(TatpOptions { popularity: Popularity::Uniform, ..TatpOptions::new(4) });
@@ -193,7 +198,8 @@ fn bound_home(tatp: &Tatp, request: &TatpRequest, subscribers: std::ops::RangeIn
     assert!(subscribers.contains(&home.unwrap()), "{request:?}");
 }
 
-/// Inserts and deletes draw the same ids, so what they leave stays where it began: the sheet's balance.
+/// Inserts and deletes draw the same ids, so the share of taken starts stays at its initial value,
+/// as published.
 #[test]
 fn the_table_of_the_benches_keeps_its_size() {
     for mix in [Mix::Insert, Mix::Delete, Mix::InsertDelete] {
@@ -250,7 +256,7 @@ fn replies_tell_what_was_read_and_written() {
             panic!("no subscriber")
         };
         assert_eq!((row.vlr_location, &row.number), (u32::MAX, b"000000000000239"));
-        // Every pair of facility and start of one subscriber, in and out again.
+        // Every pair of facility and start of one subscriber is inserted and deleted again.
         let (mut inserted, mut parents) = (0, 0);
         for sf_type in 1..=4 {
             for start in [0, 8, 16] {
@@ -317,7 +323,7 @@ fn key(columns: &[i64]) -> Key {
     columns.iter().fold(Key::new(), |key, column| key.i64(*column))
 }
 
-/// Runs, tampers with instance 1 (subscribers 121 to 240), and gives the judge's words.
+/// Runs, corrupts instance 1 (subscribers 121 to 240), and returns the judge's words.
 fn after(index: Index, tamper: impl FnOnce(&mut Model)) -> String {
     let tatp = tatp(TatpOptions { index, ..small(Mix::Full) });
     let mut oracle = loaded(&tatp, 2);

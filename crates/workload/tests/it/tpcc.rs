@@ -1,4 +1,4 @@
-//! TPC-C on the naive model in every deployment; its judge's teeth; its inputs' distributions.
+//! TPC-C on the naive model in every deployment; its judge, and the distributions of its inputs.
 
 use base::{InstanceId, Key, TableId};
 use std::collections::BTreeMap;
@@ -19,7 +19,8 @@ fn full(warehouses: u32) -> Tpcc {
     Tpcc::new(TpccOptions::new(warehouses)).unwrap()
 }
 
-/// Runs so many transactions; gives the NewOrders and Payments that committed, and those whose item was invalid.
+/// Runs `n` transactions; returns the number of committed NewOrders and Payments, and of NewOrders
+/// with an invalid item.
 fn run(oracle: &mut Oracle<Tpcc>, tpcc: &Tpcc, n: u64) -> (u64, u64) {
     let mut requests = tpcc.generator(5, 0..tpcc.sites());
     let (mut committed, mut invalid) = (0, 0);
@@ -81,7 +82,7 @@ fn condition_11_holds_when_loaded() {
         at_once(oracle.model(InstanceId(0)).scan(table, Range::ALL, Direction::Forward, each)).unwrap();
         n
     };
-    // Of 20 orders in each of 40 districts 14 have been delivered, as 2,100 of 3,000 are.
+    // In each of 40 districts, 14 of 20 orders have been delivered, the ratio of 2,100 to 3,000.
     assert_eq!((count(tpcc::ORDERS), count(tpcc::NEW_ORDER)), (20 * 40, 6 * 40));
 }
 
@@ -93,7 +94,7 @@ fn change(model: &mut Model, table: TableId, id: &[i64], f: impl FnOnce(&mut Row
     at_once(model.update(table, &key(id), f)).unwrap().unwrap();
 }
 
-/// Runs, tampers with instance 1 (warehouses 2 and 3), and gives the judge's words.
+/// Runs, corrupts instance 1 (warehouses 2 and 3), and returns the judge's words.
 fn after(tamper: impl FnOnce(&mut Model)) -> String {
     let tpcc = small(Mix::Full, None);
     let mut oracle = loaded(&tpcc, 2);
@@ -262,7 +263,8 @@ fn inputs_are_as_specified() {
     near("by name", by_name / payments * 100.0, 60.0, 0.6);
 }
 
-/// 0.15 q of the Payments and 1 - E[(1 - 0.01 q)^n] of the NewOrders reach over P instances, q = (W - W/P) / (W - 1).
+/// 0.15 q of the Payments and 1 - E[(1 - 0.01 q)^n] of the NewOrders span several of P instances,
+/// with q = (W - W/P) / (W - 1).
 #[test]
 fn the_distributed_share_is_as_derived() {
     let (w, draws) = (24.0, 100_000);
@@ -285,7 +287,8 @@ fn the_distributed_share_is_as_derived() {
     }
 }
 
-/// With the constants of loading and running as far apart as they are, a name that is asked for has so many bearers.
+/// With the given difference between the constants of loading and running, a requested name has
+/// this many bearers.
 #[test]
 fn a_name_has_as_many_bearers_as_the_specification_wants() {
     let tpcc = Tpcc::new(TpccOptions { items: 10, ..TpccOptions::new(1) }).unwrap();
