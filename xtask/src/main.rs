@@ -33,7 +33,7 @@ usage: cargo xtask <command> [arguments]
   stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
                    the tests of all crates or these side by side, beside busy threads, again and again (3 rounds, a thread
                    for each CPU), until a round in which one fails (ARGS go to the test binaries)
-  bench [ARGS]     every table of docs/benchmarks.md, measured now (arguments go to scripts/bench-tables)
+  bench [ARGS]     every table of results/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N] [--design D]
                    kill -9 a random instance N times (200) under TPC-B, for each of several deployments (of this design)
   lives [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]

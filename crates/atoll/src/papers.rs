@@ -25,7 +25,7 @@ Examples:
   atoll claims --quick
   atoll claims ISL-024 ISL-037 --out results
   atoll claims --how counts
-  atoll claims --within 20m --out results --markdown > docs/claims.md
+  atoll claims --within 20m --out results --markdown > results/claims.md
 
 Exit code: 0 everything asked for was decided or is said to be undecidable; 1 a run failed, a consistency check did not hold, or
 rows are damaged; 2 wrong usage; 130 interrupted. A claim that is not reproduced is a result and no failure.";
@@ -54,7 +54,7 @@ pub struct ClaimsArgs {
     /// hardware
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
     pub how: Vec<How>,
-    /// Print the page docs/claims.md instead of the table
+    /// Print the page results/claims.md instead of the table
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
     /// Print the results as JSON lines

@@ -160,7 +160,7 @@ impl Library {
             what: "claim",
             id: id.into(),
             nearest: nearest(id, names),
-            hint: "docs/claims.md lists all of them",
+            hint: "results/claims.md lists all of them",
         })
     }
 }

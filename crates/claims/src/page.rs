@@ -1,4 +1,4 @@
-//! The table of claims, on the terminal and as the page `docs/claims.md`.
+//! The table of claims, on the terminal and as the page `results/claims.md`.
 
 use crate::figure::number;
 use crate::judge::{Decision, Verdict};

@@ -1,5 +1,5 @@
 //! The same transactions on Atoll and on other engines, by turns in one run, and the other figures
-//! of `docs/benchmarks.md`.
+//! of `results/benchmarks.md`.
 //!
 //! No other crate depends on this one, and it is built only when asked for. A comparison is a list
 //! of [`Contestant`]s, all loaded with the same rows. In each [`rounds::alternate`] round, each of

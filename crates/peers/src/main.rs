@@ -1,4 +1,4 @@
-//! `peers`: prints the tables of `docs/benchmarks.md`, progress on standard error.
+//! `peers`: prints the tables of `results/benchmarks.md`, progress on standard error.
 //!
 //!     cargo run --release -p peers --features engines -- engines
 
