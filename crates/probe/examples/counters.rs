@@ -1,4 +1,4 @@
-//! Prints the tables of docs/measuring.md: everything that is timed and counted.
+//! Prints the tables of results/counters.md: everything that is timed and counted.
 
 fn main() {
     print!("{}", probe::table::markdown());
