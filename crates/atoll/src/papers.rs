@@ -25,7 +25,7 @@ Examples:
   atoll claims --quick
   atoll claims ISL-024 ISL-037 --out results
   atoll claims --how counts
-  atoll claims --within 20m --out results --markdown > results/claims.md
+  atoll claims --within 20m --out rows --markdown > results/claims.md
 
 Exit code: 0 everything asked for was decided or is said to be undecidable; 1 a run failed, a consistency check did not hold, or
 rows are damaged; 2 wrong usage; 130 interrupted. A claim that is not reproduced is a result and no failure.";

@@ -10,7 +10,7 @@
 //! In the order of a key's way and then of a decision's: [`Routing`] turns a key into a number,
 //! [`Ranges`] finds its owner, the owner counts it in a [`Histogram`], [`level`] finds new borders,
 //! [`Balancer`] judges whether they are worth the change, [`Plan`] lists the changes, and [`cost`]
-//! gives their cost. `docs/balancing.md` says where this differs from the thesis.
+//! gives their cost. `docs/partitioned.md` says where this differs from the thesis.
 
 #![forbid(unsafe_code)]
 

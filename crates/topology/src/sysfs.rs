@@ -1,6 +1,6 @@
 //! The live machine, from `/sys/devices/system` and `/proc`.
 //!
-//! `docs/decisions/0001-hwloc.md` explains why this does not use hwloc. Every file may be missing
+//! `docs/islands.md` explains why this does not use hwloc. Every file may be missing
 //! (a sandbox without `/sys`, an architecture that names no caches). Then the value stays unknown;
 //! at least the CPUs of the affinity mask are known.
 

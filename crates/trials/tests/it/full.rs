@@ -1,4 +1,4 @@
-//! A full disk: docs/trials.md lists the guarantees.
+//! A full disk: docs/testing.md lists the guarantees.
 
 use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
 use std::path::Path;
