@@ -12,6 +12,7 @@ mod floors;
 mod fuzz;
 mod lives;
 mod lives_command;
+mod places;
 mod prose;
 mod rust_text;
 mod sizes;
@@ -106,8 +107,12 @@ fn tidy() -> Result<(), Failed> {
     let prose = prose::Prose::read(&workspace);
     let told = sizes::report(&workspace).into_iter().chain([prose.summary()]);
     told.for_each(|line| eprintln!("{line}"));
-    let complaints: Vec<String> =
-        floors::check(&workspace).into_iter().chain(text::check(&workspace)).chain(prose.check()).collect();
+    let complaints: Vec<String> = floors::check(&workspace)
+        .into_iter()
+        .chain(places::check())
+        .chain(text::check(&workspace))
+        .chain(prose.check())
+        .collect();
     complaints.iter().for_each(|c| eprintln!("{c}"));
     if !complaints.is_empty() {
         return Err(Failed::Tidy(complaints.len()));

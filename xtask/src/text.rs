@@ -1,6 +1,7 @@
 //! Rules about the text of the repository; each is a function from a file to complaints.
 
 use crate::root;
+use crate::rust_text;
 use crate::workspace::{Crate, Workspace};
 use std::path::Path;
 
@@ -21,6 +22,9 @@ const LEFT_OVERS: &[&str] = &[
 /// Beginnings of paths that exist on one machine only.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/ro", "ot/"), concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// Folders of pages.
+const PAGES: &[&str] = &["docs/", "results/"];
 
 /// Macros that panic if the output is broken; a run must survive the terminal that it was started
 /// from.
@@ -56,6 +60,7 @@ pub fn check(workspace: &Workspace) -> Vec<String> {
     {
         let Ok(text) = std::fs::read_to_string(root().join(path)) else { continue };
         complaints.extend(lines(path, &text));
+        complaints.extend(pages(path, &text));
         if path.extension().is_some_and(|e| e == "md") {
             complaints.extend(links(path, &text));
         }
@@ -98,6 +103,26 @@ fn links(path: &Path, text: &str) -> Vec<String> {
     let local = targets.filter(|t| !t.is_empty() && !t.contains("://") && !t.starts_with("mailto:"));
     let dead = local.filter(|t| !folder.join(t).exists());
     dead.map(|t| format!("{}: the link to '{t}' leads nowhere", path.display())).collect()
+}
+
+/// Checks that pages of `docs` and `results` exist if a comment of a Rust file, a script or a
+/// manifest names them.
+fn pages(path: &Path, text: &str) -> Vec<String> {
+    let prose = match path.extension().and_then(|e| e.to_str()) {
+        Some("md") => return Vec::new(),
+        Some("rs") => rust_text::split(text).comments.into_iter().map(|c| (c.line, c.text)).collect(),
+        _ => text.lines().enumerate().map(|(n, line)| (n + 1, line.to_owned())).collect::<Vec<_>>(),
+    };
+    let named = prose.iter().flat_map(|(line, text)| page_names(text).map(move |page| (line, page)));
+    let dead = named.filter(|(_, page)| !root().join(page).exists());
+    dead.map(|(line, page)| format!("{}:{line}: there is no {page}", path.display())).collect()
+}
+
+/// The pages of `docs` and `results` that a line names by their paths from the root.
+fn page_names(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !(c.is_alphanumeric() || matches!(c, '/' | '-' | '_' | '.')));
+    let words = words.map(|word| word.trim_end_matches('.'));
+    words.filter(|w| w.ends_with(".md") && PAGES.iter().any(|folder| w.starts_with(folder)))
 }
 
 /// Checks that a crate has an introduction, forbids `unsafe` unless it uses it, takes the
@@ -200,6 +225,10 @@ mod tests {
             links(Path::new("README.md"), "[a](no/such.md) [b](Cargo.toml) [c](https://a.b/c)").len(),
             1
         );
+        let comment = "//! See docs/log.md, `docs/gone.md`.\nlet x = \"docs/not.md\";";
+        assert_eq!(pages(file, comment), ["crates/x/src/lib.rs:1: there is no docs/gone.md"]);
+        assert_eq!(pages(Path::new("scripts/x"), "page=$root/results/gone.md").len(), 0);
+        assert_eq!(pages(Path::new("scripts/x"), "# makes results/gone.md").len(), 1);
         assert!(is_unsafe("    unsafe { f() }") && !is_unsafe("// unsafe { f() }"));
         assert_eq!(
             breakable(
