@@ -37,7 +37,7 @@ fn rows(map: &str) -> Vec<Result<Place<'_>, &str>> {
 
 fn place(line: &str) -> Option<Place<'_>> {
     let mut cells = line.trim_matches('|').split('|').map(str::trim);
-    let quoted = |cell: &'_ str| cell.len() > 2 && cell.starts_with('`') && cell.ends_with('`');
+    let quoted = |cell: &str| cell.len() > 2 && cell.starts_with('`') && cell.ends_with('`');
     let (question, file, name) = (cells.next()?, cells.next()?, cells.next()?);
     let is_whole = quoted(file) && quoted(name) && cells.next().is_none();
     is_whole.then(|| Place { question, file: file.trim_matches('`'), name: name.trim_matches('`') })
