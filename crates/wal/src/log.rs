@@ -110,20 +110,20 @@ impl Shared {
             inserter: Inserter::new(&options, ring.bytes() as u64, end, segment_end),
             options,
             ring,
-            /// All bytes below were given to the file system. Written by the flusher.
+            // All bytes below were given to the file system. Written by the flusher.
             written: CachePadded::new(AtomicU64::new(end)),
-            /// All bytes below are on the device. Written by the flusher.
+            // All bytes below are on the device. Written by the flusher.
             stable: CachePadded::new(AtomicU64::new(end)),
             wanted: CachePadded::new(AtomicU64::new(0)),
             pressed: AtomicU64::new(0),
-            /// Number of writes. Written by the flusher.
+            // Number of writes. Written by the flusher.
             flushes: AtomicU64::new(0),
-            /// Number of syncs. Written by the flusher.
+            // Number of syncs. Written by the flusher.
             fsyncs: AtomicU64::new(0),
-            /// The fault that poisoned the log. Set once, by the thread that met it.
+            // The fault that poisoned the log. Set once, by the thread that met it.
             fault: OnceLock::new(),
             broken: AtomicBool::new(false),
-            /// Tasks and threads that wait for `written` or `stable`.
+            // Tasks and threads that wait for `written` or `stable`.
             waiters: Waiters::default(),
         }
     }

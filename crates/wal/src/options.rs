@@ -105,7 +105,7 @@ impl LogOptions {
             durability,
             segment_bytes: 16 << 20,
             buffer_bytes,
-            /// The way in which appenders share the log.
+            // The way in which appenders share the log.
             insert: Insert::Extents,
             archive: None,
         }
