@@ -138,7 +138,9 @@ impl<'a> Bank<'a> {
         };
         let design = others[self.random.usize(..others.len())];
         let other_workers = self.workers(design);
-        let args = self.args(design, other_workers, &["--multisite", "0", "--clients", "1"]);
+        // Few requests, so that the database stays small and its checks short.
+        let args =
+            self.args(design, other_workers, &["--multisite", "0", "--load-model", "open", "--rate", "200"]);
         let mut life = self.live(&args)?;
         life.ready()?;
         std::thread::sleep(CALM);
