@@ -13,7 +13,7 @@
 //! the accounts of each of two branches, or the rows of micro. Prints the number of transactions
 //! and the nanoseconds of each: least and median over ten parts of the run.
 
-use exec::{Conventional, Design, EngineOptions, Executor, Here, PageEngine, Part, Protection, Serial};
+use exec::{Conventional, Design, EngineOptions, Executor, PageAccess, PageEngine, Part, Protection, Serial};
 use locks::{LockOptions, LockTuning};
 use std::pin::pin;
 use std::sync::Arc;
@@ -63,18 +63,18 @@ struct AtHome<'a, D: Design> {
 }
 
 impl<D: Design> AtHome<'_, D> {
-    fn here(&mut self) -> Here<'_, D> {
-        Here { engine: self.engine, executor: self.executor, part: self.part }
+    fn access(&mut self) -> PageAccess<'_, D> {
+        PageAccess { engine: self.engine, executor: self.executor, part: self.part }
     }
 }
 
 impl<D: Design> Transaction for AtHome<'_, D> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 }
 
@@ -92,8 +92,8 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
     for site in (0..workload.sites()).map(base::SiteId) {
         for load in 0..workload.load_parts(site) {
             engine.begin(&mut part, 0, Protection::Quiet);
-            let mut here = Here { engine: &engine, executor: &executor, part: &mut part };
-            at_once(workload.load(site, load, &mut here)).expect("loaded");
+            let mut access = PageAccess { engine: &engine, executor: &executor, part: &mut part };
+            at_once(workload.load(site, load, &mut access)).expect("loaded");
             engine.commit(&mut part).expect("committed");
         }
     }

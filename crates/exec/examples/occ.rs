@@ -13,7 +13,7 @@
 //! the number of transactions, the CPU time of each in ns (least and median over ten parts of the
 //! run), and the bytes of memory that each added.
 
-use exec::memory::{MemoryDesk, MemoryHere, MemoryPart};
+use exec::memory::{MemoryAccess, MemoryDesk, MemoryPart};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
 use exec::{Latching, Territory, TreeKind};
 use locks::LockTuning;
@@ -64,18 +64,18 @@ struct Bench {
 }
 
 impl AtHome<'_> {
-    fn here(&mut self) -> MemoryHere<'_> {
-        self.bench.engine.here(&self.bench.desk, &self.bench.executor, self.part)
+    fn access(&mut self) -> MemoryAccess<'_> {
+        self.bench.engine.access(&self.bench.desk, &self.bench.executor, self.part)
     }
 }
 
 impl Transaction for AtHome<'_> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 }
 

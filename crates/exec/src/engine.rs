@@ -1,7 +1,7 @@
 //! The interface between an instance and the engine that holds its data, the same for every design.
 //!
 //! ```text
-//!   begin -> operations through Here -> certify -> commit  -> wait until durable -> reply
+//!   begin -> operations through RowAccess -> certify -> commit  -> wait until durable -> reply
 //!                                               -> prepare -> wait until durable -> vote
 //!                                                  -> commit or rollback
 //! ```
@@ -178,8 +178,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     type Desk: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
     type Part: 'static;
-    /// The page access: the rows as one local transaction sees them.
-    type Here<'a>: Access;
+    /// The rows as one local transaction sees them.
+    type RowAccess<'a>: Access;
     /// New rows on their way into an empty engine.
     type Filling<'a>: Access;
     /// The rows that a worker has filled in and that [`Engine::assemble`] has still to put
@@ -250,12 +250,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Whether it has written anything.
     fn wrote(part: &Self::Part) -> bool;
 
-    fn here<'a>(
+    fn access<'a>(
         &'a self,
         desk: &'a Self::Desk,
         executor: &'a Executor,
         part: &'a mut Self::Part,
-    ) -> Self::Here<'a>;
+    ) -> Self::RowAccess<'a>;
 
     /// Validates an abort: whether all that the local transaction has read was there at one moment.
     /// Only then is an abort that the procedure decided on an answer. The local transaction is to

@@ -1,7 +1,7 @@
 //! Execution inside one instance: the tasks of a worker, and the work of one transaction at this
 //! instance under a design.
 //!
-//! In: the accesses of a step ([`Here`], the page access, which implements [`txn::Access`]). Out:
+//! In: the accesses of a step ([`PageAccess`], which implements [`txn::Access`]). Out:
 //! locks taken, pages changed through `store`, and at the end a commit, a prepare or a rollback of
 //! a local transaction ([`Part`]). This crate knows neither channels nor other instances. A
 //! distributed transaction is, to this crate, a local transaction that is prepared before it is
@@ -17,7 +17,8 @@
 //! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
 //!   transactions run. `mail`, `branches`: messages between workers, and the work of one
 //!   transaction at several workers. `board`: deadlocks over several owners.
-//! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
+//! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
+//!   designs.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
@@ -30,13 +31,13 @@ mod chart_tests;
 pub mod design;
 pub mod engine;
 pub mod executor;
-mod here;
 pub mod local;
 mod mail;
 pub mod memory;
 #[cfg(test)]
 mod models;
 pub mod owners;
+mod page_access;
 pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -50,10 +51,10 @@ pub use design::{
 };
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
-pub use here::Here;
 pub use local::{Locking, Part, Protection};
 pub use memory::MemoryEngine;
 pub use owners::{Actor, Owners, Spot, Territory, actor};
+pub use page_access::PageAccess;
 pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
 pub use pages::Latching;
 pub use schema::Refused;

@@ -32,7 +32,7 @@ mod durability;
 mod durable_tests;
 mod face;
 mod filling;
-mod here;
+mod row_access;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -51,7 +51,7 @@ use waiting::Waiting;
 pub use check::{Checked, TableCount};
 pub use durability::expect_files;
 pub use filling::MemoryFilling;
-pub use here::MemoryHere;
+pub use row_access::MemoryAccess;
 
 /// One instance's rows, shared by its workers.
 pub struct MemoryEngine {

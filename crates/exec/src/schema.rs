@@ -6,7 +6,7 @@
 //! other transaction meanwhile.
 
 use crate::design::Design;
-use crate::here::Here;
+use crate::page_access::PageAccess;
 use base::TableId;
 use locks::Mode;
 use store::{Savepoint, StoreFault};
@@ -28,7 +28,7 @@ impl From<Abort> for Refused {
     }
 }
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     /// Creates a table with its indexes, unless the same table exists already.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl<D: Design> Here<'_, D> {
         Ok(self.engine.store.drop_index::<D::Latch>(&mut self.part.txn, id)?)
     }
 
-    /// The current point of the local transaction, for [`Here::rollback_to`].
+    /// The current point of the local transaction, for [`PageAccess::rollback_to`].
     pub fn savepoint(&self) -> Savepoint {
         self.engine.store.savepoint(&self.part.txn)
     }

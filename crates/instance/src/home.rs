@@ -261,13 +261,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if local.is_all_here() || (0..count).all(here) {
             let engine = &local.shared.engine;
             if engine.admit(self.part) {
-                return pin!(steps.run_all(&mut local.here(self.part))).await;
+                return pin!(steps.run_all(&mut local.access(self.part))).await;
             }
             Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
             // While this waited, keys that were owned here may have gone to another worker. From
             // now on the owner stays the same.
             if (0..count).all(here) {
-                return pin!(steps.run_all(&mut local.here(self.part))).await;
+                return pin!(steps.run_all(&mut local.access(self.part))).await;
             }
         }
         if E::protection(self.part) != Protection::Locks {
@@ -518,7 +518,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
-                pin!(steps.run(i, &mut local.here(self.part), partial)).await?;
+                pin!(steps.run(i, &mut local.access(self.part), partial)).await?;
             }
         }
         Ok(())

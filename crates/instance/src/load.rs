@@ -68,8 +68,8 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         }
         engine.begin(desk, &mut part, Protection::Quiet);
         let loaded = match piece {
-            None => workload.load_replicated(&mut local.here(&mut part)).await,
-            Some((site, number)) => workload.load(site, number, &mut local.here(&mut part)).await,
+            None => workload.load_replicated(&mut local.access(&mut part)).await,
+            Some((site, number)) => workload.load(site, number, &mut local.access(&mut part)).await,
         };
         if let Err(abort) = loaded {
             let undone = engine.rollback(desk, &mut part);
@@ -98,7 +98,7 @@ pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Re
     let mut part = local.take_part();
     engine.begin(desk, &mut part, Protection::Quiet);
     let sites = local.shared.config.placement.sites_of(local.me());
-    let audit = workload.audit(sites, &mut local.here(&mut part)).await;
+    let audit = workload.audit(sites, &mut local.access(&mut part)).await;
     let ended = engine.commit(desk, &mut part);
     local.give_part(part);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;

@@ -395,8 +395,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The rows, as one local transaction sees them.
     #[inline]
-    pub fn here<'a>(&'a self, part: &'a mut E::Part) -> E::Here<'a> {
-        self.shared.engine.here(&self.desk, &self.executor, part)
+    pub fn access<'a>(&'a self, part: &'a mut E::Part) -> E::RowAccess<'a> {
+        self.shared.engine.access(&self.desk, &self.executor, part)
     }
 
     /// # Errors

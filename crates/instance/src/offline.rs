@@ -200,7 +200,7 @@ fn audit<W: Workload, E: Engine>(
         async move {
             let mut part = engine.part(&desk);
             engine.begin(&desk, &mut part, Protection::Quiet);
-            let audit = workload.audit(sites, &mut engine.here(&desk, &executor, &mut part)).await;
+            let audit = workload.audit(sites, &mut engine.access(&desk, &executor, &mut part)).await;
             let certain = engine.certify(&desk, &executor, &mut part, Scope::Home).await;
             let ended = certain.and_then(|()| engine.commit(&desk, &mut part));
             let fault = |abort: txn::Abort| {

@@ -160,7 +160,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         for i in 0..steps.count() {
             if open[i] && is_asked(i) && local.place(steps.route(i)) == Place::Here {
-                steps.run(i, &mut local.here(self.part), partial).await?;
+                steps.run(i, &mut local.access(self.part), partial).await?;
                 open[i] = false;
             }
         }

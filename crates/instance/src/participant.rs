@@ -257,7 +257,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let body = outputs.open(id);
             loop {
                 let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
-                let run = pin!(workload.run_step(id, args, &mut self.here(part), outputs.buffer())).await;
+                let run = pin!(workload.run_step(id, args, &mut self.access(part), outputs.buffer())).await;
                 let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
                 if usize::from(owner) == self.worker {
                     // The drain gate is closed: keys are about to be given to another worker,

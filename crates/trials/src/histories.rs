@@ -351,7 +351,7 @@ async fn carry_out<E: Engine>(
                 seen.push(Seen::Append { id, element });
             }
             Ask::Read { id } => {
-                let read = client.here().read(LISTS, &key(id), |row| elements(row.text(LIST))).await?;
+                let read = client.access().read(LISTS, &key(id), |row| elements(row.text(LIST))).await?;
                 seen.push(Seen::Read { id, list: Some(read.unwrap_or_default()) });
             }
             Ask::Scan { low, direction } => {
@@ -362,7 +362,7 @@ async fn carry_out<E: Engine>(
                     found.push((row.int(0), elements(row.text(LIST))));
                     Flow::More
                 };
-                client.here().scan(LISTS, range, direction, visit).await?;
+                client.access().scan(LISTS, range, direction, visit).await?;
                 seen.extend((low..low + RANGE).map(|id| {
                     let read = found.iter().find(|(n, _)| *n == id).map(|(_, list)| list.clone());
                     Seen::Read { id, list: Some(read.unwrap_or_default()) }
@@ -382,14 +382,14 @@ async fn append<E: Engine>(client: &mut Client<E>, id: i64, element: i64) -> Res
         let text = format!("{},{element}", row.row().text(LIST));
         row.set_text(LIST, &text);
     };
-    if client.here().update(LISTS, &key(id), add).await?.is_some() {
+    if client.access().update(LISTS, &key(id), add).await?.is_some() {
         return Ok(());
     }
     let mut buf = RowBuf::new(&table(TableKind::Heap));
     let mut row = buf.start();
     row.set_int(0, id);
     row.set_text(LIST, &element.to_string());
-    match client.here().insert(LISTS, &key(id), buf.bytes()).await? {
+    match client.access().insert(LISTS, &key(id), buf.bytes()).await? {
         Inserted::Done => Ok(()),
         // The update that found no row has locked its absence.
         Inserted::Exists => Err(Abort::User(1)),

@@ -127,14 +127,14 @@ impl Opened {
         let executor = Executor::new(Arc::new(|| {}));
         let mut part = engine.part(&desk);
         engine.begin(&desk, &mut part, Protection::Quiet);
-        let mut here = engine.here(&desk, &executor, &mut part);
+        let mut access = engine.access(&desk, &executor, &mut part);
         let (mut accounts, mut history) = (table::Rows::new(), Vec::new());
-        at_once(here.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {
+        at_once(access.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {
             let value = (row.int(SCORE), row.text(NAME).to_owned());
             accounts.insert(table::id_of(key).unwrap_or(-1), value);
             Flow::More
         }))?;
-        at_once(here.scan(HISTORY, Range::ALL, Direction::Forward, |_, row| {
+        at_once(access.scan(HISTORY, Range::ALL, Direction::Forward, |_, row| {
             history.push(row.int(0));
             Flow::More
         }))?;

@@ -67,8 +67,8 @@ impl<E: Engine> Client<E> {
     }
 
     /// The rows, as this client's transaction sees them.
-    pub fn here(&mut self) -> E::Here<'_> {
-        self.engine.here(&self.desk, &self.executor, &mut self.part)
+    pub fn access(&mut self) -> E::RowAccess<'_> {
+        self.engine.access(&self.desk, &self.executor, &mut self.part)
     }
 
     /// Runs other clients, if this transaction may be interrupted.

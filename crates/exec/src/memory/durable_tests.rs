@@ -41,10 +41,10 @@ impl Life {
     }
 
     fn put(&self, part: &mut MemoryPart, id: i64, value: i64) {
-        let mut here = self.engine.here(&self.desk, &self.executor, part);
-        let there = once(here.update(T, &key(id), |row| row.set_int(1, value)));
+        let mut access = self.engine.access(&self.desk, &self.executor, part);
+        let there = once(access.update(T, &key(id), |row| row.set_int(1, value)));
         if there == Tried::Done(None) {
-            assert_eq!(once(here.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
+            assert_eq!(once(access.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
         }
     }
 
@@ -54,8 +54,8 @@ impl Life {
 
     fn value(&self, id: i64) -> Tried<Option<i64>> {
         let mut part = self.begin();
-        let mut here = self.engine.here(&self.desk, &self.executor, &mut part);
-        let read = once(here.read(T, &key(id), |row| row.int(1)));
+        let mut access = self.engine.access(&self.desk, &self.executor, &mut part);
+        let read = once(access.read(T, &key(id), |row| row.int(1)));
         self.engine.rollback(&self.desk, &mut part).unwrap();
         read
     }
@@ -134,8 +134,8 @@ fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     life.certify(&mut part, Scope::Home);
     let written = life.engine.commit(&life.desk, &mut part).unwrap();
     let mut part = life.begin();
-    let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-    assert_eq!(once(here.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
+    let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+    assert_eq!(once(access.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
     life.certify(&mut part, Scope::Distributed);
     assert_eq!(life.engine.horizon(&part, &life.desk), written);
     let read = life.engine.commit(&life.desk, &mut part).unwrap();
@@ -155,8 +155,8 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         life.commit(2, 20).unwrap();
         let mut part = life.begin();
         life.put(&mut part, 1, 11);
-        let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-        assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
+        let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+        assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
         life.prepare(&mut part, b"who", LockPoint::Ahead);
         let image = disk.crash_image(2);
         let (life, mut recovered) = open(&image, Durability::Sync);
@@ -195,8 +195,8 @@ fn at_the_lock_point_reads_are_let_go_with_the_vote() {
     life.commit(2, 20).unwrap();
     let mut part = life.begin();
     life.put(&mut part, 1, 11);
-    let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-    assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
+    let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+    assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
     life.prepare(&mut part, b"who", LockPoint::Reached);
     life.commit(2, 21).unwrap();
     let lsn = life.engine.commit(&life.desk, &mut part).unwrap();

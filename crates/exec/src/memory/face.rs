@@ -4,7 +4,7 @@ use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, 
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
-use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
+use crate::memory::{MemoryAccess, MemoryDesk, MemoryEngine, MemoryFilling, MemoryPart, abort_of};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, Refused, Txn, Wanted};
 use probe::{Component, LogCounts};
@@ -34,7 +34,7 @@ impl Engine for MemoryEngine {
     type Wanted = Wanted;
     type Desk = MemoryDesk;
     type Part = MemoryPart;
-    type Here<'a> = MemoryHere<'a>;
+    type RowAccess<'a> = MemoryAccess<'a>;
     type Filling<'a> = MemoryFilling<'a>;
     type Filled = ();
     type InDoubt = InDoubt;
@@ -113,13 +113,13 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn here<'a>(
+    fn access<'a>(
         &'a self,
         desk: &'a MemoryDesk,
         executor: &'a Executor,
         part: &'a mut MemoryPart,
-    ) -> MemoryHere<'a> {
-        MemoryHere { engine: self, desk, executor, part }
+    ) -> MemoryAccess<'a> {
+        MemoryAccess { engine: self, desk, executor, part }
     }
 
     fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {

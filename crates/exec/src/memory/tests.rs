@@ -139,24 +139,24 @@ impl Bench {
 }
 
 impl Scene<'_> {
-    fn here(&mut self) -> MemoryHere<'_> {
-        self.bench.engine.here(self.desk, &self.bench.executor, &mut self.part)
+    fn access(&mut self) -> MemoryAccess<'_> {
+        self.bench.engine.access(self.desk, &self.bench.executor, &mut self.part)
     }
 
     fn read(&mut self, id: i64) -> Tried<Option<i64>> {
-        once(self.here().read(T, &key(id), |row| row.int(1)))
+        once(self.access().read(T, &key(id), |row| row.int(1)))
     }
 
     fn write(&mut self, id: i64, value: i64) -> Tried<Option<()>> {
-        once(self.here().update(T, &key(id), |row| row.set_int(1, value)))
+        once(self.access().update(T, &key(id), |row| row.set_int(1, value)))
     }
 
     fn insert(&mut self, id: i64, value: i64) -> Tried<Inserted> {
-        once(self.here().insert(T, &key(id), &row(id, value)))
+        once(self.access().insert(T, &key(id), &row(id, value)))
     }
 
     fn delete(&mut self, id: i64) -> Tried<bool> {
-        once(self.here().delete(T, &key(id)))
+        once(self.access().delete(T, &key(id)))
     }
 
     /// Ids and values of a range of keys of the table, or of values of its index.
@@ -167,7 +167,7 @@ impl Scene<'_> {
             seen.push((row.int(0), row.int(1)));
             Flow::More
         };
-        match once(self.here().scan(index, Range::new(&low, &high), way, visit)) {
+        match once(self.access().scan(index, Range::new(&low, &high), way, visit)) {
             Done(()) => Done(seen),
             Waits => Waits,
             Fails(abort) => Fails(abort),
@@ -182,7 +182,7 @@ impl Scene<'_> {
             seen.extend(base::KeyReader::last_i64(entry));
             Flow::More
         };
-        match once(self.here().scan_keys(BY_VALUE, Range::new(&low, &high), way, visit)) {
+        match once(self.access().scan_keys(BY_VALUE, Range::new(&low, &high), way, visit)) {
             Done(()) => Done(seen),
             Waits => Waits,
             Fails(abort) => Fails(abort),
@@ -425,7 +425,7 @@ fn nothing_is_written_in_the_past() {
     assert_eq!(past.write(1, 11), Fails(Abort::NeedsLocks));
     assert_eq!(past.insert(3, 30), Fails(Abort::NeedsLocks));
     assert_eq!(past.delete(2), Fails(Abort::NeedsLocks));
-    let appended = once(past.here().append(LOG, &row(1, 1)));
+    let appended = once(past.access().append(LOG, &row(1, 1)));
     assert_eq!(appended, Fails(Abort::NeedsLocks));
     drop(past);
     assert_eq!(b.rows(), (Some(10), Some(20)));
@@ -485,8 +485,8 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     let executor = Executor::new(Arc::new(|| {}));
     let mut part = engine.part(&desk);
     engine.begin(&desk, &mut part, Protection::Locks);
-    let mut here = engine.here(&desk, &executor, &mut part);
-    assert_eq!(once(here.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
+    let mut access = engine.access(&desk, &executor, &mut part);
+    assert_eq!(once(access.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
     assert_eq!(once(engine.certify(&desk, &executor, &mut part, Scope::Distributed)), Done(()));
     let outcome = std::rc::Rc::new(RefCell::new(None));
     let (told, waiter) = (outcome.clone(), Arc::clone(&engine));
@@ -495,7 +495,7 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     let spawned = executor.spawn(async move {
         let mut part = waiter.part(&other);
         waiter.begin(&other, &mut part, Protection::Locks);
-        let read = waiter.here(&other, &inner, &mut part).read(T, &key(1), |row| row.int(1)).await;
+        let read = waiter.access(&other, &inner, &mut part).read(T, &key(1), |row| row.int(1)).await;
         *told.borrow_mut() = Some(read);
         waiter.rollback(&other, &mut part).unwrap();
     });
@@ -577,12 +577,12 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
     for (index, want) in [(T, many + 3), (BY_VALUE, many + 3), (LOG, many)] {
         for way in WAYS {
             let mut count = 0;
-            let mut here = b.engine.here(&b.desks[1], &b.executor, &mut part);
+            let mut access = b.engine.access(&b.desks[1], &b.executor, &mut part);
             let visit = |_: &[u8], _: Row<'_>| {
                 count += 1;
                 Flow::More
             };
-            assert_eq!(once(here.scan(index, Range::ALL, way, visit)), Done(()));
+            assert_eq!(once(access.scan(index, Range::ALL, way, visit)), Done(()));
             assert_eq!(count, want, "{index:?} {way:?}");
         }
     }
@@ -593,14 +593,14 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
 fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
     let b = bench();
     let mut scene = b.begin(0);
-    assert_eq!(once(scene.here().insert(T, &[1; 2_000], &row(1, 1))), Fails(Abort::BadRequest));
-    assert_eq!(once(scene.here().read(TableId(9), &key(1), |_| ())), Fails(Abort::BadRequest));
-    assert_eq!(once(scene.here().append(LOG, &vec![0; 300 << 10])), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().insert(T, &[1; 2_000], &row(1, 1))), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().read(TableId(9), &key(1), |_| ())), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().append(LOG, &vec![0; 300 << 10])), Fails(Abort::BadRequest));
     assert_eq!(scene.commit(), Done(()));
     let fills = |n: i64| {
         let mut scene = b.begin(0);
         let big = vec![7; 200 << 10];
-        match once(scene.here().insert(LOG, &key(n), &big)) {
+        match once(scene.access().insert(LOG, &key(n), &big)) {
             Done(_) => scene.commit(),
             Fails(abort) => Fails(abort),
             Waits => Waits,
@@ -619,13 +619,13 @@ fn an_idle_worker_takes_away_what_is_deleted() {
     let ids = 1_000_000..1_004_000;
     let mut scene = b.begin(0);
     for id in ids.clone() {
-        assert_eq!(once(scene.here().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
+        assert_eq!(once(scene.access().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
     }
     assert_eq!(scene.commit(), Done(()));
     // A transaction that began before the deletion keeps all of it until it ends.
     let reader = b.begin(1);
     let mut scene = b.begin(0);
-    ids.for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));
+    ids.for_each(|id| assert_eq!(once(scene.access().delete(T, &key(id))), Done(true)));
     assert_eq!(scene.commit(), Done(()));
     assert_eq!(reader.commit(), Done(()));
     b.engine.stirred.store(false, Ordering::Relaxed);

@@ -8,10 +8,10 @@ use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
-use crate::here::Here;
 use crate::local::{Locking, Part, Protection};
 use crate::mail::Mailbox;
 use crate::owners::{Owners, Spot};
+use crate::page_access::PageAccess;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
@@ -71,7 +71,7 @@ impl<D: Design> Engine for PageEngine<D> {
     type Wanted = ();
     type Desk = PageDesk;
     type Part = Part;
-    type Here<'a> = Here<'a, D>;
+    type RowAccess<'a> = PageAccess<'a, D>;
     type Filling<'a> = PageFilling<'a, D>;
     type Filled = Loaded;
     type InDoubt = Doubt;
@@ -173,8 +173,13 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn here<'a>(&'a self, _: &'a PageDesk, executor: &'a Executor, part: &'a mut Part) -> Here<'a, D> {
-        Here { engine: self, executor, part }
+    fn access<'a>(
+        &'a self,
+        _: &'a PageDesk,
+        executor: &'a Executor,
+        part: &'a mut Part,
+    ) -> PageAccess<'a, D> {
+        PageAccess { engine: self, executor, part }
     }
 
     #[inline]

@@ -67,7 +67,7 @@ impl<D: Design> Life<D> {
         let (life, _) = Life::open(design, dir, 1);
         let mut part = life.begin(0);
         for id in ids {
-            let put = life.try_it(0, &mut part, async |here| here.insert(T, &key(*id), &row(*id)).await);
+            let put = life.try_it(0, &mut part, async |access| access.insert(T, &key(*id), &row(*id)).await);
             assert_eq!(put, Some(Ok(Inserted::Done)));
         }
         Engine::commit(&*life.engine, &life.desks[0], &mut part).unwrap();
@@ -85,10 +85,10 @@ impl<D: Design> Life<D> {
         &'a self,
         worker: usize,
         part: &'a mut Part,
-        operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::Here<'a>) -> R,
+        operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::RowAccess<'a>) -> R,
     ) -> Option<R> {
-        let mut here = self.engine.here(&self.desks[worker], &self.executor, part);
-        let mut doing = pin!(operation(&mut here));
+        let mut access = self.engine.access(&self.desks[worker], &self.executor, part);
+        let mut doing = pin!(operation(&mut access));
         (0..LOOKS).find_map(|_| {
             // A page may have to be read.
             Engine::turn(&self.engine, &self.desks[worker]);
@@ -103,13 +103,13 @@ impl<D: Design> Life<D> {
     fn update(&self, part: &mut Part, id: Id, value: i64) {
         let set = |row: &mut txn::RowMut<'_>| row.set_int(2, value);
         assert_eq!(
-            self.try_it(0, part, async |here| here.update(T, &key(id), set).await),
+            self.try_it(0, part, async |access| access.update(T, &key(id), set).await),
             Some(Ok(Some(())))
         );
     }
 
     fn delete(&self, part: &mut Part, id: Id) {
-        assert_eq!(self.try_it(0, part, async |here| here.delete(T, &key(id)).await), Some(Ok(true)));
+        assert_eq!(self.try_it(0, part, async |access| access.delete(T, &key(id)).await), Some(Ok(true)));
     }
 
     /// Prepares all these transactions, and ends without their decisions.
@@ -126,7 +126,7 @@ impl<D: Design> Life<D> {
     fn value(&self, worker: usize, id: Id) -> Option<Result<Option<i64>, Abort>> {
         let mut part = self.begin(worker);
         let seen =
-            self.try_it(worker, &mut part, async |here| here.read(T, &key(id), |row| row.int(2)).await);
+            self.try_it(worker, &mut part, async |access| access.read(T, &key(id), |row| row.int(2)).await);
         Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
         seen
     }
@@ -134,7 +134,7 @@ impl<D: Design> Life<D> {
     /// Whether a row could be inserted there.
     fn has_room(&self, id: Id) -> bool {
         let mut part = self.begin(0);
-        let put = self.try_it(0, &mut part, async |here| here.insert(T, &key(id), &row(id)).await);
+        let put = self.try_it(0, &mut part, async |access| access.insert(T, &key(id), &row(id)).await);
         Engine::rollback(&*self.engine, &self.desks[0], &mut part).unwrap();
         put.is_some()
     }

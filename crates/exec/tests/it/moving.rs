@@ -68,7 +68,7 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     b.engine.send(&b.desks[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
     assert!(b.engine.receive(&b.desks[0]).is_none(), "the door is shut");
     assert!(!b.engine.admit(&mut own));
-    let entered = b.here(0, &mut own).enter(Route { table: T, key: 10 });
+    let entered = b.access(0, &mut own).enter(Route { table: T, key: 10 });
     assert_eq!(entered, Err(Abort::NotHere(0)), "not now");
     // A transaction inside goes on.
     assert!(b.engine.admit(&mut first));
@@ -191,7 +191,7 @@ fn pages_go_with_their_keys() {
     let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
     for id in (1..50).filter(|id| *id != 10) {
         let mut part = b.begin(0);
-        let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
+        let put = once(b.access(0, &mut part).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
         assert!(matches!(put, Some(Ok(_))), "{put:?}");
         b.commit(0, &mut part);
     }
@@ -257,7 +257,7 @@ fn rows_go_with_their_keys() {
         for id in (1..50).map(|n| n * 7 % 50).filter(|id| *id != 10) {
             let mut part = b.begin(0);
             let row = crate::owners::row(id, 0);
-            let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &row));
+            let put = once(b.access(0, &mut part).insert(T, &crate::owners::key(id), &row));
             assert!(matches!(put, Some(Ok(_))), "{put:?}");
             b.commit(0, &mut part);
         }

@@ -81,19 +81,19 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);
-            let mut here = engine.here(&desk, &executor, &mut part);
+            let mut access = engine.access(&desk, &executor, &mut part);
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, id % 97);
             row.set_text(2, "short");
-            assert_eq!(once(here.insert(T, &key, buf.bytes())), Ok(Inserted::Done));
-            once(here.append(LOG, buf.bytes())).unwrap();
+            assert_eq!(once(access.insert(T, &key, buf.bytes())), Ok(Inserted::Done));
+            once(access.append(LOG, buf.bytes())).unwrap();
             if id % 3 == 0 {
                 let grow = |row: &mut txn::RowMut<'_>| row.set_text(2, &"long".repeat(15));
-                assert_eq!(once(here.update(T, &key, grow)), Ok(Some(())));
+                assert_eq!(once(access.update(T, &key, grow)), Ok(Some(())));
             }
             if id % 4 == 0 {
-                assert_eq!(once(here.delete(T, &key)), Ok(true));
+                assert_eq!(once(access.delete(T, &key)), Ok(true));
             }
         }
         if round % 7 == 6 {

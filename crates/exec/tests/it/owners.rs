@@ -111,7 +111,7 @@ impl Bench {
         for (worker, id) in [(0, 10), (1, 60)] {
             let mut part = bench.begin(worker);
             assert_eq!(
-                once(bench.here(worker, &mut part).insert(T, &key(id), &row(id, 0))),
+                once(bench.access(worker, &mut part).insert(T, &key(id), &row(id, 0))),
                 Some(Ok(Inserted::Done))
             );
             Engine::commit(&*bench.engine, &bench.desks[worker], &mut part).unwrap();
@@ -125,8 +125,8 @@ impl Bench {
         part
     }
 
-    pub fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
-        self.engine.here(&self.desks[worker], &self.executor, part)
+    pub fn access<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::RowAccess<'a> {
+        self.engine.access(&self.desks[worker], &self.executor, part)
     }
 
     /// Runs steps of a transaction at an owner: sends them, runs `steps` there, and brings the
@@ -184,11 +184,11 @@ impl Bench {
         id: i64,
         value: i64,
     ) -> Option<Result<Option<()>, Abort>> {
-        once(self.here(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
+        once(self.access(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
     }
 
     pub fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
-        once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
+        once(self.access(worker, part).read(T, &key(id), |row| row.int(1)))
     }
 
     /// The value of a row, read by a transaction of its owner; `None` if it has to wait.
@@ -196,8 +196,8 @@ impl Bench {
         let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
         let mut part = self.begin(worker);
         let seen = {
-            let (mut here, wanted) = (self.here(worker, &mut part), key(id));
-            let mut read = pin!(here.read(T, &wanted, |row| row.int(1)));
+            let (mut access, wanted) = (self.access(worker, &mut part), key(id));
+            let mut read = pin!(access.read(T, &wanted, |row| row.int(1)));
             // A page may have to be read; no lock is released meanwhile.
             (0..200).find_map(|_| {
                 self.engine.turn();
@@ -281,7 +281,7 @@ fn a_circle_leads_through_one_that_is_at_a_single_owner() {
     let b = Bench::new(dir.path());
     for (worker, id) in [(0, 20), (1, 70)] {
         let mut part = b.begin(worker);
-        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, 0)));
+        let inserted = once(b.access(worker, &mut part).insert(T, &key(id), &row(id, 0)));
         assert_eq!(inserted, Some(Ok(Inserted::Done)));
         Engine::commit(&*b.engine, &b.desks[worker], &mut part).unwrap();
     }
@@ -311,11 +311,11 @@ fn a_scan_locks_what_its_worker_owns_of_the_table() {
         seen.push(row.int(0));
         Flow::More
     };
-    let mut here = b.here(0, &mut one);
-    let scan = here.scan(T, Range::new(&low, &high), Direction::Forward, visit);
+    let mut access = b.access(0, &mut one);
+    let scan = access.scan(T, Range::new(&low, &high), Direction::Forward, visit);
     assert_eq!(once(scan), Some(Ok(())));
     assert_eq!(seen, [10]);
-    assert_eq!(once(b.here(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
+    assert_eq!(once(b.access(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
     let mut three = b.begin(1);
     assert_eq!(b.write(1, &mut three, 60, 5), DONE, "the other owner's table is another one");
     for (worker, part) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
@@ -345,8 +345,8 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
         for range in open {
             let mut part = Engine::part(&*b.engine, &b.desks[0]);
             Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
-            let mut here = b.here(0, &mut part);
-            let scan = here.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
+            let mut access = b.access(0, &mut part);
+            let scan = access.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
             assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?} {range:?}");
             Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
         }
@@ -357,12 +357,12 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
     let mut part = b.begin(0);
     let mut seen = 0;
-    let mut here = b.here(0, &mut part);
+    let mut access = b.access(0, &mut part);
     let visit = |_: &[u8], _: txn::Row<'_>| {
         seen += 1;
         Flow::More
     };
-    assert_eq!(once(here.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
+    assert_eq!(once(access.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
     Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
     assert_eq!(seen, 2);
 }
@@ -376,26 +376,26 @@ fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
     let (mut one, mut two) = (b.begin(0), b.begin(0));
     for (sites, seen) in [(0..5, vec![10]), (1..2, vec![10]), (2..5, vec![])] {
         for direction in [Direction::Forward, Direction::Backward] {
-            let (mut here, mut met) = (b.here(0, &mut one), Vec::new());
-            here.within(Some(sites.clone())).unwrap();
+            let (mut access, mut met) = (b.access(0, &mut one), Vec::new());
+            access.within(Some(sites.clone())).unwrap();
             let visit = |_: &[u8], row: txn::Row<'_>| {
                 met.push(row.int(0));
                 Flow::More
             };
-            assert_eq!(once(here.scan(T, Range::ALL, direction, visit)), Some(Ok(())));
+            assert_eq!(once(access.scan(T, Range::ALL, direction, visit)), Some(Ok(())));
             assert_eq!(met, seen, "{sites:?} {direction:?}");
         }
     }
-    assert_eq!(once(b.here(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
+    assert_eq!(once(b.access(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
     Engine::rollback(&*b.engine, &b.desks[0], &mut two).unwrap();
     for (sites, why) in [(4..6, Abort::Conflict), (5..6, Abort::Conflict), (9..11, Abort::BadRequest)] {
-        assert_eq!(b.here(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
+        assert_eq!(b.access(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
     }
-    assert_eq!(b.here(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
+    assert_eq!(b.access(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
     Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
     // The next transaction in the same value is no share of a spread step.
     Engine::begin(&*b.engine, &b.desks[0], &mut one, Protection::Locks);
-    let scan = once(b.here(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
+    let scan = once(b.access(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
     assert_eq!(scan, Some(Err(Abort::BadRequest)));
     Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
 }
@@ -413,7 +413,7 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
     for (worker, id, value) in [(0, 10, 7), (1, 60, 7), (0, 20, 8), (1, 70, 6)] {
         let mut part = b.begin(worker);
-        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, value)));
+        let inserted = once(b.access(worker, &mut part).insert(T, &key(id), &row(id, value)));
         assert_eq!(inserted, Some(Ok(Inserted::Done)));
         b.commit(worker, &mut part);
     }
@@ -422,20 +422,20 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     for protection in [Protection::Alone, Protection::Locks] {
         let mut part = Engine::part(&*b.engine, &b.desks[0]);
         Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
-        let mut here = b.here(0, &mut part);
-        let scan = here.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
+        let mut access = b.access(0, &mut part);
+        let scan = access.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
         assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?}");
         Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
     }
     let mut home = b.begin(0);
     let share = |worker: usize, part: &mut Part, sites| {
-        let (mut here, mut met) = (b.here(worker, part), Vec::new());
-        here.within(Some(sites)).unwrap();
+        let (mut access, mut met) = (b.access(worker, part), Vec::new());
+        access.within(Some(sites)).unwrap();
         let visit = |_: &[u8], row: txn::Row<'_>| {
             met.push(row.int(0));
             Flow::More
         };
-        assert_eq!(once(here.scan(BY_VALUE, range, Direction::Forward, visit)), Some(Ok(())));
+        assert_eq!(once(access.scan(BY_VALUE, range, Direction::Forward, visit)), Some(Ok(())));
         met
     };
     assert_eq!(share(0, &mut home, 0..5), [10, 20]);
@@ -457,9 +457,9 @@ fn a_scan_over_the_border_is_a_bug() {
     let b = Bench::new(dir.path());
     let mut part = b.begin(0);
     let (low, high) = (key(5), key(70));
-    let mut here = b.here(0, &mut part);
+    let mut access = b.access(0, &mut part);
     // Dropped with its locks while this panics, which is allowed.
-    let _ = once(here.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
+    let _ = once(access.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
 }
 
 /// Prepared at two owners, found by three, and decided either way.

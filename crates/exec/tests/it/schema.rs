@@ -2,7 +2,7 @@
 
 use crate::isolation::KIND;
 use base::{Key, TableId};
-use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, PageAccess, PageEngine, Part, Protection};
 use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
@@ -47,8 +47,8 @@ impl Bench {
         part
     }
 
-    fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
-        Here { engine: &self.engine, executor: &self.executor, part }
+    fn access<'a>(&'a self, part: &'a mut Part) -> PageAccess<'a, Conventional> {
+        PageAccess { engine: &self.engine, executor: &self.executor, part }
     }
 }
 
@@ -75,18 +75,18 @@ fn row(id: i64, value: i64) -> Vec<u8> {
 pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     let bench = Bench::new();
     let mut part = bench.part();
-    now(bench.here(&mut part).create_table(&table())).unwrap();
+    now(bench.access(&mut part).create_table(&table())).unwrap();
     let first = Key::new().i64(1);
-    assert_eq!(now(bench.here(&mut part).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
+    assert_eq!(now(bench.access(&mut part).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
     bench.engine.commit(&mut part).unwrap();
 
     // An insertion that waits while an index is made has its entry in it.
     let (mut ddl, mut other) = (bench.part(), bench.part());
-    now(bench.here(&mut ddl).create_index(T, &by_value())).unwrap();
+    now(bench.access(&mut ddl).create_index(T, &by_value())).unwrap();
     {
         let (second, bytes) = (Key::new().i64(2), row(2, 20));
-        let mut here = bench.here(&mut other);
-        let mut insert = pin!(here.insert(T, &second, &bytes));
+        let mut access = bench.access(&mut other);
+        let mut insert = pin!(access.insert(T, &second, &bytes));
         assert!(poll(insert.as_mut()).is_none(), "the table is locked");
         bench.engine.commit(&mut ddl).unwrap();
         assert_eq!(poll(insert.as_mut()), Some(Ok(Inserted::Done)));
@@ -96,10 +96,10 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
 
     // A read that waits while the table is dropped finds none.
     let (mut ddl, mut other) = (bench.part(), bench.part());
-    now(bench.here(&mut ddl).drop_table(T)).unwrap();
+    now(bench.access(&mut ddl).drop_table(T)).unwrap();
     {
-        let mut here = bench.here(&mut other);
-        let mut read = pin!(here.read(T, &first, |row| row.int(1)));
+        let mut access = bench.access(&mut other);
+        let mut read = pin!(access.read(T, &first, |row| row.int(1)));
         assert!(poll(read.as_mut()).is_none(), "the table is locked");
         bench.engine.commit(&mut ddl).unwrap();
         assert_eq!(poll(read.as_mut()), Some(Err(Abort::BadRequest)));
@@ -112,20 +112,20 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
 pub fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
     let bench = Bench::new();
     let mut part = bench.part();
-    now(bench.here(&mut part).create_table(&table())).unwrap();
+    now(bench.access(&mut part).create_table(&table())).unwrap();
     bench.engine.commit(&mut part).unwrap();
     let (mut part, mut other) = (bench.part(), bench.part());
     let keys = [1, 2].map(|id| Key::new().i64(id));
-    let mut here = bench.here(&mut part);
-    now(here.insert(T, &keys[0], &row(1, 1))).unwrap();
-    let savepoint = here.savepoint();
-    now(here.insert(T, &keys[1], &row(2, 2))).unwrap();
-    now(here.rollback_to(&savepoint)).unwrap();
-    assert_eq!(now(here.read(T, &keys[1], |_| ())), Ok(None));
-    assert!(poll(pin!(bench.here(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
+    let mut access = bench.access(&mut part);
+    now(access.insert(T, &keys[0], &row(1, 1))).unwrap();
+    let savepoint = access.savepoint();
+    now(access.insert(T, &keys[1], &row(2, 2))).unwrap();
+    now(access.rollback_to(&savepoint)).unwrap();
+    assert_eq!(now(access.read(T, &keys[1], |_| ())), Ok(None));
+    assert!(poll(pin!(bench.access(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
     bench.engine.commit(&mut part).unwrap();
     bench.engine.rollback(&mut other).unwrap();
     let mut last = bench.part();
-    assert_eq!(now(bench.here(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
+    assert_eq!(now(bench.access(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
     bench.engine.commit(&mut last).unwrap();
 }

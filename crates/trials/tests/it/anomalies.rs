@@ -199,25 +199,25 @@ impl<D: Design> Bench<D> {
 
     /// Runs the operation on the worker that owns the row.
     fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
-        let here = self.engine.here(&self.desks[worker], &self.executor, part);
-        acting(worker, || once(carry_out(here, asked)))
+        let access = self.engine.access(&self.desks[worker], &self.executor, part);
+        acting(worker, || once(carry_out(access, asked)))
     }
 }
 
-async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abort> {
+async fn carry_out(mut access: impl Access, asked: &Asked<'_>) -> Result<Came, Abort> {
     match *asked {
-        Asked::Read(id) => here.read(T, &key(id), |row| row.int(1)).await.map(Came::Value),
+        Asked::Read(id) => access.read(T, &key(id), |row| row.int(1)).await.map(Came::Value),
         Asked::Write(id, value) => {
-            here.update(T, &key(id), |row| row.set_int(1, value)).await.map(Came::Written)
+            access.update(T, &key(id), |row| row.set_int(1, value)).await.map(Came::Written)
         }
         Asked::Insert(id, value) => {
             let mut buf = RowBuf::new(&table(KIND.get()));
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, value);
-            here.insert(T, &key(id), buf.bytes()).await.map(Came::Inserted)
+            access.insert(T, &key(id), buf.bytes()).await.map(Came::Inserted)
         }
-        Asked::Delete(id) => here.delete(T, &key(id)).await.map(Came::Deleted),
+        Asked::Delete(id) => access.delete(T, &key(id)).await.map(Came::Deleted),
         Asked::Select((low, high), direction, ref sites, wanted) => {
             let mut seen = Vec::new();
             let (low, high) = (key(low), key(high));
@@ -227,9 +227,9 @@ async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abo
                 }
                 Flow::More
             };
-            here.within(sites.clone())?;
-            let done = here.scan(T, txn::Range::new(&low, &high), direction, visit).await;
-            here.within(None)?;
+            access.within(sites.clone())?;
+            let done = access.scan(T, txn::Range::new(&low, &high), direction, visit).await;
+            access.within(None)?;
             done.map(|()| Came::Ids(seen))
         }
     }

@@ -14,8 +14,8 @@ use probe::{Counter, Wait};
 use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
-/// Page access under `occ`: the rows of this instance as one local transaction sees them.
-pub struct MemoryHere<'a> {
+/// Record access under `occ`: the rows of this instance as one local transaction sees them.
+pub struct MemoryAccess<'a> {
     pub(super) engine: &'a MemoryEngine,
     pub(super) desk: &'a MemoryDesk,
     pub(super) executor: &'a Executor,
@@ -24,15 +24,15 @@ pub struct MemoryHere<'a> {
 
 /// Repeats an operation of the store until no prepared row is in its way.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {
+    ($access:expr, $op:expr) => {
         loop {
             match $op {
                 Ok(value) => break value,
                 // Boxed because it is rare, and the future of every operation would hold it.
                 Err(Refused::Busy(row)) => {
-                    Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
+                    Box::pin($access.engine.wait($access.executor, $access.part.order, row)).await?
                 }
-                Err(Refused::NotReady) => Box::pin($here.past_written()).await?,
+                Err(Refused::NotReady) => Box::pin($access.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
@@ -90,7 +90,7 @@ impl MemoryEngine {
     }
 }
 
-impl<'a> MemoryHere<'a> {
+impl<'a> MemoryAccess<'a> {
     #[inline]
     fn with<R>(
         &mut self,
@@ -244,7 +244,7 @@ fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, Change)> {
     changes
 }
 
-impl Access for MemoryHere<'_> {
+impl Access for MemoryAccess<'_> {
     #[inline]
     async fn read<R>(
         &mut self,

@@ -1,4 +1,4 @@
-//! Page access ([`Here`]): the record operations of one transaction at this instance. Each
+//! Page access ([`PageAccess`]): the record operations of one transaction at this instance. Each
 //! operation locks first and then calls the access methods.
 //!
 //! Transactions are serialisable by key-range locking on key *names* (Graefe's orthogonal form: a
@@ -42,7 +42,7 @@ use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, 
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
 /// Page access: the rows of this instance as one local transaction sees them.
-pub struct Here<'a, D: Design> {
+pub struct PageAccess<'a, D: Design> {
     pub engine: &'a PageEngine<D>,
     pub executor: &'a Executor,
     pub part: &'a mut Part,
@@ -51,13 +51,15 @@ pub struct Here<'a, D: Design> {
 /// Repeats an operation on pages until it does not stop for a page or a latch. An absent page parks
 /// the transaction.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {{
+    ($access:expr, $op:expr) => {{
         let mut seat = None;
         loop {
             match $op {
                 Ok(value) => break value,
                 // Boxed because it is rare, and the future of every operation would hold it.
-                Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection, &mut seat)).await?,
+                Err(stop) => {
+                    Box::pin($access.engine.resume(stop, $access.part.protection, &mut seat)).await?
+                }
             }
         }
     }};
@@ -128,7 +130,7 @@ fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
     next.map_or(LockName::end(index), |key| LockName::key(index, hash64(key)))
 }
 
-impl<'a, D: Design> Here<'a, D> {
+impl<'a, D: Design> PageAccess<'a, D> {
     /// Locks a key of `table` or of one of its indexes.
     #[inline]
     pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
@@ -145,7 +147,7 @@ impl<'a, D: Design> Here<'a, D> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
-    /// The table that an index belongs to; as [`Here::table`].
+    /// The table that an index belongs to; as [`PageAccess::table`].
     fn table_of(&self, index: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.index(index).map(|(table, _)| table).ok_or(Abort::BadRequest)
     }
@@ -275,7 +277,8 @@ impl<'a, D: Design> Here<'a, D> {
         }
     }
 
-    /// As [`Here::collect`], over as many leaves as it takes to meet a row or the end of the range.
+    /// As [`PageAccess::collect`], over as many leaves as it takes to meet a row or the end of the
+    /// range.
     async fn collect_some(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
         let mut chunk = self.collect(cursor, limit).await?;
         while let (ChunkEnd::More(from), true) = (&chunk.end, chunk.ends.is_empty()) {
@@ -361,7 +364,7 @@ impl<'a, D: Design> Here<'a, D> {
     }
 }
 
-impl<D: Design> Access for Here<'_, D> {
+impl<D: Design> Access for PageAccess<'_, D> {
     fn enter(&mut self, route: Route) -> Result<(), Abort> {
         match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
             Some(owner) if D::OWNERS && (owner != self.part.owner || !self.engine.admit(self.part)) => {

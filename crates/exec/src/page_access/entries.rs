@@ -14,7 +14,7 @@
 //!   scan has locked that gap, the inserter waits for it with e already in the tree. The scan
 //!   cannot return e before it has the lock on e.
 
-use super::{Here, gap_name};
+use super::{PageAccess, gap_name};
 use crate::design::Design;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
@@ -44,7 +44,7 @@ pub(super) fn row_name(table: &Table, index: TableId, entry: &[u8]) -> Option<Lo
     Some(LockName::key(table.def.id, hash64(key)))
 }
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     async fn next_gap(&mut self, index: TableId, key: &Key) -> Result<LockName, Abort> {
         let bound = Bound::Excluded(key.as_slice());
         let next = retry!(self, self.engine.store.successor::<D::Latch>(index, bound));

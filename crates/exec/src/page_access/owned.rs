@@ -13,7 +13,7 @@
 //! entries under the row's lock. Each owner protects its own rows, so together they protect all
 //! entries, and entries need no locks.
 
-use super::{Here, Purpose};
+use super::{PageAccess, Purpose};
 use crate::design::Design;
 use crate::local::Protection;
 use base::{Key, TableId, hash64};
@@ -21,7 +21,7 @@ use locks::LockName;
 use store::Table;
 use txn::{Abort, IndexDef, Range};
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     /// Whether neighbours and gaps are locked, too.
     #[inline]
     pub(super) fn ranges(&self) -> bool {
