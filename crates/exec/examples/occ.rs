@@ -13,7 +13,7 @@
 //! the number of transactions, the CPU time of each in ns (least and median over ten parts of the
 //! run), and the bytes of memory that each added.
 
-use exec::memory::{MemoryAccess, MemoryDesk, MemoryPart};
+use exec::memory::{MemoryAccess, MemoryPart, MemoryWorkerContext};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
 use exec::{Latching, Territory, TreeKind};
 use locks::LockTuning;
@@ -59,13 +59,13 @@ struct AtHome<'a> {
 
 struct Bench {
     engine: Arc<MemoryEngine>,
-    desk: MemoryDesk,
+    ctx: MemoryWorkerContext,
     executor: Executor,
 }
 
 impl AtHome<'_> {
     fn access(&mut self) -> MemoryAccess<'_> {
-        self.bench.engine.access(&self.bench.desk, &self.bench.executor, self.part)
+        self.bench.engine.access(&self.bench.ctx, &self.bench.executor, self.part)
     }
 }
 
@@ -101,11 +101,11 @@ fn setup(workload: &impl Workload) -> Setup {
 fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
     let engine = Arc::new(MemoryEngine::open(&setup(workload)).expect("an engine").0);
     let bench = Bench {
-        desk: engine.desk(0, Arc::new(|| {})),
+        ctx: engine.worker_context(0, Arc::new(|| {})),
         engine: Arc::clone(&engine),
         executor: Executor::new(Arc::new(|| {})),
     };
-    let mut filling = engine.filling(&bench.desk);
+    let mut filling = engine.filling(&bench.ctx);
     at_once(workload.load_replicated(&mut filling)).expect("loaded");
     for site in (0..workload.sites()).map(base::SiteId) {
         for part in 0..workload.load_parts(site) {
@@ -115,7 +115,7 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
     engine.filled(filling).expect("loaded");
     let mut requests = workload.generator(1 << 24, 0..workload.sites());
     let drawn: Vec<W::Request> = (0..transactions).map(|_| requests.next()).collect();
-    let (mut part, mut times) = (engine.part(&bench.desk), Vec::new());
+    let (mut part, mut times) = (engine.part(&bench.ctx), Vec::new());
     let before = engine.counts().pages * 8192;
     for some in drawn.chunks(transactions.div_ceil(TURNS).max(1)) {
         let begun = clock();
@@ -129,19 +129,19 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
 
 #[inline(never)]
 fn measured<W: Workload>(bench: &Bench, part: &mut MemoryPart, workload: &W, requests: &[W::Request]) {
-    let (engine, desk) = (&*bench.engine, &bench.desk);
+    let (engine, ctx) = (&*bench.engine, &bench.ctx);
     for (n, request) in requests.iter().enumerate() {
         if n % EPOCH == 0 {
             engine.begin_epoch();
         }
-        engine.begin(desk, part, Protection::Locks);
+        engine.begin(ctx, part, Protection::Locks);
         let ran = at_once(workload.run(request, &mut AtHome { bench, part }));
         match ran {
             Ok(_) => {
-                at_once(engine.certify(desk, &bench.executor, part, Scope::Home)).expect("alone");
-                engine.commit(desk, part).expect("certified");
+                at_once(engine.certify(ctx, &bench.executor, part, Scope::Home)).expect("alone");
+                engine.commit(ctx, part).expect("certified");
             }
-            Err(Abort::User(_)) => engine.rollback(desk, part).expect("in memory"),
+            Err(Abort::User(_)) => engine.rollback(ctx, part).expect("in memory"),
             Err(abort) => panic!("nobody else is here: {abort:?}"),
         }
     }

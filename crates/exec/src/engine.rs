@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The workers of an instance share one engine. Each worker has a worker context of its own
-//! ([`Engine::Desk`]), made on the worker's thread. A transaction's work here is a local
+//! ([`Engine::WorkerContext`]), made on the worker's thread. A transaction's work here is a local
 //! transaction ([`Engine::Part`]), which stays with the worker that made it. Every wait for another
 //! transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a prepare
 //! after it fails only with the engine.
@@ -175,7 +175,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The rows that one transaction to come is known to ask for.
     type Wanted: Default + 'static;
     /// The worker context: state of the engine that belongs to one worker.
-    type Desk: 'static;
+    type WorkerContext: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
     type Part: 'static;
     /// The rows as one local transaction sees them.
@@ -222,26 +222,26 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Makes the worker's context. To be called on the worker's own thread, before any other call
     /// from it. `unpark` wakes the worker.
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::Desk;
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::WorkerContext;
 
     /// The worker is about to end; its local transactions have ended or were abandoned.
-    fn leave(&self, desk: &Self::Desk);
+    fn leave(&self, ctx: &Self::WorkerContext);
 
     /// The protection for a transaction that needs only this instance, as far as its arguments
     /// tell.
-    fn protection_at_home(&self, desk: &Self::Desk) -> Protection;
+    fn protection_at_home(&self, ctx: &Self::WorkerContext) -> Protection;
 
     /// An empty local transaction; [`Engine::begin`] starts it.
-    fn part(&self, desk: &Self::Desk) -> Self::Part;
-    fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
+    fn part(&self, ctx: &Self::WorkerContext) -> Self::Part;
+    fn begin(&self, ctx: &Self::WorkerContext, part: &mut Self::Part, protection: Protection);
 
     /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
     /// for. It takes no lock and promises nothing.
-    fn want(&self, _: &Self::Desk, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
+    fn want(&self, _: &Self::WorkerContext, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
 
     /// Prefetches the rows themselves, and clears the list. To be called a while after
     /// [`Engine::want`], right before that transaction.
-    fn fetch(&self, _: &Self::Desk, _: &mut Self::Wanted) {}
+    fn fetch(&self, _: &Self::WorkerContext, _: &mut Self::Wanted) {}
 
     fn protection(part: &Self::Part) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
@@ -252,7 +252,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn access<'a>(
         &'a self,
-        desk: &'a Self::Desk,
+        ctx: &'a Self::WorkerContext,
         executor: &'a Executor,
         part: &'a mut Self::Part,
     ) -> Self::RowAccess<'a>;
@@ -260,7 +260,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Validates an abort: whether all that the local transaction has read was there at one moment.
     /// Only then is an abort that the procedure decided on an answer. The local transaction is to
     /// be rolled back after this in either case.
-    fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
+    fn holds(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> bool;
 
     /// Validates the local transaction, so that it can commit: all it has read still holds, and
     /// will until its end.
@@ -269,7 +269,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The local transaction has to be rolled back.
     async fn certify(
         &self,
-        desk: &Self::Desk,
+        ctx: &Self::WorkerContext,
         executor: &Executor,
         part: &mut Self::Part,
         scope: Scope,
@@ -281,7 +281,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Abort::Fault`] when the engine accepts nothing more; the local transaction is over, and
     /// restart undoes it.
-    fn commit(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<Lsn, Abort>;
+    fn commit(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> Result<Lsn, Abort>;
 
     /// As [`Engine::commit`], with a note that every restart returns until it is forgotten.
     ///
@@ -289,12 +289,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// As [`Engine::commit`].
     fn commit_with_note(
         &self,
-        desk: &Self::Desk,
+        ctx: &Self::WorkerContext,
         part: &mut Self::Part,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort>;
 
-    fn forget(&self, desk: &Self::Desk, note: NoteId);
+    fn forget(&self, ctx: &Self::WorkerContext, note: NoteId);
 
     /// Prepares a validated local transaction that has written: afterwards it can commit or roll
     /// back. The caller may vote once the returned position is durable.
@@ -303,7 +303,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The local transaction has to be rolled back.
     fn prepare(
         &self,
-        desk: &Self::Desk,
+        ctx: &Self::WorkerContext,
         part: &mut Self::Part,
         note: &[u8],
         lock_point: LockPoint,
@@ -313,15 +313,15 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when that failed; restart undoes them.
-    fn rollback(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<(), Abort>;
+    fn rollback(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> Result<(), Abort>;
 
     /// Gives a local transaction up without ending it: the worker stops, and restart finds it as
     /// its log records say.
-    fn abandon(&self, desk: &Self::Desk, part: &mut Self::Part);
+    fn abandon(&self, ctx: &Self::WorkerContext, part: &mut Self::Part);
 
     /// Takes over a transaction that restart found prepared, and protects the rows it changed
     /// again.
-    fn adopt(&self, desk: &Self::Desk, in_doubt: Self::InDoubt) -> Self::Part;
+    fn adopt(&self, ctx: &Self::WorkerContext, in_doubt: Self::InDoubt) -> Self::Part;
 
     /// Whether each worker owns keys, so that a step may belong to another worker.
     const OWNERS: bool = false;
@@ -353,13 +353,13 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
-    async fn pass(&self, _: &Self::Desk, _: &Executor, _: &mut Self::Part) -> Result<(), Abort> {
+    async fn pass(&self, _: &Self::WorkerContext, _: &Executor, _: &mut Self::Part) -> Result<(), Abort> {
         Ok(())
     }
 
     /// Has the worker carry out changes of ownership, in its turns; the repartition request names
     /// the receiver of the outcome.
-    fn repartition(&self, _: &Self::Desk, errand: Errand) {
+    fn repartition(&self, _: &Self::WorkerContext, errand: Errand) {
         // The thread that asked may have ended.
         let _ = errand.done.send(Err(Refusal::NoOwners));
     }
@@ -368,12 +368,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn begin_visit(&self, _: &mut Self::Part) {}
 
     /// The number of visits that the worker has admitted and not yet answered.
-    fn waiting(&self, _: &Self::Desk) -> usize {
+    fn waiting(&self, _: &Self::WorkerContext) -> usize {
         0
     }
 
     /// The sites with keys that the worker owns, where that matters.
-    fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
+    fn sites_of(&self, _: &Self::WorkerContext) -> Option<Range<u32>> {
         None
     }
 
@@ -383,13 +383,13 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn back_memory(&self);
 
     /// A load begins: from here on the worker may own its pages.
-    fn take_over(&self, _: &Self::Desk) {}
+    fn take_over(&self, _: &Self::WorkerContext) {}
 
     /// The load has halted: from here on any thread may touch any page.
-    fn give_back(&self, _: &Self::Desk) {}
+    fn give_back(&self, _: &Self::WorkerContext) {}
 
     /// Opens a rendezvous of steps at several workers, and returns its number.
-    fn meeting(&self, _: &Self::Desk) -> u32 {
+    fn meeting(&self, _: &Self::WorkerContext) -> u32 {
         unreachable!("an engine without owners")
     }
 
@@ -397,7 +397,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// sites.
     fn send(
         &self,
-        _: &Self::Desk,
+        _: &Self::WorkerContext,
         _: &mut Self::Part,
         _meeting: u32,
         _owner: (usize, Stamp),
@@ -408,35 +408,35 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Waits until all steps that were sent are answered, and ends the rendezvous. The answer is
     /// [`Abort::NotHere`] for steps that belong to another worker meanwhile: none of them has run.
-    async fn rendezvous(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
+    async fn rendezvous(&self, _: &Self::WorkerContext, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
         unreachable!("an engine without owners")
     }
 
     /// Reads the messages of other workers and handles them, up to the next steps to run here.
-    fn receive(&self, _: &Self::Desk) -> Option<Visit<Self::Part>> {
+    fn receive(&self, _: &Self::WorkerContext) -> Option<Visit<Self::Part>> {
         None
     }
 
     /// Sends the results of a visit back.
-    fn answer(&self, _: &Self::Desk, _: Visit<Self::Part>, _: Result<(), Abort>, _outputs: Vec<u8>) {
+    fn answer(&self, _: &Self::WorkerContext, _: Visit<Self::Part>, _: Result<(), Abort>, _outputs: Vec<u8>) {
         unreachable!("an engine without owners")
     }
 
     /// Whether there is neither a message nor a transaction that has finished its wait for the log:
     /// part of the check before a sleep.
-    fn is_quiet(&self, _: &Self::Desk) -> bool {
+    fn is_quiet(&self, _: &Self::WorkerContext) -> bool {
         true
     }
 
     /// Whether all branches that this worker sent elsewhere to be undone are undone.
-    fn is_settled(&self, _: &Self::Desk) -> bool {
+    fn is_settled(&self, _: &Self::WorkerContext) -> bool {
         true
     }
 
     /// The position that has to be durable before the outcome is told of a local transaction that
     /// wrote nothing or that is going to be rolled back: it may have read changes that are not
     /// durable yet.
-    fn horizon(&self, part: &Self::Part, desk: &Self::Desk) -> Lsn;
+    fn horizon(&self, part: &Self::Part, ctx: &Self::WorkerContext) -> Lsn;
 
     /// The result that [`Engine::durable`] has at once; `None` if it would wait.
     fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>>;
@@ -445,7 +445,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes without a wait.
-    async fn durable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn durable(&self, ctx: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
 
     /// The thread that should flush the log for a transaction's wait, given the number of other
     /// transactions that its worker can run meanwhile.
@@ -458,7 +458,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// As [`Engine::durable`].
-    async fn stable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn stable(&self, ctx: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
 
     /// Whether the device has the log up to `lsn` already; asks for it if not.
     fn is_stable(&self, lsn: Lsn) -> bool;
@@ -471,11 +471,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn flush_log_here(&self);
 
     /// The worker's share of the engine's work between transactions. `true` if there was any.
-    fn turn(self: &Arc<Self>, desk: &Self::Desk) -> bool;
+    fn turn(self: &Arc<Self>, ctx: &Self::WorkerContext) -> bool;
 
     /// A bounded piece of the work that makes room for later transactions, for a worker that has
     /// nothing else to do. `true` if there was some, and there may be more.
-    fn tidy(&self, _: &Self::Desk) -> bool {
+    fn tidy(&self, _: &Self::WorkerContext) -> bool {
         false
     }
 
@@ -492,7 +492,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn stop_cleaner(&self);
 
     /// Takes a checkpoint if one is due. The workers call it from time to time.
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &Self::Desk);
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &Self::WorkerContext);
 
     /// Writes a checkpoint. Called on a worker, because that may own the pages.
     ///
@@ -507,7 +507,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Access for a load into an empty engine. It takes new rows only: none can be read before all
     /// are there.
-    fn filling<'a>(&'a self, desk: &'a Self::Desk) -> Self::Filling<'a>;
+    fn filling<'a>(&'a self, ctx: &'a Self::WorkerContext) -> Self::Filling<'a>;
 
     /// Ends the filling by one worker.
     ///

@@ -107,7 +107,7 @@ pub(crate) struct Table {
 }
 
 /// The worker context of this engine. Only the worker's thread touches it.
-pub struct MemoryDesk {
+pub struct MemoryWorkerContext {
     pub(crate) worker: RefCell<Worker>,
     pub(crate) number: usize,
     awaiting: awaiting::Awaiting,
@@ -247,10 +247,10 @@ impl MemoryEngine {
 
     /// Ends a local transaction that read the past. Returns the epoch that has to be durable before
     /// its results are told, or 0 if it did not read the past.
-    fn end_past(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> u64 {
+    fn end_past(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> u64 {
         let Some(past) = part.past.take() else { return 0 };
         probe::part_ends();
-        let mut worker = desk.worker.borrow_mut();
+        let mut worker = ctx.worker.borrow_mut();
         let epoch = worker.snapshot_rests_on(&past);
         worker.close_snapshot(past);
         epoch

@@ -44,7 +44,7 @@ use wal::{Durability, Urge};
 
 use property::Property;
 
-pub use face::PageDesk;
+pub use face::PageWorkerContext;
 pub use filling::PageFilling;
 pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
 

@@ -319,7 +319,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn want(&self, request: &W::Request, wanted: &mut E::Wanted) {
         if E::FETCHES && self.wants && self.clients.get() <= NEAR {
             let engine = &self.shared.engine;
-            let mut want = |table, key: &[u8]| engine.want(&self.desk, wanted, table, key);
+            let mut want = |table, key: &[u8]| engine.want(&self.ctx, wanted, table, key);
             self.workload.borrow().wants(request, &mut want);
         }
     }
@@ -328,7 +328,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     #[inline]
     fn fetch(&self, wanted: &mut E::Wanted) {
         if E::FETCHES {
-            self.shared.engine.fetch(&self.desk, wanted);
+            self.shared.engine.fetch(&self.ctx, wanted);
         }
     }
 
@@ -351,7 +351,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Stream `stream` of this instance: requests that this worker's clients may send. They are
     /// bound to the sites that the worker owns, if it owns any.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
-        let own = self.shared.engine.sites_of(&self.desk).filter(|sites| !sites.is_empty());
+        let own = self.shared.engine.sites_of(&self.ctx).filter(|sites| !sites.is_empty());
         self.generator_over(stream, own.or_else(|| self.share_of_sites()))
     }
 

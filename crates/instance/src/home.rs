@@ -43,10 +43,10 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     let workload = local.workload();
     probe::transaction(workload.kind(request));
     local.note_meeting(request);
-    let (engine, desk) = (&local.shared.engine, &local.desk);
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = match keys {
         Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Past,
-        Keys::Here => engine.protection_at_home(desk),
+        Keys::Here => engine.protection_at_home(ctx),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     };
     let _pass = match &local.gate {
@@ -54,7 +54,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         _ => None,
     };
     loop {
-        engine.begin(desk, part, protection);
+        engine.begin(ctx, part, protection);
         let mut run =
             Run { local, part, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
         let span = probe::span(Component::Execution);
@@ -79,13 +79,13 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             Ok(reply) if alone => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
-                pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
+                pin!(engine.certify(ctx, &local.executor, part, scope)).await.map(|()| reply)
             }
-            Err(abort) => Err(answer(&**engine, desk, part, abort)),
+            Err(abort) => Err(answer(&**engine, ctx, part, abort)),
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(desk, part)?;
+                let lsn = engine.commit(ctx, part)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, if alone { Reach::Distributed } else { Reach::Home }));
@@ -97,12 +97,12 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection != Protection::Locks => {
-                engine.rollback(desk, part)?;
+                engine.rollback(ctx, part)?;
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let seen = engine.horizon(part, desk);
-                let undone = engine.rollback(desk, part);
+                let seen = engine.horizon(part, ctx);
+                let undone = engine.rollback(ctx, part);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
                     local.homes.borrow_mut().remove(&gtid);
@@ -137,8 +137,13 @@ fn is_its_own(abort: Abort) -> bool {
 
 /// The abort to report. An abort that the procedure or a step decided on counts only if all rows
 /// that it read were there at one moment; otherwise it is a conflict.
-pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
-    if is_its_own(abort) && !engine.holds(desk, part) { Abort::Conflict } else { abort }
+pub(crate) fn answer<E: Engine>(
+    engine: &E,
+    ctx: &E::WorkerContext,
+    part: &mut E::Part,
+    abort: Abort,
+) -> Abort {
+    if is_its_own(abort) && !engine.holds(ctx, part) { Abort::Conflict } else { abort }
 }
 
 /// Adds the workload's own counts for a request that was carried out.
@@ -160,7 +165,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     gtid: Gtid,
     part: &mut E::Part,
 ) -> Result<(), Abort> {
-    let (engine, desk) = (&local.shared.engine, &local.desk);
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let participants = std::future::poll_fn(|cx| {
         let mut homes = local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).expect("a home lives until its task ends it");
@@ -176,11 +181,11 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     .await;
     let Some(participants) = participants else {
         local.homes.borrow_mut().remove(&gtid);
-        engine.rollback(desk, part)?;
+        engine.rollback(ctx, part)?;
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(desk, part)?;
+        let lsn = engine.commit(ctx, part)?;
         local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -188,7 +193,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     }
     let note = local.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
-    let (lsn, id) = engine.commit_with_note(desk, part, &note)?;
+    let (lsn, id) = engine.commit_with_note(ctx, part, &note)?;
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
@@ -263,7 +268,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             if engine.admit(self.part) {
                 return pin!(steps.run_all(&mut local.access(self.part))).await;
             }
-            Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
+            Box::pin(engine.pass(&local.ctx, &local.executor, self.part)).await?;
             // While this waited, keys that were owned here may have gone to another worker. From
             // now on the owner stays the same.
             if (0..count).all(here) {
@@ -508,7 +513,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             return Ok(());
         }
         let local = self.local;
-        pin!(local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed)).await
+        pin!(local.shared.engine.certify(&local.ctx, &local.executor, self.part, Scope::Distributed)).await
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -708,7 +713,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             && let Some(home) = self.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
-            self.shared.engine.forget(&self.desk, note);
+            self.shared.engine.forget(&self.ctx, note);
         }
         if let Some(waker) = wake {
             waker.wake();

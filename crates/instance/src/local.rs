@@ -66,7 +66,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// This worker's number within the instance.
     pub worker: usize,
     /// The engine's worker context.
-    pub desk: E::Desk,
+    pub ctx: E::WorkerContext,
     /// The tasks and timers of this worker.
     pub executor: Executor,
     /// Replaced by [`Local::reconfigure`].
@@ -143,7 +143,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         executor: Executor,
         workload: W,
     ) -> Rc<Self> {
-        let desk = shared.engine.desk(worker, unpark);
+        let ctx = shared.engine.worker_context(worker, unpark);
         let handover = shared.crossings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
@@ -157,7 +157,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let is_gated = E::HOLDS == Holds::FromCertify && waits;
         let local = Rc::new(Local {
             shared,
-            desk,
+            ctx,
             worker,
             executor,
             workload: RefCell::new(Rc::new(workload)),
@@ -270,7 +270,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn look_at_queue(&self) {
         if E::OWNERS && !self.tallies.is_empty() {
             let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.desk) + self.handover.waiting());
+            queue.look(self.shared.engine.waiting(&self.ctx) + self.handover.waiting());
             self.queue.set(queue);
         }
     }
@@ -364,7 +364,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     pub fn take_part(&self) -> E::Part {
-        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.desk))
+        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.ctx))
     }
 
     pub fn give_part(&self, part: E::Part) {
@@ -396,7 +396,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// The rows, as one local transaction sees them.
     #[inline]
     pub fn access<'a>(&'a self, part: &'a mut E::Part) -> E::RowAccess<'a> {
-        self.shared.engine.access(&self.desk, &self.executor, part)
+        self.shared.engine.access(&self.ctx, &self.executor, part)
     }
 
     /// # Errors
@@ -437,7 +437,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if let Some(known) = engine.durable_now(lsn) {
             return known;
         }
-        let durable = engine.durable(&self.desk, lsn, self.enter_log()).await;
+        let durable = engine.durable(&self.ctx, lsn, self.enter_log()).await;
         self.in_log.set(self.in_log.get() - 1);
         durable
     }
@@ -450,7 +450,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return self.durable(lsn).await;
         }
         let engine = &self.shared.engine;
-        let stable = engine.stable(&self.desk, lsn, self.enter_log()).await;
+        let stable = engine.stable(&self.ctx, lsn, self.enter_log()).await;
         self.in_log.set(self.in_log.get() - 1);
         stable
     }

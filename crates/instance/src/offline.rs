@@ -192,17 +192,17 @@ fn audit<W: Workload, E: Engine>(
     sites: std::ops::Range<u32>,
 ) -> Result<Vec<u8>, String> {
     let executor = Rc::new(Executor::new(Arc::new(|| {})));
-    let desk = Rc::new(engine.desk(0, Arc::new(|| {})));
+    let ctx = Rc::new(engine.worker_context(0, Arc::new(|| {})));
     let outcome = Rc::new(RefCell::new(Err("it did not end".to_owned())));
     let task = {
-        let (engine, executor, desk) = (engine.clone(), executor.clone(), desk.clone());
+        let (engine, executor, ctx) = (engine.clone(), executor.clone(), ctx.clone());
         let (workload, outcome) = (workload.clone(), outcome.clone());
         async move {
-            let mut part = engine.part(&desk);
-            engine.begin(&desk, &mut part, Protection::Quiet);
-            let audit = workload.audit(sites, &mut engine.access(&desk, &executor, &mut part)).await;
-            let certain = engine.certify(&desk, &executor, &mut part, Scope::Home).await;
-            let ended = certain.and_then(|()| engine.commit(&desk, &mut part));
+            let mut part = engine.part(&ctx);
+            engine.begin(&ctx, &mut part, Protection::Quiet);
+            let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut part)).await;
+            let certain = engine.certify(&ctx, &executor, &mut part, Scope::Home).await;
+            let ended = certain.and_then(|()| engine.commit(&ctx, &mut part));
             let fault = |abort: txn::Abort| {
                 engine.fault().unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))
             };
@@ -216,11 +216,11 @@ fn audit<W: Workload, E: Engine>(
         return Err("no task is free".into());
     }
     while executor.tasks() > 0 {
-        let turned = engine.turn(&desk);
+        let turned = engine.turn(&ctx);
         if executor.turn(world::now_ns()) == 0 && !turned {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
     }
-    engine.leave(&desk);
+    engine.leave(&ctx);
     outcome.replace(Ok(Vec::new()))
 }

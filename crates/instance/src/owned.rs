@@ -71,7 +71,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         let is_here = |i: usize| local.place(steps.route(i)) == Place::Here;
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
-            Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
+            Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.part)).await?;
         }
         match steps.effect() {
             Effect::Reads => {
@@ -113,12 +113,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let (engine, desk) = (&local.shared.engine, &local.desk);
-        let meeting = engine.meeting(desk);
+        let (engine, ctx) = (&local.shared.engine, &local.ctx);
+        let meeting = engine.meeting(ctx);
         for group in &visits {
             let bytes = local.take_buffer(group.steps.bytes());
             engine.send(
-                desk,
+                ctx,
                 self.part,
                 meeting,
                 (group.owner, group.call.clone().expect("each visit is stamped")),
@@ -130,7 +130,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
-        for answer in engine.rendezvous(desk, self.part, meeting).await {
+        for answer in engine.rendezvous(ctx, self.part, meeting).await {
             let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
@@ -230,7 +230,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         self.give_buffer(steps);
         let bytes = self.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
         self.give_batch(outputs);
-        self.shared.engine.answer(&self.desk, visit, outcome, bytes);
+        self.shared.engine.answer(&self.ctx, visit, outcome, bytes);
     }
 
     /// Sends a step that came from another instance to the worker that owns its key under the map
@@ -245,16 +245,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         let mut step = self.take_batch();
         let body = step.open(id);
         step.buffer().extend_from_slice(args);
         step.close(body);
-        let meeting = engine.meeting(desk);
-        engine.send(desk, part, meeting, to, self.take_buffer(step.bytes()));
+        let meeting = engine.meeting(ctx);
+        engine.send(ctx, part, meeting, to, self.take_buffer(step.bytes()));
         self.give_batch(step);
         let mut outcome = Ok(());
-        for answer in engine.rendezvous(desk, part, meeting).await {
+        for answer in engine.rendezvous(ctx, part, meeting).await {
             outcome = answer.outcome;
             if outcome.is_ok()
                 && let Some((_, output)) = BatchReader::new(&answer.outputs).next()

@@ -106,7 +106,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     fn perform(&self, gtid: Gtid, effects: Effects) {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         for effect in effects {
             let taken = |local: &Self| {
                 let mut sessions = local.sessions.borrow_mut();
@@ -117,7 +117,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Commit => {
                     let Some((mut part, link)) = taken(self) else { continue };
-                    let committed = engine.commit(desk, &mut part);
+                    let committed = engine.commit(ctx, &mut part);
                     self.give_part(part);
                     // Without the record there is no acknowledgement: after the next restart this
                     // instance inquires again.
@@ -127,7 +127,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Effect::Abort => {
                     if let Some((mut part, _)) = taken(self) {
                         // A failed rollback has poisoned the store; nothing commits afterwards.
-                        let _ = engine.rollback(desk, &mut part);
+                        let _ = engine.rollback(ctx, &mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -136,7 +136,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     if let Some((mut part, _)) = taken(self) {
                         // Nothing was written, so an error at the end of a reader has no
                         // consequences.
-                        let _ = engine.commit(desk, &mut part);
+                        let _ = engine.commit(ctx, &mut part);
                         self.give_part(part);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
@@ -229,7 +229,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Begins a local transaction for a participant.
     fn begin(&self, gtid: Gtid, ride: Ride) -> E::Part {
         let mut part = self.take_part();
-        self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
+        self.shared.engine.begin(&self.ctx, &mut part, Protection::Locks);
         let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
         if self.shared.config.placement.instances() > 2 || home_is_certified {
             // A wait here may close a circle in two cases: with more than two instances several may
@@ -262,7 +262,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 if usize::from(owner) == self.worker {
                     // The drain gate is closed: keys are about to be given to another worker,
                     // perhaps these.
-                    Box::pin(self.shared.engine.pass(&self.desk, &self.executor, part)).await?;
+                    Box::pin(self.shared.engine.pass(&self.ctx, &self.executor, part)).await?;
                     continue;
                 }
                 let to = (owner.into(), stamp);
@@ -306,8 +306,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
         }
         if let Err(abort) = outcome {
-            let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            let seen = self.shared.engine.horizon(&part, &self.desk);
+            let abort = home::answer(&*self.shared.engine, &self.ctx, &mut part, abort);
+            let seen = self.shared.engine.horizon(&part, &self.ctx);
             self.give_up(gtid, part)?;
             if let Abort::User(_) = abort {
                 // The home tells its client about rows that were read here, so those must be
@@ -331,12 +331,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Checks, at the lock point, that all rows that a read-only participant has read are there at
     /// this moment. Changes after it do not matter.
     async fn validate(&self, part: &mut E::Part) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Home)).await
+        pin!(self.shared.engine.certify(&self.ctx, &self.executor, part, Scope::Home)).await
     }
 
     /// Ends a participant that has only read, at the lock point.
     async fn pass(&self, mut part: E::Part, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
-        let lsn = self.shared.engine.commit(&self.desk, &mut part);
+        let lsn = self.shared.engine.commit(&self.ctx, &mut part);
         self.give_part(part);
         if passing.opened.get() {
             self.sessions.borrow_mut().remove(&passing.gtid);
@@ -348,12 +348,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Ends a session of which the home is about to abort by its own decision. Succeeds if all rows
     /// that were read here were there at one moment.
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         // A session that is gone, or of which a step still runs, cannot be confirmed. A prepared
         // one waits for its decision.
         let mut part = self.take_working(gtid).ok_or(Abort::Conflict)?;
-        let holds = engine.holds(desk, &mut part);
-        let seen = engine.horizon(&part, desk);
+        let holds = engine.holds(ctx, &mut part);
+        let seen = engine.horizon(&part, ctx);
         self.give_up(gtid, part)?;
         if !holds {
             return Err(Abort::Conflict);
@@ -371,7 +371,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Ends a session of which the local transaction cannot be prepared.
     fn give_up(&self, gtid: Gtid, mut part: E::Part) -> Result<(), Abort> {
-        let undone = self.shared.engine.rollback(&self.desk, &mut part);
+        let undone = self.shared.engine.rollback(&self.ctx, &mut part);
         self.give_part(part);
         self.sessions.borrow_mut().remove(&gtid);
         undone
@@ -385,13 +385,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     async fn certify(&self, gtid: Gtid, part: &mut E::Part) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed)).await?;
+        pin!(self.shared.engine.certify(&self.ctx, &self.executor, part, Scope::Distributed)).await?;
         // The home may have given up the transaction meanwhile.
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
     async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         let certified = pin!(self.certify(gtid, &mut part)).await;
         if let Err(abort) = certified {
             self.give_up(gtid, part)?;
@@ -408,7 +408,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             (Wrote::Something, _) => {
                 let note = postcard::to_stdvec(&PrepareNote { gtid }).expect("a note is a plain value");
                 let lsn = engine.prepare(
-                    desk,
+                    ctx,
                     &mut part,
                     &note,
                     match lock_point {
@@ -425,13 +425,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Ok(Vote::Yes)
             }
             (Wrote::Nothing, LockPoint::Ahead) => {
-                let lsn = engine.horizon(&part, desk);
+                let lsn = engine.horizon(&part, ctx);
                 self.put_back(gtid, part);
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
             (Wrote::Nothing, LockPoint::Reached) => {
-                let lsn = engine.commit(desk, &mut part);
+                let lsn = engine.commit(ctx, &mut part);
                 self.give_part(part);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;

@@ -123,7 +123,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// answered before this is done.
     fn inherit(&self, inheritance: Inheritance<E::InDoubt>) {
         for (gtid, in_doubt) in inheritance.in_doubt {
-            let part = self.local.shared.engine.adopt(&self.local.desk, in_doubt);
+            let part = self.local.shared.engine.adopt(&self.local.ctx, in_doubt);
             let session = Session {
                 machine: Participant::recover(gtid),
                 part: Some(part),
@@ -160,7 +160,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             busy |= self.local.receive_handed();
             self.local.flush_handed();
             busy |= self.local.poll_acks();
-            busy |= self.local.shared.engine.turn(&self.local.desk);
+            busy |= self.local.shared.engine.turn(&self.local.ctx);
             busy |= self.take_orders();
             if now >= self.next_tick_ns {
                 self.tick(now);
@@ -171,7 +171,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             probe::communicating(|| self.local.links.flush());
             self.report();
             self.local.flush_log();
-            busy = busy || self.local.shared.engine.tidy(&self.local.desk);
+            busy = busy || self.local.shared.engine.tidy(&self.local.ctx);
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
@@ -189,10 +189,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {
             if let Some(part) = &mut session.part {
-                self.local.shared.engine.abandon(&self.local.desk, part);
+                self.local.shared.engine.abandon(&self.local.ctx, part);
             }
         }
-        self.local.shared.engine.leave(&self.local.desk);
+        self.local.shared.engine.leave(&self.local.ctx);
     }
 
     /// Polls tasks until none is ready, a message has arrived, or `TURNS` turns are over.
@@ -204,7 +204,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             self.local.flush_handed();
             if self.local.links.ring_ready()
                 || !self.local.handover.is_quiet()
-                || !self.local.shared.engine.is_quiet(&self.local.desk)
+                || !self.local.shared.engine.is_quiet(&self.local.ctx)
             {
                 break;
             }
@@ -236,7 +236,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let engine = &local.shared.engine;
         self.parker.park(Some(timeout), || {
             let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
-            idle && engine.is_quiet(&local.desk) && local.handover.is_quiet()
+            idle && engine.is_quiet(&local.ctx) && local.handover.is_quiet()
         });
     }
 
@@ -245,7 +245,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (local, mut visits) = (&self.local, 0);
         local.look_at_queue();
         while visits < BUDGET
-            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.desk))
+            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.ctx))
         {
             local.push_job(Job::Visit(visit));
             visits += 1;
@@ -383,7 +383,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
         self.local.shared.open_in_time(now);
-        self.local.shared.engine.checkpoint_if_due(&self.local.desk);
+        self.local.shared.engine.checkpoint_if_due(&self.local.ctx);
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
@@ -449,7 +449,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            Order::Errand(errand) => local.shared.engine.repartition(&local.desk, errand),
+            Order::Errand(errand) => local.shared.engine.repartition(&local.ctx, errand),
             Order::Loads(reply) => drop(reply.send(local.loads())),
             Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             Order::Reborn { peer, life, done } => {
@@ -468,7 +468,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
         let first = local.worker as u64 * clients;
         local.halting.set(false);
-        local.shared.engine.take_over(&local.desk);
+        local.shared.engine.take_over(&local.ctx);
         local.mix.set(Mix { number: local.mix.get().number + 1, seed });
         self.share = 1.0 / f64::from(share.of.max(1));
         self.terminals_stream = self.stream_of_terminals(traffic.clients);
@@ -555,12 +555,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// left.
     fn report(&mut self) {
         let local = &self.local;
-        if !local.shared.engine.is_settled(&local.desk) {
+        if !local.shared.engine.is_settled(&local.ctx) {
             return;
         }
         if !self.halts.is_empty() && local.clients.get() == 0 {
             *local.source.borrow_mut() = None;
-            local.shared.engine.give_back(&local.desk);
+            local.shared.engine.give_back(&local.ctx);
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::design::OccConflict;
 use crate::engine::{EngineFault, Recovered, Setup};
-use crate::memory::{MemoryDesk, MemoryEngine};
+use crate::memory::{MemoryEngine, MemoryWorkerContext};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
 use probe::Wait;
@@ -93,7 +93,12 @@ impl MemoryEngine {
         self.store.log_fault().map(|_| Err(Abort::Fault))
     }
 
-    pub(super) async fn await_durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub(super) async fn await_durable(
+        &self,
+        ctx: &MemoryWorkerContext,
+        lsn: Lsn,
+        urge: Urge,
+    ) -> Result<(), Abort> {
         let urge = urge_of(urge);
         let mut is_entered = false;
         std::future::poll_fn(|cx| {
@@ -102,7 +107,7 @@ impl MemoryEngine {
             }
             if !std::mem::replace(&mut is_entered, true) {
                 let ask = |cx: &mut Context<'_>| self.store.poll_durable(lsn.0, urge, cx).is_pending();
-                desk.awaiting.enter(lsn.0, cx.waker(), ask);
+                ctx.awaiting.enter(lsn.0, cx.waker(), ask);
             }
             probe::parks(Wait::Log, Poll::Pending)
         })
@@ -111,11 +116,16 @@ impl MemoryEngine {
 
     /// Waits until the device has all commits of epochs up to `lsn`. In the mode that does not
     /// promise this, few transactions ask for it, so each polls the log itself.
-    pub(super) async fn await_stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub(super) async fn await_stable(
+        &self,
+        ctx: &MemoryWorkerContext,
+        lsn: Lsn,
+        urge: Urge,
+    ) -> Result<(), Abort> {
         if self.store.durability() != Some(memstore::Durability::Async) {
             return match self.known(lsn) {
                 Some(known) => known,
-                None => self.await_durable(desk, lsn, urge).await,
+                None => self.await_durable(ctx, lsn, urge).await,
             };
         }
         let urge = urge_of(urge);

@@ -14,7 +14,7 @@ use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
 struct Life {
     engine: Arc<MemoryEngine>,
-    desk: MemoryDesk,
+    ctx: MemoryWorkerContext,
     executor: Executor,
 }
 
@@ -29,19 +29,19 @@ fn try_open(disk: &Disk, setup: &Setup) -> Result<(MemoryEngine, Recovered<InDou
 fn open(disk: &Disk, durability: Durability) -> (Life, Recovered<InDoubt>) {
     let (engine, recovered) = try_open(disk, &setup_of(durability)).unwrap();
     let engine = Arc::new(engine);
-    let desk = engine.desk(0, Arc::new(|| {}));
-    (Life { engine, desk, executor: Executor::new(Arc::new(|| {})) }, recovered)
+    let ctx = engine.worker_context(0, Arc::new(|| {}));
+    (Life { engine, ctx, executor: Executor::new(Arc::new(|| {})) }, recovered)
 }
 
 impl Life {
     fn begin(&self) -> MemoryPart {
-        let mut part = self.engine.part(&self.desk);
-        self.engine.begin(&self.desk, &mut part, Protection::Locks);
+        let mut part = self.engine.part(&self.ctx);
+        self.engine.begin(&self.ctx, &mut part, Protection::Locks);
         part
     }
 
     fn put(&self, part: &mut MemoryPart, id: i64, value: i64) {
-        let mut access = self.engine.access(&self.desk, &self.executor, part);
+        let mut access = self.engine.access(&self.ctx, &self.executor, part);
         let there = once(access.update(T, &key(id), |row| row.set_int(1, value)));
         if there == Tried::Done(None) {
             assert_eq!(once(access.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
@@ -49,20 +49,20 @@ impl Life {
     }
 
     fn certify(&self, part: &mut MemoryPart, scope: Scope) {
-        assert_eq!(once(self.engine.certify(&self.desk, &self.executor, part, scope)), Tried::Done(()));
+        assert_eq!(once(self.engine.certify(&self.ctx, &self.executor, part, scope)), Tried::Done(()));
     }
 
     fn value(&self, id: i64) -> Tried<Option<i64>> {
         let mut part = self.begin();
-        let mut access = self.engine.access(&self.desk, &self.executor, &mut part);
+        let mut access = self.engine.access(&self.ctx, &self.executor, &mut part);
         let read = once(access.read(T, &key(id), |row| row.int(1)));
-        self.engine.rollback(&self.desk, &mut part).unwrap();
+        self.engine.rollback(&self.ctx, &mut part).unwrap();
         read
     }
 
     /// Waits as an idle worker does.
     fn wait(&self, lsn: base::Lsn) -> Result<(), Abort> {
-        let mut durable = Box::pin(self.engine.durable(&self.desk, lsn, Urge::Caller));
+        let mut durable = Box::pin(self.engine.durable(&self.ctx, lsn, Urge::Caller));
         loop {
             match durable.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => return done,
@@ -74,23 +74,23 @@ impl Life {
     fn commit(&self, id: i64, value: i64) -> Result<(), Abort> {
         let mut part = self.begin();
         self.put(&mut part, id, value);
-        let certified = once(self.engine.certify(&self.desk, &self.executor, &mut part, Scope::Home));
+        let certified = once(self.engine.certify(&self.ctx, &self.executor, &mut part, Scope::Home));
         if let Tried::Fails(abort) = certified {
-            self.engine.rollback(&self.desk, &mut part)?;
+            self.engine.rollback(&self.ctx, &mut part)?;
             return Err(abort);
         }
-        let lsn = self.engine.commit(&self.desk, &mut part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut part)?;
         self.wait(lsn)
     }
 
     fn prepare(&self, part: &mut MemoryPart, note: &[u8], lock_point: LockPoint) {
         self.certify(part, Scope::Distributed);
-        let vote = self.engine.prepare(&self.desk, part, note, lock_point).unwrap();
+        let vote = self.engine.prepare(&self.ctx, part, note, lock_point).unwrap();
         self.wait(vote).unwrap();
     }
 
     fn close(self) -> Result<(), EngineFault> {
-        drop(self.desk);
+        drop(self.ctx);
         Arc::into_inner(self.engine).unwrap().close()
     }
 }
@@ -112,7 +112,7 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
         let mut part = second.begin();
         second.put(&mut part, 7, 77);
         second.certify(&mut part, Scope::Home);
-        second.engine.commit(&second.desk, &mut part).unwrap();
+        second.engine.commit(&second.ctx, &mut part).unwrap();
         second.engine.checkpoint().unwrap();
         second.commit(8, 88).unwrap();
         second.close().unwrap();
@@ -132,13 +132,13 @@ fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     let mut part = life.begin();
     life.put(&mut part, 1, 11);
     life.certify(&mut part, Scope::Home);
-    let written = life.engine.commit(&life.desk, &mut part).unwrap();
+    let written = life.engine.commit(&life.ctx, &mut part).unwrap();
     let mut part = life.begin();
-    let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
     assert_eq!(once(access.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
     life.certify(&mut part, Scope::Distributed);
-    assert_eq!(life.engine.horizon(&part, &life.desk), written);
-    let read = life.engine.commit(&life.desk, &mut part).unwrap();
+    assert_eq!(life.engine.horizon(&part, &life.ctx), written);
+    let read = life.engine.commit(&life.ctx, &mut part).unwrap();
     assert_eq!(read, written);
     life.wait(read).unwrap();
     assert_eq!(life.engine.durable_now(written), Some(Ok(())));
@@ -155,29 +155,29 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         life.commit(2, 20).unwrap();
         let mut part = life.begin();
         life.put(&mut part, 1, 11);
-        let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+        let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
         assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
         life.prepare(&mut part, b"who", LockPoint::Ahead);
         let image = disk.crash_image(2);
         let (life, mut recovered) = open(&image, Durability::Sync);
         let (note, doubt) = recovered.in_doubt.pop().unwrap();
         assert_eq!(note, b"who");
-        let mut part = life.engine.adopt(&life.desk, doubt);
+        let mut part = life.engine.adopt(&life.ctx, doubt);
         assert_eq!(life.value(1), Tried::Waits, "it is written");
         // Row 2 may be read, not changed.
         assert_eq!(life.value(2), Tried::Done(Some(20)));
         let mut writer = life.begin();
         life.put(&mut writer, 2, 21);
         assert_eq!(
-            once(life.engine.certify(&life.desk, &life.executor, &mut writer, Scope::Home)),
+            once(life.engine.certify(&life.ctx, &life.executor, &mut writer, Scope::Home)),
             Tried::Waits
         );
-        life.engine.rollback(&life.desk, &mut writer).unwrap();
+        life.engine.rollback(&life.ctx, &mut writer).unwrap();
         if commits {
-            let lsn = life.engine.commit(&life.desk, &mut part).unwrap();
+            let lsn = life.engine.commit(&life.ctx, &mut part).unwrap();
             life.wait(lsn).unwrap();
         } else {
-            life.engine.rollback(&life.desk, &mut part).unwrap();
+            life.engine.rollback(&life.ctx, &mut part).unwrap();
         }
         life.commit(2, 22).unwrap();
         let (life, recovered) = open(&image.crash_image(3), Durability::Sync);
@@ -195,11 +195,11 @@ fn at_the_lock_point_reads_are_let_go_with_the_vote() {
     life.commit(2, 20).unwrap();
     let mut part = life.begin();
     life.put(&mut part, 1, 11);
-    let mut access = life.engine.access(&life.desk, &life.executor, &mut part);
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
     assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
     life.prepare(&mut part, b"who", LockPoint::Reached);
     life.commit(2, 21).unwrap();
-    let lsn = life.engine.commit(&life.desk, &mut part).unwrap();
+    let lsn = life.engine.commit(&life.ctx, &mut part).unwrap();
     life.wait(lsn).unwrap();
     assert_eq!((life.value(1), life.value(2)), (Tried::Done(Some(11)), Tried::Done(Some(21))));
 }
@@ -213,14 +213,14 @@ fn notes_come_back_until_they_are_forgotten() {
         let mut part = life.begin();
         life.put(&mut part, id, id);
         life.certify(&mut part, Scope::Distributed);
-        let (lsn, id) = life.engine.commit_with_note(&life.desk, &mut part, note).unwrap();
+        let (lsn, id) = life.engine.commit_with_note(&life.ctx, &mut part, note).unwrap();
         life.wait(lsn).unwrap();
         notes.push((id, note.to_vec()));
     }
     let image = disk.crash_image(1);
     let (life, recovered) = open(&image, Durability::Sync);
     assert_eq!(recovered.notes, notes);
-    life.engine.forget(&life.desk, notes[0].0);
+    life.engine.forget(&life.ctx, notes[0].0);
     life.commit(3, 3).unwrap();
     let (life, recovered) = open(&image.crash_image(2), Durability::Sync);
     assert_eq!(recovered.notes, notes[1..]);
@@ -255,7 +255,7 @@ fn rows_that_do_not_fit_the_budget_and_files_of_nobody_are_refused_in_words() {
         let mut part = life.begin();
         life.put(&mut part, id, id);
         life.certify(&mut part, Scope::Home);
-        life.engine.commit(&life.desk, &mut part).unwrap();
+        life.engine.commit(&life.ctx, &mut part).unwrap();
     });
     life.close().unwrap();
     let small = Setup { pool_pages: 64, ..setup_of(Durability::Sync) };
@@ -278,7 +278,7 @@ fn a_check_finds_rows_and_entries_that_do_not_agree() {
     assert!(life.engine.check(&mut |_, _, _| {}).wrong.is_empty());
     let entry = base::Key::new().i64(20).i64(2);
     {
-        let mut worker = life.desk.worker.borrow_mut();
+        let mut worker = life.ctx.worker.borrow_mut();
         let mut txn = worker.begin();
         assert_eq!(worker.delete(&mut txn, BY_VALUE, &entry), Ok(true));
         worker.commit(txn).map_err(|(refused, _)| refused).unwrap();

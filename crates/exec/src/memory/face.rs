@@ -4,7 +4,7 @@ use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, 
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
-use crate::memory::{MemoryAccess, MemoryDesk, MemoryEngine, MemoryFilling, MemoryPart, abort_of};
+use crate::memory::{MemoryAccess, MemoryEngine, MemoryFilling, MemoryPart, MemoryWorkerContext, abort_of};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, Refused, Txn, Wanted};
 use probe::{Component, LogCounts};
@@ -32,7 +32,7 @@ impl Engine for MemoryEngine {
     const PAST: bool = true;
     const FETCHES: bool = true;
     type Wanted = Wanted;
-    type Desk = MemoryDesk;
+    type WorkerContext = MemoryWorkerContext;
     type Part = MemoryPart;
     type RowAccess<'a> = MemoryAccess<'a>;
     type Filling<'a> = MemoryFilling<'a>;
@@ -60,40 +60,40 @@ impl Engine for MemoryEngine {
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryDesk {
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryWorkerContext {
         let number = worker;
         let worker = self.store.worker(number).expect("an instance numbers its workers");
-        MemoryDesk { worker: RefCell::new(worker), number, awaiting: Awaiting::new(unpark) }
+        MemoryWorkerContext { worker: RefCell::new(worker), number, awaiting: Awaiting::new(unpark) }
     }
 
-    fn leave(&self, _: &MemoryDesk) {}
+    fn leave(&self, _: &MemoryWorkerContext) {}
 
-    fn protection_at_home(&self, _: &MemoryDesk) -> Protection {
+    fn protection_at_home(&self, _: &MemoryWorkerContext) -> Protection {
         Protection::Locks
     }
 
-    fn part(&self, _: &MemoryDesk) -> MemoryPart {
+    fn part(&self, _: &MemoryWorkerContext) -> MemoryPart {
         MemoryPart::new()
     }
 
     #[inline]
-    fn want(&self, desk: &MemoryDesk, wanted: &mut Wanted, table: TableId, key: &[u8]) {
-        desk.worker.borrow().want(wanted, table, key);
+    fn want(&self, ctx: &MemoryWorkerContext, wanted: &mut Wanted, table: TableId, key: &[u8]) {
+        ctx.worker.borrow().want(wanted, table, key);
     }
 
     #[inline]
-    fn fetch(&self, desk: &MemoryDesk, wanted: &mut Wanted) {
-        desk.worker.borrow().fetch(wanted);
+    fn fetch(&self, ctx: &MemoryWorkerContext, wanted: &mut Wanted) {
+        ctx.worker.borrow().fetch(wanted);
     }
 
     #[inline]
-    fn begin(&self, desk: &MemoryDesk, part: &mut MemoryPart, protection: Protection) {
+    fn begin(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart, protection: Protection) {
         probe::part_begins();
         part.protection = protection;
         (part.rows, part.logged) = (0, 0);
         part.prepared = false;
         part.order = Order::Upwards;
-        let mut worker = desk.worker.borrow_mut();
+        let mut worker = ctx.worker.borrow_mut();
         match protection {
             Protection::Past => part.past = Some(worker.open_snapshot()),
             _ => part.txn = Some(worker.begin()),
@@ -115,15 +115,15 @@ impl Engine for MemoryEngine {
     #[inline]
     fn access<'a>(
         &'a self,
-        desk: &'a MemoryDesk,
+        ctx: &'a MemoryWorkerContext,
         executor: &'a Executor,
         part: &'a mut MemoryPart,
     ) -> MemoryAccess<'a> {
-        MemoryAccess { engine: self, desk, executor, part }
+        MemoryAccess { engine: self, ctx, executor, part }
     }
 
-    fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
-        let mut worker = desk.worker.borrow_mut();
+    fn holds(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> bool {
+        let mut worker = ctx.worker.borrow_mut();
         let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
         part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
     }
@@ -131,7 +131,7 @@ impl Engine for MemoryEngine {
     #[inline]
     async fn certify(
         &self,
-        desk: &MemoryDesk,
+        ctx: &MemoryWorkerContext,
         executor: &Executor,
         part: &mut MemoryPart,
         scope: Scope,
@@ -141,7 +141,7 @@ impl Engine for MemoryEngine {
         }
         loop {
             let certified = probe::within(Component::Locking, || {
-                let mut worker = desk.worker.borrow_mut();
+                let mut worker = ctx.worker.borrow_mut();
                 match scope {
                     Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
                     Scope::Distributed => {
@@ -162,13 +162,13 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
+    fn commit(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> Result<Lsn, Abort> {
         let awaited = part.is_awaited();
         let Some(txn) = part.txn.take() else {
-            return Ok(Lsn(self.end_past(desk, part).max(part.logged)));
+            return Ok(Lsn(self.end_past(ctx, part).max(part.logged)));
         };
         probe::part_ends();
-        let mut worker = desk.worker.borrow_mut();
+        let mut worker = ctx.worker.borrow_mut();
         let epoch = if txn.is_prepared() {
             self.stir();
             let committed = worker.post_commit(txn);
@@ -182,7 +182,7 @@ impl Engine for MemoryEngine {
 
     fn commit_with_note(
         &self,
-        desk: &MemoryDesk,
+        ctx: &MemoryWorkerContext,
         part: &mut MemoryPart,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
@@ -194,24 +194,24 @@ impl Engine for MemoryEngine {
         };
         probe::part_ends();
         self.stir();
-        let (committed, id) = desk.worker.borrow_mut().post_commit_with_note(txn, note);
+        let (committed, id) = ctx.worker.borrow_mut().post_commit_with_note(txn, note);
         self.ended(awaited);
         Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
 
-    fn forget(&self, desk: &MemoryDesk, note: NoteId) {
+    fn forget(&self, ctx: &MemoryWorkerContext, note: NoteId) {
         self.stir();
-        desk.worker.borrow_mut().forget(memstore::NoteId(note.0.0));
+        ctx.worker.borrow_mut().forget(memstore::NoteId(note.0.0));
     }
 
     fn prepare(
         &self,
-        desk: &MemoryDesk,
+        ctx: &MemoryWorkerContext,
         part: &mut MemoryPart,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort> {
-        let mut worker = desk.worker.borrow_mut();
+        let mut worker = ctx.worker.borrow_mut();
         if lock_point == LockPoint::Reached {
             // All other local transactions of it are validated: no transaction can come between
             // them and this one.
@@ -222,40 +222,40 @@ impl Engine for MemoryEngine {
         worker.prepare(part.txn(), note).map(Lsn).map_err(abort_of)
     }
 
-    fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
+    fn rollback(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> Result<(), Abort> {
         let awaited = part.is_awaited();
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
-            desk.worker.borrow_mut().abort(txn);
+            ctx.worker.borrow_mut().abort(txn);
             self.ended(awaited);
         }
-        self.end_past(desk, part);
+        self.end_past(ctx, part);
         Ok(())
     }
 
     /// A prepared transaction's rows stay locked: it may have been committed elsewhere.
-    fn abandon(&self, desk: &MemoryDesk, part: &mut MemoryPart) {
+    fn abandon(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) {
         let awaited = part.is_awaited();
         if let Some(txn) = part.txn.take() {
             probe::part_ends();
             if !txn.is_prepared() {
-                desk.worker.borrow_mut().abort(txn);
+                ctx.worker.borrow_mut().abort(txn);
                 self.ended(awaited);
             }
         }
-        self.end_past(desk, part);
+        self.end_past(ctx, part);
     }
 
     /// When another transaction holds its rows. That is a bug: prepared transactions held theirs at
     /// the same time before the crash.
-    fn adopt(&self, desk: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
-        let adopted = desk.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
+    fn adopt(&self, ctx: &MemoryWorkerContext, in_doubt: InDoubt) -> MemoryPart {
+        let adopted = ctx.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
         let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
         MemoryPart { txn: Some(txn), prepared: true, ..MemoryPart::new() }
     }
 
-    fn horizon(&self, part: &MemoryPart, desk: &MemoryDesk) -> Lsn {
-        let worker = desk.worker.borrow();
+    fn horizon(&self, part: &MemoryPart, ctx: &MemoryWorkerContext) -> Lsn {
+        let worker = ctx.worker.borrow();
         let past = part.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
         Lsn(part.txn.as_ref().map_or(past, |txn| worker.depends_on(txn)))
     }
@@ -265,20 +265,20 @@ impl Engine for MemoryEngine {
         self.known(lsn)
     }
 
-    async fn durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_durable(desk, lsn, urge).await
+    async fn durable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        self.await_durable(ctx, lsn, urge).await
     }
 
     fn urge(&self, others: usize) -> Urge {
         if others < FEW { Urge::Caller } else { Urge::Flusher }
     }
 
-    fn is_quiet(&self, desk: &MemoryDesk) -> bool {
-        desk.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
+    fn is_quiet(&self, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    async fn stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_stable(desk, lsn, urge).await
+    async fn stable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+        self.await_stable(ctx, lsn, urge).await
     }
 
     fn is_stable(&self, lsn: Lsn) -> bool {
@@ -294,12 +294,12 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, desk: &MemoryDesk) -> bool {
-        desk.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
+    fn turn(self: &Arc<Self>, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    fn tidy(&self, desk: &MemoryDesk) -> bool {
-        let mut worker = desk.worker.borrow_mut();
+    fn tidy(&self, ctx: &MemoryWorkerContext) -> bool {
+        let mut worker = ctx.worker.borrow_mut();
         if !worker.has_garbage() {
             return false;
         }
@@ -344,8 +344,8 @@ impl Engine for MemoryEngine {
         self.ticker.bell.notify_all();
     }
 
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &MemoryDesk) {
-        if desk.number == 0 && self.store.checkpoint_due() {
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &MemoryWorkerContext) {
+        if ctx.number == 0 && self.store.checkpoint_due() {
             self.checkpoint_beside();
         }
     }
@@ -389,8 +389,8 @@ impl Engine for MemoryEngine {
         blank
     }
 
-    fn filling<'a>(&'a self, desk: &'a MemoryDesk) -> MemoryFilling<'a> {
-        MemoryFilling::new(self, desk)
+    fn filling<'a>(&'a self, ctx: &'a MemoryWorkerContext) -> MemoryFilling<'a> {
+        MemoryFilling::new(self, ctx)
     }
 
     fn filled(&self, filling: MemoryFilling<'_>) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! A load into an empty store: small transactions, by all workers at once.
 
-use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, abort_of};
+use crate::memory::{CUT, MemoryEngine, MemoryPart, MemoryWorkerContext, abort_of};
 use base::TableId;
 use memstore::{Refused, Worker};
 use txn::{Abort, Inserted, NewRows, Row};
@@ -8,20 +8,20 @@ use txn::{Abort, Inserted, NewRows, Row};
 /// Access for a load. It takes new rows only, as in every engine.
 pub struct MemoryFilling<'a> {
     engine: &'a MemoryEngine,
-    desk: &'a MemoryDesk,
+    ctx: &'a MemoryWorkerContext,
     part: MemoryPart,
 }
 
 impl<'a> MemoryFilling<'a> {
-    pub(super) fn new(engine: &'a MemoryEngine, desk: &'a MemoryDesk) -> Self {
+    pub(super) fn new(engine: &'a MemoryEngine, ctx: &'a MemoryWorkerContext) -> Self {
         let mut part = MemoryPart::new();
-        part.txn = Some(desk.worker.borrow_mut().begin());
-        MemoryFilling { engine, desk, part }
+        part.txn = Some(ctx.worker.borrow_mut().begin());
+        MemoryFilling { engine, ctx, part }
     }
 
     /// Commits the rows that are left.
     pub(super) fn finish(mut self) -> Result<(), Abort> {
-        let mut worker = self.desk.worker.borrow_mut();
+        let mut worker = self.ctx.worker.borrow_mut();
         self.engine.cut(&mut worker, &mut self.part)
     }
 }
@@ -29,7 +29,7 @@ impl<'a> MemoryFilling<'a> {
 impl NewRows for MemoryFilling<'_> {
     fn put(&mut self, table: TableId, key: Option<&[u8]>, row: &[u8]) -> Result<Inserted, Abort> {
         let t = self.engine.table(table)?;
-        let mut worker = self.desk.worker.borrow_mut();
+        let mut worker = self.ctx.worker.borrow_mut();
         let mut put = |part: &mut MemoryPart, table, key: Option<&[u8]>, row: &[u8]| {
             put_in(&mut worker, part, table, key, row).map_err(abort_of)
         };
@@ -52,7 +52,7 @@ impl Drop for MemoryFilling<'_> {
     /// A load that is given up keeps only the rows it has committed.
     fn drop(&mut self) {
         if let Some(txn) = self.part.txn.take() {
-            self.desk.worker.borrow_mut().abort(txn);
+            self.ctx.worker.borrow_mut().abort(txn);
         }
     }
 }

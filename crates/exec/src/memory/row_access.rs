@@ -7,7 +7,7 @@
 use crate::engine::Order;
 use crate::executor::Executor;
 use crate::local::Protection;
-use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
+use crate::memory::{CUT, MemoryEngine, MemoryPart, MemoryWorkerContext, Table, abort_of};
 use base::{Key, TableId};
 use memstore::{Cause, Refused, RowId, Txn, Worker};
 use probe::{Counter, Wait};
@@ -17,7 +17,7 @@ use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 /// Record access under `occ`: the rows of this instance as one local transaction sees them.
 pub struct MemoryAccess<'a> {
     pub(super) engine: &'a MemoryEngine,
-    pub(super) desk: &'a MemoryDesk,
+    pub(super) ctx: &'a MemoryWorkerContext,
     pub(super) executor: &'a Executor,
     pub(super) part: &'a mut MemoryPart,
 }
@@ -96,12 +96,12 @@ impl<'a> MemoryAccess<'a> {
         &mut self,
         op: impl FnOnce(&mut Worker, &mut Txn) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
-        op(&mut self.desk.worker.borrow_mut(), self.part.txn())
+        op(&mut self.ctx.worker.borrow_mut(), self.part.txn())
     }
 
     /// An operation on the past: a row that stays locked makes it wait, too.
     fn back_then<R>(&self, op: impl FnOnce(&mut Worker) -> Result<R, Refused>) -> Result<R, Refused> {
-        let done = op(&mut self.desk.worker.borrow_mut());
+        let done = op(&mut self.ctx.worker.borrow_mut());
         done.map_err(|refused| match refused {
             Refused::Conflict(Cause::Locked) => Refused::NotReady,
             other => other,
@@ -111,8 +111,8 @@ impl<'a> MemoryAccess<'a> {
     /// Waits until every transaction before the snapshot has written its rows.
     #[cold]
     async fn past_written(&mut self) -> Result<(), Abort> {
-        let (engine, desk, past) = (self.engine, self.desk, self.part.past.as_ref());
-        let is_ready = || past.is_none_or(|past| desk.worker.borrow().is_ready(past));
+        let (engine, ctx, past) = (self.engine, self.ctx, self.part.past.as_ref());
+        let is_ready = || past.is_none_or(|past| ctx.worker.borrow().is_ready(past));
         let look = |_: &mut std::task::Context<'_>| if is_ready() { Poll::Ready(()) } else { Poll::Pending };
         engine.looking(self.executor, engine.wait_ns, look).await
     }
@@ -137,7 +137,7 @@ impl<'a> MemoryAccess<'a> {
         if self.part.rows < CUT {
             return Ok(());
         }
-        self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)
+        self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.part)
     }
 
     /// Changes the index entries of one row.
@@ -198,7 +198,7 @@ impl<'a> MemoryAccess<'a> {
             };
             match scanned {
                 Ok(()) if over || room > 0 => break,
-                Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
+                Ok(()) => self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.part)?,
                 Err(Refused::Busy(row)) => {
                     Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
                 }

@@ -12,7 +12,7 @@
 //! Where workers own keys each worker takes its own part of a ward's locks on its own thread, and
 //! releases them when a message tells it to.
 
-use super::{PageDesk, PageEngine};
+use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Letter, Ward};
 use crate::design::Design;
 use crate::local::{Part, Protection};
@@ -130,11 +130,11 @@ impl<D: Design> PageEngine<D> {
 
     /// Takes the locks of all wards in this worker's table. Where there is one table for all, the
     /// first worker to come does so.
-    pub(super) fn take_wards(&self, desk: &PageDesk) {
+    pub(super) fn take_wards(&self, ctx: &PageWorkerContext) {
         let mut keepers = self.keepers();
-        let own = keepers.iter_mut().filter(|keeper| !D::OWNERS || keeper.owner == desk.worker);
+        let own = keepers.iter_mut().filter(|keeper| !D::OWNERS || keeper.owner == ctx.worker);
         for keeper in own.filter(|keeper| keeper.part.is_none()) {
-            let mut part = Part { protection: Protection::Locks, ..self.part_of(desk.worker) };
+            let mut part = Part { protection: Protection::Locks, ..self.part_of(ctx.worker) };
             if D::OWNERS {
                 self.begin_locking(&mut part);
             } else {
@@ -158,13 +158,13 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The decision on a transaction found prepared is carried out on all its chains.
-    pub(super) fn release_wards(&self, desk: &PageDesk, part: &mut Part) {
+    pub(super) fn release_wards(&self, ctx: &PageWorkerContext, part: &mut Part) {
         let Some((ward, owners)) = part.branches.wards.take() else { return };
         for owner in owners {
-            if !D::OWNERS || owner == desk.worker {
+            if !D::OWNERS || owner == ctx.worker {
                 self.release_ward(ward, owner);
             } else {
-                desk.mailbox().send(owner, Letter::Release(ward));
+                ctx.mailbox().send(owner, Letter::Release(ward));
             }
         }
     }
@@ -183,9 +183,9 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Takes over a transaction that restart found prepared.
-    pub(super) fn take_up(&self, desk: &PageDesk, doubt: Doubt) -> Part {
+    pub(super) fn take_up(&self, ctx: &PageWorkerContext, doubt: Doubt) -> Part {
         let Doubt { found, ward, owners } = doubt;
-        let mut part = Part { txn: found.txn, protection: Protection::Locks, ..self.part_of(desk.worker) };
+        let mut part = Part { txn: found.txn, protection: Protection::Locks, ..self.part_of(ctx.worker) };
         part.branches.found = found.others;
         part.branches.wards = Some((ward, owners));
         if !D::OWNERS {

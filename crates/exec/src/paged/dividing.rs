@@ -21,7 +21,7 @@
 //! to complete or undo.
 
 use super::moving::{Carried, Errand};
-use super::{PageDesk, PageEngine};
+use super::{PageEngine, PageWorkerContext};
 use crate::design::Design;
 use crate::owners::{self, Gift, Owners};
 use base::{Key, TableId};
@@ -70,14 +70,14 @@ pub(super) fn cuts(
 impl<D: Design> PageEngine<D> {
     /// Continues the division that must precede the shutting of the gate for the first request.
     /// `false` when there is nothing left to do.
-    pub(super) fn come_apart(&self, desk: &PageDesk) -> bool {
-        if !self.property.rows() || !self.has_pages(desk) || desk.door.is_shutting() {
+    pub(super) fn come_apart(&self, ctx: &PageWorkerContext) -> bool {
+        if !self.property.rows() || !self.has_pages(ctx) || ctx.door.is_shutting() {
             return false;
         }
-        let errands = desk.door.errands.borrow();
+        let errands = ctx.door.errands.borrow();
         let Some(errand) = errands.front() else { return false };
-        let mut apart = desk.door.apart.borrow_mut();
-        let apart = apart.get_or_insert_with(|| self.begin_apart(desk, errand));
+        let mut apart = ctx.door.apart.borrow_mut();
+        let apart = apart.get_or_insert_with(|| self.begin_apart(ctx, errand));
         for _ in 0..LEAVES_A_TURN {
             if apart.open == 0 {
                 return false;
@@ -106,8 +106,8 @@ impl<D: Design> PageEngine<D> {
         did.pages_read > 0
     }
 
-    fn begin_apart(&self, desk: &PageDesk, errand: &Errand) -> Apart {
-        let cuts = self.cuts_to_come(desk, errand);
+    fn begin_apart(&self, ctx: &PageWorkerContext, errand: &Errand) -> Apart {
+        let cuts = self.cuts_to_come(ctx, errand);
         let reach = self.property.reach();
         let begin = |(table, key): (TableId, Key)| {
             self.store.begin_division::<D::Latch>(table, &key, reach).ok().flatten()
@@ -118,17 +118,17 @@ impl<D: Design> PageEngine<D> {
 
     /// The keys at which this worker's trees are to be cut, as far as the request can be carried
     /// out.
-    fn cuts_to_come(&self, desk: &PageDesk, errand: &Errand) -> Vec<(TableId, Key)> {
+    fn cuts_to_come(&self, ctx: &PageWorkerContext, errand: &Errand) -> Vec<(TableId, Key)> {
         let Some(owners) = &self.owners else { return Vec::new() };
         let mut now = owners.ranges();
-        self.own_missing(desk, &now);
-        let mine = |ranges: &Ranges, site: u64| usize::from(ranges.find(site).owner.0) == desk.worker;
+        self.own_missing(ctx, &now);
+        let mine = |ranges: &Ranges, site: u64| usize::from(ranges.find(site).owner.0) == ctx.worker;
         let mut all = Vec::new();
         for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
             let Ok(next) = now.apply(made_for, change) else { break };
             let gifts = owners::gifts(&now, &next);
             let elsewhere = matches!(change, Change::Split { at, .. } if !mine(&now, at));
-            if elsewhere || gifts.iter().any(|gift| gift.from != desk.worker) {
+            if elsewhere || gifts.iter().any(|gift| gift.from != ctx.worker) {
                 break;
             }
             for table in self.divided_tables() {

@@ -37,7 +37,7 @@ const OWNER_BUCKETS: usize = 1 << 12;
 
 /// The worker context of an engine on pages: the worker's number, and where workers own keys its
 /// work under way with other workers. Only the worker's thread touches it.
-pub struct PageDesk {
+pub struct PageWorkerContext {
     pub(super) worker: usize,
     mailbox: Option<Mailbox<Letter>>,
     pub(super) meetings: RefCell<Meetings>,
@@ -59,7 +59,7 @@ pub struct PageDesk {
     pub(super) door: Door,
 }
 
-impl PageDesk {
+impl PageWorkerContext {
     #[inline]
     pub(super) fn mailbox(&self) -> &Mailbox<Letter> {
         self.mailbox.as_ref().expect("only owners send and get mail")
@@ -69,7 +69,7 @@ impl PageDesk {
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
     type Wanted = ();
-    type Desk = PageDesk;
+    type WorkerContext = PageWorkerContext;
     type Part = Part;
     type RowAccess<'a> = PageAccess<'a, D>;
     type Filling<'a> = PageFilling<'a, D>;
@@ -124,9 +124,9 @@ impl<D: Design> Engine for PageEngine<D> {
         self.store.fault().map(|fault| fault.to_string())
     }
 
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageDesk {
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageWorkerContext {
         self.own();
-        let desk = PageDesk {
+        let ctx = PageWorkerContext {
             worker,
             mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
             meetings: RefCell::default(),
@@ -138,27 +138,27 @@ impl<D: Design> Engine for PageEngine<D> {
             looked: Cell::new(false),
             door: Door::default(),
         };
-        self.act(&desk);
-        self.take_wards(&desk);
-        desk
+        self.act(&ctx);
+        self.take_wards(&ctx);
+        ctx
     }
 
-    fn leave(&self, desk: &PageDesk) {
-        self.stop_acting(desk);
+    fn leave(&self, ctx: &PageWorkerContext) {
+        self.stop_acting(ctx);
         self.disown();
     }
 
-    fn protection_at_home(&self, desk: &PageDesk) -> Protection {
-        PageEngine::protection_at_home(self, desk.worker)
+    fn protection_at_home(&self, ctx: &PageWorkerContext) -> Protection {
+        PageEngine::protection_at_home(self, ctx.worker)
     }
 
-    fn part(&self, desk: &PageDesk) -> Part {
-        self.part_of(desk.worker)
+    fn part(&self, ctx: &PageWorkerContext) -> Part {
+        self.part_of(ctx.worker)
     }
 
     #[inline]
-    fn begin(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
-        self.begin_named(desk, part, protection);
+    fn begin(&self, ctx: &PageWorkerContext, part: &mut Part, protection: Protection) {
+        self.begin_named(ctx, part, protection);
     }
 
     fn protection(part: &Part) -> Protection {
@@ -175,7 +175,7 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn access<'a>(
         &'a self,
-        _: &'a PageDesk,
+        _: &'a PageWorkerContext,
         executor: &'a Executor,
         part: &'a mut Part,
     ) -> PageAccess<'a, D> {
@@ -183,25 +183,31 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn holds(&self, _: &PageDesk, _: &mut Part) -> bool {
+    fn holds(&self, _: &PageWorkerContext, _: &mut Part) -> bool {
         true
     }
 
     /// Locks protect all it has read.
     #[inline]
-    async fn certify(&self, _: &PageDesk, _: &Executor, _: &mut Part, _: Scope) -> Result<(), Abort> {
+    async fn certify(
+        &self,
+        _: &PageWorkerContext,
+        _: &Executor,
+        _: &mut Part,
+        _: Scope,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline]
-    fn commit(&self, desk: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
+    fn commit(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<Lsn, Abort> {
         if part.branches.is_empty() {
             let committed = PageEngine::commit(self, part);
-            self.note_parted(desk, &mut part.txn);
+            self.note_parted(ctx, &mut part.txn);
             return committed;
         }
         let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(desk, part, None);
+        let committed = self.commit_branches(ctx, part, None);
         if found {
             self.undoubted();
         }
@@ -210,30 +216,30 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn commit_with_note(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         part: &mut Part,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
         if part.branches.is_empty() {
             let committed = PageEngine::commit_with_note(self, part, note);
-            self.note_parted(desk, &mut part.txn);
+            self.note_parted(ctx, &mut part.txn);
             return committed;
         }
         let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(desk, part, Some(note));
+        let committed = self.commit_branches(ctx, part, Some(note));
         if found {
             self.undoubted();
         }
         committed.map(|lsn| (lsn, NoteId(lsn)))
     }
 
-    fn forget(&self, _: &PageDesk, note: NoteId) {
+    fn forget(&self, _: &PageWorkerContext, note: NoteId) {
         self.store.forget(note);
     }
 
     fn prepare(
         &self,
-        _: &PageDesk,
+        _: &PageWorkerContext,
         part: &mut Part,
         note: &[u8],
         lock_point: LockPoint,
@@ -241,31 +247,31 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::prepare(self, part, note, lock_point)
     }
 
-    fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
+    fn rollback(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<(), Abort> {
         if part.branches.is_empty() {
             let undone = PageEngine::rollback(self, part);
-            self.note_parted(desk, &mut part.txn);
+            self.note_parted(ctx, &mut part.txn);
             return undone;
         }
         let found = part.branches.wards.is_some();
-        let others = self.rollback_branches(desk, part);
+        let others = self.rollback_branches(ctx, part);
         let own = PageEngine::rollback(self, part);
         // The transaction's own chain may hold keys of any owner, too.
-        self.release_wards(desk, part);
-        self.note_parted(desk, &mut part.txn);
+        self.release_wards(ctx, part);
+        self.note_parted(ctx, &mut part.txn);
         if found {
             self.undoubted();
         }
         others.and(own)
     }
 
-    fn abandon(&self, _: &PageDesk, part: &mut Part) {
+    fn abandon(&self, _: &PageWorkerContext, part: &mut Part) {
         self.abandon_branches(part);
         PageEngine::abandon(self, part);
     }
 
-    fn adopt(&self, desk: &PageDesk, doubt: Doubt) -> Part {
-        self.take_up(desk, doubt)
+    fn adopt(&self, ctx: &PageWorkerContext, doubt: Doubt) -> Part {
+        self.take_up(ctx, doubt)
     }
 
     const OWNERS: bool = D::OWNERS;
@@ -289,12 +295,12 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::admit(self, part)
     }
 
-    async fn pass(&self, desk: &PageDesk, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
-        PageEngine::pass(self, desk, executor, part).await
+    async fn pass(&self, ctx: &PageWorkerContext, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
+        PageEngine::pass(self, ctx, executor, part).await
     }
 
-    fn repartition(&self, desk: &PageDesk, errand: Errand) {
-        self.take_errand(desk, errand);
+    fn repartition(&self, ctx: &PageWorkerContext, errand: Errand) {
+        self.take_errand(ctx, errand);
     }
 
     #[inline]
@@ -304,63 +310,69 @@ impl<D: Design> Engine for PageEngine<D> {
         }
     }
 
-    fn waiting(&self, desk: &PageDesk) -> usize {
-        desk.door.visits.get()
+    fn waiting(&self, ctx: &PageWorkerContext) -> usize {
+        ctx.door.visits.get()
     }
 
-    fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
-        Some(self.owners.as_ref()?.sites_of(desk.worker))
+    fn sites_of(&self, ctx: &PageWorkerContext) -> Option<Range<u32>> {
+        Some(self.owners.as_ref()?.sites_of(ctx.worker))
     }
 
     fn back_memory(&self) {
         self.store.pool().back_all();
     }
 
-    fn take_over(&self, desk: &PageDesk) {
-        self.want_pages(desk);
+    fn take_over(&self, ctx: &PageWorkerContext) {
+        self.want_pages(ctx);
     }
 
-    fn give_back(&self, desk: &PageDesk) {
-        self.disown_pages(desk);
+    fn give_back(&self, ctx: &PageWorkerContext) {
+        self.disown_pages(ctx);
     }
 
-    fn meeting(&self, desk: &PageDesk) -> u32 {
-        desk.meetings.borrow_mut().open()
+    fn meeting(&self, ctx: &PageWorkerContext) -> u32 {
+        ctx.meetings.borrow_mut().open()
     }
 
     fn send(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         part: &mut Part,
         meeting: u32,
         (owner, stamp): (usize, Stamp),
         steps: Vec<u8>,
     ) {
-        self.send_steps(desk, part, meeting, (owner, stamp), steps);
+        self.send_steps(ctx, part, meeting, (owner, stamp), steps);
     }
 
-    async fn rendezvous(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
-        self.await_answers(desk, part, meeting).await
+    async fn rendezvous(&self, ctx: &PageWorkerContext, part: &mut Part, meeting: u32) -> Vec<Answer> {
+        self.await_answers(ctx, part, meeting).await
     }
 
     #[inline]
-    fn receive(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        if D::OWNERS { self.read_mail(desk) } else { None }
+    fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+        if D::OWNERS { self.read_mail(ctx) } else { None }
     }
 
-    fn answer(&self, desk: &PageDesk, visit: Visit<Part>, outcome: Result<(), Abort>, outputs: Vec<u8>) {
-        self.answer_visit(desk, visit, outcome, outputs);
+    fn answer(
+        &self,
+        ctx: &PageWorkerContext,
+        visit: Visit<Part>,
+        outcome: Result<(), Abort>,
+        outputs: Vec<u8>,
+    ) {
+        self.answer_visit(ctx, visit, outcome, outputs);
     }
 
-    fn is_quiet(&self, desk: &PageDesk) -> bool {
-        !D::OWNERS || desk.mailbox().is_quiet()
+    fn is_quiet(&self, ctx: &PageWorkerContext) -> bool {
+        !D::OWNERS || ctx.mailbox().is_quiet()
     }
 
-    fn is_settled(&self, desk: &PageDesk) -> bool {
-        desk.undoing.get() == 0
+    fn is_settled(&self, ctx: &PageWorkerContext) -> bool {
+        ctx.undoing.get() == 0
     }
 
-    fn horizon(&self, _: &Part, _: &PageDesk) -> Lsn {
+    fn horizon(&self, _: &Part, _: &PageWorkerContext) -> Lsn {
         PageEngine::horizon(self)
     }
 
@@ -369,11 +381,11 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::durable_now(self, lsn)
     }
 
-    async fn durable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    async fn durable(&self, _: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         PageEngine::durable(self, lsn, urge).await
     }
 
-    async fn stable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    async fn stable(&self, _: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
         PageEngine::stable(self, lsn, urge).await
     }
 
@@ -390,9 +402,9 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
-        self.own_wanted(desk);
-        let done = self.run_errands(desk) | self.settle(desk);
+    fn turn(self: &Arc<Self>, ctx: &PageWorkerContext) -> bool {
+        self.own_wanted(ctx);
+        let done = self.run_errands(ctx) | self.settle(ctx);
         PageEngine::turn(self) | done
     }
 
@@ -412,8 +424,8 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::stop_cleaner(self);
     }
 
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &PageDesk) {
-        PageEngine::checkpoint_if_due(self, desk.worker);
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &PageWorkerContext) {
+        PageEngine::checkpoint_if_due(self, ctx.worker);
     }
 
     fn checkpoint(&self) -> Result<(), EngineFault> {
@@ -445,7 +457,7 @@ impl<D: Design> Engine for PageEngine<D> {
         matches!(self.store.is_blank::<D::Latch>(), Ok(true))
     }
 
-    fn filling<'a>(&'a self, _: &'a PageDesk) -> PageFilling<'a, D> {
+    fn filling<'a>(&'a self, _: &'a PageWorkerContext) -> PageFilling<'a, D> {
         PageFilling::new(self)
     }
 

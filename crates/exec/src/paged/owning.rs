@@ -1,7 +1,7 @@
 //! Local transactions with branches at other workers: sending steps, running visits, and one end
 //! for all branches.
 
-use super::{PageDesk, PageEngine};
+use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Answer, Letter, Steps, Visit};
 use crate::chart::Stamp;
 use crate::design::Design;
@@ -21,33 +21,38 @@ impl<D: Design> PageEngine<D> {
     /// Starts a local transaction at a worker that owns keys, and gives it the name by which others
     /// wait for it.
     #[inline]
-    pub(super) fn begin_named(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
-        self.begin(part, desk.worker, protection);
+    pub(super) fn begin_named(&self, ctx: &PageWorkerContext, part: &mut Part, protection: Protection) {
+        self.begin(part, ctx.worker, protection);
         if D::OWNERS && protection == Protection::Locks {
-            let number = desk.number.get() + 1;
-            desk.number.set(number);
-            part.name = ((desk.worker as u64) << NUMBER_BITS) | number;
+            let number = ctx.number.get() + 1;
+            ctx.number.set(number);
+            part.name = ((ctx.worker as u64) << NUMBER_BITS) | number;
         }
     }
 
     pub(super) fn send_steps(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         part: &mut Part,
         meeting: u32,
         (owner, stamp): (usize, Stamp),
         steps: Vec<u8>,
     ) {
-        desk.meetings.borrow_mut().get(meeting).missing += 1;
+        ctx.meetings.borrow_mut().get(meeting).missing += 1;
         part.abroad = true;
         let (branch, name) = (part.branches.take(owner), part.name);
-        let steps = Steps { home: desk.worker, meeting, name, stamp, branch, steps };
-        desk.mailbox().send(owner, Letter::Steps(steps));
+        let steps = Steps { home: ctx.worker, meeting, name, stamp, branch, steps };
+        ctx.mailbox().send(owner, Letter::Steps(steps));
     }
 
-    pub(super) async fn await_answers(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
+    pub(super) async fn await_answers(
+        &self,
+        ctx: &PageWorkerContext,
+        part: &mut Part,
+        meeting: u32,
+    ) -> Vec<Answer> {
         std::future::poll_fn(|cx| {
-            let mut meetings = desk.meetings.borrow_mut();
+            let mut meetings = ctx.meetings.borrow_mut();
             let open = meetings.get(meeting);
             if open.missing == 0 {
                 return Poll::Ready(());
@@ -56,7 +61,7 @@ impl<D: Design> PageEngine<D> {
             probe::parks(Wait::Reply, Poll::Pending)
         })
         .await;
-        let answers = desk.meetings.borrow_mut().close(meeting);
+        let answers = ctx.meetings.borrow_mut().close(meeting);
         let home = |(branch, answer): (Option<Box<Part>>, Answer)| {
             part.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
             answer
@@ -65,49 +70,49 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Handles messages, up to the next visit.
-    pub(super) fn read_mail(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        let mailbox = desk.mailbox();
+    pub(super) fn read_mail(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+        let mailbox = ctx.mailbox();
         mailbox.push_on();
-        if let Some(visit) = self.next_held(desk) {
+        if let Some(visit) = self.next_held(ctx) {
             return Some(visit);
         }
         while let Some(letter) = mailbox.take() {
             match letter {
                 Letter::Steps(steps) => {
-                    if let Some(visit) = self.let_in(desk, steps) {
+                    if let Some(visit) = self.let_in(ctx, steps) {
                         return Some(visit);
                     }
                 }
                 Letter::Answer { meeting, branch, answer } => {
-                    desk.meetings.borrow_mut().answer(meeting, Some(branch), answer);
+                    ctx.meetings.borrow_mut().answer(meeting, Some(branch), answer);
                 }
                 Letter::Moved { meeting, branch, answer } => {
-                    desk.meetings.borrow_mut().answer(meeting, branch, answer);
+                    ctx.meetings.borrow_mut().answer(meeting, branch, answer);
                 }
                 Letter::Commit(mut branch) => {
                     self.end(&mut branch);
                     self.store.committed::<D::Latch>(&mut branch.txn);
-                    self.note_parted(desk, &mut branch.txn);
-                    desk.spare.borrow_mut().push(branch);
+                    self.note_parted(ctx, &mut branch.txn);
+                    ctx.spare.borrow_mut().push(branch);
                 }
                 Letter::Undo { home, mut branch } => {
                     // A failed rollback has poisoned the store; nothing commits afterwards.
                     let _ = self.rollback(&mut branch);
-                    self.note_parted(desk, &mut branch.txn);
-                    desk.spare.borrow_mut().push(branch);
+                    self.note_parted(ctx, &mut branch.txn);
+                    ctx.spare.borrow_mut().push(branch);
                     mailbox.send(home, Letter::Undone);
                 }
-                Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(ward, desk.worker),
+                Letter::Undone => ctx.undoing.set(ctx.undoing.get() - 1),
+                Letter::Release(ward) => self.release_ward(ward, ctx.worker),
             }
         }
         None
     }
 
-    pub(super) fn new_branch(&self, desk: &PageDesk, name: u64) -> Box<Part> {
-        let spare = desk.spare.borrow_mut().pop();
-        let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(desk.worker)));
-        self.begin(&mut part, desk.worker, Protection::Locks);
+    pub(super) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<Part> {
+        let spare = ctx.spare.borrow_mut().pop();
+        let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(ctx.worker)));
+        self.begin(&mut part, ctx.worker, Protection::Locks);
         part.name = name;
         part.abroad = true;
         part
@@ -115,21 +120,21 @@ impl<D: Design> PageEngine<D> {
 
     pub(super) fn answer_visit(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         visit: Visit<Part>,
         outcome: Result<(), Abort>,
         outputs: Vec<u8>,
     ) {
-        let (owner, Visit { part, home, meeting, .. }) = (desk.worker, visit);
-        desk.door.visits.set(desk.door.visits.get() - 1);
+        let (owner, Visit { part, home, meeting, .. }) = (ctx.worker, visit);
+        ctx.door.visits.set(ctx.door.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
-        desk.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
+        ctx.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
     }
 
     /// Commits a local transaction with branches.
     pub(super) fn commit_branches(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         part: &mut Part,
         note: Option<&[u8]>,
     ) -> Result<Lsn, Abort> {
@@ -139,19 +144,19 @@ impl<D: Design> PageEngine<D> {
         };
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
-            let _ = self.rollback_branches(desk, part);
-            self.release_wards(desk, part);
+            let _ = self.rollback_branches(ctx, part);
+            self.release_wards(ctx, part);
             return self.after_commit(part, logged);
         }
         for (owner, branch) in part.branches.away.drain(..) {
-            desk.mailbox().send(owner, Letter::Commit(branch));
+            ctx.mailbox().send(owner, Letter::Commit(branch));
         }
         for mut txn in part.branches.found.drain(..) {
             self.store.committed::<D::Latch>(&mut txn);
         }
-        self.release_wards(desk, part);
+        self.release_wards(ctx, part);
         let committed = self.after_commit(part, logged);
-        self.note_parted(desk, &mut part.txn);
+        self.note_parted(ctx, &mut part.txn);
         committed
     }
 
@@ -161,8 +166,8 @@ impl<D: Design> PageEngine<D> {
 
     /// Undoes the chains found with the local transaction, and has its branches undone. In-doubt
     /// locks stay until its own chain is undone.
-    pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        self.undo_branches(desk, part);
+    pub(super) fn rollback_branches(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<(), Abort> {
+        self.undo_branches(ctx, part);
         let mut undone = Ok(());
         for mut txn in part.branches.found.drain(..) {
             undone = undone.and(self.undo(&mut txn));
@@ -180,10 +185,10 @@ impl<D: Design> PageEngine<D> {
 
     /// Sends the branches to their owners to be undone. The messages arrive before any later one of
     /// this worker is read.
-    pub(super) fn undo_branches(&self, desk: &PageDesk, part: &mut Part) {
+    pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, part: &mut Part) {
         for (owner, branch) in part.branches.away.drain(..) {
-            desk.undoing.set(desk.undoing.get() + 1);
-            desk.mailbox().send(owner, Letter::Undo { home: desk.worker, branch });
+            ctx.undoing.set(ctx.undoing.get() + 1);
+            ctx.mailbox().send(owner, Letter::Undo { home: ctx.worker, branch });
         }
     }
 }

@@ -47,7 +47,7 @@ const LOOKS: usize = 200;
 
 struct Life<D: Design> {
     engine: Arc<PageEngine<D>>,
-    desks: Vec<<PageEngine<D> as Engine>::Desk>,
+    contexts: Vec<<PageEngine<D> as Engine>::WorkerContext>,
     executor: Executor,
 }
 
@@ -57,9 +57,9 @@ impl<D: Design> Life<D> {
     fn open(design: DesignKind, dir: &Path, workers: usize) -> (Life<D>, InDoubt<D>) {
         let (engine, recovered) = PageEngine::open(&setup(design, dir, workers, table())).unwrap();
         let engine = Arc::new(engine);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        let contexts = (0..workers).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
         let doubts = recovered.in_doubt.into_iter().map(|(_, doubt)| doubt).collect();
-        (Life { engine, desks, executor: Executor::new(Arc::new(|| {})) }, doubts)
+        (Life { engine, contexts, executor: Executor::new(Arc::new(|| {})) }, doubts)
     }
 
     /// A table with these rows, inserted by the first worker.
@@ -70,13 +70,13 @@ impl<D: Design> Life<D> {
             let put = life.try_it(0, &mut part, async |access| access.insert(T, &key(*id), &row(*id)).await);
             assert_eq!(put, Some(Ok(Inserted::Done)));
         }
-        Engine::commit(&*life.engine, &life.desks[0], &mut part).unwrap();
+        Engine::commit(&*life.engine, &life.contexts[0], &mut part).unwrap();
         life
     }
 
     fn begin(&self, worker: usize) -> Part {
-        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
-        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
+        let mut part = Engine::part(&*self.engine, &self.contexts[worker]);
+        Engine::begin(&*self.engine, &self.contexts[worker], &mut part, Protection::Locks);
         part
     }
 
@@ -87,11 +87,11 @@ impl<D: Design> Life<D> {
         part: &'a mut Part,
         operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::RowAccess<'a>) -> R,
     ) -> Option<R> {
-        let mut access = self.engine.access(&self.desks[worker], &self.executor, part);
+        let mut access = self.engine.access(&self.contexts[worker], &self.executor, part);
         let mut doing = pin!(operation(&mut access));
         (0..LOOKS).find_map(|_| {
             // A page may have to be read.
-            Engine::turn(&self.engine, &self.desks[worker]);
+            Engine::turn(&self.engine, &self.contexts[worker]);
             std::thread::sleep(std::time::Duration::from_micros(100));
             match doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => Some(done),
@@ -116,9 +116,9 @@ impl<D: Design> Life<D> {
     fn crash(self, parts: Vec<Part>) {
         for mut part in parts {
             let prepared =
-                Engine::prepare(&*self.engine, &self.desks[0], &mut part, b"note", LockPoint::Reached);
+                Engine::prepare(&*self.engine, &self.contexts[0], &mut part, b"note", LockPoint::Reached);
             prepared.unwrap();
-            Engine::abandon(&*self.engine, &self.desks[0], &mut part);
+            Engine::abandon(&*self.engine, &self.contexts[0], &mut part);
         }
     }
 
@@ -127,7 +127,7 @@ impl<D: Design> Life<D> {
         let mut part = self.begin(worker);
         let seen =
             self.try_it(worker, &mut part, async |access| access.read(T, &key(id), |row| row.int(2)).await);
-        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+        Engine::rollback(&*self.engine, &self.contexts[worker], &mut part).unwrap();
         seen
     }
 
@@ -135,21 +135,21 @@ impl<D: Design> Life<D> {
     fn has_room(&self, id: Id) -> bool {
         let mut part = self.begin(0);
         let put = self.try_it(0, &mut part, async |access| access.insert(T, &key(id), &row(id)).await);
-        Engine::rollback(&*self.engine, &self.desks[0], &mut part).unwrap();
+        Engine::rollback(&*self.engine, &self.contexts[0], &mut part).unwrap();
         put.is_some()
     }
 
     fn adopt(&self, worker: usize, doubt: <PageEngine<D> as Engine>::InDoubt) -> Part {
-        Engine::adopt(&*self.engine, &self.desks[worker], doubt)
+        Engine::adopt(&*self.engine, &self.contexts[worker], doubt)
     }
 
     /// Carries out the decision, and has every worker read its messages.
     fn decide(&self, worker: usize, part: &mut Part, commits: bool) {
         match commits {
-            true => drop(Engine::commit(&*self.engine, &self.desks[worker], part).unwrap()),
-            false => Engine::rollback(&*self.engine, &self.desks[worker], part).unwrap(),
+            true => drop(Engine::commit(&*self.engine, &self.contexts[worker], part).unwrap()),
+            false => Engine::rollback(&*self.engine, &self.contexts[worker], part).unwrap(),
         }
-        self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+        self.contexts.iter().for_each(|ctx| assert!(self.engine.receive(ctx).is_none()));
     }
 }
 

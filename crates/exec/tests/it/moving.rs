@@ -16,14 +16,16 @@ fn ask(b: &Bench, at: u64) -> Done {
     let (done, carried) = channel();
     let made_for = b.engine.ranges().expect("owners").version();
     let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
-    b.engine
-        .repartition(&b.desks[0], Errand { made_for, changes, gives: true, progress: Arc::default(), done });
+    b.engine.repartition(
+        &b.contexts[0],
+        Errand { made_for, changes, gives: true, progress: Arc::default(), done },
+    );
     carried
 }
 
 fn turn(b: &Bench, worker: usize) {
     latch::act_for(latch::OwnerId::new(worker));
-    Engine::turn(&b.engine, &b.desks[worker]);
+    Engine::turn(&b.engine, &b.contexts[worker]);
     latch::act_for(None);
 }
 
@@ -32,7 +34,7 @@ fn owner(b: &Bench, id: u64) -> usize {
 }
 
 fn end(b: &Bench, worker: usize, part: &mut Part) {
-    Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[worker], part).unwrap();
 }
 
 #[test]
@@ -64,9 +66,9 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     let done = ask(&b, 1);
     turn(&b, 0);
     // A message that comes while the gate is shut, and a transaction of the giver's own.
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none(), "the door is shut");
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none(), "the door is shut");
     assert!(!b.engine.admit(&mut own));
     let entered = b.access(0, &mut own).enter(Route { table: T, key: 10 });
     assert_eq!(entered, Err(Abort::NotHere(0)), "not now");
@@ -81,9 +83,9 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     assert_eq!(owner(&b, 10), 1);
     assert!(b.engine.admit(&mut own), "the door is open again");
     // The message waited, and its map version is out of date.
-    assert!(b.engine.receive(&b.desks[0]).is_none());
-    assert!(b.engine.receive(&b.desks[1]).is_none());
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut late, meeting)).unwrap();
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
+    assert!(b.engine.receive(&b.contexts[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut late, meeting)).unwrap();
     assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
     assert_eq!(b.read(1, &mut late, 10), Some(Ok(Some(2))));
     end(&b, 1, &mut late);
@@ -103,11 +105,11 @@ fn a_circle_through_a_shut_door_is_found_at_once() {
     turn(&b, 0);
     let mut one_there = b.arrive(0, &mut one, 1);
     assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None, "the first waits for the second");
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none());
-    assert!(b.engine.receive(&b.desks[1]).is_none());
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).expect("answered, not held");
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
+    assert!(b.engine.receive(&b.contexts[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut two, meeting)).expect("answered, not held");
     assert_eq!(answers[0].outcome, Err(Abort::Deadlock));
     end(&b, 1, &mut two);
     b.finish(0, &mut one, one_there, |_| ());
@@ -127,9 +129,9 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     assert_eq!(b.write(1, &mut two, 60, 2), DONE);
     let done = ask(&b, 1);
     turn(&b, 0);
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none());
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
     let mut one_there = b.arrive(0, &mut one, 1);
     assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), Some(Err(Abort::Deadlock)));
     b.finish(0, &mut one, one_there, |_| ());
@@ -137,9 +139,9 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     b.mail();
     turn(&b, 0);
     assert_eq!(done.try_recv().unwrap().map(|carried| carried.held), Ok(1));
-    assert!(b.engine.receive(&b.desks[0]).is_none(), "gone, so it is sent back");
+    assert!(b.engine.receive(&b.contexts[0]).is_none(), "gone, so it is sent back");
     b.mail();
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).unwrap();
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut two, meeting)).unwrap();
     assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
     end(&b, 1, &mut two);
 }
@@ -168,7 +170,7 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
     let refused = |worker: usize, gives: bool, made_for: u64, change: Change| {
         let (done, carried) = channel();
         b.engine.repartition(
-            &b.desks[worker],
+            &b.contexts[worker],
             Errand { made_for, changes: vec![change], gives, progress: Arc::default(), done },
         );
         turn(&b, worker);
@@ -204,7 +206,7 @@ fn pages_go_with_their_keys() {
             owned
         })
     };
-    b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+    b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
     (0..2).for_each(|worker| turn(&b, worker));
     assert_eq!(owned(), [1, 1]);
     let done = ask(&b, 1);
@@ -221,7 +223,7 @@ fn pages_go_with_their_keys() {
     let (done, carried) = channel();
     let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
     b.engine.repartition(
-        &b.desks[1],
+        &b.contexts[1],
         Errand { made_for: 2, changes, gives: false, progress: Arc::default(), done },
     );
     turn(&b, 1);
@@ -230,7 +232,7 @@ fn pages_go_with_their_keys() {
     assert_eq!(b.engine.store().partitions(T).len(), 2);
     for worker in 0..2 {
         latch::act_for(latch::OwnerId::new(worker));
-        b.engine.give_back(&b.desks[worker]);
+        b.engine.give_back(&b.contexts[worker]);
     }
     latch::act_for(None);
     assert_eq!(owned(), [0, 0]);
@@ -261,7 +263,7 @@ fn rows_go_with_their_keys() {
             assert!(matches!(put, Some(Ok(_))), "{put:?}");
             b.commit(0, &mut part);
         }
-        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
         (0..2).for_each(|worker| turn(&b, worker));
         latch::act_for(latch::OwnerId::new(0));
         let mut part = b.begin(0);
@@ -294,7 +296,7 @@ fn rows_go_with_their_keys() {
         }
         for worker in 0..2 {
             latch::act_for(latch::OwnerId::new(worker));
-            b.engine.give_back(&b.desks[worker]);
+            b.engine.give_back(&b.contexts[worker]);
         }
         latch::act_for(None);
         let report = b.engine.store().check().unwrap_or_else(|fault| panic!("{design} {ends}: {fault}"));

@@ -69,19 +69,19 @@ fn once<T>(future: impl Future<Output = T>) -> T {
 /// Works on the keys of `worker` while it owns its pages; returns how many pages it owned at the
 /// end.
 fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
-    let (desk, executor) = (engine.desk(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
-    engine.take_over(&desk);
-    Engine::turn(engine, &desk);
+    let (ctx, executor) = (engine.worker_context(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
+    engine.take_over(&ctx);
+    Engine::turn(engine, &ctx);
     together.wait();
     let mine = |n: i64| worker as i64 * KEYS / 2 + n * 2_477 % (KEYS / 2);
     let mut buf = RowBuf::new(&schema().tables[0]);
-    let mut part = Engine::part(&**engine, &desk);
+    let mut part = Engine::part(&**engine, &ctx);
     for round in 0..600i64 {
-        Engine::begin(&**engine, &desk, &mut part, Protection::Alone);
+        Engine::begin(&**engine, &ctx, &mut part, Protection::Alone);
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);
-            let mut access = engine.access(&desk, &executor, &mut part);
+            let mut access = engine.access(&ctx, &executor, &mut part);
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, id % 97);
@@ -97,19 +97,19 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
             }
         }
         if round % 7 == 6 {
-            Engine::rollback(&**engine, &desk, &mut part).unwrap();
+            Engine::rollback(&**engine, &ctx, &mut part).unwrap();
         } else {
-            Engine::commit(&**engine, &desk, &mut part).unwrap();
+            Engine::commit(&**engine, &ctx, &mut part).unwrap();
         }
-        Engine::turn(engine, &desk);
+        Engine::turn(engine, &ctx);
     }
     let pool = engine.store().pool();
     let pages = (1..engine.store().pages_used()).map(base::PageId);
     let owned = pages.filter(|page| pool.owner_of(*page) == OwnerId::new(worker)).count();
     together.wait();
-    engine.give_back(&desk);
+    engine.give_back(&ctx);
     together.wait();
-    engine.leave(&desk);
+    engine.leave(&ctx);
     owned
 }
 

@@ -23,7 +23,7 @@ const BY_VALUE: TableId = TableId(2);
 const BORDER: i64 = 50;
 
 pub type Owned = PageEngine<Partitioned>;
-pub type Desk = <Owned as Engine>::Desk;
+pub type WorkerContext = <Owned as Engine>::WorkerContext;
 
 fn table() -> TableDef {
     TableDef {
@@ -78,7 +78,7 @@ pub fn once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 pub struct Bench {
     pub engine: Arc<Owned>,
-    pub desks: Vec<Desk>,
+    pub contexts: Vec<WorkerContext>,
     pub executor: Executor,
 }
 
@@ -91,8 +91,8 @@ impl Bench {
 
     fn open_as(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
         let (engine, in_doubt) = Bench::engine(design, dir, workers);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+        let contexts = (0..workers).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
+        (Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
     }
 
     fn engine(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Arc<Owned>, InDoubt) {
@@ -114,19 +114,19 @@ impl Bench {
                 once(bench.access(worker, &mut part).insert(T, &key(id), &row(id, 0))),
                 Some(Ok(Inserted::Done))
             );
-            Engine::commit(&*bench.engine, &bench.desks[worker], &mut part).unwrap();
+            Engine::commit(&*bench.engine, &bench.contexts[worker], &mut part).unwrap();
         }
         bench
     }
 
     pub fn begin(&self, worker: usize) -> Part {
-        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
-        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
+        let mut part = Engine::part(&*self.engine, &self.contexts[worker]);
+        Engine::begin(&*self.engine, &self.contexts[worker], &mut part, Protection::Locks);
         part
     }
 
     pub fn access<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::RowAccess<'a> {
-        self.engine.access(&self.desks[worker], &self.executor, part)
+        self.engine.access(&self.contexts[worker], &self.executor, part)
     }
 
     /// Runs steps of a transaction at an owner: sends them, runs `steps` there, and brings the
@@ -144,10 +144,10 @@ impl Bench {
 
     /// Sends steps of a transaction to an owner, up to their arrival.
     pub fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
-        let desk = &self.desks[home];
-        let meeting = self.engine.meeting(desk);
-        self.engine.send(desk, part, meeting, (owner, self.engine.stamp()), vec![7]);
-        let visit = self.engine.receive(&self.desks[owner]).expect("the steps have arrived");
+        let ctx = &self.contexts[home];
+        let meeting = self.engine.meeting(ctx);
+        self.engine.send(ctx, part, meeting, (owner, self.engine.stamp()), vec![7]);
+        let visit = self.engine.receive(&self.contexts[owner]).expect("the steps have arrived");
         assert_eq!(visit.steps, [7]);
         (meeting, visit)
     }
@@ -161,10 +161,10 @@ impl Bench {
     ) -> R {
         let done = steps(&mut visit.part);
         let owner = 1 - home;
-        self.engine.answer(&self.desks[owner], visit, Ok(()), vec![8]);
-        let desk = &self.desks[home];
-        assert!(self.engine.receive(desk).is_none());
-        let answers = once(self.engine.rendezvous(desk, part, meeting)).expect("all have answered");
+        self.engine.answer(&self.contexts[owner], visit, Ok(()), vec![8]);
+        let ctx = &self.contexts[home];
+        assert!(self.engine.receive(ctx).is_none());
+        let answers = once(self.engine.rendezvous(ctx, part, meeting)).expect("all have answered");
         let [Answer { owner: from, outcome: Ok(()), outputs }] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!((*from, &outputs[..]), (owner, &[8][..]));
         done
@@ -173,7 +173,7 @@ impl Bench {
     /// Has every worker read its messages.
     pub fn mail(&self) {
         for _ in 0..2 {
-            self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+            self.contexts.iter().for_each(|ctx| assert!(self.engine.receive(ctx).is_none()));
         }
     }
 
@@ -193,7 +193,7 @@ impl Bench {
 
     /// The value of a row, read by a transaction of its owner; `None` if it has to wait.
     pub fn value(&self, id: i64) -> Option<i64> {
-        let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
+        let worker = if id < BORDER { 0 } else { self.contexts.len() - 1 };
         let mut part = self.begin(worker);
         let seen = {
             let (mut access, wanted) = (self.access(worker, &mut part), key(id));
@@ -208,13 +208,15 @@ impl Bench {
                 }
             })
         };
-        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+        Engine::rollback(&*self.engine, &self.contexts[worker], &mut part).unwrap();
         Some(seen?.unwrap().unwrap())
     }
 
     pub fn commit(&self, worker: usize, part: &mut Part) {
-        once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
-        Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
+        once(self.engine.certify(&self.contexts[worker], &self.executor, part, Scope::Home))
+            .unwrap()
+            .unwrap();
+        Engine::commit(&*self.engine, &self.contexts[worker], part).unwrap();
     }
 }
 
@@ -243,11 +245,11 @@ fn a_rollback_reaches_every_owner() {
     let mut part = b.begin(1);
     b.visit(1, &mut part, 0, |branch| assert_eq!(b.write(0, branch, 10, 1), DONE));
     assert_eq!(b.write(1, &mut part, 60, 2), DONE);
-    Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
-    assert!(!b.engine.is_settled(&b.desks[1]));
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut part).unwrap();
+    assert!(!b.engine.is_settled(&b.contexts[1]));
     assert_eq!((b.value(10), b.value(60)), (None, Some(0)));
     b.mail();
-    assert!(b.engine.is_settled(&b.desks[1]));
+    assert!(b.engine.is_settled(&b.contexts[1]));
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
@@ -265,7 +267,7 @@ fn a_circle_over_two_owners_is_found_at_once() {
     b.visit(1, &mut two, 0, |branch| {
         assert_eq!(b.write(0, branch, 10, 2), Some(Err(Abort::Deadlock)));
     });
-    Engine::rollback(&*b.engine, &b.desks[1], &mut two).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut two).unwrap();
     b.finish(0, &mut one, one_there, |_| ());
     b.mail();
     b.commit(0, &mut one);
@@ -283,7 +285,7 @@ fn a_circle_leads_through_one_that_is_at_a_single_owner() {
         let mut part = b.begin(worker);
         let inserted = once(b.access(worker, &mut part).insert(T, &key(id), &row(id, 0)));
         assert_eq!(inserted, Some(Ok(Inserted::Done)));
-        Engine::commit(&*b.engine, &b.desks[worker], &mut part).unwrap();
+        Engine::commit(&*b.engine, &b.contexts[worker], &mut part).unwrap();
     }
     let (mut one, mut local, mut two) = (b.begin(0), b.begin(0), b.begin(1));
     assert_eq!(b.write(1, &mut two, 60, 2), DONE);
@@ -294,7 +296,7 @@ fn a_circle_leads_through_one_that_is_at_a_single_owner() {
     assert_eq!(b.write(1, &mut two, 70, 2), None, "it waits for the first one");
     assert_eq!(b.write(0, &mut one, 10, 1), Some(Err(Abort::Deadlock)));
     for (worker, part) in [(0, &mut one), (0, &mut local), (1, &mut two)] {
-        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+        Engine::rollback(&*b.engine, &b.contexts[worker], part).unwrap();
     }
     b.mail();
     assert_eq!([10, 20, 60, 70].map(|id| b.value(id)), [Some(0); 4]);
@@ -319,7 +321,7 @@ fn a_scan_locks_what_its_worker_owns_of_the_table() {
     let mut three = b.begin(1);
     assert_eq!(b.write(1, &mut three, 60, 5), DONE, "the other owner's table is another one");
     for (worker, part) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
-        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+        Engine::rollback(&*b.engine, &b.contexts[worker], part).unwrap();
     }
 }
 
@@ -343,12 +345,12 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     let open = [Range::ALL, Range { low: Some(&low), high: None }, Range { low: None, high: Some(&high) }];
     for protection in [Protection::Locks, Protection::Alone] {
         for range in open {
-            let mut part = Engine::part(&*b.engine, &b.desks[0]);
-            Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
+            let mut part = Engine::part(&*b.engine, &b.contexts[0]);
+            Engine::begin(&*b.engine, &b.contexts[0], &mut part, protection);
             let mut access = b.access(0, &mut part);
             let scan = access.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
             assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?} {range:?}");
-            Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[0], &mut part).unwrap();
         }
     }
     // A single owner may scan everything.
@@ -363,7 +365,7 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
         Flow::More
     };
     assert_eq!(once(access.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut part).unwrap();
     assert_eq!(seen, 2);
 }
 
@@ -387,17 +389,17 @@ fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
         }
     }
     assert_eq!(once(b.access(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
-    Engine::rollback(&*b.engine, &b.desks[0], &mut two).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut two).unwrap();
     for (sites, why) in [(4..6, Abort::Conflict), (5..6, Abort::Conflict), (9..11, Abort::BadRequest)] {
         assert_eq!(b.access(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
     }
     assert_eq!(b.access(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut one).unwrap();
     // The next transaction in the same value is no share of a spread step.
-    Engine::begin(&*b.engine, &b.desks[0], &mut one, Protection::Locks);
+    Engine::begin(&*b.engine, &b.contexts[0], &mut one, Protection::Locks);
     let scan = once(b.access(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
     assert_eq!(scan, Some(Err(Abort::BadRequest)));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut one).unwrap();
 }
 
 /// Its entries lead to rows of other workers, which may change them: refused with and without
@@ -409,8 +411,9 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     let def = TableDef { indexes: vec![index], ..table() };
     let (engine, _) = Owned::open(&setup(DesignKind::Logical, dir.path(), 2, def)).unwrap();
     let engine = Arc::new(engine);
-    let desks: Vec<Desk> = (0..2).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+    let contexts: Vec<WorkerContext> =
+        (0..2).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
+    let b = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
     for (worker, id, value) in [(0, 10, 7), (1, 60, 7), (0, 20, 8), (1, 70, 6)] {
         let mut part = b.begin(worker);
         let inserted = once(b.access(worker, &mut part).insert(T, &key(id), &row(id, value)));
@@ -420,12 +423,12 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     let (low, high) = (key(7), key(9));
     let range = Range::new(&low, &high);
     for protection in [Protection::Alone, Protection::Locks] {
-        let mut part = Engine::part(&*b.engine, &b.desks[0]);
-        Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
+        let mut part = Engine::part(&*b.engine, &b.contexts[0]);
+        Engine::begin(&*b.engine, &b.contexts[0], &mut part, protection);
         let mut access = b.access(0, &mut part);
         let scan = access.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
         assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?}");
-        Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+        Engine::rollback(&*b.engine, &b.contexts[0], &mut part).unwrap();
     }
     let mut home = b.begin(0);
     let share = |worker: usize, part: &mut Part, sites| {
@@ -444,7 +447,7 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     // its rows.
     let mut other = b.begin(1);
     assert_eq!(b.write(1, &mut other, 70, 8), None);
-    Engine::rollback(&*b.engine, &b.desks[1], &mut other).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut other).unwrap();
     b.commit(0, &mut home);
     b.mail();
 }
@@ -471,8 +474,8 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
         let mut part = b.begin(0);
         assert_eq!(b.write(0, &mut part, 10, 1), DONE);
         b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+        Engine::prepare(&*b.engine, &b.contexts[0], &mut part, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.contexts[0], &mut part);
         drop((part, b));
         let (b, mut in_doubt) = Bench::open(dir.path(), 3);
         let (note, doubt) = in_doubt.pop().expect("one is in doubt");
@@ -482,12 +485,12 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
             (None, None),
             "locked by their owners, the first and the last"
         );
-        let mut part = b.engine.adopt(&b.desks[1], doubt);
+        let mut part = b.engine.adopt(&b.contexts[1], doubt);
         assert!(<Owned as Engine>::wrote(&part));
         if commits {
-            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::commit(&*b.engine, &b.contexts[1], &mut part).unwrap();
         } else {
-            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[1], &mut part).unwrap();
         }
         b.mail();
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
@@ -507,8 +510,8 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
     for id in [10, 60] {
         assert_eq!(b.write(0, &mut part, id, 7), DONE);
     }
-    Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-    Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+    Engine::prepare(&*b.engine, &b.contexts[0], &mut part, b"note", LockPoint::Reached).unwrap();
+    Engine::abandon(&*b.engine, &b.contexts[0], &mut part);
     drop((part, b));
 
     let seen = Arc::new(std::sync::Mutex::new(None));
@@ -526,10 +529,10 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
         };
         *looked.lock().unwrap() = row;
     };
-    let desks = vec![engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(look))];
-    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
-    let mut part = b.engine.adopt(&b.desks[0], in_doubt.pop().expect("one is in doubt").1);
-    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    let contexts = vec![engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(look))];
+    let b = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
+    let mut part = b.engine.adopt(&b.contexts[0], in_doubt.pop().expect("one is in doubt").1);
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut part).unwrap();
     let at_the_letter = seen.lock().unwrap().take().expect("a letter has come");
     assert_eq!(at_the_letter, row(60, 0), "the lock may go as soon as the letter is there");
     b.mail();
@@ -546,8 +549,8 @@ fn pages_have_owners_only_when_nothing_is_in_doubt() {
         let mut part = b.begin(0);
         assert_eq!(b.write(0, &mut part, 10, 1), DONE);
         b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
+        Engine::prepare(&*b.engine, &b.contexts[0], &mut part, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.contexts[0], &mut part);
         drop((part, b));
         let (b, mut in_doubt) = Bench::open_as(DesignKind::PlpRegular, dir.path(), 2);
         let owned = || {
@@ -560,23 +563,23 @@ fn pages_have_owners_only_when_nothing_is_in_doubt() {
         };
         let turn = |worker: usize| {
             latch::act_for(latch::OwnerId::new(worker));
-            Engine::turn(&b.engine, &b.desks[worker]);
+            Engine::turn(&b.engine, &b.contexts[worker]);
         };
-        let mut part = b.engine.adopt(&b.desks[1], in_doubt.pop().expect("one is in doubt").1);
-        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        let mut part = b.engine.adopt(&b.contexts[1], in_doubt.pop().expect("one is in doubt").1);
+        b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
         (0..2).for_each(turn);
         assert_eq!(owned(), [0, 0], "the decision is still to come");
         if commits {
-            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::commit(&*b.engine, &b.contexts[1], &mut part).unwrap();
         } else {
-            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[1], &mut part).unwrap();
         }
         b.mail();
         (0..2).for_each(turn);
         assert_eq!(owned(), [1, 1], "a root each");
         for worker in 0..2 {
             latch::act_for(latch::OwnerId::new(worker));
-            b.engine.give_back(&b.desks[worker]);
+            b.engine.give_back(&b.contexts[worker]);
         }
         assert_eq!(owned(), [0, 0]);
         latch::act_for(None);

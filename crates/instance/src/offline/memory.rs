@@ -87,22 +87,22 @@ impl Opened {
         report: &mut CheckReport,
         dir: &Path,
     ) -> Vec<Finding> {
-        let desk = self.engine.desk(0, Arc::new(|| {}));
+        let ctx = self.engine.worker_context(0, Arc::new(|| {}));
         let mut findings = Vec::new();
         for (note, in_doubt) in self.in_doubt.drain(..) {
-            let mut part = self.engine.adopt(&desk, in_doubt);
+            let mut part = self.engine.adopt(&ctx, in_doubt);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
             let ended = if note.is_some_and(|note| committed.contains(&note.gtid)) {
-                self.engine.commit(&desk, &mut part).map(drop)
+                self.engine.commit(&ctx, &mut part).map(drop)
             } else {
-                self.engine.rollback(&desk, &mut part)
+                self.engine.rollback(&ctx, &mut part)
             };
             if ended.is_err() {
                 let what = self.engine.fault().unwrap_or("a transaction in doubt could not be ended".into());
                 findings.push(damage(dir, None, what, RESTORE));
             }
         }
-        drop(desk);
+        drop(ctx);
         let checked = self.engine.check(&mut |_, _, _| {});
         report.tables = checked.tables.into_iter().map(table_report).collect();
         let wrong = checked.wrong.into_iter();

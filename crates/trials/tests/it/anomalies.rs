@@ -65,13 +65,13 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 struct Bench<D: Design> {
     engine: Arc<PageEngine<D>>,
     /// One for each worker; the first is the home of every transaction.
-    desks: Vec<PageDesk>,
+    contexts: Vec<PageWorkerContext>,
     executor: Executor,
     /// Where the engine's files lie, if not in memory.
     _dir: Option<tempfile::TempDir>,
 }
 
-type PageDesk = <PageEngine<Partitioned> as Engine>::Desk;
+type PageWorkerContext = <PageEngine<Partitioned> as Engine>::WorkerContext;
 
 /// Steps at another owner that have not ended.
 type Away = (usize, u32, Visit<Part>);
@@ -119,16 +119,17 @@ impl<D: Design> Bench<D> {
         let (engine, dir) = if D::OWNERS { Bench::of_owners() } else { (Bench::central(), None) };
         let engine = Arc::new(engine);
         let workers = if D::OWNERS { OWNERS.get().1 } else { 1 };
-        let desks = (0..workers).map(|worker| acting(worker, || engine.desk(worker, Arc::new(|| {}))));
-        let desks: Vec<PageDesk> = desks.collect();
-        let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})), _dir: dir };
-        let turn = |(worker, desk)| {
+        let contexts =
+            (0..workers).map(|worker| acting(worker, || engine.worker_context(worker, Arc::new(|| {}))));
+        let contexts: Vec<PageWorkerContext> = contexts.collect();
+        let bench = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})), _dir: dir };
+        let turn = |(worker, ctx)| {
             acting(worker, || {
-                bench.engine.take_over(desk);
-                Engine::turn(&bench.engine, desk);
+                bench.engine.take_over(ctx);
+                Engine::turn(&bench.engine, ctx);
             });
         };
-        bench.desks.iter().enumerate().for_each(turn);
+        bench.contexts.iter().enumerate().for_each(turn);
         let mut loader = bench.begin();
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {
             assert_eq!(loader.insert(id, value), Done(Inserted::Done));
@@ -168,8 +169,8 @@ impl<D: Design> Bench<D> {
     }
 
     fn begin(&self) -> Scene<'_, D> {
-        let mut part = Engine::part(&*self.engine, &self.desks[0]);
-        Engine::begin(&*self.engine, &self.desks[0], &mut part, Protection::Locks);
+        let mut part = Engine::part(&*self.engine, &self.contexts[0]);
+        Engine::begin(&*self.engine, &self.contexts[0], &mut part, Protection::Locks);
         Scene { bench: self, part, away: Vec::new(), over: false }
     }
 
@@ -181,8 +182,8 @@ impl<D: Design> Bench<D> {
     /// Delivers every worker's messages.
     fn mail(&self) {
         for _ in 0..2 {
-            for (worker, desk) in self.desks.iter().enumerate() {
-                acting(worker, || assert!(!D::OWNERS || self.engine.receive(desk).is_none()));
+            for (worker, ctx) in self.contexts.iter().enumerate() {
+                acting(worker, || assert!(!D::OWNERS || self.engine.receive(ctx).is_none()));
             }
         }
     }
@@ -199,7 +200,7 @@ impl<D: Design> Bench<D> {
 
     /// Runs the operation on the worker that owns the row.
     fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
-        let access = self.engine.access(&self.desks[worker], &self.executor, part);
+        let access = self.engine.access(&self.contexts[worker], &self.executor, part);
         acting(worker, || once(carry_out(access, asked)))
     }
 }
@@ -238,13 +239,13 @@ async fn carry_out(mut access: impl Access, asked: &Asked<'_>) -> Result<Came, A
 impl<D: Design> Scene<'_, D> {
     /// Runs the operation where it belongs: at home, or by a message to the owner.
     fn ask(&mut self, owner: usize, asked: &Asked<'_>) -> Tried<Came> {
-        let (bench, home) = (self.bench, &self.bench.desks[0]);
+        let (bench, home) = (self.bench, &self.bench.contexts[0]);
         if owner == 0 {
             return bench.work(0, &mut self.part, asked);
         }
         let meeting = bench.engine.meeting(home);
         bench.engine.send(home, &mut self.part, meeting, (owner, bench.engine.stamp()), vec![0]);
-        let visit = acting(owner, || bench.engine.receive(&bench.desks[owner]));
+        let visit = acting(owner, || bench.engine.receive(&bench.contexts[owner]));
         let mut visit = visit.expect("the letter has arrived");
         let came = bench.work(owner, &mut visit.part, asked);
         match came {
@@ -256,8 +257,8 @@ impl<D: Design> Scene<'_, D> {
     }
 
     fn come_home(&mut self, (owner, meeting, visit): Away) {
-        let (bench, home) = (self.bench, &self.bench.desks[0]);
-        bench.engine.answer(&bench.desks[owner], visit, Ok(()), Vec::new());
+        let (bench, home) = (self.bench, &self.bench.contexts[0]);
+        bench.engine.answer(&bench.contexts[owner], visit, Ok(()), Vec::new());
         assert!(acting(0, || bench.engine.receive(home)).is_none());
         let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.part, meeting).await) });
         assert!(matches!(answers, Done(answers) if answers.len() == 1));
@@ -298,7 +299,7 @@ impl<D: Design> Scene<'_, D> {
         direction: Direction,
         wanted: impl Fn(i64) -> bool,
     ) -> Tried<Vec<i64>> {
-        let mut shares = match self.bench.desks.len() {
+        let mut shares = match self.bench.contexts.len() {
             1 => vec![(0, None)],
             _ => vec![(0, Some(0..SITES / 2)), (1, Some(SITES / 2..SITES))],
         };
@@ -320,7 +321,7 @@ impl<D: Design> Scene<'_, D> {
     fn commit(mut self) {
         self.over = true;
         let (bench, part) = (self.bench, &mut self.part);
-        acting(0, || Engine::commit(&*bench.engine, &bench.desks[0], part).unwrap());
+        acting(0, || Engine::commit(&*bench.engine, &bench.contexts[0], part).unwrap());
         bench.mail();
     }
 
@@ -334,7 +335,7 @@ impl<D: Design> Drop for Scene<'_, D> {
                 self.come_home(away);
             }
             let (bench, part) = (self.bench, &mut self.part);
-            acting(0, || Engine::rollback(&*bench.engine, &bench.desks[0], part).unwrap());
+            acting(0, || Engine::rollback(&*bench.engine, &bench.contexts[0], part).unwrap());
             bench.mail();
         }
     }
