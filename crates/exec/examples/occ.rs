@@ -13,7 +13,7 @@
 //! the number of transactions, the CPU time of each in ns (least and median over ten parts of the
 //! run), and the bytes of memory that each added.
 
-use exec::memory::{MemoryAccess, MemoryPart, MemoryWorkerContext};
+use exec::memory::{MemoryAccess, MemoryLocalTxn, MemoryWorkerContext};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
 use exec::{Latching, Territory, TreeKind};
 use locks::LockTuning;
@@ -54,7 +54,7 @@ fn main() {
 /// A transaction with all its steps at home.
 struct AtHome<'a> {
     bench: &'a Bench,
-    part: &'a mut MemoryPart,
+    txn: &'a mut MemoryLocalTxn,
 }
 
 struct Bench {
@@ -65,7 +65,7 @@ struct Bench {
 
 impl AtHome<'_> {
     fn access(&mut self) -> MemoryAccess<'_> {
-        self.bench.engine.access(&self.bench.ctx, &self.bench.executor, self.part)
+        self.bench.engine.access(&self.bench.ctx, &self.bench.executor, self.txn)
     }
 }
 
@@ -115,11 +115,11 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
     engine.filled(filling).expect("loaded");
     let mut requests = workload.generator(1 << 24, 0..workload.sites());
     let drawn: Vec<W::Request> = (0..transactions).map(|_| requests.next()).collect();
-    let (mut part, mut times) = (engine.part(&bench.ctx), Vec::new());
+    let (mut txn, mut times) = (engine.local_txn(&bench.ctx), Vec::new());
     let before = engine.counts().pages * 8192;
     for some in drawn.chunks(transactions.div_ceil(TURNS).max(1)) {
         let begun = clock();
-        measured(&bench, &mut part, workload, some);
+        measured(&bench, &mut txn, workload, some);
         times.push((clock() - begun) / some.len() as u64);
     }
     times.sort_unstable();
@@ -128,20 +128,20 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
 }
 
 #[inline(never)]
-fn measured<W: Workload>(bench: &Bench, part: &mut MemoryPart, workload: &W, requests: &[W::Request]) {
+fn measured<W: Workload>(bench: &Bench, txn: &mut MemoryLocalTxn, workload: &W, requests: &[W::Request]) {
     let (engine, ctx) = (&*bench.engine, &bench.ctx);
     for (n, request) in requests.iter().enumerate() {
         if n % EPOCH == 0 {
             engine.begin_epoch();
         }
-        engine.begin(ctx, part, Protection::Locks);
-        let ran = at_once(workload.run(request, &mut AtHome { bench, part }));
+        engine.begin(ctx, txn, Protection::Locks);
+        let ran = at_once(workload.run(request, &mut AtHome { bench, txn }));
         match ran {
             Ok(_) => {
-                at_once(engine.certify(ctx, &bench.executor, part, Scope::Home)).expect("alone");
-                engine.commit(ctx, part).expect("certified");
+                at_once(engine.certify(ctx, &bench.executor, txn, Scope::Home)).expect("alone");
+                engine.commit(ctx, txn).expect("certified");
             }
-            Err(Abort::User(_)) => engine.rollback(ctx, part).expect("in memory"),
+            Err(Abort::User(_)) => engine.rollback(ctx, txn).expect("in memory"),
             Err(abort) => panic!("nobody else is here: {abort:?}"),
         }
     }

@@ -8,9 +8,9 @@
 //!
 //! The workers of an instance share one engine. Each worker has a worker context of its own
 //! ([`Engine::WorkerContext`]), made on the worker's thread. A transaction's work here is a local
-//! transaction ([`Engine::Part`]), which stays with the worker that made it. Every wait for another
-//! transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a prepare
-//! after it fails only with the engine.
+//! transaction ([`Engine::LocalTxn`]), which stays with the worker that made it. Every wait for
+//! another transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a
+//! prepare after it fails only with the engine.
 //!
 //! Where workers own keys ([`Engine::OWNERS`]) a local transaction may have branches at other
 //! workers, which end with it:
@@ -177,7 +177,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The worker context: state of the engine that belongs to one worker.
     type WorkerContext: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
-    type Part: 'static;
+    type LocalTxn: 'static;
     /// The rows as one local transaction sees them.
     type RowAccess<'a>: Access;
     /// New rows on their way into an empty engine.
@@ -232,8 +232,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn protection_at_home(&self, ctx: &Self::WorkerContext) -> Protection;
 
     /// An empty local transaction; [`Engine::begin`] starts it.
-    fn part(&self, ctx: &Self::WorkerContext) -> Self::Part;
-    fn begin(&self, ctx: &Self::WorkerContext, part: &mut Self::Part, protection: Protection);
+    fn local_txn(&self, ctx: &Self::WorkerContext) -> Self::LocalTxn;
+    fn begin(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn, protection: Protection);
 
     /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
     /// for. It takes no lock and promises nothing.
@@ -243,24 +243,24 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// [`Engine::want`], right before that transaction.
     fn fetch(&self, _: &Self::WorkerContext, _: &mut Self::Wanted) {}
 
-    fn protection(part: &Self::Part) -> Protection;
+    fn protection(txn: &Self::LocalTxn) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
     /// [`Order::Upwards`].
-    fn in_order(part: &mut Self::Part, order: Order);
+    fn in_order(txn: &mut Self::LocalTxn, order: Order);
     /// Whether it has written anything.
-    fn wrote(part: &Self::Part) -> bool;
+    fn wrote(txn: &Self::LocalTxn) -> bool;
 
     fn access<'a>(
         &'a self,
         ctx: &'a Self::WorkerContext,
         executor: &'a Executor,
-        part: &'a mut Self::Part,
+        txn: &'a mut Self::LocalTxn,
     ) -> Self::RowAccess<'a>;
 
     /// Validates an abort: whether all that the local transaction has read was there at one moment.
     /// Only then is an abort that the procedure decided on an answer. The local transaction is to
     /// be rolled back after this in either case.
-    fn holds(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> bool;
+    fn holds(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> bool;
 
     /// Validates the local transaction, so that it can commit: all it has read still holds, and
     /// will until its end.
@@ -271,7 +271,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
         &self,
         ctx: &Self::WorkerContext,
         executor: &Executor,
-        part: &mut Self::Part,
+        txn: &mut Self::LocalTxn,
         scope: Scope,
     ) -> Result<(), Abort>;
 
@@ -281,7 +281,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Abort::Fault`] when the engine accepts nothing more; the local transaction is over, and
     /// restart undoes it.
-    fn commit(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> Result<Lsn, Abort>;
+    fn commit(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> Result<Lsn, Abort>;
 
     /// As [`Engine::commit`], with a note that every restart returns until it is forgotten.
     ///
@@ -290,7 +290,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn commit_with_note(
         &self,
         ctx: &Self::WorkerContext,
-        part: &mut Self::Part,
+        txn: &mut Self::LocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort>;
 
@@ -304,7 +304,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn prepare(
         &self,
         ctx: &Self::WorkerContext,
-        part: &mut Self::Part,
+        txn: &mut Self::LocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort>;
@@ -313,15 +313,15 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when that failed; restart undoes them.
-    fn rollback(&self, ctx: &Self::WorkerContext, part: &mut Self::Part) -> Result<(), Abort>;
+    fn rollback(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> Result<(), Abort>;
 
     /// Gives a local transaction up without ending it: the worker stops, and restart finds it as
     /// its log records say.
-    fn abandon(&self, ctx: &Self::WorkerContext, part: &mut Self::Part);
+    fn abandon(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn);
 
     /// Takes over a transaction that restart found prepared, and protects the rows it changed
     /// again.
-    fn adopt(&self, ctx: &Self::WorkerContext, in_doubt: Self::InDoubt) -> Self::Part;
+    fn adopt(&self, ctx: &Self::WorkerContext, in_doubt: Self::InDoubt) -> Self::LocalTxn;
 
     /// Whether each worker owns keys, so that a step may belong to another worker.
     const OWNERS: bool = false;
@@ -345,7 +345,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Admits a local transaction to its own worker's keys: until its end, steps that are routed to
     /// this worker stay so. `false` if it has to wait, by [`Engine::pass`].
-    fn admit(&self, _: &mut Self::Part) -> bool {
+    fn admit(&self, _: &mut Self::LocalTxn) -> bool {
         true
     }
 
@@ -353,7 +353,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
-    async fn pass(&self, _: &Self::WorkerContext, _: &Executor, _: &mut Self::Part) -> Result<(), Abort> {
+    async fn pass(&self, _: &Self::WorkerContext, _: &Executor, _: &mut Self::LocalTxn) -> Result<(), Abort> {
         Ok(())
     }
 
@@ -365,7 +365,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     }
 
     /// Called before the steps of a visit run.
-    fn begin_visit(&self, _: &mut Self::Part) {}
+    fn begin_visit(&self, _: &mut Self::LocalTxn) {}
 
     /// The number of visits that the worker has admitted and not yet answered.
     fn waiting(&self, _: &Self::WorkerContext) -> usize {
@@ -398,7 +398,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn send(
         &self,
         _: &Self::WorkerContext,
-        _: &mut Self::Part,
+        _: &mut Self::LocalTxn,
         _meeting: u32,
         _owner: (usize, Stamp),
         _steps: Vec<u8>,
@@ -408,17 +408,28 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Waits until all steps that were sent are answered, and ends the rendezvous. The answer is
     /// [`Abort::NotHere`] for steps that belong to another worker meanwhile: none of them has run.
-    async fn rendezvous(&self, _: &Self::WorkerContext, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
+    async fn rendezvous(
+        &self,
+        _: &Self::WorkerContext,
+        _: &mut Self::LocalTxn,
+        _meeting: u32,
+    ) -> Vec<Answer> {
         unreachable!("an engine without owners")
     }
 
     /// Reads the messages of other workers and handles them, up to the next steps to run here.
-    fn receive(&self, _: &Self::WorkerContext) -> Option<Visit<Self::Part>> {
+    fn receive(&self, _: &Self::WorkerContext) -> Option<Visit<Self::LocalTxn>> {
         None
     }
 
     /// Sends the results of a visit back.
-    fn answer(&self, _: &Self::WorkerContext, _: Visit<Self::Part>, _: Result<(), Abort>, _outputs: Vec<u8>) {
+    fn answer(
+        &self,
+        _: &Self::WorkerContext,
+        _: Visit<Self::LocalTxn>,
+        _: Result<(), Abort>,
+        _outputs: Vec<u8>,
+    ) {
         unreachable!("an engine without owners")
     }
 
@@ -436,7 +447,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The position that has to be durable before the outcome is told of a local transaction that
     /// wrote nothing or that is going to be rolled back: it may have read changes that are not
     /// durable yet.
-    fn horizon(&self, part: &Self::Part, ctx: &Self::WorkerContext) -> Lsn;
+    fn horizon(&self, txn: &Self::LocalTxn, ctx: &Self::WorkerContext) -> Lsn;
 
     /// The result that [`Engine::durable`] has at once; `None` if it would wait.
     fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>>;

@@ -3,7 +3,7 @@
 //!
 //! In: the accesses of a step ([`PageAccess`], which implements [`txn::Access`]). Out:
 //! locks taken, pages changed through `store`, and at the end a commit, a prepare or a rollback of
-//! a local transaction ([`Part`]). This crate knows neither channels nor other instances. A
+//! a local transaction ([`LocalTxn`]). This crate knows neither channels nor other instances. A
 //! distributed transaction is, to this crate, a local transaction that is prepared before it is
 //! committed.
 //!
@@ -51,7 +51,7 @@ pub use design::{
 };
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 pub use executor::{Executor, yield_now};
-pub use local::{Locking, Part, Protection};
+pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
 pub use owners::{Actor, Owners, Spot, Territory, actor};
 pub use page_access::PageAccess;

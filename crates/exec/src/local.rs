@@ -42,8 +42,8 @@ pub enum Protection {
 
 /// A local transaction: its log chain and undo list, and its locks. Only the worker that holds the
 /// value touches it. Reused for the next transaction, so that its buffers stay.
-pub struct Part {
-    pub(crate) txn: Txn,
+pub struct LocalTxn {
+    pub(crate) store_txn: Txn,
     pub(crate) locker: Locker,
     /// The rows it is about to ask for.
     pub(crate) ahead: Ahead,
@@ -65,13 +65,13 @@ pub struct Part {
     pub(crate) hold: probe::Hold,
 }
 
-impl Part {
+impl LocalTxn {
     pub fn protection(&self) -> Protection {
         self.protection
     }
 
     /// Whether it has written anything, at this worker or at others.
     pub fn wrote(&self) -> bool {
-        self.txn.wrote() || self.branches.wrote()
+        self.store_txn.wrote() || self.branches.wrote()
     }
 }

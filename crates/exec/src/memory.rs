@@ -114,9 +114,9 @@ pub struct MemoryWorkerContext {
 }
 
 /// A local transaction of this engine.
-pub struct MemoryPart {
+pub struct MemoryLocalTxn {
     /// `None` before it has begun and after its end, and where it reads the past.
-    pub(crate) txn: Option<Box<Txn>>,
+    pub(crate) store_txn: Option<Box<Txn>>,
     /// The snapshot that it reads under [`Protection::Past`].
     past: Option<Snapshot>,
     pub(crate) protection: Protection,
@@ -131,10 +131,10 @@ pub struct MemoryPart {
     pub(crate) keys: [Vec<u8>; 2],
 }
 
-impl MemoryPart {
-    fn new() -> MemoryPart {
-        MemoryPart {
-            txn: None,
+impl MemoryLocalTxn {
+    fn new() -> MemoryLocalTxn {
+        MemoryLocalTxn {
+            store_txn: None,
             past: None,
             protection: Protection::Locks,
             order: Order::Upwards,
@@ -149,14 +149,14 @@ impl MemoryPart {
     /// behind it.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        self.prepared || self.txn.as_ref().is_some_and(|txn| txn.has_turns())
+        self.prepared || self.store_txn.as_ref().is_some_and(|store_txn| store_txn.has_turns())
     }
 
     /// # Panics
     /// If the local transaction has not begun.
     #[inline]
-    pub(crate) fn txn(&mut self) -> &mut Txn {
-        self.txn.as_mut().expect("a part begins before it is worked on")
+    pub(crate) fn store_txn(&mut self) -> &mut Txn {
+        self.store_txn.as_mut().expect("a local transaction begins before it is worked on")
     }
 }
 
@@ -247,8 +247,8 @@ impl MemoryEngine {
 
     /// Ends a local transaction that read the past. Returns the epoch that has to be durable before
     /// its results are told, or 0 if it did not read the past.
-    fn end_past(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> u64 {
-        let Some(past) = part.past.take() else { return 0 };
+    fn end_past(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> u64 {
+        let Some(past) = txn.past.take() else { return 0 };
         probe::part_ends();
         let mut worker = ctx.worker.borrow_mut();
         let epoch = worker.snapshot_rests_on(&past);
@@ -258,31 +258,31 @@ impl MemoryEngine {
 
     /// Ends the store's transaction and begins another, for a local transaction with no concurrent
     /// writer on its rows.
-    pub(crate) fn cut(&self, worker: &mut Worker, part: &mut MemoryPart) -> Result<(), Abort> {
-        let awaited = part.is_awaited();
-        let Some(txn) = part.txn.take() else { return Ok(()) };
-        part.rows = 0;
-        let ended = if txn.is_read_only() {
-            worker.abort(txn);
+    pub(crate) fn cut(&self, worker: &mut Worker, txn: &mut MemoryLocalTxn) -> Result<(), Abort> {
+        let awaited = txn.is_awaited();
+        let Some(store_txn) = txn.store_txn.take() else { return Ok(()) };
+        txn.rows = 0;
+        let ended = if store_txn.is_read_only() {
+            worker.abort(store_txn);
             self.ended(awaited);
             Ok(())
         } else {
-            self.commit_now(worker, txn).map(|epoch| part.logged = part.logged.max(epoch))
+            self.commit_now(worker, store_txn).map(|epoch| txn.logged = txn.logged.max(epoch))
         };
-        part.txn = Some(worker.begin());
+        txn.store_txn = Some(worker.begin());
         ended
     }
 
     /// Commits a transaction that was not validated: one with no concurrent writer on its rows.
     /// Returns its epoch.
-    fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<u64, Abort> {
+    fn commit_now(&self, worker: &mut Worker, store_txn: Box<Txn>) -> Result<u64, Abort> {
         self.stir();
-        let has_turns = txn.has_turns();
-        let ended = match worker.commit(txn) {
+        let has_turns = store_txn.has_turns();
+        let ended = match worker.commit(store_txn) {
             Ok(committed) => Ok(committed.epoch),
             Err((refused, back)) => {
-                if let Some(txn) = back {
-                    worker.abort(txn);
+                if let Some(store_txn) = back {
+                    worker.abort(store_txn);
                 }
                 Err(abort_of(refused))
             }

@@ -107,7 +107,7 @@ impl<W: Workload, E: Engine> Requests<W, E> {
 
 /// The closed loop of one client.
 pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
-    let mut part = local.take_part();
+    let mut txn = local.take_txn();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
     let mut since_ns = world::now_ns();
     let mut stay = Stay::Left;
@@ -130,19 +130,19 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
         // be moved for each request.
         let next;
         (next, stay, since_ns) =
-            pin!(to_its_end(&local, &request, &requests, &mut part, since_ns, retries)).await;
+            pin!(to_its_end(&local, &request, &requests, &mut txn, since_ns, retries)).await;
         if next == Next::Stop {
             break;
         }
     }
     local.handover.give_seat(requests.seat);
-    local.give_part(part);
+    local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
 pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
-    let mut part = local.take_part();
+    let mut txn = local.take_txn();
     let mut requests = Requests::new(&local, stream, local.handover.take_seat());
     let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
@@ -156,7 +156,7 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         local.fetch(&mut requests.wanted);
         let (next, now);
         (next, stay, now) =
-            pin!(to_its_end(&local, &request, &requests, &mut part, due.since_ns, retries)).await;
+            pin!(to_its_end(&local, &request, &requests, &mut txn, due.since_ns, retries)).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
@@ -165,7 +165,7 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         }
     }
     local.handover.give_seat(requests.seat);
-    local.give_part(part);
+    local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
 
@@ -219,13 +219,13 @@ async fn to_its_end<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     since_ns: u64,
     retries: Retries,
 ) -> (Next, Stay, u64) {
     let mut tries = 0;
     loop {
-        let (outcome, stay, now) = pin!(one_try(local, request, of, part, since_ns)).await;
+        let (outcome, stay, now) = pin!(one_try(local, request, of, txn, since_ns)).await;
         let abort = match outcome {
             Ok(()) => return (Next::Draw, stay, now),
             Err(Abort::Fault) => return (Next::Stop, stay, now),
@@ -251,7 +251,7 @@ async fn one_try<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     since_ns: u64,
 ) -> (Result<(), Abort>, Stay, u64) {
     let home = if of.routed { local.home_of(request) } else { local.me() };
@@ -266,7 +266,7 @@ async fn one_try<W: Workload, E: Engine>(
             }
             keys => {
                 let outcome =
-                    pin!(home::run(local, (request, keys), part, None)).await.map(|(_, reach)| reach);
+                    pin!(home::run(local, (request, keys), txn, None)).await.map(|(_, reach)| reach);
                 let now = world::now_ns();
                 local.count(request, outcome, now);
                 (outcome.map(drop), Stay::Kept, now)
@@ -282,7 +282,7 @@ async fn one_try<W: Workload, E: Engine>(
 /// Runs the requests that other workers of the instance forward to this one.
 pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     let handover = &local.handover;
-    let mut part = local.take_part();
+    let mut txn = local.take_txn();
     loop {
         let (mut run, mut now) = (0, 0);
         while let Some(Handed { from, seat, request }) = handover.take() {
@@ -290,7 +290,7 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
             handover.called.set(false);
             let keys = local.keys_of(&request);
             let outcome =
-                pin!(home::run(&local, (&request, keys), &mut part, None)).await.map(|(_, reach)| reach);
+                pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);
             handover.answer(from, seat, outcome.map(drop));
             // The client measures the latency. The time here only puts the count into the right
             // second.

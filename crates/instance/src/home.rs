@@ -37,7 +37,7 @@ use wire::{Frame, Ride};
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     mut parcel: Option<&mut Vec<u8>>,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
@@ -54,9 +54,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         _ => None,
     };
     loop {
-        engine.begin(ctx, part, protection);
+        engine.begin(ctx, txn, protection);
         let mut run =
-            Run { local, part, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
+            Run { local, txn, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -79,30 +79,30 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             Ok(reply) if alone => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
-                pin!(engine.certify(ctx, &local.executor, part, scope)).await.map(|()| reply)
+                pin!(engine.certify(ctx, &local.executor, txn, scope)).await.map(|()| reply)
             }
-            Err(abort) => Err(answer(&**engine, ctx, part, abort)),
+            Err(abort) => Err(answer(&**engine, ctx, txn, abort)),
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(ctx, part)?;
+                let lsn = engine.commit(ctx, txn)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, if alone { Reach::Distributed } else { Reach::Home }));
             }
             (Ok(reply), Some(gtid)) => {
                 local.feed_home(gtid, Event::LocalReady);
-                Box::pin(commit_everywhere(local, gtid, part)).await?;
+                Box::pin(commit_everywhere(local, gtid, txn)).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection != Protection::Locks => {
-                engine.rollback(ctx, part)?;
+                engine.rollback(ctx, txn)?;
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let seen = engine.horizon(part, ctx);
-                let undone = engine.rollback(ctx, part);
+                let seen = engine.horizon(txn, ctx);
+                let undone = engine.rollback(ctx, txn);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
                     local.homes.borrow_mut().remove(&gtid);
@@ -140,10 +140,10 @@ fn is_its_own(abort: Abort) -> bool {
 pub(crate) fn answer<E: Engine>(
     engine: &E,
     ctx: &E::WorkerContext,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     abort: Abort,
 ) -> Abort {
-    if is_its_own(abort) && !engine.holds(ctx, part) { Abort::Conflict } else { abort }
+    if is_its_own(abort) && !engine.holds(ctx, txn) { Abort::Conflict } else { abort }
 }
 
 /// Adds the workload's own counts for a request that was carried out.
@@ -163,7 +163,7 @@ fn observe<W: Workload, E: Engine>(
 async fn commit_everywhere<W: Workload, E: Engine>(
     local: &Local<W, E>,
     gtid: Gtid,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
 ) -> Result<(), Abort> {
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let participants = std::future::poll_fn(|cx| {
@@ -181,11 +181,11 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     .await;
     let Some(participants) = participants else {
         local.homes.borrow_mut().remove(&gtid);
-        engine.rollback(ctx, part)?;
+        engine.rollback(ctx, txn)?;
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(ctx, part)?;
+        let lsn = engine.commit(ctx, txn)?;
         local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -193,7 +193,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     }
     let note = local.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
-    let (lsn, id) = engine.commit_with_note(ctx, part, &note)?;
+    let (lsn, id) = engine.commit_with_note(ctx, txn, &note)?;
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
@@ -206,7 +206,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 /// One run of a procedure.
 pub(crate) struct Run<'l, W: Workload, E: Engine> {
     pub local: &'l Local<W, E>,
-    pub part: &'l mut E::Part,
+    pub txn: &'l mut E::LocalTxn,
     /// Set when the first step leaves this instance, except in [`Run::ask_alone`].
     gtid: Option<Gtid>,
     /// Whether the only steps elsewhere were the last ones, went to one instance, and only read
@@ -265,17 +265,17 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         if local.is_all_here() || (0..count).all(here) {
             let engine = &local.shared.engine;
-            if engine.admit(self.part) {
-                return pin!(steps.run_all(&mut local.access(self.part))).await;
+            if engine.admit(self.txn) {
+                return pin!(steps.run_all(&mut local.access(self.txn))).await;
             }
-            Box::pin(engine.pass(&local.ctx, &local.executor, self.part)).await?;
+            Box::pin(engine.pass(&local.ctx, &local.executor, self.txn)).await?;
             // While this waited, keys that were owned here may have gone to another worker. From
             // now on the owner stays the same.
             if (0..count).all(here) {
-                return pin!(steps.run_all(&mut local.access(self.part))).await;
+                return pin!(steps.run_all(&mut local.access(self.txn))).await;
             }
         }
-        if E::protection(self.part) != Protection::Locks {
+        if E::protection(self.txn) != Protection::Locks {
             return Err(Abort::NeedsLocks);
         }
         pin!(self.everywhere(&steps, last)).await
@@ -513,7 +513,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             return Ok(());
         }
         let local = self.local;
-        pin!(local.shared.engine.certify(&local.ctx, &local.executor, self.part, Scope::Distributed)).await
+        pin!(local.shared.engine.certify(&local.ctx, &local.executor, self.txn, Scope::Distributed)).await
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -523,7 +523,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
-                pin!(steps.run(i, &mut local.access(self.part), partial)).await?;
+                pin!(steps.run(i, &mut local.access(self.txn), partial)).await?;
             }
         }
         Ok(())
@@ -547,7 +547,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if ride != Ride::More && group.owner > local.me() {
             // The other instance may already be prepared when the home next waits for a lock, so
             // that wait may close a circle.
-            E::in_order(self.part, Order::Any);
+            E::in_order(self.txn, Order::Any);
         }
         if self.asked.iter().all(|asked| asked.instance != group.owner) {
             self.asked.push(Asked { instance: group.owner, keeps: Keeps::NotYet });

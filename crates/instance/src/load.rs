@@ -59,27 +59,27 @@ fn named(piece: Option<(SiteId, u32)>) -> String {
 async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
     let workload = local.workload();
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
-    let mut part = local.take_part();
+    let mut txn = local.take_txn();
     let mut replicated = local.worker == 0;
     loop {
         let piece = if replicated { None } else { plan.take() };
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(ctx, &mut part, Protection::Quiet);
+        engine.begin(ctx, &mut txn, Protection::Quiet);
         let loaded = match piece {
-            None => workload.load_replicated(&mut local.access(&mut part)).await,
-            Some((site, number)) => workload.load(site, number, &mut local.access(&mut part)).await,
+            None => workload.load_replicated(&mut local.access(&mut txn)).await,
+            Some((site, number)) => workload.load(site, number, &mut local.access(&mut txn)).await,
         };
         if let Err(abort) = loaded {
-            let undone = engine.rollback(ctx, &mut part);
+            let undone = engine.rollback(ctx, &mut txn);
             let what = named(piece);
             let why = engine.fault().unwrap_or(abort.name().to_string());
             return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
-        let certain = engine.certify(ctx, &local.executor, &mut part, Scope::Home).await;
+        let certain = engine.certify(ctx, &local.executor, &mut txn, Scope::Home).await;
         certain.map_err(|a| a.name().to_string())?;
-        let lsn = engine.commit(ctx, &mut part).map_err(|a| a.name().to_string())?;
+        let lsn = engine.commit(ctx, &mut txn).map_err(|a| a.name().to_string())?;
         if piece.is_some() {
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -87,7 +87,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         local.durable(lsn).await.map_err(|a| a.name().to_string())?;
         exec::yield_now().await;
     }
-    local.give_part(part);
+    local.give_txn(txn);
     Ok(())
 }
 
@@ -95,12 +95,12 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
 pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Result<Vec<u8>, String> {
     let workload = local.workload();
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
-    let mut part = local.take_part();
-    engine.begin(ctx, &mut part, Protection::Quiet);
+    let mut txn = local.take_txn();
+    engine.begin(ctx, &mut txn, Protection::Quiet);
     let sites = local.shared.config.placement.sites_of(local.me());
-    let audit = workload.audit(sites, &mut local.access(&mut part)).await;
-    let ended = engine.commit(ctx, &mut part);
-    local.give_part(part);
+    let audit = workload.audit(sites, &mut local.access(&mut txn)).await;
+    let ended = engine.commit(ctx, &mut txn);
+    local.give_txn(txn);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
     ended.map_err(|a| a.name().to_string())?;
     postcard::to_stdvec(&audit).map_err(|e| e.to_string())

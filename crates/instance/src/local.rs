@@ -88,9 +88,9 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// Coordinators of the distributed transactions that have their home at this worker.
     pub homes: RefCell<ByGtid<Home>>,
     /// Participants at this worker.
-    pub sessions: RefCell<ByGtid<Session<E::Part>>>,
+    pub sessions: RefCell<ByGtid<Session<E::LocalTxn>>>,
     /// Requests that wait for a task, oldest first.
-    pub jobs: RefCell<VecDeque<Job<E::Part>>>,
+    pub jobs: RefCell<VecDeque<Job<E::LocalTxn>>>,
     /// Tasks that wait for jobs.
     pub idle: RefCell<Vec<Waker>>,
     /// A task has been woken or spawned for the first job and has not taken it yet.
@@ -98,7 +98,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// Request forwarding to and from the other workers.
     pub handover: Handover<W::Request>,
     /// Local transactions for reuse.
-    parts: RefCell<Vec<E::Part>>,
+    spare_txns: RefCell<Vec<E::LocalTxn>>,
     /// Batches for reuse.
     batches: RefCell<Vec<Batch>>,
     /// Buffers for reuse.
@@ -175,7 +175,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             idle: RefCell::default(),
             summoned: Cell::new(false),
             handover,
-            parts: RefCell::default(),
+            spare_txns: RefCell::default(),
             batches: RefCell::default(),
             buffers: RefCell::default(),
             acks: RefCell::default(),
@@ -363,12 +363,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    pub fn take_part(&self) -> E::Part {
-        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.ctx))
+    pub fn take_txn(&self) -> E::LocalTxn {
+        self.spare_txns.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
     }
 
-    pub fn give_part(&self, part: E::Part) {
-        self.parts.borrow_mut().push(part);
+    pub fn give_txn(&self, txn: E::LocalTxn) {
+        self.spare_txns.borrow_mut().push(txn);
     }
 
     pub fn take_batch(&self) -> Batch {
@@ -395,8 +395,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The rows, as one local transaction sees them.
     #[inline]
-    pub fn access<'a>(&'a self, part: &'a mut E::Part) -> E::RowAccess<'a> {
-        self.shared.engine.access(&self.ctx, &self.executor, part)
+    pub fn access<'a>(&'a self, txn: &'a mut E::LocalTxn) -> E::RowAccess<'a> {
+        self.shared.engine.access(&self.ctx, &self.executor, txn)
     }
 
     /// # Errors

@@ -198,11 +198,11 @@ fn audit<W: Workload, E: Engine>(
         let (engine, executor, ctx) = (engine.clone(), executor.clone(), ctx.clone());
         let (workload, outcome) = (workload.clone(), outcome.clone());
         async move {
-            let mut part = engine.part(&ctx);
-            engine.begin(&ctx, &mut part, Protection::Quiet);
-            let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut part)).await;
-            let certain = engine.certify(&ctx, &executor, &mut part, Scope::Home).await;
-            let ended = certain.and_then(|()| engine.commit(&ctx, &mut part));
+            let mut txn = engine.local_txn(&ctx);
+            engine.begin(&ctx, &mut txn, Protection::Quiet);
+            let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut txn)).await;
+            let certain = engine.certify(&ctx, &executor, &mut txn, Scope::Home).await;
+            let ended = certain.and_then(|()| engine.commit(&ctx, &mut txn));
             let fault = |abort: txn::Abort| {
                 engine.fault().unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))
             };

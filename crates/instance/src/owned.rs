@@ -70,8 +70,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ) -> Result<(), Abort> {
         let local = self.local;
         let is_here = |i: usize| local.place(steps.route(i)) == Place::Here;
-        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
-            Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.part)).await?;
+        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.txn) {
+            Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.txn)).await?;
         }
         match steps.effect() {
             Effect::Reads => {
@@ -119,7 +119,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let bytes = local.take_buffer(group.steps.bytes());
             engine.send(
                 ctx,
-                self.part,
+                self.txn,
                 meeting,
                 (group.owner, group.call.clone().expect("each visit is stamped")),
                 bytes,
@@ -130,7 +130,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
-        for answer in engine.rendezvous(ctx, self.part, meeting).await {
+        for answer in engine.rendezvous(ctx, self.txn, meeting).await {
             let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
@@ -160,7 +160,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let local = self.local;
         for i in 0..steps.count() {
             if open[i] && is_asked(i) && local.place(steps.route(i)) == Place::Here {
-                steps.run(i, &mut local.access(self.part), partial).await?;
+                steps.run(i, &mut local.access(self.txn), partial).await?;
                 open[i] = false;
             }
         }
@@ -222,11 +222,11 @@ fn visits<W: Workload, E: Engine, S: Steps>(
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs the steps of a visit, and sends the results back.
-    pub(crate) async fn serve_visit(&self, mut visit: Visit<E::Part>) {
+    pub(crate) async fn serve_visit(&self, mut visit: Visit<E::LocalTxn>) {
         let mut outputs = self.take_batch();
         let steps = std::mem::take(&mut visit.steps);
-        self.shared.engine.begin_visit(&mut visit.part);
-        let outcome = self.run_batch(&mut visit.part, &steps, &mut outputs).await;
+        self.shared.engine.begin_visit(&mut visit.txn);
+        let outcome = self.run_batch(&mut visit.txn, &steps, &mut outputs).await;
         self.give_buffer(steps);
         let bytes = self.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
         self.give_batch(outputs);
@@ -240,7 +240,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// [`Abort::NotHere`] if the key has another owner by now; nothing was done.
     pub(crate) async fn send_on(
         &self,
-        part: &mut E::Part,
+        txn: &mut E::LocalTxn,
         to: (usize, Stamp),
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
@@ -251,10 +251,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         step.buffer().extend_from_slice(args);
         step.close(body);
         let meeting = engine.meeting(ctx);
-        engine.send(ctx, part, meeting, to, self.take_buffer(step.bytes()));
+        engine.send(ctx, txn, meeting, to, self.take_buffer(step.bytes()));
         self.give_batch(step);
         let mut outcome = Ok(());
-        for answer in engine.rendezvous(ctx, part, meeting).await {
+        for answer in engine.rendezvous(ctx, txn, meeting).await {
             outcome = answer.outcome;
             if outcome.is_ok()
                 && let Some((_, output)) = BatchReader::new(&answer.outputs).next()

@@ -105,7 +105,7 @@ impl Home {
 /// A participant: one remote transaction's local part at this worker.
 pub(crate) struct Session<P> {
     pub machine: Participant,
-    pub part: Option<P>,
+    pub txn: Option<P>,
     /// The link on which its requests come; `None` after a restart, or when that link broke.
     pub link: Option<LinkId>,
     /// To be rolled back as soon as the task that serves it puts the local transaction back.

@@ -123,10 +123,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// answered before this is done.
     fn inherit(&self, inheritance: Inheritance<E::InDoubt>) {
         for (gtid, in_doubt) in inheritance.in_doubt {
-            let part = self.local.shared.engine.adopt(&self.local.ctx, in_doubt);
+            let txn = self.local.shared.engine.adopt(&self.local.ctx, in_doubt);
             let session = Session {
                 machine: Participant::recover(gtid),
-                part: Some(part),
+                txn: Some(txn),
                 link: None,
                 cancelled: false,
                 since_ns: 0,
@@ -188,8 +188,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.local.executor.clear();
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {
-            if let Some(part) = &mut session.part {
-                self.local.shared.engine.abandon(&self.local.ctx, part);
+            if let Some(txn) = &mut session.txn {
+                self.local.shared.engine.abandon(&self.local.ctx, txn);
             }
         }
         self.local.shared.engine.leave(&self.local.ctx);

@@ -115,19 +115,19 @@ impl Opened {
         let ctx = engine.worker_context(0, Arc::new(|| {}));
         let (mut doubts, mut ends) = (BTreeMap::new(), BTreeMap::new());
         for (number, doubt) in std::mem::take(&mut self.in_doubt) {
-            let mut part = engine.adopt(&ctx, doubt);
+            let mut txn = engine.adopt(&ctx, doubt);
             let ended = match commits(number) {
-                true => engine.commit(&ctx, &mut part),
-                false => engine.rollback(&ctx, &mut part).map(|()| base::Lsn(0)),
+                true => engine.commit(&ctx, &mut txn),
+                false => engine.rollback(&ctx, &mut txn).map(|()| base::Lsn(0)),
             };
             let lsn = ended.map_err(|abort| Flaw::Other(format!("a decision: {}", abort.name())))?;
             doubts.insert(number, None);
             ends.insert(number, lsn);
         }
         let executor = Executor::new(Arc::new(|| {}));
-        let mut part = engine.part(&ctx);
-        engine.begin(&ctx, &mut part, Protection::Quiet);
-        let mut access = engine.access(&ctx, &executor, &mut part);
+        let mut txn = engine.local_txn(&ctx);
+        engine.begin(&ctx, &mut txn, Protection::Quiet);
+        let mut access = engine.access(&ctx, &executor, &mut txn);
         let (mut accounts, mut history) = (table::Rows::new(), Vec::new());
         at_once(access.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {
             let value = (row.int(SCORE), row.text(NAME).to_owned());
@@ -138,7 +138,7 @@ impl Opened {
             history.push(row.int(0));
             Flow::More
         }))?;
-        let _ = engine.rollback(&ctx, &mut part);
+        let _ = engine.rollback(&ctx, &mut txn);
         history.retain(|number| !doubts.contains_key(number));
         history.sort_unstable();
         let shown: BTreeSet<i64> = doubts.keys().copied().filter(|n| commits(*n)).collect();

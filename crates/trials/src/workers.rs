@@ -30,7 +30,7 @@ pub struct Client<E: Engine> {
     pub engine: Arc<E>,
     ctx: Rc<E::WorkerContext>,
     executor: Rc<Executor>,
-    part: E::Part,
+    txn: E::LocalTxn,
     pace: Pace,
     /// Among all clients of all workers.
     pub number: usize,
@@ -54,7 +54,7 @@ impl<E: Engine> Client<E> {
             Pace::Interrupted => Protection::Locks,
         };
         self.pace = pace;
-        self.engine.begin(&self.ctx, &mut self.part, protection);
+        self.engine.begin(&self.ctx, &mut self.txn, protection);
     }
 
     /// Begins a read-only transaction: on a snapshot, where the engine offers that.
@@ -63,17 +63,17 @@ impl<E: Engine> Client<E> {
             return self.begin(pace);
         }
         self.pace = pace;
-        self.engine.begin(&self.ctx, &mut self.part, Protection::Past);
+        self.engine.begin(&self.ctx, &mut self.txn, Protection::Past);
     }
 
     /// The rows, as this client's transaction sees them.
     pub fn access(&mut self) -> E::RowAccess<'_> {
-        self.engine.access(&self.ctx, &self.executor, &mut self.part)
+        self.engine.access(&self.ctx, &self.executor, &mut self.txn)
     }
 
     /// Runs other clients, if this transaction may be interrupted.
     pub async fn pause(&self) {
-        if [Protection::Locks, Protection::Past].contains(&E::protection(&self.part)) {
+        if [Protection::Locks, Protection::Past].contains(&E::protection(&self.txn)) {
             yield_now().await;
         }
     }
@@ -85,7 +85,7 @@ impl<E: Engine> Client<E> {
     /// It has to be rolled back.
     pub async fn certify(&mut self) -> Result<(), Abort> {
         let scope = if self.pace == Pace::InOneGo { Scope::Home } else { Scope::Distributed };
-        self.engine.certify(&self.ctx, &self.executor, &mut self.part, scope).await?;
+        self.engine.certify(&self.ctx, &self.executor, &mut self.txn, scope).await?;
         if self.pace == Pace::Interrupted {
             self.pause().await;
         }
@@ -102,14 +102,14 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// [`Abort::Fault`]; whether it is prepared is then unknown.
     pub async fn prepare(&mut self, note: &[u8]) -> Result<(), Abort> {
-        let lsn = self.engine.prepare(&self.ctx, &mut self.part, note, LockPoint::Ahead)?;
+        let lsn = self.engine.prepare(&self.ctx, &mut self.txn, note, LockPoint::Ahead)?;
         self.engine.durable(&self.ctx, lsn, self.urge()).await
     }
 
     /// Leaves a prepared transaction in doubt, for the next opening.
     pub fn abandon(&mut self) {
-        self.engine.abandon(&self.ctx, &mut self.part);
-        self.part = self.engine.part(&self.ctx);
+        self.engine.abandon(&self.ctx, &mut self.txn);
+        self.txn = self.engine.local_txn(&self.ctx);
     }
 
     /// Commits the validated transaction, and waits until that is durable.
@@ -117,7 +117,7 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
-        let lsn = self.engine.commit(&self.ctx, &mut self.part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
         self.engine.durable(&self.ctx, lsn, self.urge()).await?;
         Ok(lsn)
     }
@@ -127,7 +127,7 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// As [`Client::commit`].
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
-        let lsn = self.engine.commit(&self.ctx, &mut self.part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
         told(lsn);
         self.engine.durable(&self.ctx, lsn, self.urge()).await
     }
@@ -140,7 +140,7 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// [`Abort::Fault`]; restart will undo it.
     pub fn rollback(&mut self) -> Result<(), Abort> {
-        self.engine.rollback(&self.ctx, &mut self.part)
+        self.engine.rollback(&self.ctx, &mut self.txn)
     }
 }
 
@@ -164,7 +164,7 @@ where
                         engine: Arc::clone(engine),
                         ctx: Rc::clone(&ctx),
                         executor: Rc::clone(&executor),
-                        part: engine.part(&ctx),
+                        txn: engine.local_txn(&ctx),
                         pace: Pace::InOneGo,
                         number: worker * crew.clients + n,
                     }));

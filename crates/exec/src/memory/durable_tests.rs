@@ -34,29 +34,29 @@ fn open(disk: &Disk, durability: Durability) -> (Life, Recovered<InDoubt>) {
 }
 
 impl Life {
-    fn begin(&self) -> MemoryPart {
-        let mut part = self.engine.part(&self.ctx);
-        self.engine.begin(&self.ctx, &mut part, Protection::Locks);
-        part
+    fn begin(&self) -> MemoryLocalTxn {
+        let mut txn = self.engine.local_txn(&self.ctx);
+        self.engine.begin(&self.ctx, &mut txn, Protection::Locks);
+        txn
     }
 
-    fn put(&self, part: &mut MemoryPart, id: i64, value: i64) {
-        let mut access = self.engine.access(&self.ctx, &self.executor, part);
+    fn put(&self, txn: &mut MemoryLocalTxn, id: i64, value: i64) {
+        let mut access = self.engine.access(&self.ctx, &self.executor, txn);
         let there = once(access.update(T, &key(id), |row| row.set_int(1, value)));
         if there == Tried::Done(None) {
             assert_eq!(once(access.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
         }
     }
 
-    fn certify(&self, part: &mut MemoryPart, scope: Scope) {
-        assert_eq!(once(self.engine.certify(&self.ctx, &self.executor, part, scope)), Tried::Done(()));
+    fn certify(&self, txn: &mut MemoryLocalTxn, scope: Scope) {
+        assert_eq!(once(self.engine.certify(&self.ctx, &self.executor, txn, scope)), Tried::Done(()));
     }
 
     fn value(&self, id: i64) -> Tried<Option<i64>> {
-        let mut part = self.begin();
-        let mut access = self.engine.access(&self.ctx, &self.executor, &mut part);
+        let mut txn = self.begin();
+        let mut access = self.engine.access(&self.ctx, &self.executor, &mut txn);
         let read = once(access.read(T, &key(id), |row| row.int(1)));
-        self.engine.rollback(&self.ctx, &mut part).unwrap();
+        self.engine.rollback(&self.ctx, &mut txn).unwrap();
         read
     }
 
@@ -72,20 +72,20 @@ impl Life {
     }
 
     fn commit(&self, id: i64, value: i64) -> Result<(), Abort> {
-        let mut part = self.begin();
-        self.put(&mut part, id, value);
-        let certified = once(self.engine.certify(&self.ctx, &self.executor, &mut part, Scope::Home));
+        let mut txn = self.begin();
+        self.put(&mut txn, id, value);
+        let certified = once(self.engine.certify(&self.ctx, &self.executor, &mut txn, Scope::Home));
         if let Tried::Fails(abort) = certified {
-            self.engine.rollback(&self.ctx, &mut part)?;
+            self.engine.rollback(&self.ctx, &mut txn)?;
             return Err(abort);
         }
-        let lsn = self.engine.commit(&self.ctx, &mut part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut txn)?;
         self.wait(lsn)
     }
 
-    fn prepare(&self, part: &mut MemoryPart, note: &[u8], lock_point: LockPoint) {
-        self.certify(part, Scope::Distributed);
-        let vote = self.engine.prepare(&self.ctx, part, note, lock_point).unwrap();
+    fn prepare(&self, txn: &mut MemoryLocalTxn, note: &[u8], lock_point: LockPoint) {
+        self.certify(txn, Scope::Distributed);
+        let vote = self.engine.prepare(&self.ctx, txn, note, lock_point).unwrap();
         self.wait(vote).unwrap();
     }
 
@@ -109,10 +109,10 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
         assert!((1..50).all(|id| second.value(id) == Tried::Done(Some(id * 10))));
         assert!(second.engine.check(&mut |_, _, _| {}).wrong.is_empty());
         // No transaction waits for this commit: closing writes it, in every durability mode.
-        let mut part = second.begin();
-        second.put(&mut part, 7, 77);
-        second.certify(&mut part, Scope::Home);
-        second.engine.commit(&second.ctx, &mut part).unwrap();
+        let mut txn = second.begin();
+        second.put(&mut txn, 7, 77);
+        second.certify(&mut txn, Scope::Home);
+        second.engine.commit(&second.ctx, &mut txn).unwrap();
         second.engine.checkpoint().unwrap();
         second.commit(8, 88).unwrap();
         second.close().unwrap();
@@ -129,16 +129,16 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
 fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
-    let mut part = life.begin();
-    life.put(&mut part, 1, 11);
-    life.certify(&mut part, Scope::Home);
-    let written = life.engine.commit(&life.ctx, &mut part).unwrap();
-    let mut part = life.begin();
-    let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
+    let mut txn = life.begin();
+    life.put(&mut txn, 1, 11);
+    life.certify(&mut txn, Scope::Home);
+    let written = life.engine.commit(&life.ctx, &mut txn).unwrap();
+    let mut txn = life.begin();
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
     assert_eq!(once(access.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
-    life.certify(&mut part, Scope::Distributed);
-    assert_eq!(life.engine.horizon(&part, &life.ctx), written);
-    let read = life.engine.commit(&life.ctx, &mut part).unwrap();
+    life.certify(&mut txn, Scope::Distributed);
+    assert_eq!(life.engine.horizon(&txn, &life.ctx), written);
+    let read = life.engine.commit(&life.ctx, &mut txn).unwrap();
     assert_eq!(read, written);
     life.wait(read).unwrap();
     assert_eq!(life.engine.durable_now(written), Some(Ok(())));
@@ -153,16 +153,16 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         let (life, _) = open(&disk, Durability::Sync);
         life.commit(1, 10).unwrap();
         life.commit(2, 20).unwrap();
-        let mut part = life.begin();
-        life.put(&mut part, 1, 11);
-        let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
+        let mut txn = life.begin();
+        life.put(&mut txn, 1, 11);
+        let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
         assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-        life.prepare(&mut part, b"who", LockPoint::Ahead);
+        life.prepare(&mut txn, b"who", LockPoint::Ahead);
         let image = disk.crash_image(2);
         let (life, mut recovered) = open(&image, Durability::Sync);
         let (note, doubt) = recovered.in_doubt.pop().unwrap();
         assert_eq!(note, b"who");
-        let mut part = life.engine.adopt(&life.ctx, doubt);
+        let mut txn = life.engine.adopt(&life.ctx, doubt);
         assert_eq!(life.value(1), Tried::Waits, "it is written");
         // Row 2 may be read, not changed.
         assert_eq!(life.value(2), Tried::Done(Some(20)));
@@ -174,10 +174,10 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         );
         life.engine.rollback(&life.ctx, &mut writer).unwrap();
         if commits {
-            let lsn = life.engine.commit(&life.ctx, &mut part).unwrap();
+            let lsn = life.engine.commit(&life.ctx, &mut txn).unwrap();
             life.wait(lsn).unwrap();
         } else {
-            life.engine.rollback(&life.ctx, &mut part).unwrap();
+            life.engine.rollback(&life.ctx, &mut txn).unwrap();
         }
         life.commit(2, 22).unwrap();
         let (life, recovered) = open(&image.crash_image(3), Durability::Sync);
@@ -193,13 +193,13 @@ fn at_the_lock_point_reads_are_let_go_with_the_vote() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
     life.commit(2, 20).unwrap();
-    let mut part = life.begin();
-    life.put(&mut part, 1, 11);
-    let mut access = life.engine.access(&life.ctx, &life.executor, &mut part);
+    let mut txn = life.begin();
+    life.put(&mut txn, 1, 11);
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
     assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-    life.prepare(&mut part, b"who", LockPoint::Reached);
+    life.prepare(&mut txn, b"who", LockPoint::Reached);
     life.commit(2, 21).unwrap();
-    let lsn = life.engine.commit(&life.ctx, &mut part).unwrap();
+    let lsn = life.engine.commit(&life.ctx, &mut txn).unwrap();
     life.wait(lsn).unwrap();
     assert_eq!((life.value(1), life.value(2)), (Tried::Done(Some(11)), Tried::Done(Some(21))));
 }
@@ -210,10 +210,10 @@ fn notes_come_back_until_they_are_forgotten() {
     let (life, _) = open(&disk, Durability::Sync);
     let mut notes = Vec::new();
     for (id, note) in [(1, b"one"), (2, b"two")] {
-        let mut part = life.begin();
-        life.put(&mut part, id, id);
-        life.certify(&mut part, Scope::Distributed);
-        let (lsn, id) = life.engine.commit_with_note(&life.ctx, &mut part, note).unwrap();
+        let mut txn = life.begin();
+        life.put(&mut txn, id, id);
+        life.certify(&mut txn, Scope::Distributed);
+        let (lsn, id) = life.engine.commit_with_note(&life.ctx, &mut txn, note).unwrap();
         life.wait(lsn).unwrap();
         notes.push((id, note.to_vec()));
     }
@@ -252,10 +252,10 @@ fn rows_that_do_not_fit_the_budget_and_files_of_nobody_are_refused_in_words() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
     (0..20_000).for_each(|id| {
-        let mut part = life.begin();
-        life.put(&mut part, id, id);
-        life.certify(&mut part, Scope::Home);
-        life.engine.commit(&life.ctx, &mut part).unwrap();
+        let mut txn = life.begin();
+        life.put(&mut txn, id, id);
+        life.certify(&mut txn, Scope::Home);
+        life.engine.commit(&life.ctx, &mut txn).unwrap();
     });
     life.close().unwrap();
     let small = Setup { pool_pages: 64, ..setup_of(Durability::Sync) };

@@ -4,7 +4,9 @@ use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, 
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
-use crate::memory::{MemoryAccess, MemoryEngine, MemoryFilling, MemoryPart, MemoryWorkerContext, abort_of};
+use crate::memory::{
+    MemoryAccess, MemoryEngine, MemoryFilling, MemoryLocalTxn, MemoryWorkerContext, abort_of,
+};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, Refused, Txn, Wanted};
 use probe::{Component, LogCounts};
@@ -33,7 +35,7 @@ impl Engine for MemoryEngine {
     const FETCHES: bool = true;
     type Wanted = Wanted;
     type WorkerContext = MemoryWorkerContext;
-    type Part = MemoryPart;
+    type LocalTxn = MemoryLocalTxn;
     type RowAccess<'a> = MemoryAccess<'a>;
     type Filling<'a> = MemoryFilling<'a>;
     type Filled = ();
@@ -72,8 +74,8 @@ impl Engine for MemoryEngine {
         Protection::Locks
     }
 
-    fn part(&self, _: &MemoryWorkerContext) -> MemoryPart {
-        MemoryPart::new()
+    fn local_txn(&self, _: &MemoryWorkerContext) -> MemoryLocalTxn {
+        MemoryLocalTxn::new()
     }
 
     #[inline]
@@ -87,29 +89,29 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn begin(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart, protection: Protection) {
+    fn begin(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn, protection: Protection) {
         probe::part_begins();
-        part.protection = protection;
-        (part.rows, part.logged) = (0, 0);
-        part.prepared = false;
-        part.order = Order::Upwards;
+        txn.protection = protection;
+        (txn.rows, txn.logged) = (0, 0);
+        txn.prepared = false;
+        txn.order = Order::Upwards;
         let mut worker = ctx.worker.borrow_mut();
         match protection {
-            Protection::Past => part.past = Some(worker.open_snapshot()),
-            _ => part.txn = Some(worker.begin()),
+            Protection::Past => txn.past = Some(worker.open_snapshot()),
+            _ => txn.store_txn = Some(worker.begin()),
         }
     }
 
-    fn protection(part: &MemoryPart) -> Protection {
-        part.protection
+    fn protection(txn: &MemoryLocalTxn) -> Protection {
+        txn.protection
     }
 
-    fn in_order(part: &mut MemoryPart, order: Order) {
-        part.order = order;
+    fn in_order(txn: &mut MemoryLocalTxn, order: Order) {
+        txn.order = order;
     }
 
-    fn wrote(part: &MemoryPart) -> bool {
-        part.txn.as_ref().is_some_and(|txn| !txn.is_read_only())
+    fn wrote(txn: &MemoryLocalTxn) -> bool {
+        txn.store_txn.as_ref().is_some_and(|store_txn| !store_txn.is_read_only())
     }
 
     #[inline]
@@ -117,15 +119,15 @@ impl Engine for MemoryEngine {
         &'a self,
         ctx: &'a MemoryWorkerContext,
         executor: &'a Executor,
-        part: &'a mut MemoryPart,
+        txn: &'a mut MemoryLocalTxn,
     ) -> MemoryAccess<'a> {
-        MemoryAccess { engine: self, ctx, executor, part }
+        MemoryAccess { engine: self, ctx, executor, txn }
     }
 
-    fn holds(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> bool {
+    fn holds(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> bool {
         let mut worker = ctx.worker.borrow_mut();
-        let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
-        part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
+        let mut certify = |store_txn: &mut Txn| worker.certify(store_txn, memstore::Scope::Local).is_ok();
+        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || certify(store_txn))
     }
 
     #[inline]
@@ -133,21 +135,21 @@ impl Engine for MemoryEngine {
         &self,
         ctx: &MemoryWorkerContext,
         executor: &Executor,
-        part: &mut MemoryPart,
+        txn: &mut MemoryLocalTxn,
         scope: Scope,
     ) -> Result<(), Abort> {
-        if part.past.is_some() {
+        if txn.past.is_some() {
             return Ok(());
         }
         loop {
             let certified = probe::within(Component::Locking, || {
                 let mut worker = ctx.worker.borrow_mut();
                 match scope {
-                    Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
+                    Scope::Home => worker.certify(txn.store_txn(), memstore::Scope::Local),
                     Scope::Distributed => {
-                        part.prepared = true;
-                        let has_turns = part.txn().has_turns();
-                        let prepared = worker.pre_commit(part.txn(), memstore::Scope::Distributed);
+                        txn.prepared = true;
+                        let has_turns = txn.store_txn().has_turns();
+                        let prepared = worker.pre_commit(txn.store_txn(), memstore::Scope::Distributed);
                         self.ended(has_turns && prepared.is_ok());
                         prepared.map(drop)
                     }
@@ -155,46 +157,46 @@ impl Engine for MemoryEngine {
             });
             match certified {
                 Ok(()) => return Ok(()),
-                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, part.order, row)).await?,
+                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, txn.order, row)).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
     }
 
     #[inline]
-    fn commit(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> Result<Lsn, Abort> {
-        let awaited = part.is_awaited();
-        let Some(txn) = part.txn.take() else {
-            return Ok(Lsn(self.end_past(ctx, part).max(part.logged)));
+    fn commit(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> Result<Lsn, Abort> {
+        let awaited = txn.is_awaited();
+        let Some(store_txn) = txn.store_txn.take() else {
+            return Ok(Lsn(self.end_past(ctx, txn).max(txn.logged)));
         };
         probe::part_ends();
         let mut worker = ctx.worker.borrow_mut();
-        let epoch = if txn.is_prepared() {
+        let epoch = if store_txn.is_prepared() {
             self.stir();
-            let committed = worker.post_commit(txn);
+            let committed = worker.post_commit(store_txn);
             self.ended(awaited);
             committed.epoch
         } else {
-            self.commit_now(&mut worker, txn)?
+            self.commit_now(&mut worker, store_txn)?
         };
-        Ok(Lsn(epoch.max(part.logged)))
+        Ok(Lsn(epoch.max(txn.logged)))
     }
 
     fn commit_with_note(
         &self,
         ctx: &MemoryWorkerContext,
-        part: &mut MemoryPart,
+        txn: &mut MemoryLocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
-        let awaited = part.is_awaited();
+        let awaited = txn.is_awaited();
         // A transaction with local transactions elsewhere is validated before they are asked to
         // prepare.
-        let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
+        let Some(store_txn) = txn.store_txn.take_if(|store_txn| store_txn.is_prepared()) else {
             return Err(Abort::BadRequest);
         };
         probe::part_ends();
         self.stir();
-        let (committed, id) = ctx.worker.borrow_mut().post_commit_with_note(txn, note);
+        let (committed, id) = ctx.worker.borrow_mut().post_commit_with_note(store_txn, note);
         self.ended(awaited);
         Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
@@ -207,7 +209,7 @@ impl Engine for MemoryEngine {
     fn prepare(
         &self,
         ctx: &MemoryWorkerContext,
-        part: &mut MemoryPart,
+        txn: &mut MemoryLocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort> {
@@ -215,49 +217,49 @@ impl Engine for MemoryEngine {
         if lock_point == LockPoint::Reached {
             // All other local transactions of it are validated: no transaction can come between
             // them and this one.
-            worker.release_reads(part.txn());
+            worker.release_reads(txn.store_txn());
             self.waiting.ended();
         }
         self.stir();
-        worker.prepare(part.txn(), note).map(Lsn).map_err(abort_of)
+        worker.prepare(txn.store_txn(), note).map(Lsn).map_err(abort_of)
     }
 
-    fn rollback(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) -> Result<(), Abort> {
-        let awaited = part.is_awaited();
-        if let Some(txn) = part.txn.take() {
+    fn rollback(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> Result<(), Abort> {
+        let awaited = txn.is_awaited();
+        if let Some(store_txn) = txn.store_txn.take() {
             probe::part_ends();
-            ctx.worker.borrow_mut().abort(txn);
+            ctx.worker.borrow_mut().abort(store_txn);
             self.ended(awaited);
         }
-        self.end_past(ctx, part);
+        self.end_past(ctx, txn);
         Ok(())
     }
 
     /// A prepared transaction's rows stay locked: it may have been committed elsewhere.
-    fn abandon(&self, ctx: &MemoryWorkerContext, part: &mut MemoryPart) {
-        let awaited = part.is_awaited();
-        if let Some(txn) = part.txn.take() {
+    fn abandon(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) {
+        let awaited = txn.is_awaited();
+        if let Some(store_txn) = txn.store_txn.take() {
             probe::part_ends();
-            if !txn.is_prepared() {
-                ctx.worker.borrow_mut().abort(txn);
+            if !store_txn.is_prepared() {
+                ctx.worker.borrow_mut().abort(store_txn);
                 self.ended(awaited);
             }
         }
-        self.end_past(ctx, part);
+        self.end_past(ctx, txn);
     }
 
     /// When another transaction holds its rows. That is a bug: prepared transactions held theirs at
     /// the same time before the crash.
-    fn adopt(&self, ctx: &MemoryWorkerContext, in_doubt: InDoubt) -> MemoryPart {
+    fn adopt(&self, ctx: &MemoryWorkerContext, in_doubt: InDoubt) -> MemoryLocalTxn {
         let adopted = ctx.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
-        let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
-        MemoryPart { txn: Some(txn), prepared: true, ..MemoryPart::new() }
+        let store_txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
+        MemoryLocalTxn { store_txn: Some(store_txn), prepared: true, ..MemoryLocalTxn::new() }
     }
 
-    fn horizon(&self, part: &MemoryPart, ctx: &MemoryWorkerContext) -> Lsn {
+    fn horizon(&self, txn: &MemoryLocalTxn, ctx: &MemoryWorkerContext) -> Lsn {
         let worker = ctx.worker.borrow();
-        let past = part.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
-        Lsn(part.txn.as_ref().map_or(past, |txn| worker.depends_on(txn)))
+        let past = txn.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
+        Lsn(txn.store_txn.as_ref().map_or(past, |store_txn| worker.depends_on(store_txn)))
     }
 
     #[inline]
@@ -371,7 +373,7 @@ impl Engine for MemoryEngine {
     /// Looks for a row, under a worker number that the instance does not use.
     fn is_blank(&self) -> bool {
         let Ok(mut worker) = self.store.worker(self.spare) else { return false };
-        let mut txn = worker.begin();
+        let mut store_txn = worker.begin();
         let is_empty = |table: &super::Place| match table {
             super::Place::Table(table) => {
                 let mut any = false;
@@ -379,13 +381,13 @@ impl Engine for MemoryEngine {
                     any = true;
                     Flow::Enough
                 };
-                let seen = worker.scan(&mut txn, table.def.id, Range::ALL, Direction::Forward, found);
+                let seen = worker.scan(&mut store_txn, table.def.id, Range::ALL, Direction::Forward, found);
                 seen.is_ok() && !any
             }
             _ => true,
         };
         let blank = self.places.iter().all(is_empty);
-        worker.abort(txn);
+        worker.abort(store_txn);
         blank
     }
 

@@ -7,7 +7,7 @@
 use crate::engine::Order;
 use crate::executor::Executor;
 use crate::local::Protection;
-use crate::memory::{CUT, MemoryEngine, MemoryPart, MemoryWorkerContext, Table, abort_of};
+use crate::memory::{CUT, MemoryEngine, MemoryLocalTxn, MemoryWorkerContext, Table, abort_of};
 use base::{Key, TableId};
 use memstore::{Cause, Refused, RowId, Txn, Worker};
 use probe::{Counter, Wait};
@@ -19,7 +19,7 @@ pub struct MemoryAccess<'a> {
     pub(super) engine: &'a MemoryEngine,
     pub(super) ctx: &'a MemoryWorkerContext,
     pub(super) executor: &'a Executor,
-    pub(super) part: &'a mut MemoryPart,
+    pub(super) txn: &'a mut MemoryLocalTxn,
 }
 
 /// Repeats an operation of the store until no prepared row is in its way.
@@ -30,7 +30,7 @@ macro_rules! retry {
                 Ok(value) => break value,
                 // Boxed because it is rare, and the future of every operation would hold it.
                 Err(Refused::Busy(row)) => {
-                    Box::pin($access.engine.wait($access.executor, $access.part.order, row)).await?
+                    Box::pin($access.engine.wait($access.executor, $access.txn.order, row)).await?
                 }
                 Err(Refused::NotReady) => Box::pin($access.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
@@ -96,7 +96,7 @@ impl<'a> MemoryAccess<'a> {
         &mut self,
         op: impl FnOnce(&mut Worker, &mut Txn) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
-        op(&mut self.ctx.worker.borrow_mut(), self.part.txn())
+        op(&mut self.ctx.worker.borrow_mut(), self.txn.store_txn())
     }
 
     /// An operation on the past: a row that stays locked makes it wait, too.
@@ -111,7 +111,7 @@ impl<'a> MemoryAccess<'a> {
     /// Waits until every transaction before the snapshot has written its rows.
     #[cold]
     async fn past_written(&mut self) -> Result<(), Abort> {
-        let (engine, ctx, past) = (self.engine, self.ctx, self.part.past.as_ref());
+        let (engine, ctx, past) = (self.engine, self.ctx, self.txn.past.as_ref());
         let is_ready = || past.is_none_or(|past| ctx.worker.borrow().is_ready(past));
         let look = |_: &mut std::task::Context<'_>| if is_ready() { Poll::Ready(()) } else { Poll::Pending };
         engine.looking(self.executor, engine.wait_ns, look).await
@@ -120,7 +120,7 @@ impl<'a> MemoryAccess<'a> {
     /// To be called before a write.
     #[inline]
     fn may_write(&mut self) -> Result<(), Abort> {
-        match self.part.protection {
+        match self.txn.protection {
             Protection::Past => Err(Abort::NeedsLocks),
             _ => self.quietly(),
         }
@@ -130,14 +130,14 @@ impl<'a> MemoryAccess<'a> {
     /// it forgets its reads.
     #[inline]
     fn quietly(&mut self) -> Result<(), Abort> {
-        if self.part.protection != Protection::Quiet {
+        if self.txn.protection != Protection::Quiet {
             return Ok(());
         }
-        self.part.rows += 1;
-        if self.part.rows < CUT {
+        self.txn.rows += 1;
+        if self.txn.rows < CUT {
             return Ok(());
         }
-        self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.part)
+        self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.txn)
     }
 
     /// Changes the index entries of one row.
@@ -169,11 +169,11 @@ impl<'a> MemoryAccess<'a> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Abort> {
-        let [mut at, mut next] = std::mem::take(&mut self.part.keys);
+        let [mut at, mut next] = std::mem::take(&mut self.txn.keys);
         at.clear();
         loop {
             let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
-            let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
+            let mut room = if self.txn.protection == Protection::Quiet { CUT } else { u32::MAX };
             let mut over = false;
             next.clear();
             let visit = |key: &[u8], row: &[u8]| {
@@ -185,7 +185,7 @@ impl<'a> MemoryAccess<'a> {
                 if over || room == 0 { Flow::Enough } else { Flow::More }
             };
             let by = through.map(|(table, at)| (&table.def, &table.def.indexes[at]));
-            let scanned = match (by, &self.part.past) {
+            let scanned = match (by, &self.txn.past) {
                 (None, None) => self.with(|w, txn| w.scan(txn, id, rest, direction, visit)),
                 (None, Some(past)) => self.back_then(|w| w.scan_past(past, id, rest, direction, visit)),
                 (Some((def, by)), None) => self.with(|w, txn| {
@@ -198,9 +198,9 @@ impl<'a> MemoryAccess<'a> {
             };
             match scanned {
                 Ok(()) if over || room > 0 => break,
-                Ok(()) => self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.part)?,
+                Ok(()) => self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.txn)?,
                 Err(Refused::Busy(row)) => {
-                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+                    Box::pin(self.engine.wait(self.executor, self.txn.order, row)).await?
                 }
                 Err(Refused::NotReady) => Box::pin(self.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
@@ -210,7 +210,7 @@ impl<'a> MemoryAccess<'a> {
                 from_behind(direction, &mut at);
             }
         }
-        self.part.keys = [at, next];
+        self.txn.keys = [at, next];
         Ok(())
     }
 }
@@ -257,7 +257,7 @@ impl Access for MemoryAccess<'_> {
         let mut f = Some(f);
         let read = retry!(self, {
             let run = |bytes: &[u8]| f.take().map(|f| f(Row::new(&t.layout, bytes)));
-            match &self.part.past {
+            match &self.txn.past {
                 None => self.with(|worker, txn| worker.read(txn, table, key, run)),
                 Some(past) => self.back_then(|worker| worker.read_past(past, table, key, run)),
             }
@@ -278,7 +278,7 @@ impl Access for MemoryAccess<'_> {
         let mut f = Some(f);
         let mut moved = Vec::new();
         let is_indexed = !t.def.indexes.is_empty();
-        let mut old = if is_indexed { std::mem::take(&mut self.part.keys[0]) } else { Vec::new() };
+        let mut old = if is_indexed { std::mem::take(&mut self.txn.keys[0]) } else { Vec::new() };
         let updated = retry!(
             self,
             self.with(|worker, txn| {
@@ -298,7 +298,7 @@ impl Access for MemoryAccess<'_> {
             })
         );
         if is_indexed {
-            self.part.keys[0] = old;
+            self.txn.keys[0] = old;
         }
         probe::add(Counter::Records, u64::from(updated.is_some()));
         if !moved.is_empty() {
@@ -309,7 +309,7 @@ impl Access for MemoryAccess<'_> {
 
     #[inline]
     fn ahead(&mut self, table: TableId, keys: &[Key]) {
-        if self.part.past.is_some() {
+        if self.txn.past.is_some() {
             return;
         }
         // The operation itself reports a table that does not exist.
@@ -325,11 +325,11 @@ impl Access for MemoryAccess<'_> {
         }
         probe::count(Counter::Records);
         for index in &t.def.indexes {
-            let mut entry = std::mem::take(&mut self.part.keys[0]);
+            let mut entry = std::mem::take(&mut self.txn.keys[0]);
             entry.clear();
             t.def.put_entry(index, Row::new(&t.layout, row), &mut entry);
             let come = retry!(self, self.with(|worker, txn| worker.insert(txn, index.id, &entry, &[])));
-            self.part.keys[0] = entry;
+            self.txn.keys[0] = entry;
             // The row and its entries were not read at one moment.
             if come == Inserted::Exists {
                 return Err(Abort::Conflict);
@@ -385,7 +385,7 @@ impl Access for MemoryAccess<'_> {
         let from = if direction == Direction::Forward { range.low } else { range.high };
         let (table, _) = self.engine.index(index)?;
         // Writes conflict at rows of the table, even where an index led to them.
-        if let (Some(from), None) = (from, &self.part.past) {
+        if let (Some(from), None) = (from, &self.txn.past) {
             retry!(self, self.with(|worker, txn| worker.queue_at(txn, table.def.id, from)));
         }
         std::pin::pin!(self.scan(index, range, direction, f)).await

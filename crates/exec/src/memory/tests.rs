@@ -95,7 +95,7 @@ struct Bench {
 struct Scene<'b> {
     bench: &'b Bench,
     ctx: &'b MemoryWorkerContext,
-    part: MemoryPart,
+    txn: MemoryLocalTxn,
 }
 
 impl Bench {
@@ -122,9 +122,9 @@ impl Bench {
 
     fn begin_under(&self, worker: usize, protection: Protection) -> Scene<'_> {
         let ctx = &self.contexts[worker];
-        let mut part = self.engine.part(ctx);
-        self.engine.begin(ctx, &mut part, protection);
-        Scene { bench: self, ctx, part }
+        let mut txn = self.engine.local_txn(ctx);
+        self.engine.begin(ctx, &mut txn, protection);
+        Scene { bench: self, ctx, txn }
     }
 
     /// The values of rows 1 and 2, read by a separate transaction.
@@ -140,7 +140,7 @@ impl Bench {
 
 impl Scene<'_> {
     fn access(&mut self) -> MemoryAccess<'_> {
-        self.bench.engine.access(self.ctx, &self.bench.executor, &mut self.part)
+        self.bench.engine.access(self.ctx, &self.bench.executor, &mut self.txn)
     }
 
     fn read(&mut self, id: i64) -> Tried<Option<i64>> {
@@ -191,13 +191,13 @@ impl Scene<'_> {
 
     fn certify(&mut self, scope: Scope) -> Tried<()> {
         let Bench { engine, executor, .. } = self.bench;
-        once(engine.certify(self.ctx, executor, &mut self.part, scope))
+        once(engine.certify(self.ctx, executor, &mut self.txn, scope))
     }
 
     fn commit(mut self) -> Tried<()> {
         match self.certify(Scope::Home) {
             Done(()) => {
-                self.bench.engine.commit(self.ctx, &mut self.part).unwrap();
+                self.bench.engine.commit(self.ctx, &mut self.txn).unwrap();
                 Done(())
             }
             refused => refused,
@@ -207,7 +207,7 @@ impl Scene<'_> {
 
 impl Drop for Scene<'_> {
     fn drop(&mut self) {
-        self.bench.engine.rollback(self.ctx, &mut self.part).unwrap();
+        self.bench.engine.rollback(self.ctx, &mut self.txn).unwrap();
     }
 }
 
@@ -331,14 +331,14 @@ fn a_decision_made_from_what_was_never_there_together_is_none() {
     let b = bench();
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!(one.read(1), Done(Some(10)));
-    assert!(b.engine.holds(one.ctx, &mut one.part));
+    assert!(b.engine.holds(one.ctx, &mut one.txn));
     drop(one);
     let mut one = b.begin(0);
     assert_eq!(one.read(1), Done(Some(10)));
     assert_eq!((two.write(1, 12), two.write(2, 18)), (Done(Some(())), Done(Some(()))));
     assert_eq!(two.commit(), Done(()));
     assert_eq!(one.read(2), Done(Some(18)));
-    assert!(!b.engine.holds(one.ctx, &mut one.part));
+    assert!(!b.engine.holds(one.ctx, &mut one.txn));
 }
 
 #[test]
@@ -352,9 +352,9 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
         assert_eq!(two.read(1), Waits);
         assert_eq!(two.read(2), Done(Some(20)));
         if commits {
-            b.engine.commit(one.ctx, &mut one.part).unwrap();
+            b.engine.commit(one.ctx, &mut one.txn).unwrap();
         } else {
-            b.engine.rollback(one.ctx, &mut one.part).unwrap();
+            b.engine.rollback(one.ctx, &mut one.txn).unwrap();
         }
         assert_eq!(two.read(1), Done(Some(if commits { 11 } else { 10 })));
         assert_eq!(two.commit(), Done(()));
@@ -389,7 +389,7 @@ fn the_past_is_read_whole_and_unchecked() {
     assert_eq!((past.read(2), past.read(3)), (Done(Some(20)), Done(None)));
     assert!(matches!(past.read(100), Done(Some(_))));
     assert_eq!(past.certify(Scope::Home), Done(()));
-    assert!(b.engine.holds(past.ctx, &mut past.part));
+    assert!(b.engine.holds(past.ctx, &mut past.txn));
     assert_eq!(past.commit(), Done(()));
 }
 
@@ -404,9 +404,9 @@ fn the_past_is_read_when_all_of_it_is_decided() {
         let mut past = b.begin_under(1, Protection::Past);
         assert_eq!((past.read(1), past.scan(T, (0, 50), Direction::Forward)), (Waits, Waits));
         if commits {
-            b.engine.commit(one.ctx, &mut one.part).unwrap();
+            b.engine.commit(one.ctx, &mut one.txn).unwrap();
         } else {
-            b.engine.rollback(one.ctx, &mut one.part).unwrap();
+            b.engine.rollback(one.ctx, &mut one.txn).unwrap();
         }
         let mut later = b.begin(0);
         assert_eq!(later.write(2, 21), Done(Some(())));
@@ -441,11 +441,11 @@ fn an_answer_from_the_past_rests_on_what_it_shows() {
     assert_eq!(one.commit(), Done(()));
     let mut past = b.begin_under(1, Protection::Past);
     assert_eq!(past.read(2), Done(Some(20)));
-    let without = b.engine.horizon(&past.part, past.ctx);
+    let without = b.engine.horizon(&past.txn, past.ctx);
     assert_eq!(past.read(1), Done(Some(11)));
-    let with = b.engine.horizon(&past.part, past.ctx);
+    let with = b.engine.horizon(&past.txn, past.ctx);
     assert!(without < with, "{without:?} {with:?}");
-    assert_eq!(b.engine.commit(past.ctx, &mut past.part), Ok(with));
+    assert_eq!(b.engine.commit(past.ctx, &mut past.txn), Ok(with));
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn what_a_distributed_part_has_read_stays_until_its_decision() {
     assert_eq!(one.certify(Scope::Distributed), Done(()));
     assert_eq!(two.certify(Scope::Distributed), CONFLICT);
     drop(two);
-    b.engine.commit(one.ctx, &mut one.part).unwrap();
+    b.engine.commit(one.ctx, &mut one.txn).unwrap();
     let mut two = b.begin(1);
     assert_eq!(two.write(1, 11), Done(Some(())));
     assert_eq!(two.commit(), Done(()));
@@ -483,28 +483,28 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     let engine = Arc::new(engine);
     let (ctx, other) = (engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(|| {})));
     let executor = Executor::new(Arc::new(|| {}));
-    let mut part = engine.part(&ctx);
-    engine.begin(&ctx, &mut part, Protection::Locks);
-    let mut access = engine.access(&ctx, &executor, &mut part);
+    let mut txn = engine.local_txn(&ctx);
+    engine.begin(&ctx, &mut txn, Protection::Locks);
+    let mut access = engine.access(&ctx, &executor, &mut txn);
     assert_eq!(once(access.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
-    assert_eq!(once(engine.certify(&ctx, &executor, &mut part, Scope::Distributed)), Done(()));
+    assert_eq!(once(engine.certify(&ctx, &executor, &mut txn, Scope::Distributed)), Done(()));
     let outcome = std::rc::Rc::new(RefCell::new(None));
     let (told, waiter) = (outcome.clone(), Arc::clone(&engine));
     let executor = std::rc::Rc::new(executor);
     let inner = executor.clone();
     let spawned = executor.spawn(async move {
-        let mut part = waiter.part(&other);
-        waiter.begin(&other, &mut part, Protection::Locks);
-        let read = waiter.access(&other, &inner, &mut part).read(T, &key(1), |row| row.int(1)).await;
+        let mut txn = waiter.local_txn(&other);
+        waiter.begin(&other, &mut txn, Protection::Locks);
+        let read = waiter.access(&other, &inner, &mut txn).read(T, &key(1), |row| row.int(1)).await;
         *told.borrow_mut() = Some(read);
-        waiter.rollback(&other, &mut part).unwrap();
+        waiter.rollback(&other, &mut txn).unwrap();
     });
     assert!(spawned);
     while outcome.borrow().is_none() {
         executor.turn(world::now_ns());
     }
     assert_eq!(*outcome.borrow(), Some(Err(Abort::LockTimeout)));
-    engine.rollback(&ctx, &mut part).unwrap();
+    engine.rollback(&ctx, &mut txn).unwrap();
 }
 
 /// Random operations of consecutive transactions, compared with a map: rows, an index, both
@@ -572,12 +572,12 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
         }
         b.engine.filled(filling).unwrap();
     }
-    let mut part = b.engine.part(&b.contexts[1]);
-    b.engine.begin(&b.contexts[1], &mut part, Protection::Quiet);
+    let mut txn = b.engine.local_txn(&b.contexts[1]);
+    b.engine.begin(&b.contexts[1], &mut txn, Protection::Quiet);
     for (index, want) in [(T, many + 3), (BY_VALUE, many + 3), (LOG, many)] {
         for way in WAYS {
             let mut count = 0;
-            let mut access = b.engine.access(&b.contexts[1], &b.executor, &mut part);
+            let mut access = b.engine.access(&b.contexts[1], &b.executor, &mut txn);
             let visit = |_: &[u8], _: Row<'_>| {
                 count += 1;
                 Flow::More
@@ -586,7 +586,7 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
             assert_eq!(count, want, "{index:?} {way:?}");
         }
     }
-    b.engine.commit(&b.contexts[1], &mut part).unwrap();
+    b.engine.commit(&b.contexts[1], &mut txn).unwrap();
 }
 
 #[test]

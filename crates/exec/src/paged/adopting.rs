@@ -15,7 +15,7 @@
 use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Letter, Ward};
 use crate::design::Design;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
 use base::hash64;
 use locks::{Acquired, LockName, Mode};
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub(super) struct Keeper {
     /// The locks that are still to be taken.
     claims: Claims,
     /// Holds the locks that are taken.
-    part: Option<Part>,
+    txn: Option<LocalTxn>,
     /// Transactions that are not decided.
     doubts: usize,
 }
@@ -41,8 +41,8 @@ impl Drop for Keeper {
     /// Keeps the locks of undecided transactions: the tables end with the engine, and until then
     /// others may be at work.
     fn drop(&mut self) {
-        if let Some(part) = self.part.take() {
-            std::mem::forget(part.locker);
+        if let Some(txn) = self.txn.take() {
+            std::mem::forget(txn.locker);
         }
     }
 }
@@ -110,7 +110,7 @@ impl<D: Design> PageEngine<D> {
         let (mut keepers, mut owners) = (self.keepers(), Vec::new());
         for ((owner, name), mode) in claims {
             let at = keepers.iter().position(|k| k.ward == ward && k.owner == owner).unwrap_or_else(|| {
-                keepers.push(Keeper { ward, owner, claims: Claims::new(), part: None, doubts: 0 });
+                keepers.push(Keeper { ward, owner, claims: Claims::new(), txn: None, doubts: 0 });
                 keepers.len() - 1
             });
             let keeper = &mut keepers[at];
@@ -133,17 +133,17 @@ impl<D: Design> PageEngine<D> {
     pub(super) fn take_wards(&self, ctx: &PageWorkerContext) {
         let mut keepers = self.keepers();
         let own = keepers.iter_mut().filter(|keeper| !D::OWNERS || keeper.owner == ctx.worker);
-        for keeper in own.filter(|keeper| keeper.part.is_none()) {
-            let mut part = Part { protection: Protection::Locks, ..self.part_of(ctx.worker) };
+        for keeper in own.filter(|keeper| keeper.txn.is_none()) {
+            let mut txn = LocalTxn { protection: Protection::Locks, ..self.local_txn_of(ctx.worker) };
             if D::OWNERS {
-                self.begin_locking(&mut part);
+                self.begin_locking(&mut txn);
             } else {
                 self.count_locking(0, 1);
             }
             let mut claims: Vec<_> = keeper.claims.drain().collect();
             claims.sort_by_key(|((_, name), _)| !name.is_granule());
-            claims.into_iter().for_each(|((_, name), mode)| self.regain(&mut part, name, mode));
-            keeper.part = Some(part);
+            claims.into_iter().for_each(|((_, name), mode)| self.regain(&mut txn, name, mode));
+            keeper.txn = Some(txn);
         }
     }
 
@@ -152,14 +152,14 @@ impl<D: Design> PageEngine<D> {
     /// # Panics
     /// When another transaction holds the lock. No transaction has begun yet, and those with
     /// conflicting locks share a ward.
-    fn regain(&self, part: &mut Part, name: LockName, mode: Mode) {
-        let granted = self.locks(part.owner).acquire(&mut part.locker, name, mode);
+    fn regain(&self, txn: &mut LocalTxn, name: LockName, mode: Mode) {
+        let granted = self.locks(txn.owner).acquire(&mut txn.locker, name, mode);
         assert!(matches!(granted, Acquired::Granted), "two wards claim {name:?}");
     }
 
     /// The decision on a transaction found prepared is carried out on all its chains.
-    pub(super) fn release_wards(&self, ctx: &PageWorkerContext, part: &mut Part) {
-        let Some((ward, owners)) = part.branches.wards.take() else { return };
+    pub(super) fn release_wards(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
+        let Some((ward, owners)) = txn.branches.wards.take() else { return };
         for owner in owners {
             if !D::OWNERS || owner == ctx.worker {
                 self.release_ward(ward, owner);
@@ -176,22 +176,23 @@ impl<D: Design> PageEngine<D> {
         let Some(at) = keepers.iter().position(|k| k.ward == ward && k.owner == owner) else { return };
         keepers[at].doubts -= 1;
         if keepers[at].doubts == 0
-            && let Some(mut part) = keepers.swap_remove(at).part.take()
+            && let Some(mut txn) = keepers.swap_remove(at).txn.take()
         {
-            self.end(&mut part);
+            self.end(&mut txn);
         }
     }
 
     /// Takes over a transaction that restart found prepared.
-    pub(super) fn take_up(&self, ctx: &PageWorkerContext, doubt: Doubt) -> Part {
+    pub(super) fn take_up(&self, ctx: &PageWorkerContext, doubt: Doubt) -> LocalTxn {
         let Doubt { found, ward, owners } = doubt;
-        let mut part = Part { txn: found.txn, protection: Protection::Locks, ..self.part_of(ctx.worker) };
-        part.branches.found = found.others;
-        part.branches.wards = Some((ward, owners));
+        let mut txn =
+            LocalTxn { store_txn: found.txn, protection: Protection::Locks, ..self.local_txn_of(ctx.worker) };
+        txn.branches.found = found.others;
+        txn.branches.wards = Some((ward, owners));
         if !D::OWNERS {
             self.count_locking(0, 1);
         }
-        part
+        txn
     }
 }
 

@@ -8,7 +8,7 @@ use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
-use crate::local::{Locking, Part, Protection};
+use crate::local::{LocalTxn, Locking, Protection};
 use crate::mail::Mailbox;
 use crate::owners::{Owners, Spot};
 use crate::page_access::PageAccess;
@@ -46,7 +46,7 @@ pub struct PageWorkerContext {
         clippy::vec_box,
         reason = "a branch goes into a letter as it is, without being moved into a box again"
     )]
-    pub(super) spare: RefCell<Vec<Box<Part>>>,
+    pub(super) spare: RefCell<Vec<Box<LocalTxn>>>,
     /// Transactions named so far.
     pub(super) number: Cell<u64>,
     /// Branches that were sent to be undone and are not undone yet.
@@ -70,7 +70,7 @@ impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
     type Wanted = ();
     type WorkerContext = PageWorkerContext;
-    type Part = Part;
+    type LocalTxn = LocalTxn;
     type RowAccess<'a> = PageAccess<'a, D>;
     type Filling<'a> = PageFilling<'a, D>;
     type Filled = Loaded;
@@ -152,24 +152,24 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::protection_at_home(self, ctx.worker)
     }
 
-    fn part(&self, ctx: &PageWorkerContext) -> Part {
-        self.part_of(ctx.worker)
+    fn local_txn(&self, ctx: &PageWorkerContext) -> LocalTxn {
+        self.local_txn_of(ctx.worker)
     }
 
     #[inline]
-    fn begin(&self, ctx: &PageWorkerContext, part: &mut Part, protection: Protection) {
-        self.begin_named(ctx, part, protection);
+    fn begin(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, protection: Protection) {
+        self.begin_named(ctx, txn, protection);
     }
 
-    fn protection(part: &Part) -> Protection {
-        part.protection()
+    fn protection(txn: &LocalTxn) -> Protection {
+        txn.protection()
     }
 
     /// The time-out ends each of its waits in any case.
-    fn in_order(_: &mut Part, _: Order) {}
+    fn in_order(_: &mut LocalTxn, _: Order) {}
 
-    fn wrote(part: &Part) -> bool {
-        part.wrote()
+    fn wrote(txn: &LocalTxn) -> bool {
+        txn.wrote()
     }
 
     #[inline]
@@ -177,13 +177,13 @@ impl<D: Design> Engine for PageEngine<D> {
         &'a self,
         _: &'a PageWorkerContext,
         executor: &'a Executor,
-        part: &'a mut Part,
+        txn: &'a mut LocalTxn,
     ) -> PageAccess<'a, D> {
-        PageAccess { engine: self, executor, part }
+        PageAccess { engine: self, executor, txn }
     }
 
     #[inline]
-    fn holds(&self, _: &PageWorkerContext, _: &mut Part) -> bool {
+    fn holds(&self, _: &PageWorkerContext, _: &mut LocalTxn) -> bool {
         true
     }
 
@@ -193,21 +193,21 @@ impl<D: Design> Engine for PageEngine<D> {
         &self,
         _: &PageWorkerContext,
         _: &Executor,
-        _: &mut Part,
+        _: &mut LocalTxn,
         _: Scope,
     ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline]
-    fn commit(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<Lsn, Abort> {
-        if part.branches.is_empty() {
-            let committed = PageEngine::commit(self, part);
-            self.note_parted(ctx, &mut part.txn);
+    fn commit(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<Lsn, Abort> {
+        if txn.branches.is_empty() {
+            let committed = PageEngine::commit(self, txn);
+            self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(ctx, part, None);
+        let found = txn.branches.wards.is_some();
+        let committed = self.commit_branches(ctx, txn, None);
         if found {
             self.undoubted();
         }
@@ -217,16 +217,16 @@ impl<D: Design> Engine for PageEngine<D> {
     fn commit_with_note(
         &self,
         ctx: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
-        if part.branches.is_empty() {
-            let committed = PageEngine::commit_with_note(self, part, note);
-            self.note_parted(ctx, &mut part.txn);
+        if txn.branches.is_empty() {
+            let committed = PageEngine::commit_with_note(self, txn, note);
+            self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(ctx, part, Some(note));
+        let found = txn.branches.wards.is_some();
+        let committed = self.commit_branches(ctx, txn, Some(note));
         if found {
             self.undoubted();
         }
@@ -240,37 +240,37 @@ impl<D: Design> Engine for PageEngine<D> {
     fn prepare(
         &self,
         _: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort> {
-        PageEngine::prepare(self, part, note, lock_point)
+        PageEngine::prepare(self, txn, note, lock_point)
     }
 
-    fn rollback(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<(), Abort> {
-        if part.branches.is_empty() {
-            let undone = PageEngine::rollback(self, part);
-            self.note_parted(ctx, &mut part.txn);
+    fn rollback(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<(), Abort> {
+        if txn.branches.is_empty() {
+            let undone = PageEngine::rollback(self, txn);
+            self.note_parted(ctx, &mut txn.store_txn);
             return undone;
         }
-        let found = part.branches.wards.is_some();
-        let others = self.rollback_branches(ctx, part);
-        let own = PageEngine::rollback(self, part);
+        let found = txn.branches.wards.is_some();
+        let others = self.rollback_branches(ctx, txn);
+        let own = PageEngine::rollback(self, txn);
         // The transaction's own chain may hold keys of any owner, too.
-        self.release_wards(ctx, part);
-        self.note_parted(ctx, &mut part.txn);
+        self.release_wards(ctx, txn);
+        self.note_parted(ctx, &mut txn.store_txn);
         if found {
             self.undoubted();
         }
         others.and(own)
     }
 
-    fn abandon(&self, _: &PageWorkerContext, part: &mut Part) {
-        self.abandon_branches(part);
-        PageEngine::abandon(self, part);
+    fn abandon(&self, _: &PageWorkerContext, txn: &mut LocalTxn) {
+        self.abandon_branches(txn);
+        PageEngine::abandon(self, txn);
     }
 
-    fn adopt(&self, ctx: &PageWorkerContext, doubt: Doubt) -> Part {
+    fn adopt(&self, ctx: &PageWorkerContext, doubt: Doubt) -> LocalTxn {
         self.take_up(ctx, doubt)
     }
 
@@ -291,12 +291,17 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn admit(&self, part: &mut Part) -> bool {
-        PageEngine::admit(self, part)
+    fn admit(&self, txn: &mut LocalTxn) -> bool {
+        PageEngine::admit(self, txn)
     }
 
-    async fn pass(&self, ctx: &PageWorkerContext, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
-        PageEngine::pass(self, ctx, executor, part).await
+    async fn pass(
+        &self,
+        ctx: &PageWorkerContext,
+        executor: &Executor,
+        txn: &mut LocalTxn,
+    ) -> Result<(), Abort> {
+        PageEngine::pass(self, ctx, executor, txn).await
     }
 
     fn repartition(&self, ctx: &PageWorkerContext, errand: Errand) {
@@ -304,9 +309,9 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn begin_visit(&self, part: &mut Part) {
-        if D::OWNERS && !part.counted {
-            self.begin_locking(part);
+    fn begin_visit(&self, txn: &mut LocalTxn) {
+        if D::OWNERS && !txn.counted {
+            self.begin_locking(txn);
         }
     }
 
@@ -337,27 +342,27 @@ impl<D: Design> Engine for PageEngine<D> {
     fn send(
         &self,
         ctx: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         meeting: u32,
         (owner, stamp): (usize, Stamp),
         steps: Vec<u8>,
     ) {
-        self.send_steps(ctx, part, meeting, (owner, stamp), steps);
+        self.send_steps(ctx, txn, meeting, (owner, stamp), steps);
     }
 
-    async fn rendezvous(&self, ctx: &PageWorkerContext, part: &mut Part, meeting: u32) -> Vec<Answer> {
-        self.await_answers(ctx, part, meeting).await
+    async fn rendezvous(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, meeting: u32) -> Vec<Answer> {
+        self.await_answers(ctx, txn, meeting).await
     }
 
     #[inline]
-    fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+    fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         if D::OWNERS { self.read_mail(ctx) } else { None }
     }
 
     fn answer(
         &self,
         ctx: &PageWorkerContext,
-        visit: Visit<Part>,
+        visit: Visit<LocalTxn>,
         outcome: Result<(), Abort>,
         outputs: Vec<u8>,
     ) {
@@ -372,7 +377,7 @@ impl<D: Design> Engine for PageEngine<D> {
         ctx.undoing.get() == 0
     }
 
-    fn horizon(&self, _: &Part, _: &PageWorkerContext) -> Lsn {
+    fn horizon(&self, _: &LocalTxn, _: &PageWorkerContext) -> Lsn {
         PageEngine::horizon(self)
     }
 

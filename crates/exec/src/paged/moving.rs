@@ -23,7 +23,7 @@
 //! messages. Transactions that run alone are never under way between two turns, so they go on while
 //! the gate is shut.
 //!
-//! **Inside** is a transaction that has asked for a lock at this owner (`Part::counted`), and a
+//! **Inside** is a transaction that has asked for a lock at this owner (`LocalTxn::counted`), and a
 //! visit from its admission to its answer. All others ask at the gate: visits as they are read
 //! ([`PageEngine::let_in`]), the worker's own transactions before their first step here
 //! ([`PageEngine::pass`]), and steps of other instances in [`txn::Access::enter`]. A transaction
@@ -42,7 +42,7 @@ use crate::board::AGAIN_NS;
 use crate::branches::{Answer, Letter, Steps, Visit};
 use crate::design::Design;
 use crate::executor::Executor;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
 use crate::owners::{self, Gift, Owners};
 use access::Moved;
 use base::{Key, TableId};
@@ -180,14 +180,14 @@ impl<D: Design> PageEngine<D> {
     /// Admits a local transaction of this worker, if it need not wait: it may have steps here from
     /// then until its end.
     #[inline]
-    pub(crate) fn admit(&self, part: &mut Part) -> bool {
-        if !D::OWNERS || part.counted || part.protection != Protection::Locks {
+    pub(crate) fn admit(&self, txn: &mut LocalTxn) -> bool {
+        if !D::OWNERS || txn.counted || txn.protection != Protection::Locks {
             return true;
         }
-        if self.is_shut(part.owner) {
+        if self.is_shut(txn.owner) {
             return false;
         }
-        self.begin_locking(part);
+        self.begin_locking(txn);
         true
     }
 
@@ -199,15 +199,15 @@ impl<D: Design> PageEngine<D> {
         &self,
         ctx: &PageWorkerContext,
         executor: &Executor,
-        part: &mut Part,
+        txn: &mut LocalTxn,
     ) -> Result<(), Abort> {
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
         let passed = std::future::poll_fn(|cx| {
-            if self.admit(part) {
+            if self.admit(txn) {
                 return Poll::Ready(Ok(()));
             }
             let now = world::now_ns();
-            if self.board.closes_cycle(part.name, part.owner, &self.insiders(part.owner)) {
+            if self.board.closes_cycle(txn.name, txn.owner, &self.insiders(txn.owner)) {
                 return Poll::Ready(Err(Abort::Deadlock));
             }
             if now >= until_ns {
@@ -218,7 +218,7 @@ impl<D: Design> PageEngine<D> {
             probe::parks(Wait::Lock, Poll::Pending)
         })
         .await;
-        self.board.strike_out(part.name, part.owner);
+        self.board.strike_out(txn.name, txn.owner);
         passed
     }
 
@@ -232,7 +232,7 @@ impl<D: Design> PageEngine<D> {
     /// Begins a visit, if its steps are this worker's and the gate is open to it; else sends it
     /// back, or holds it.
     #[inline]
-    pub(super) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<Part>> {
+    pub(super) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<LocalTxn>> {
         let is_in = steps.branch.as_ref().is_some_and(|branch| branch.counted);
         if !self.owners.as_ref().is_some_and(|owners| owners.holds(ctx.worker, &steps.stamp)) {
             self.send_back(ctx, steps, Abort::NotHere(ctx.worker as u16));
@@ -244,8 +244,8 @@ impl<D: Design> PageEngine<D> {
         }
         ctx.door.visits.set(ctx.door.visits.get() + 1);
         let Steps { home, meeting, name, branch, steps, .. } = steps;
-        let part = branch.unwrap_or_else(|| self.new_branch(ctx, name));
-        Some(Visit { part, steps, home, meeting })
+        let txn = branch.unwrap_or_else(|| self.new_branch(ctx, name));
+        Some(Visit { txn, steps, home, meeting })
     }
 
     #[cold]
@@ -269,12 +269,12 @@ impl<D: Design> PageEngine<D> {
     /// The next visit that waited at a gate that is open again. While the gate is shut, lets those
     /// that wait look for a cycle again.
     #[inline]
-    pub(super) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+    pub(super) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         if ctx.door.held.borrow().is_empty() { None } else { self.look_at_held(ctx) }
     }
 
     #[cold]
-    fn look_at_held(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+    fn look_at_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         let door = &ctx.door;
         if self.is_shut(ctx.worker) {
             let now = world::now_ns();
@@ -336,7 +336,7 @@ impl<D: Design> PageEngine<D> {
             true => (true, self.property.in_doubt()),
             false => (gives, false),
         };
-        let is_idle = door.visits.get() == 0 && self.locking(ctx.worker).parts.load(Ordering::Relaxed) == 0;
+        let is_idle = door.visits.get() == 0 && self.locking(ctx.worker).txns.load(Ordering::Relaxed) == 0;
         let shut_ns = door.shut_ns.get();
         if drains && (doubts || !is_idle) {
             match shut_ns {

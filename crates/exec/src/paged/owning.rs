@@ -5,7 +5,7 @@ use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Answer, Letter, Steps, Visit};
 use crate::chart::Stamp;
 use crate::design::Design;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
 use base::Lsn;
 use probe::Wait;
 use smallvec::SmallVec;
@@ -21,26 +21,26 @@ impl<D: Design> PageEngine<D> {
     /// Starts a local transaction at a worker that owns keys, and gives it the name by which others
     /// wait for it.
     #[inline]
-    pub(super) fn begin_named(&self, ctx: &PageWorkerContext, part: &mut Part, protection: Protection) {
-        self.begin(part, ctx.worker, protection);
+    pub(super) fn begin_named(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, protection: Protection) {
+        self.begin(txn, ctx.worker, protection);
         if D::OWNERS && protection == Protection::Locks {
             let number = ctx.number.get() + 1;
             ctx.number.set(number);
-            part.name = ((ctx.worker as u64) << NUMBER_BITS) | number;
+            txn.name = ((ctx.worker as u64) << NUMBER_BITS) | number;
         }
     }
 
     pub(super) fn send_steps(
         &self,
         ctx: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         meeting: u32,
         (owner, stamp): (usize, Stamp),
         steps: Vec<u8>,
     ) {
         ctx.meetings.borrow_mut().get(meeting).missing += 1;
-        part.abroad = true;
-        let (branch, name) = (part.branches.take(owner), part.name);
+        txn.abroad = true;
+        let (branch, name) = (txn.branches.take(owner), txn.name);
         let steps = Steps { home: ctx.worker, meeting, name, stamp, branch, steps };
         ctx.mailbox().send(owner, Letter::Steps(steps));
     }
@@ -48,7 +48,7 @@ impl<D: Design> PageEngine<D> {
     pub(super) async fn await_answers(
         &self,
         ctx: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         meeting: u32,
     ) -> Vec<Answer> {
         std::future::poll_fn(|cx| {
@@ -62,15 +62,15 @@ impl<D: Design> PageEngine<D> {
         })
         .await;
         let answers = ctx.meetings.borrow_mut().close(meeting);
-        let home = |(branch, answer): (Option<Box<Part>>, Answer)| {
-            part.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
+        let home = |(branch, answer): (Option<Box<LocalTxn>>, Answer)| {
+            txn.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
             answer
         };
         answers.into_iter().map(home).collect()
     }
 
     /// Handles messages, up to the next visit.
-    pub(super) fn read_mail(&self, ctx: &PageWorkerContext) -> Option<Visit<Part>> {
+    pub(super) fn read_mail(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         let mailbox = ctx.mailbox();
         mailbox.push_on();
         if let Some(visit) = self.next_held(ctx) {
@@ -91,14 +91,14 @@ impl<D: Design> PageEngine<D> {
                 }
                 Letter::Commit(mut branch) => {
                     self.end(&mut branch);
-                    self.store.committed::<D::Latch>(&mut branch.txn);
-                    self.note_parted(ctx, &mut branch.txn);
+                    self.store.committed::<D::Latch>(&mut branch.store_txn);
+                    self.note_parted(ctx, &mut branch.store_txn);
                     ctx.spare.borrow_mut().push(branch);
                 }
                 Letter::Undo { home, mut branch } => {
                     // A failed rollback has poisoned the store; nothing commits afterwards.
                     let _ = self.rollback(&mut branch);
-                    self.note_parted(ctx, &mut branch.txn);
+                    self.note_parted(ctx, &mut branch.store_txn);
                     ctx.spare.borrow_mut().push(branch);
                     mailbox.send(home, Letter::Undone);
                 }
@@ -109,84 +109,84 @@ impl<D: Design> PageEngine<D> {
         None
     }
 
-    pub(super) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<Part> {
+    pub(super) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<LocalTxn> {
         let spare = ctx.spare.borrow_mut().pop();
-        let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(ctx.worker)));
-        self.begin(&mut part, ctx.worker, Protection::Locks);
-        part.name = name;
-        part.abroad = true;
-        part
+        let mut txn = spare.unwrap_or_else(|| Box::new(self.local_txn_of(ctx.worker)));
+        self.begin(&mut txn, ctx.worker, Protection::Locks);
+        txn.name = name;
+        txn.abroad = true;
+        txn
     }
 
     pub(super) fn answer_visit(
         &self,
         ctx: &PageWorkerContext,
-        visit: Visit<Part>,
+        visit: Visit<LocalTxn>,
         outcome: Result<(), Abort>,
         outputs: Vec<u8>,
     ) {
-        let (owner, Visit { part, home, meeting, .. }) = (ctx.worker, visit);
+        let (owner, Visit { txn, home, meeting, .. }) = (ctx.worker, visit);
         ctx.door.visits.set(ctx.door.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
-        ctx.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
+        ctx.mailbox().send(home, Letter::Answer { meeting, branch: txn, answer });
     }
 
     /// Commits a local transaction with branches.
     pub(super) fn commit_branches(
         &self,
         ctx: &PageWorkerContext,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         note: Option<&[u8]>,
     ) -> Result<Lsn, Abort> {
         let logged = {
-            let mut chains = chains(part);
+            let mut chains = chains(txn);
             self.store.commit_together(&mut chains, note)
         };
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
-            let _ = self.rollback_branches(ctx, part);
-            self.release_wards(ctx, part);
-            return self.after_commit(part, logged);
+            let _ = self.rollback_branches(ctx, txn);
+            self.release_wards(ctx, txn);
+            return self.after_commit(txn, logged);
         }
-        for (owner, branch) in part.branches.away.drain(..) {
+        for (owner, branch) in txn.branches.away.drain(..) {
             ctx.mailbox().send(owner, Letter::Commit(branch));
         }
-        for mut txn in part.branches.found.drain(..) {
-            self.store.committed::<D::Latch>(&mut txn);
+        for mut chain in txn.branches.found.drain(..) {
+            self.store.committed::<D::Latch>(&mut chain);
         }
-        self.release_wards(ctx, part);
-        let committed = self.after_commit(part, logged);
-        self.note_parted(ctx, &mut part.txn);
+        self.release_wards(ctx, txn);
+        let committed = self.after_commit(txn, logged);
+        self.note_parted(ctx, &mut txn.store_txn);
         committed
     }
 
-    pub(super) fn prepare_branches(&self, part: &mut Part, note: &[u8]) -> Result<Lsn, StoreFault> {
-        self.store.prepare_together(&mut chains(part), note)
+    pub(super) fn prepare_branches(&self, txn: &mut LocalTxn, note: &[u8]) -> Result<Lsn, StoreFault> {
+        self.store.prepare_together(&mut chains(txn), note)
     }
 
     /// Undoes the chains found with the local transaction, and has its branches undone. In-doubt
     /// locks stay until its own chain is undone.
-    pub(super) fn rollback_branches(&self, ctx: &PageWorkerContext, part: &mut Part) -> Result<(), Abort> {
-        self.undo_branches(ctx, part);
+    pub(super) fn rollback_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<(), Abort> {
+        self.undo_branches(ctx, txn);
         let mut undone = Ok(());
-        for mut txn in part.branches.found.drain(..) {
-            undone = undone.and(self.undo(&mut txn));
+        for mut chain in txn.branches.found.drain(..) {
+            undone = undone.and(self.undo(&mut chain));
         }
         undone
     }
 
     /// Gives branches up without ending the transaction. Their locks are not released: the tables
     /// end with the engine.
-    pub(super) fn abandon_branches(&self, part: &mut Part) {
-        part.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
-        part.branches.found.clear();
-        part.branches.wards = None;
+    pub(super) fn abandon_branches(&self, txn: &mut LocalTxn) {
+        txn.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
+        txn.branches.found.clear();
+        txn.branches.wards = None;
     }
 
     /// Sends the branches to their owners to be undone. The messages arrive before any later one of
     /// this worker is read.
-    pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, part: &mut Part) {
-        for (owner, branch) in part.branches.away.drain(..) {
+    pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
+        for (owner, branch) in txn.branches.away.drain(..) {
             ctx.undoing.set(ctx.undoing.get() + 1);
             ctx.mailbox().send(owner, Letter::Undo { home: ctx.worker, branch });
         }
@@ -194,6 +194,6 @@ impl<D: Design> PageEngine<D> {
 }
 
 /// The local transaction's own chain, and those of its branches.
-fn chains(part: &mut Part) -> SmallVec<[&mut Txn; 8]> {
-    std::iter::once(&mut part.txn).chain(part.branches.chains()).collect()
+fn chains(txn: &mut LocalTxn) -> SmallVec<[&mut Txn; 8]> {
+    std::iter::once(&mut txn.store_txn).chain(txn.branches.chains()).collect()
 }

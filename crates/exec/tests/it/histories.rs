@@ -127,7 +127,7 @@ fn history(tuning: LockTuning, seed: u64) -> (Vec<Tried<Told>>, Bench) {
             let who = random.below(3) as usize;
             let op = random.op();
             let (scene, done) = &mut scenes[who];
-            let answer = once(act(&mut b.access(scene.part()), op));
+            let answer = once(act(&mut b.access(scene.txn()), op));
             answers.push(answer.clone());
             let over = match answer {
                 Done(told) => {
@@ -205,11 +205,11 @@ fn transactions(
 ) {
     let executor = Executor::new(Arc::new(|| {}));
     let mut random = Random(seed * 0x9e37_79b9 + 1);
-    let mut part = engine.part();
+    let mut txn = engine.local_txn();
     for _ in 0..1500 {
-        engine.begin(&mut part, 0, Protection::Locks);
+        engine.begin(&mut txn, 0, Protection::Locks);
         let mut done = Vec::new();
-        let mut access = PageAccess { engine, executor: &executor, part: &mut part };
+        let mut access = PageAccess { engine, executor: &executor, txn: &mut txn };
         let ops: Vec<Op> = (0..=random.below(4)).map(|_| random.op()).collect();
         let ran = block_on(async {
             for op in ops {
@@ -218,13 +218,13 @@ fn transactions(
             Ok::<(), Abort>(())
         });
         if ran.is_err() || random.below(8) == 0 {
-            engine.rollback(&mut part).unwrap();
+            engine.rollback(&mut txn).unwrap();
             continue;
         }
         // All locks are held: a conflicting transaction has drawn its number before, or draws it
         // after this commit.
         let place = order.fetch_add(1, Ordering::SeqCst);
-        engine.commit(&mut part).unwrap();
+        engine.commit(&mut txn).unwrap();
         all.lock().unwrap().push((place, done));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
-use exec::{Carried, DesignKind, Engine, Errand, Part, Refusal};
+use exec::{Carried, DesignKind, Engine, Errand, LocalTxn, Refusal};
 use partition::Change;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -33,8 +33,8 @@ fn owner(b: &Bench, id: u64) -> usize {
     b.engine.spot(Route { table: T, key: id }).expect("a table").worker
 }
 
-fn end(b: &Bench, worker: usize, part: &mut Part) {
-    Engine::rollback(&*b.engine, &b.contexts[worker], part).unwrap();
+fn end(b: &Bench, worker: usize, txn: &mut LocalTxn) {
+    Engine::rollback(&*b.engine, &b.contexts[worker], txn).unwrap();
 }
 
 #[test]
@@ -47,12 +47,12 @@ fn keys_go_to_another_owner_at_once_when_nothing_is_under_way() {
     let carried = done.try_recv().unwrap().unwrap();
     assert_eq!((carried.changes, carried.held, carried.trees), (1, 0, 0));
     assert_eq!([9, 10, 49, 50].map(|id| owner(&b, id)), [0, 1, 1, 1]);
-    let mut part = b.begin(1);
-    assert_eq!(b.write(1, &mut part, 10, 7), DONE);
-    b.commit(1, &mut part);
-    let mut part = b.begin(1);
-    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(7))));
-    end(&b, 1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.write(1, &mut txn, 10, 7), DONE);
+    b.commit(1, &mut txn);
+    let mut txn = b.begin(1);
+    assert_eq!(b.read(1, &mut txn, 10), Some(Ok(Some(7))));
+    end(&b, 1, &mut txn);
 }
 
 /// The old border holds until the last transaction inside has ended; steps that came meanwhile go
@@ -104,7 +104,7 @@ fn a_circle_through_a_shut_door_is_found_at_once() {
     let done = ask(&b, 1);
     turn(&b, 0);
     let mut one_there = b.arrive(0, &mut one, 1);
-    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None, "the first waits for the second");
+    assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), None, "the first waits for the second");
     let meeting = b.engine.meeting(&b.contexts[1]);
     b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
     assert!(b.engine.receive(&b.contexts[0]).is_none());
@@ -133,7 +133,7 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
     assert!(b.engine.receive(&b.contexts[0]).is_none());
     let mut one_there = b.arrive(0, &mut one, 1);
-    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), Some(Err(Abort::Deadlock)));
+    assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), Some(Err(Abort::Deadlock)));
     b.finish(0, &mut one, one_there, |_| ());
     end(&b, 0, &mut one);
     b.mail();
@@ -150,8 +150,8 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
 fn an_owner_that_is_never_idle_keeps_its_keys() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(0);
-    assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+    let mut txn = b.begin(0);
+    assert_eq!(b.write(0, &mut txn, 10, 1), DONE);
     let done = ask(&b, 1);
     turn(&b, 0);
     std::thread::sleep(std::time::Duration::from_millis(60));
@@ -160,7 +160,7 @@ fn an_owner_that_is_never_idle_keeps_its_keys() {
     let mut other = b.begin(0);
     assert!(b.engine.admit(&mut other) && owner(&b, 10) == 0);
     end(&b, 0, &mut other);
-    end(&b, 0, &mut part);
+    end(&b, 0, &mut txn);
 }
 
 #[test]
@@ -192,10 +192,10 @@ fn pages_go_with_their_keys() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
     for id in (1..50).filter(|id| *id != 10) {
-        let mut part = b.begin(0);
-        let put = once(b.access(0, &mut part).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
+        let mut txn = b.begin(0);
+        let put = once(b.access(0, &mut txn).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
         assert!(matches!(put, Some(Ok(_))), "{put:?}");
-        b.commit(0, &mut part);
+        b.commit(0, &mut txn);
     }
     let owned = || {
         // More ids than there are pages: some below the last one are free.
@@ -217,9 +217,9 @@ fn pages_go_with_their_keys() {
     turn(&b, 1);
     assert_eq!(owned(), [1, 2]);
     latch::act_for(latch::OwnerId::new(1));
-    let mut part = b.begin(1);
-    assert_eq!(b.write(1, &mut part, 10, 5), DONE);
-    b.commit(1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.write(1, &mut txn, 10, 5), DONE);
+    b.commit(1, &mut txn);
     let (done, carried) = channel();
     let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
     b.engine.repartition(
@@ -236,9 +236,9 @@ fn pages_go_with_their_keys() {
     }
     latch::act_for(None);
     assert_eq!(owned(), [0, 0]);
-    let mut part = b.begin(1);
-    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(5))));
-    end(&b, 1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.read(1, &mut txn, 10), Some(Ok(Some(5))));
+    end(&b, 1, &mut txn);
     let report = b.engine.store().check().unwrap();
     assert_eq!(report.lost_pages, 0);
 }
@@ -257,18 +257,18 @@ fn rows_go_with_their_keys() {
         let dir = tempfile::tempdir().unwrap();
         let b = Bench::new_as(design, dir.path());
         for id in (1..50).map(|n| n * 7 % 50).filter(|id| *id != 10) {
-            let mut part = b.begin(0);
+            let mut txn = b.begin(0);
             let row = crate::owners::row(id, 0);
-            let put = once(b.access(0, &mut part).insert(T, &crate::owners::key(id), &row));
+            let put = once(b.access(0, &mut txn).insert(T, &crate::owners::key(id), &row));
             assert!(matches!(put, Some(Ok(_))), "{put:?}");
-            b.commit(0, &mut part);
+            b.commit(0, &mut txn);
         }
         b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
         (0..2).for_each(|worker| turn(&b, worker));
         latch::act_for(latch::OwnerId::new(0));
-        let mut part = b.begin(0);
+        let mut txn = b.begin(0);
         for id in [5, 15] {
-            assert_eq!(b.write(0, &mut part, id, 1), DONE);
+            assert_eq!(b.write(0, &mut txn, id, 1), DONE);
         }
         let done = ask(&b, 1);
         // One turn for the rows that can be divided at once, one to shut the gate.
@@ -277,9 +277,9 @@ fn rows_go_with_their_keys() {
         latch::act_for(latch::OwnerId::new(0));
         let expected = if ends == "commit" { 1 } else { 0 };
         if ends == "commit" {
-            b.commit(0, &mut part)
+            b.commit(0, &mut txn)
         } else {
-            end(&b, 0, &mut part)
+            end(&b, 0, &mut txn)
         }
         turn(&b, 0);
         let carried = done.try_recv().unwrap().unwrap();
@@ -289,10 +289,10 @@ fn rows_go_with_their_keys() {
         turn(&b, 1);
         for (worker, id) in [(0, 5), (1, 15)] {
             latch::act_for(latch::OwnerId::new(worker));
-            let mut part = b.begin(worker);
-            assert_eq!(b.read(worker, &mut part, id), Some(Ok(Some(expected))), "{design} {ends}");
-            assert_eq!(b.write(worker, &mut part, id, 7), DONE);
-            b.commit(worker, &mut part);
+            let mut txn = b.begin(worker);
+            assert_eq!(b.read(worker, &mut txn, id), Some(Ok(Some(expected))), "{design} {ends}");
+            assert_eq!(b.write(worker, &mut txn, id, 7), DONE);
+            b.commit(worker, &mut txn);
         }
         for worker in 0..2 {
             latch::act_for(latch::OwnerId::new(worker));

@@ -75,13 +75,13 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
     together.wait();
     let mine = |n: i64| worker as i64 * KEYS / 2 + n * 2_477 % (KEYS / 2);
     let mut buf = RowBuf::new(&schema().tables[0]);
-    let mut part = Engine::part(&**engine, &ctx);
+    let mut txn = Engine::local_txn(&**engine, &ctx);
     for round in 0..600i64 {
-        Engine::begin(&**engine, &ctx, &mut part, Protection::Alone);
+        Engine::begin(&**engine, &ctx, &mut txn, Protection::Alone);
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);
-            let mut access = engine.access(&ctx, &executor, &mut part);
+            let mut access = engine.access(&ctx, &executor, &mut txn);
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, id % 97);
@@ -97,9 +97,9 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
             }
         }
         if round % 7 == 6 {
-            Engine::rollback(&**engine, &ctx, &mut part).unwrap();
+            Engine::rollback(&**engine, &ctx, &mut txn).unwrap();
         } else {
-            Engine::commit(&**engine, &ctx, &mut part).unwrap();
+            Engine::commit(&**engine, &ctx, &mut txn).unwrap();
         }
         Engine::turn(engine, &ctx);
     }

@@ -2,7 +2,7 @@
 
 use crate::isolation::KIND;
 use base::{Key, TableId};
-use exec::{Conventional, EngineOptions, Executor, PageAccess, PageEngine, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
 use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
@@ -41,14 +41,14 @@ impl Bench {
         Bench { engine: PageEngine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
     }
 
-    fn part(&self) -> Part {
-        let mut part = self.engine.part();
-        self.engine.begin(&mut part, 0, Protection::Locks);
-        part
+    fn txn(&self) -> LocalTxn {
+        let mut txn = self.engine.local_txn();
+        self.engine.begin(&mut txn, 0, Protection::Locks);
+        txn
     }
 
-    fn access<'a>(&'a self, part: &'a mut Part) -> PageAccess<'a, Conventional> {
-        PageAccess { engine: &self.engine, executor: &self.executor, part }
+    fn access<'a>(&'a self, txn: &'a mut LocalTxn) -> PageAccess<'a, Conventional> {
+        PageAccess { engine: &self.engine, executor: &self.executor, txn }
     }
 }
 
@@ -74,14 +74,14 @@ fn row(id: i64, value: i64) -> Vec<u8> {
 #[test]
 pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     let bench = Bench::new();
-    let mut part = bench.part();
-    now(bench.access(&mut part).create_table(&table())).unwrap();
+    let mut txn = bench.txn();
+    now(bench.access(&mut txn).create_table(&table())).unwrap();
     let first = Key::new().i64(1);
-    assert_eq!(now(bench.access(&mut part).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
-    bench.engine.commit(&mut part).unwrap();
+    assert_eq!(now(bench.access(&mut txn).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
+    bench.engine.commit(&mut txn).unwrap();
 
     // An insertion that waits while an index is made has its entry in it.
-    let (mut ddl, mut other) = (bench.part(), bench.part());
+    let (mut ddl, mut other) = (bench.txn(), bench.txn());
     now(bench.access(&mut ddl).create_index(T, &by_value())).unwrap();
     {
         let (second, bytes) = (Key::new().i64(2), row(2, 20));
@@ -95,7 +95,7 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     bench.engine.store().check().unwrap();
 
     // A read that waits while the table is dropped finds none.
-    let (mut ddl, mut other) = (bench.part(), bench.part());
+    let (mut ddl, mut other) = (bench.txn(), bench.txn());
     now(bench.access(&mut ddl).drop_table(T)).unwrap();
     {
         let mut access = bench.access(&mut other);
@@ -111,21 +111,21 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
 #[test]
 pub fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
     let bench = Bench::new();
-    let mut part = bench.part();
-    now(bench.access(&mut part).create_table(&table())).unwrap();
-    bench.engine.commit(&mut part).unwrap();
-    let (mut part, mut other) = (bench.part(), bench.part());
+    let mut txn = bench.txn();
+    now(bench.access(&mut txn).create_table(&table())).unwrap();
+    bench.engine.commit(&mut txn).unwrap();
+    let (mut txn, mut other) = (bench.txn(), bench.txn());
     let keys = [1, 2].map(|id| Key::new().i64(id));
-    let mut access = bench.access(&mut part);
+    let mut access = bench.access(&mut txn);
     now(access.insert(T, &keys[0], &row(1, 1))).unwrap();
     let savepoint = access.savepoint();
     now(access.insert(T, &keys[1], &row(2, 2))).unwrap();
     now(access.rollback_to(&savepoint)).unwrap();
     assert_eq!(now(access.read(T, &keys[1], |_| ())), Ok(None));
     assert!(poll(pin!(bench.access(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
-    bench.engine.commit(&mut part).unwrap();
+    bench.engine.commit(&mut txn).unwrap();
     bench.engine.rollback(&mut other).unwrap();
-    let mut last = bench.part();
+    let mut last = bench.txn();
     assert_eq!(now(bench.access(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
     bench.engine.commit(&mut last).unwrap();
 }

@@ -90,12 +90,12 @@ impl Opened {
         let ctx = self.engine.worker_context(0, Arc::new(|| {}));
         let mut findings = Vec::new();
         for (note, in_doubt) in self.in_doubt.drain(..) {
-            let mut part = self.engine.adopt(&ctx, in_doubt);
+            let mut txn = self.engine.adopt(&ctx, in_doubt);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
             let ended = if note.is_some_and(|note| committed.contains(&note.gtid)) {
-                self.engine.commit(&ctx, &mut part).map(drop)
+                self.engine.commit(&ctx, &mut txn).map(drop)
             } else {
-                self.engine.rollback(&ctx, &mut part)
+                self.engine.rollback(&ctx, &mut txn)
             };
             if ended.is_err() {
                 let what = self.engine.fault().unwrap_or("a transaction in doubt could not be ended".into());

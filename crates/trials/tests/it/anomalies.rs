@@ -6,8 +6,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, OccConflict, PageEngine,
-    Part, Partitioned, Protection, Serial, Setup, Territory, TreeKind, Visit,
+    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, LocalTxn, OccConflict,
+    PageEngine, Partitioned, Protection, Serial, Setup, Territory, TreeKind, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -74,12 +74,12 @@ struct Bench<D: Design> {
 type PageWorkerContext = <PageEngine<Partitioned> as Engine>::WorkerContext;
 
 /// Steps at another owner that have not ended.
-type Away = (usize, u32, Visit<Part>);
+type Away = (usize, u32, Visit<LocalTxn>);
 
 /// One transaction, rolled back at the end of its scene unless it has ended.
 struct Scene<'b, D: Design> {
     bench: &'b Bench<D>,
-    part: Part,
+    txn: LocalTxn,
     away: Vec<Away>,
     over: bool,
 }
@@ -169,9 +169,9 @@ impl<D: Design> Bench<D> {
     }
 
     fn begin(&self) -> Scene<'_, D> {
-        let mut part = Engine::part(&*self.engine, &self.contexts[0]);
-        Engine::begin(&*self.engine, &self.contexts[0], &mut part, Protection::Locks);
-        Scene { bench: self, part, away: Vec::new(), over: false }
+        let mut txn = Engine::local_txn(&*self.engine, &self.contexts[0]);
+        Engine::begin(&*self.engine, &self.contexts[0], &mut txn, Protection::Locks);
+        Scene { bench: self, txn, away: Vec::new(), over: false }
     }
 
     /// The owner of this key.
@@ -199,8 +199,8 @@ impl<D: Design> Bench<D> {
     }
 
     /// Runs the operation on the worker that owns the row.
-    fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
-        let access = self.engine.access(&self.contexts[worker], &self.executor, part);
+    fn work(&self, worker: usize, txn: &mut LocalTxn, asked: &Asked<'_>) -> Tried<Came> {
+        let access = self.engine.access(&self.contexts[worker], &self.executor, txn);
         acting(worker, || once(carry_out(access, asked)))
     }
 }
@@ -241,13 +241,13 @@ impl<D: Design> Scene<'_, D> {
     fn ask(&mut self, owner: usize, asked: &Asked<'_>) -> Tried<Came> {
         let (bench, home) = (self.bench, &self.bench.contexts[0]);
         if owner == 0 {
-            return bench.work(0, &mut self.part, asked);
+            return bench.work(0, &mut self.txn, asked);
         }
         let meeting = bench.engine.meeting(home);
-        bench.engine.send(home, &mut self.part, meeting, (owner, bench.engine.stamp()), vec![0]);
+        bench.engine.send(home, &mut self.txn, meeting, (owner, bench.engine.stamp()), vec![0]);
         let visit = acting(owner, || bench.engine.receive(&bench.contexts[owner]));
         let mut visit = visit.expect("the letter has arrived");
-        let came = bench.work(owner, &mut visit.part, asked);
+        let came = bench.work(owner, &mut visit.txn, asked);
         match came {
             // It keeps waiting there until the transaction ends.
             Waits => self.away.push((owner, meeting, visit)),
@@ -260,7 +260,7 @@ impl<D: Design> Scene<'_, D> {
         let (bench, home) = (self.bench, &self.bench.contexts[0]);
         bench.engine.answer(&bench.contexts[owner], visit, Ok(()), Vec::new());
         assert!(acting(0, || bench.engine.receive(home)).is_none());
-        let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.part, meeting).await) });
+        let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.txn, meeting).await) });
         assert!(matches!(answers, Done(answers) if answers.len() == 1));
     }
 
@@ -320,8 +320,8 @@ impl<D: Design> Scene<'_, D> {
 
     fn commit(mut self) {
         self.over = true;
-        let (bench, part) = (self.bench, &mut self.part);
-        acting(0, || Engine::commit(&*bench.engine, &bench.contexts[0], part).unwrap());
+        let (bench, txn) = (self.bench, &mut self.txn);
+        acting(0, || Engine::commit(&*bench.engine, &bench.contexts[0], txn).unwrap());
         bench.mail();
     }
 
@@ -334,8 +334,8 @@ impl<D: Design> Drop for Scene<'_, D> {
             while let Some(away) = self.away.pop() {
                 self.come_home(away);
             }
-            let (bench, part) = (self.bench, &mut self.part);
-            acting(0, || Engine::rollback(&*bench.engine, &bench.contexts[0], part).unwrap());
+            let (bench, txn) = (self.bench, &mut self.txn);
+            acting(0, || Engine::rollback(&*bench.engine, &bench.contexts[0], txn).unwrap());
             bench.mail();
         }
     }
