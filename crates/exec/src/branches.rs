@@ -8,7 +8,7 @@
 //!
 //! A message with steps names their sites ([`Stamp`]), because the owner of a key may change while
 //! the message is on its way. If it has changed, the receiver does nothing and sends the message
-//! back as [`Letter::Moved`]. The home then sends the steps to their new owner.
+//! back as [`BranchMessage::Moved`]. The home then sends the steps to their new owner.
 //!
 //! The home has all branches in its hands when it commits. It appends the one record that names
 //! them ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when
@@ -21,7 +21,7 @@ use store::Txn;
 use txn::Abort;
 
 /// A message from one worker to another.
-pub(crate) enum Letter {
+pub(crate) enum BranchMessage {
     Steps(Steps),
     Answer {
         meeting: u32,
@@ -36,7 +36,7 @@ pub(crate) enum Letter {
     },
     /// Committed: the owner releases the locks.
     Commit(Box<LocalTxn>),
-    /// To be undone; the owner answers with [`Letter::Undone`].
+    /// To be undone; the owner answers with [`BranchMessage::Undone`].
     Undo {
         home: usize,
         branch: Box<LocalTxn>,

@@ -15,7 +15,7 @@
 //! - [`memory`]: the engine of design `occ`: its rows live in main memory.
 //! - [`local`]: the local transaction, and whether it takes locks.
 //! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
-//!   transactions run. `mail`, `branches`: messages between workers, and the work of one
+//!   transactions run. `mailboxes`, `branches`: messages between workers, and the work of one
 //!   transaction at several workers. `board`: deadlocks over several owners.
 //! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
 //!   designs.
@@ -32,7 +32,7 @@ pub mod design;
 pub mod engine;
 pub mod executor;
 pub mod local;
-mod mail;
+mod mailboxes;
 pub mod memory;
 #[cfg(test)]
 mod models;

@@ -20,7 +20,7 @@ use loom::sync::mpsc::{Receiver, Sender, channel};
 use loom::thread::spawn;
 use sync::{AtomicU64, Ordering};
 
-enum Letter {
+enum Message {
     Step(Stamp),
     /// From the balancer.
     Give,
@@ -45,16 +45,16 @@ impl World {
         self.count.store(before + 1, Ordering::Relaxed);
     }
 
-    fn owner(&self, worker: usize, letters: &Receiver<Letter>, home: &Sender<Reply>) {
+    fn owner(&self, worker: usize, messages: &Receiver<Message>, home: &Sender<Reply>) {
         loop {
-            match letters.recv().unwrap() {
-                Letter::Step(stamp) if self.chart.holds(worker, &stamp) => {
+            match messages.recv().unwrap() {
+                Message::Step(stamp) if self.chart.holds(worker, &stamp) => {
                     self.work();
                     home.send(Reply::Done).unwrap();
                 }
-                Letter::Step(_) => home.send(Reply::Moved).unwrap(),
-                Letter::Give => self.chart.give(0..1, 1 - worker),
-                Letter::End => return,
+                Message::Step(_) => home.send(Reply::Moved).unwrap(),
+                Message::Give => self.chart.give(0..1, 1 - worker),
+                Message::End => return,
             }
         }
     }
@@ -72,26 +72,26 @@ fn a_site_that_changes_hands_has_one_worker_at_a_time() {
         let mut owners = Vec::new();
         let mut threads = Vec::new();
         for worker in 0..2 {
-            let (to, letters) = channel();
+            let (to, messages) = channel();
             let (world, home) = (Arc::clone(&world), to_home.clone());
-            threads.push(spawn(move || world.owner(worker, &letters, &home)));
+            threads.push(spawn(move || world.owner(worker, &messages, &home)));
             owners.push(to);
         }
         let giver = owners[0].clone();
-        let balancer = spawn(move || giver.send(Letter::Give).unwrap());
+        let balancer = spawn(move || giver.send(Message::Give).unwrap());
         for _ in 0..STEPS {
             loop {
                 let mut stamp = world.chart.stamp();
                 let owner = world.chart.owner(0);
                 stamp.widen(0);
-                owners[owner].send(Letter::Step(stamp)).unwrap();
+                owners[owner].send(Message::Step(stamp)).unwrap();
                 if answers.recv().unwrap() == Reply::Done {
                     break;
                 }
             }
         }
         balancer.join().unwrap();
-        owners.iter().for_each(|to| to.send(Letter::End).unwrap());
+        owners.iter().for_each(|to| to.send(Message::End).unwrap());
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!((world.count.load(Ordering::Relaxed), world.chart.owner(0)), (STEPS, 1));
     });

@@ -23,12 +23,12 @@ mod owning;
 mod property;
 
 use crate::board::{AGAIN_NS, Board};
-use crate::branches::{Branches, Letter};
+use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
 use crate::engine::LockPoint;
 use crate::executor::Executor;
 use crate::local::{LocalTxn, Locking, Protection};
-use crate::mail::Mail;
+use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
 use base::Lsn;
 use latch::CachePadded;
@@ -70,7 +70,7 @@ pub struct PageEngine<D: Design> {
     locking: Box<[CachePadded<Locked>]>,
     /// The owner of each key; only where workers own keys.
     pub(crate) owners: Option<Owners>,
-    mail: Mail<Letter>,
+    mailboxes: Mailboxes<BranchMessage>,
     board: Board,
     /// In-doubt locks: those of transactions that restart found prepared.
     keepers: Mutex<Vec<adopting::Keeper>>,
@@ -129,7 +129,7 @@ impl<D: Design> PageEngine<D> {
             options,
             locking: (0..tables).map(|_| CachePadded::default()).collect(),
             owners,
-            mail: Mail::new(tables),
+            mailboxes: Mailboxes::new(tables),
             board: Board::default(),
             keepers: Mutex::default(),
             property: Property::default(),

@@ -13,7 +13,7 @@
 //! releases them when a message tells it to.
 
 use super::{PageEngine, PageWorkerContext};
-use crate::branches::{Letter, Ward};
+use crate::branches::{BranchMessage, Ward};
 use crate::design::Design;
 use crate::local::{LocalTxn, Protection};
 use base::hash64;
@@ -164,7 +164,7 @@ impl<D: Design> PageEngine<D> {
             if !D::OWNERS || owner == ctx.worker {
                 self.release_ward(ward, owner);
             } else {
-                ctx.mailbox().send(owner, Letter::Release(ward));
+                ctx.mailbox().send(owner, BranchMessage::Release(ward));
             }
         }
     }

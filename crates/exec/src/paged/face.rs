@@ -3,13 +3,13 @@
 use super::adopting::Doubt;
 use super::moving::{Door, Errand};
 use super::property::{Hold, Parted};
-use crate::branches::{Answer, Letter, Meetings, Visit};
+use crate::branches::{Answer, BranchMessage, Meetings, Visit};
 use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
-use crate::mail::Mailbox;
+use crate::mailboxes::Mailbox;
 use crate::owners::{Owners, Spot};
 use crate::page_access::PageAccess;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
@@ -39,12 +39,12 @@ const OWNER_BUCKETS: usize = 1 << 12;
 /// work under way with other workers. Only the worker's thread touches it.
 pub struct PageWorkerContext {
     pub(super) worker: usize,
-    mailbox: Option<Mailbox<Letter>>,
+    mailbox: Option<Mailbox<BranchMessage>>,
     pub(super) meetings: RefCell<Meetings>,
     /// Branches that have ended here, in the boxes in which they travel.
     #[expect(
         clippy::vec_box,
-        reason = "a branch goes into a letter as it is, without being moved into a box again"
+        reason = "a branch goes into a message as it is, without being moved into a box again"
     )]
     pub(super) spare: RefCell<Vec<Box<LocalTxn>>>,
     /// Transactions named so far.
@@ -61,7 +61,7 @@ pub struct PageWorkerContext {
 
 impl PageWorkerContext {
     #[inline]
-    pub(super) fn mailbox(&self) -> &Mailbox<Letter> {
+    pub(super) fn mailbox(&self) -> &Mailbox<BranchMessage> {
         self.mailbox.as_ref().expect("only owners send and get mail")
     }
 }
@@ -128,7 +128,7 @@ impl<D: Design> Engine for PageEngine<D> {
         self.own();
         let ctx = PageWorkerContext {
             worker,
-            mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
+            mailbox: D::OWNERS.then(|| self.mailboxes.take(worker, unpark)),
             meetings: RefCell::default(),
             spare: RefCell::default(),
             number: Cell::new(0),
@@ -356,7 +356,7 @@ impl<D: Design> Engine for PageEngine<D> {
 
     #[inline]
     fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
-        if D::OWNERS { self.read_mail(ctx) } else { None }
+        if D::OWNERS { self.read_messages(ctx) } else { None }
     }
 
     fn answer(

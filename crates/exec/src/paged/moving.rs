@@ -39,7 +39,7 @@
 use super::dividing::{Apart, cuts};
 use super::{PageEngine, PageWorkerContext};
 use crate::board::AGAIN_NS;
-use crate::branches::{Answer, Letter, Steps, Visit};
+use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
 use crate::executor::Executor;
 use crate::local::{LocalTxn, Protection};
@@ -253,7 +253,7 @@ impl<D: Design> PageEngine<D> {
         let Steps { home, meeting, branch, mut steps, .. } = steps;
         steps.clear();
         let answer = Answer { owner: ctx.worker, outcome: Err(why), outputs: steps };
-        ctx.mailbox().send(home, Letter::Moved { meeting, branch, answer });
+        ctx.mailbox().send(home, BranchMessage::Moved { meeting, branch, answer });
     }
 
     #[cold]

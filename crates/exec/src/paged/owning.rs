@@ -2,7 +2,7 @@
 //! for all branches.
 
 use super::{PageEngine, PageWorkerContext};
-use crate::branches::{Answer, Letter, Steps, Visit};
+use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::chart::Stamp;
 use crate::design::Design;
 use crate::local::{LocalTxn, Protection};
@@ -42,7 +42,7 @@ impl<D: Design> PageEngine<D> {
         txn.abroad = true;
         let (branch, name) = (txn.branches.take(owner), txn.name);
         let steps = Steps { home: ctx.worker, meeting, name, stamp, branch, steps };
-        ctx.mailbox().send(owner, Letter::Steps(steps));
+        ctx.mailbox().send(owner, BranchMessage::Steps(steps));
     }
 
     pub(super) async fn await_answers(
@@ -70,40 +70,40 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Handles messages, up to the next visit.
-    pub(super) fn read_mail(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+    pub(super) fn read_messages(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         let mailbox = ctx.mailbox();
         mailbox.push_on();
         if let Some(visit) = self.next_held(ctx) {
             return Some(visit);
         }
-        while let Some(letter) = mailbox.take() {
-            match letter {
-                Letter::Steps(steps) => {
+        while let Some(message) = mailbox.take() {
+            match message {
+                BranchMessage::Steps(steps) => {
                     if let Some(visit) = self.let_in(ctx, steps) {
                         return Some(visit);
                     }
                 }
-                Letter::Answer { meeting, branch, answer } => {
+                BranchMessage::Answer { meeting, branch, answer } => {
                     ctx.meetings.borrow_mut().answer(meeting, Some(branch), answer);
                 }
-                Letter::Moved { meeting, branch, answer } => {
+                BranchMessage::Moved { meeting, branch, answer } => {
                     ctx.meetings.borrow_mut().answer(meeting, branch, answer);
                 }
-                Letter::Commit(mut branch) => {
+                BranchMessage::Commit(mut branch) => {
                     self.end(&mut branch);
                     self.store.committed::<D::Latch>(&mut branch.store_txn);
                     self.note_parted(ctx, &mut branch.store_txn);
                     ctx.spare.borrow_mut().push(branch);
                 }
-                Letter::Undo { home, mut branch } => {
+                BranchMessage::Undo { home, mut branch } => {
                     // A failed rollback has poisoned the store; nothing commits afterwards.
                     let _ = self.rollback(&mut branch);
                     self.note_parted(ctx, &mut branch.store_txn);
                     ctx.spare.borrow_mut().push(branch);
-                    mailbox.send(home, Letter::Undone);
+                    mailbox.send(home, BranchMessage::Undone);
                 }
-                Letter::Undone => ctx.undoing.set(ctx.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(ward, ctx.worker),
+                BranchMessage::Undone => ctx.undoing.set(ctx.undoing.get() - 1),
+                BranchMessage::Release(ward) => self.release_ward(ward, ctx.worker),
             }
         }
         None
@@ -128,7 +128,7 @@ impl<D: Design> PageEngine<D> {
         let (owner, Visit { txn, home, meeting, .. }) = (ctx.worker, visit);
         ctx.door.visits.set(ctx.door.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
-        ctx.mailbox().send(home, Letter::Answer { meeting, branch: txn, answer });
+        ctx.mailbox().send(home, BranchMessage::Answer { meeting, branch: txn, answer });
     }
 
     /// Commits a local transaction with branches.
@@ -149,7 +149,7 @@ impl<D: Design> PageEngine<D> {
             return self.after_commit(txn, logged);
         }
         for (owner, branch) in txn.branches.away.drain(..) {
-            ctx.mailbox().send(owner, Letter::Commit(branch));
+            ctx.mailbox().send(owner, BranchMessage::Commit(branch));
         }
         for mut chain in txn.branches.found.drain(..) {
             self.store.committed::<D::Latch>(&mut chain);
@@ -188,7 +188,7 @@ impl<D: Design> PageEngine<D> {
     pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
         for (owner, branch) in txn.branches.away.drain(..) {
             ctx.undoing.set(ctx.undoing.get() + 1);
-            ctx.mailbox().send(owner, Letter::Undo { home: ctx.worker, branch });
+            ctx.mailbox().send(owner, BranchMessage::Undo { home: ctx.worker, branch });
         }
     }
 }

@@ -531,8 +531,8 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
     let b = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
     let mut txn = b.engine.adopt(&b.contexts[0], in_doubt.pop().expect("one is in doubt").1);
     Engine::rollback(&*b.engine, &b.contexts[0], &mut txn).unwrap();
-    let at_the_letter = seen.lock().unwrap().take().expect("a letter has come");
-    assert_eq!(at_the_letter, row(60, 0), "the lock may go as soon as the letter is there");
+    let at_the_message = seen.lock().unwrap().take().expect("a message has come");
+    assert_eq!(at_the_message, row(60, 0), "the lock may go as soon as the message is there");
     b.mail();
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
