@@ -16,14 +16,13 @@
 //! - [`local`]: the local transaction, and whether it takes locks.
 //! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
 //!   transactions run. `mailboxes`, `branches`: messages between workers, and the work of one
-//!   transaction at several workers. `board`: deadlocks over several owners.
+//!   transaction at several workers. `waits_for`: deadlocks over several owners.
 //! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
 //!   designs.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
-mod board;
 mod branches;
 mod chart;
 #[cfg(test)]
@@ -43,6 +42,7 @@ pub mod paged;
 pub mod planted;
 mod schema;
 mod sync;
+mod waits_for;
 
 pub use branches::{Answer, Visit};
 pub use chart::Stamp;

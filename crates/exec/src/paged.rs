@@ -22,7 +22,6 @@ mod moving;
 mod owning;
 mod property;
 
-use crate::board::{AGAIN_NS, Board};
 use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
 use crate::engine::LockPoint;
@@ -30,6 +29,7 @@ use crate::executor::Executor;
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
+use crate::waits_for::{AGAIN_NS, WaitsForGraph};
 use base::Lsn;
 use latch::CachePadded;
 use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
@@ -71,7 +71,7 @@ pub struct PageEngine<D: Design> {
     /// The owner of each key; only where workers own keys.
     pub(crate) owners: Option<Owners>,
     mailboxes: Mailboxes<BranchMessage>,
-    board: Board,
+    waits_for: WaitsForGraph,
     /// In-doubt locks: those of transactions that restart found prepared.
     keepers: Mutex<Vec<adopting::Keeper>>,
     /// Page ownership: whether workers own pages, and when they may.
@@ -130,7 +130,7 @@ impl<D: Design> PageEngine<D> {
             locking: (0..tables).map(|_| CachePadded::default()).collect(),
             owners,
             mailboxes: Mailboxes::new(tables),
-            board: Board::default(),
+            waits_for: WaitsForGraph::default(),
             keepers: Mutex::default(),
             property: Property::default(),
             checkpointing: AtomicBool::new(false),
@@ -629,7 +629,7 @@ impl<D: Design> PageEngine<D> {
                 }
                 next_ns = now + AGAIN_NS;
                 executor.timer(next_ns, cx.waker().clone());
-                return self.look_at_board(txn, &mut blockers);
+                return self.look_for_cycle(txn, &mut blockers);
             }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
@@ -641,18 +641,18 @@ impl<D: Design> PageEngine<D> {
         })
         .await;
         if D::OWNERS && txn.abroad {
-            self.board.strike_out(txn.name, txn.owner);
+            self.waits_for.strike_out(txn.name, txn.owner);
         }
         waited
     }
 
     /// Called while the lock is not granted: checks whether a cycle over several owners is the
     /// reason.
-    fn look_at_board(&self, txn: &mut LocalTxn, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
+    fn look_for_cycle(&self, txn: &mut LocalTxn, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
         let locks = self.locks(txn.owner);
         blockers.clear();
         locks.blockers(&txn.locker, |name| blockers.push(name));
-        if self.board.closes_cycle(txn.name, txn.owner, blockers) {
+        if self.waits_for.closes_cycle(txn.name, txn.owner, blockers) {
             return Poll::Ready(match locks.cancel(&mut txn.locker) {
                 Cancelled::Granted => Ok(()),
                 Cancelled::Gone => Err(Abort::Deadlock),

@@ -38,12 +38,12 @@
 
 use super::dividing::{Apart, cuts};
 use super::{PageEngine, PageWorkerContext};
-use crate::board::AGAIN_NS;
 use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
 use crate::executor::Executor;
 use crate::local::{LocalTxn, Protection};
 use crate::owners::{self, Gift, Owners};
+use crate::waits_for::AGAIN_NS;
 use access::Moved;
 use base::{Key, TableId};
 use pages::Stop;
@@ -207,7 +207,7 @@ impl<D: Design> PageEngine<D> {
                 return Poll::Ready(Ok(()));
             }
             let now = world::now_ns();
-            if self.board.closes_cycle(txn.name, txn.owner, &self.insiders(txn.owner)) {
+            if self.waits_for.closes_cycle(txn.name, txn.owner, &self.insiders(txn.owner)) {
                 return Poll::Ready(Err(Abort::Deadlock));
             }
             if now >= until_ns {
@@ -218,7 +218,7 @@ impl<D: Design> PageEngine<D> {
             probe::parks(Wait::Lock, Poll::Pending)
         })
         .await;
-        self.board.strike_out(txn.name, txn.owner);
+        self.waits_for.strike_out(txn.name, txn.owner);
         passed
     }
 
@@ -259,7 +259,7 @@ impl<D: Design> PageEngine<D> {
     #[cold]
     fn hold(&self, ctx: &PageWorkerContext, steps: Steps) {
         ctx.door.came.set(ctx.door.came.get() + 1);
-        if self.board.closes_cycle(steps.name, ctx.worker, &self.insiders(ctx.worker)) {
+        if self.waits_for.closes_cycle(steps.name, ctx.worker, &self.insiders(ctx.worker)) {
             return self.send_back(ctx, steps, Abort::Deadlock);
         }
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
@@ -287,7 +287,7 @@ impl<D: Design> PageEngine<D> {
         }
         loop {
             let Held { steps, .. } = door.held.borrow_mut().pop_front()?;
-            self.board.strike_out(steps.name, ctx.worker);
+            self.waits_for.strike_out(steps.name, ctx.worker);
             if let Some(visit) = self.let_in(ctx, steps) {
                 return Some(visit);
             }
@@ -297,11 +297,11 @@ impl<D: Design> PageEngine<D> {
     /// Records the blockers of a visit again: they change while it waits.
     fn hold_on(&self, ctx: &PageWorkerContext, held: Held, now_ns: u64) {
         let name = held.steps.name;
-        if self.board.closes_cycle(name, ctx.worker, &self.insiders(ctx.worker)) {
+        if self.waits_for.closes_cycle(name, ctx.worker, &self.insiders(ctx.worker)) {
             return self.send_back(ctx, held.steps, Abort::Deadlock);
         }
         if now_ns >= held.until_ns {
-            self.board.strike_out(name, ctx.worker);
+            self.waits_for.strike_out(name, ctx.worker);
             return self.send_back(ctx, held.steps, Abort::LockTimeout);
         }
         ctx.door.held.borrow_mut().push_back(held);
