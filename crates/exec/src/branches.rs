@@ -6,16 +6,16 @@
 //! value touches it, no two workers share it, and an owner keeps no list of transactions. The
 //! branch's locks stay with the owner: they are acquired and released on the owner's thread only.
 //!
-//! A message with steps names their sites ([`Stamp`]), because the owner of a key may change while
-//! the message is on its way. If it has changed, the receiver does nothing and sends the message
-//! back as [`BranchMessage::Moved`]. The home then sends the steps to their new owner.
+//! A message with steps names their sites ([`MapVersion`]), because the owner of a key may change
+//! while the message is on its way. If it has changed, the receiver does nothing and sends the
+//! message back as [`BranchMessage::Moved`]. The home then sends the steps to their new owner.
 //!
 //! The home has all branches in its hands when it commits. It appends the one record that names
 //! them ([`store::Store::commit_together`]) and sends them back. An owner releases the locks when
 //! the branch is back, so a transaction that acquires them next logs behind that record.
 
-use crate::chart::Stamp;
 use crate::local::LocalTxn;
+use crate::owner_map::MapVersion;
 use std::task::Waker;
 use store::Txn;
 use txn::Abort;
@@ -51,7 +51,7 @@ pub(crate) struct Steps {
     pub home: usize,
     pub meeting: u32,
     pub name: u64,
-    pub stamp: Stamp,
+    pub map_version: MapVersion,
     pub branch: Option<Box<LocalTxn>>,
     pub steps: Vec<u8>,
 }

@@ -24,10 +24,10 @@
 //! ```
 
 use crate::branches::{Answer, Visit};
-use crate::chart::Stamp;
 use crate::design::{DesignKind, OccConflict};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
+use crate::owner_map::MapVersion;
 use crate::owners::{Spot, Territory};
 use crate::paged::{Errand, Refusal};
 use base::{Lsn, TableId};
@@ -333,7 +333,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// The map version. To be taken before the steps of one message are routed; with it the
     /// receiver tells whether the steps still are its own.
-    fn stamp(&self) -> Stamp {
+    fn map_version(&self) -> MapVersion {
         unreachable!("an engine without owners")
     }
 
@@ -393,14 +393,14 @@ pub trait Engine: Send + Sync + Sized + 'static {
         unreachable!("an engine without owners")
     }
 
-    /// Sends encoded steps to their owner, on behalf of a local transaction. The stamp holds their
-    /// sites.
+    /// Sends encoded steps to their owner, on behalf of a local transaction. The map version holds
+    /// their sites.
     fn send(
         &self,
         _: &Self::WorkerContext,
         _: &mut Self::LocalTxn,
         _meeting: u32,
-        _owner: (usize, Stamp),
+        _owner: (usize, MapVersion),
         _steps: Vec<u8>,
     ) {
         unreachable!("an engine without owners")

@@ -14,7 +14,7 @@
 //!   durability; pages that workers own.
 //! - [`memory`]: the engine of design `occ`: its rows live in main memory.
 //! - [`local`]: the local transaction, and whether it takes locks.
-//! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
+//! - [`owners`]: which worker owns which keys. `owner_map`: the owner map, and how it changes while
 //!   transactions run. `mailboxes`, `branches`: messages between workers, and the work of one
 //!   transaction at several workers. `waits_for`: deadlocks over several owners.
 //! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
@@ -24,9 +24,6 @@
 #![allow(async_fn_in_trait)]
 
 mod branches;
-mod chart;
-#[cfg(test)]
-mod chart_tests;
 pub mod design;
 pub mod engine;
 pub mod executor;
@@ -35,6 +32,9 @@ mod mailboxes;
 pub mod memory;
 #[cfg(test)]
 mod models;
+mod owner_map;
+#[cfg(test)]
+mod owner_map_tests;
 pub mod owners;
 mod page_access;
 pub mod paged;
@@ -45,7 +45,6 @@ mod sync;
 mod waits_for;
 
 pub use branches::{Answer, Visit};
-pub use chart::Stamp;
 pub use design::{
     Conventional, Design, DesignKind, OccAhead, OccConflict, OccReads, Partitioned, PartlyOwned, Serial,
 };
@@ -53,6 +52,7 @@ pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Rec
 pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
+pub use owner_map::MapVersion;
 pub use owners::{Actor, Owners, Spot, Territory, actor};
 pub use page_access::PageAccess;
 pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};

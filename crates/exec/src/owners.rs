@@ -16,11 +16,11 @@
 //! as it has sites.
 //!
 //! Access rules: the facts about tables never change. The owner of a site may change while
-//! transactions run: every worker reads it in the owner map (`chart`), which one owner at a time
-//! writes when it gives keys away. The borders between partitions are finer, since a worker may own
-//! several partitions. Threads that change them read and write them under a mutex.
+//! transactions run: every worker reads it in the owner map (`owner_map`), which one owner at a
+//! time writes when it gives keys away. The borders between partitions are finer, since a worker
+//! may own several partitions. Threads that change them read and write them under a mutex.
 
-use crate::chart::{Chart, Stamp};
+use crate::owner_map::{MapVersion, OwnerMap};
 use base::{Key, KeyReader, TableId, WorkerId};
 use partition::{Change, Partition, RangeError, Ranges};
 use std::ops::Range;
@@ -89,7 +89,7 @@ pub struct Owners {
     first: u32,
     /// There is one worker, or one site: one worker owns everything.
     alone: bool,
-    chart: Chart,
+    map: OwnerMap,
     ranges: Mutex<Ranges>,
 }
 
@@ -143,10 +143,11 @@ impl Owners {
                 enter(&mut tables, index.id, Known { routed, aligned, ..known });
             }
         }
-        let chart = Chart::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
+        let map =
+            OwnerMap::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
         let alone = workers == 1 || sites == 1;
         let (sites, first) = (territory.sites, territory.own.start);
-        Ok(Owners { tables, sites, first, alone, chart, ranges: Mutex::new(ranges) })
+        Ok(Owners { tables, sites, first, alone, map, ranges: Mutex::new(ranges) })
     }
 
     /// One worker owns everything.
@@ -163,9 +164,9 @@ impl Owners {
             Some(scale) if route.key < known.domain => scale.site(route.key),
             _ => (u128::from(route.key) * u128::from(self.sites) / u128::from(known.domain)) as u64,
         };
-        let last = self.chart.sites() as u64 - 1;
+        let last = self.map.sites() as u64 - 1;
         let site = site.saturating_sub(u64::from(self.first)).min(last) as u32;
-        Some(Spot { worker: self.chart.owner(site as usize), site })
+        Some(Spot { worker: self.map.owner(site as usize), site })
     }
 
     /// The worker that runs the steps routed there; `None` as for [`Owners::spot`].
@@ -176,25 +177,25 @@ impl Owners {
 
     /// To be taken before the steps of a message are routed.
     #[inline]
-    pub fn stamp(&self) -> Stamp {
-        self.chart.stamp()
+    pub fn map_version(&self) -> MapVersion {
+        self.map.map_version()
     }
 
-    /// Whether `worker`, the calling one, may run the steps of a message with this stamp.
+    /// Whether `worker`, the calling one, may run the steps of a message with this map version.
     #[inline]
-    pub(crate) fn holds(&self, worker: usize, stamp: &Stamp) -> bool {
-        self.chart.holds(worker, stamp)
+    pub(crate) fn holds(&self, worker: usize, map_version: &MapVersion) -> bool {
+        self.map.holds(worker, map_version)
     }
 
     /// The map version, incremented whenever keys change hands.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
-        self.chart.version()
+        self.map.version()
     }
 
     /// Sites of the instance.
     pub fn sites(&self) -> usize {
-        self.chart.sites()
+        self.map.sites()
     }
 
     /// The owner of the row or entry with this key; `None` as for [`Owners::owner`], and for a key
@@ -209,8 +210,8 @@ impl Owners {
     /// do so otherwise.
     pub fn sites_of(&self, worker: usize) -> Range<u32> {
         let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
-        for site in 0..self.chart.sites() as u32 {
-            let owner = self.chart.owner(site as usize);
+        for site in 0..self.map.sites() as u32 {
+            let owner = self.map.owner(site as usize);
             match runs.last_mut() {
                 Some((last, run)) if *last == owner => run.end = site + 1,
                 _ => runs.push((owner, site..site + 1)),
@@ -261,7 +262,7 @@ impl Owners {
     pub(crate) fn keys_of(&self, table: TableId, sites: &Range<u32>) -> Option<(Key, Option<Key>)> {
         let [start, end] = [sites.start, sites.end].map(|site| u64::from(site.saturating_sub(self.first)));
         let from = self.border(table, start)?;
-        let to = if end >= self.chart.sites() as u64 { None } else { self.border(table, end) };
+        let to = if end >= self.map.sites() as u64 { None } else { self.border(table, end) };
         Some((from, to))
     }
 
@@ -271,11 +272,11 @@ impl Owners {
     /// [`Abort::Conflict`] if another worker owns some of them, [`Abort::BadRequest`] if they are
     /// not all this instance's.
     pub(crate) fn all_of(&self, worker: usize, sites: &Range<u32>) -> Result<(), Abort> {
-        let last = self.first + self.chart.sites() as u32;
+        let last = self.first + self.map.sites() as u32;
         if sites.is_empty() || sites.start < self.first || sites.end > last {
             return Err(Abort::BadRequest);
         }
-        let is_own = |site: u32| self.chart.owner((site - self.first) as usize) == worker;
+        let is_own = |site: u32| self.map.owner((site - self.first) as usize) == worker;
         if sites.clone().all(is_own) { Ok(()) } else { Err(Abort::Conflict) }
     }
 
@@ -301,7 +302,7 @@ impl Owners {
             return Err(RangeError::Stale { table: SITES, expected, found });
         }
         for Gift { sites, to, .. } in gifts {
-            self.chart.give(sites.start as usize..sites.end as usize, *to);
+            self.map.give(sites.start as usize..sites.end as usize, *to);
         }
         *now = next;
         Ok(())

@@ -18,7 +18,7 @@
 use crate::groups::{Groups, group};
 use crate::home::Run;
 use crate::local::{Local, Place};
-use exec::{Engine, Stamp, Visit};
+use exec::{Engine, MapVersion, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
@@ -26,7 +26,7 @@ use wire::BatchReader;
 
 /// Steps by the worker that owns their keys, each group with the map version under which it was
 /// addressed.
-type Visits = Groups<usize, Option<Stamp>>;
+type Visits = Groups<usize, Option<MapVersion>>;
 
 /// Which steps of a phase are still to be run.
 type Open = SmallVec<[bool; 16]>;
@@ -207,15 +207,18 @@ fn visits<W: Workload, E: Engine, S: Steps>(
 ) -> Visits {
     let engine = &local.shared.engine;
     // Taken before the owner map is read: a change in between makes the owner refuse the visit.
-    let unmoved = engine.stamp();
+    let unmoved = engine.map_version();
     let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
         Some(Place::Worker(owner)) => Some(owner),
         _ => None,
     });
     for visit in &mut visits {
-        let mut stamp = unmoved.clone();
-        visit.indexes().filter_map(|i| engine.spot(steps.route(i))).for_each(|spot| stamp.widen(spot.site));
-        visit.call = Some(stamp);
+        let mut map_version = unmoved.clone();
+        visit
+            .indexes()
+            .filter_map(|i| engine.spot(steps.route(i)))
+            .for_each(|spot| map_version.widen(spot.site));
+        visit.call = Some(map_version);
     }
     visits
 }
@@ -241,7 +244,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub(crate) async fn send_on(
         &self,
         txn: &mut E::LocalTxn,
-        to: (usize, Stamp),
+        to: (usize, MapVersion),
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {

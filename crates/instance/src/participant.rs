@@ -256,16 +256,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
             loop {
-                let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
+                let map_version = E::OWNERS.then(|| self.shared.engine.map_version());
                 let run = pin!(workload.run_step(id, args, &mut self.access(txn), outputs.buffer())).await;
-                let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
+                let (Err(Abort::NotHere(owner)), Some(map_version)) = (run, map_version) else { break run? };
                 if usize::from(owner) == self.worker {
                     // The drain gate is closed: keys are about to be given to another worker,
                     // perhaps these.
                     Box::pin(self.shared.engine.pass(&self.ctx, &self.executor, txn)).await?;
                     continue;
                 }
-                let to = (owner.into(), stamp);
+                let to = (owner.into(), map_version);
                 match Box::pin(self.send_on(txn, to, (id, args), outputs.buffer())).await {
                     // The key has moved on to a third worker meanwhile.
                     Err(Abort::NotHere(_)) => {}

@@ -4,12 +4,12 @@ use super::adopting::Doubt;
 use super::moving::{Door, Errand};
 use super::property::{Hold, Parted};
 use crate::branches::{Answer, BranchMessage, Meetings, Visit};
-use crate::chart::Stamp;
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
 use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailbox;
+use crate::owner_map::MapVersion;
 use crate::owners::{Owners, Spot};
 use crate::page_access::PageAccess;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
@@ -282,8 +282,8 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn stamp(&self) -> Stamp {
-        self.owners.as_ref().expect("only where workers own keys").stamp()
+    fn map_version(&self) -> MapVersion {
+        self.owners.as_ref().expect("only where workers own keys").map_version()
     }
 
     fn ranges(&self) -> Option<Ranges> {
@@ -344,10 +344,10 @@ impl<D: Design> Engine for PageEngine<D> {
         ctx: &PageWorkerContext,
         txn: &mut LocalTxn,
         meeting: u32,
-        (owner, stamp): (usize, Stamp),
+        (owner, map_version): (usize, MapVersion),
         steps: Vec<u8>,
     ) {
-        self.send_steps(ctx, txn, meeting, (owner, stamp), steps);
+        self.send_steps(ctx, txn, meeting, (owner, map_version), steps);
     }
 
     async fn rendezvous(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, meeting: u32) -> Vec<Answer> {

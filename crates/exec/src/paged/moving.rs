@@ -234,7 +234,7 @@ impl<D: Design> PageEngine<D> {
     #[inline]
     pub(super) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<LocalTxn>> {
         let is_in = steps.branch.as_ref().is_some_and(|branch| branch.counted);
-        if !self.owners.as_ref().is_some_and(|owners| owners.holds(ctx.worker, &steps.stamp)) {
+        if !self.owners.as_ref().is_some_and(|owners| owners.holds(ctx.worker, &steps.map_version)) {
             self.send_back(ctx, steps, Abort::NotHere(ctx.worker as u16));
             return None;
         }

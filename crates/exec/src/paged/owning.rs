@@ -3,9 +3,9 @@
 
 use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Answer, BranchMessage, Steps, Visit};
-use crate::chart::Stamp;
 use crate::design::Design;
 use crate::local::{LocalTxn, Protection};
+use crate::owner_map::MapVersion;
 use base::Lsn;
 use probe::Wait;
 use smallvec::SmallVec;
@@ -35,13 +35,13 @@ impl<D: Design> PageEngine<D> {
         ctx: &PageWorkerContext,
         txn: &mut LocalTxn,
         meeting: u32,
-        (owner, stamp): (usize, Stamp),
+        (owner, map_version): (usize, MapVersion),
         steps: Vec<u8>,
     ) {
         ctx.meetings.borrow_mut().get(meeting).missing += 1;
         txn.abroad = true;
         let (branch, name) = (txn.branches.take(owner), txn.name);
-        let steps = Steps { home: ctx.worker, meeting, name, stamp, branch, steps };
+        let steps = Steps { home: ctx.worker, meeting, name, map_version, branch, steps };
         ctx.mailbox().send(owner, BranchMessage::Steps(steps));
     }
 

@@ -67,7 +67,7 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     turn(&b, 0);
     // A message that comes while the gate is shut, and a transaction of the giver's own.
     let meeting = b.engine.meeting(&b.contexts[1]);
-    b.engine.send(&b.contexts[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
+    b.engine.send(&b.contexts[1], &mut late, meeting, (0, b.engine.map_version()), vec![7]);
     assert!(b.engine.receive(&b.contexts[0]).is_none(), "the door is shut");
     assert!(!b.engine.admit(&mut own));
     let entered = b.access(0, &mut own).enter(Route { table: T, key: 10 });
@@ -106,7 +106,7 @@ fn a_circle_through_a_shut_door_is_found_at_once() {
     let mut one_there = b.arrive(0, &mut one, 1);
     assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), None, "the first waits for the second");
     let meeting = b.engine.meeting(&b.contexts[1]);
-    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.map_version()), vec![7]);
     assert!(b.engine.receive(&b.contexts[0]).is_none());
     assert!(b.engine.receive(&b.contexts[1]).is_none());
     let answers = once(b.engine.rendezvous(&b.contexts[1], &mut two, meeting)).expect("answered, not held");
@@ -130,7 +130,7 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     let done = ask(&b, 1);
     turn(&b, 0);
     let meeting = b.engine.meeting(&b.contexts[1]);
-    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.map_version()), vec![7]);
     assert!(b.engine.receive(&b.contexts[0]).is_none());
     let mut one_there = b.arrive(0, &mut one, 1);
     assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), Some(Err(Abort::Deadlock)));

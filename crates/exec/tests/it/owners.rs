@@ -146,7 +146,7 @@ impl Bench {
     pub fn arrive(&self, home: usize, txn: &mut LocalTxn, owner: usize) -> (u32, Visit<LocalTxn>) {
         let ctx = &self.contexts[home];
         let meeting = self.engine.meeting(ctx);
-        self.engine.send(ctx, txn, meeting, (owner, self.engine.stamp()), vec![7]);
+        self.engine.send(ctx, txn, meeting, (owner, self.engine.map_version()), vec![7]);
         let visit = self.engine.receive(&self.contexts[owner]).expect("the steps have arrived");
         assert_eq!(visit.steps, [7]);
         (meeting, visit)

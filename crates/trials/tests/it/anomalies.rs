@@ -244,7 +244,7 @@ impl<D: Design> Scene<'_, D> {
             return bench.work(0, &mut self.txn, asked);
         }
         let meeting = bench.engine.meeting(home);
-        bench.engine.send(home, &mut self.txn, meeting, (owner, bench.engine.stamp()), vec![0]);
+        bench.engine.send(home, &mut self.txn, meeting, (owner, bench.engine.map_version()), vec![0]);
         let visit = acting(owner, || bench.engine.receive(&bench.contexts[owner]));
         let mut visit = visit.expect("the letter has arrived");
         let came = bench.work(owner, &mut visit.txn, asked);
