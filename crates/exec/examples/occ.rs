@@ -15,7 +15,7 @@
 
 use exec::memory::{MemoryAccess, MemoryLocalTxn, MemoryWorkerContext};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
-use exec::{Latching, Territory, TreeKind};
+use exec::{Latching, SiteRange, TreeKind};
 use locks::LockTuning;
 use std::pin::pin;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ fn setup(workload: &impl Workload) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: workload.schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::design::{DesignKind, OccConflict};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::owner_map::MapVersion;
-use crate::owners::{Spot, Territory};
+use crate::owners::{SiteOwner, SiteRange};
 use crate::paged::{Errand, Refusal};
 use base::{Lsn, TableId};
 use locks::LockTuning;
@@ -70,7 +70,7 @@ pub struct Setup {
     pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
-    pub territory: Territory,
+    pub site_range: SiteRange,
 }
 
 /// The state that opening found in the folder.
@@ -327,7 +327,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     const OWNERS: bool = false;
 
     /// The worker and site where steps with this route must run; `None` if any worker may run them.
-    fn spot(&self, _: Route) -> Option<Spot> {
+    fn site_owner(&self, _: Route) -> Option<SiteOwner> {
         None
     }
 

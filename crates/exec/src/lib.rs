@@ -53,7 +53,7 @@ pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
 pub use owner_map::MapVersion;
-pub use owners::{Actor, Owners, Spot, Territory, actor};
+pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
 pub use page_access::PageAccess;
 pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
 pub use pages::Latching;

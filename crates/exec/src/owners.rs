@@ -30,7 +30,7 @@ use txn::{Abort, Route, Schema};
 /// The site range of an engine: the part of the deployment's data that it holds, and how finely its
 /// owners lock it.
 #[derive(Clone, Debug)]
-pub struct Territory {
+pub struct SiteRange {
     /// Sites of the deployment.
     pub sites: u32,
     /// The sites of this instance.
@@ -40,10 +40,10 @@ pub struct Territory {
     pub lock_columns: Vec<(TableId, u8)>,
 }
 
-impl Territory {
+impl SiteRange {
     /// One site, and one lock for each value of a key's first column.
-    pub fn whole() -> Territory {
-        Territory { sites: 1, own: 0..1, lock_columns: Vec::new() }
+    pub fn whole() -> SiteRange {
+        SiteRange { sites: 1, own: 0..1, lock_columns: Vec::new() }
     }
 }
 
@@ -67,7 +67,7 @@ struct Known {
 
 /// The worker and the site where a step belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub struct SiteOwner {
     pub worker: usize,
     /// Counted from the instance's first.
     pub site: u32,
@@ -105,9 +105,9 @@ impl Owners {
     ///
     /// # Errors
     /// [`RangeError`] if the instance has no site.
-    pub fn even(schema: &Schema, territory: &Territory, workers: usize) -> Result<Owners, RangeError> {
-        let sites = territory.own.end - territory.own.start;
-        Owners::divided(schema, territory, workers, workers.min(sites as usize).max(1))
+    pub fn even(schema: &Schema, site_range: &SiteRange, workers: usize) -> Result<Owners, RangeError> {
+        let sites = site_range.own.end - site_range.own.start;
+        Owners::divided(schema, site_range, workers, workers.min(sites as usize).max(1))
     }
 
     /// Divides the instance's sites into `parts` partitions of equal length, and gives each worker
@@ -117,20 +117,20 @@ impl Owners {
     /// [`RangeError`] if the instance has fewer sites.
     pub fn divided(
         schema: &Schema,
-        territory: &Territory,
+        site_range: &SiteRange,
         workers: usize,
         parts: usize,
     ) -> Result<Owners, RangeError> {
-        let sites = u64::from(territory.own.end - territory.own.start);
+        let sites = u64::from(site_range.own.end - site_range.own.start);
         let owners: Vec<WorkerId> = (0..workers.min(parts).max(1)).map(|w| WorkerId(w as u16)).collect();
         let ranges = Ranges::equal(SITES, sites, parts, &owners)?;
         let mut tables = Vec::new();
         for def in &schema.tables {
-            let columns = territory.lock_columns.iter().find(|(id, _)| *id == def.id).map_or(1, |(_, n)| *n);
+            let columns = site_range.lock_columns.iter().find(|(id, _)| *id == def.id).map_or(1, |(_, n)| *n);
             let columns = usize::from(columns).min(def.key.len());
             let known = Known {
                 domain: def.domain,
-                scale: Scale::new(territory.sites, def.domain),
+                scale: Scale::new(site_range.sites, def.domain),
                 locked: columns * INTEGER,
                 table: def.id,
                 routed: true,
@@ -146,19 +146,19 @@ impl Owners {
         let map =
             OwnerMap::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
         let alone = workers == 1 || sites == 1;
-        let (sites, first) = (territory.sites, territory.own.start);
+        let (sites, first) = (site_range.sites, site_range.own.start);
         Ok(Owners { tables, sites, first, alone, map, ranges: Mutex::new(ranges) })
     }
 
     /// One worker owns everything.
     pub fn whole(schema: &Schema) -> Owners {
-        Owners::even(schema, &Territory::whole(), 1).expect("one worker for one site")
+        Owners::even(schema, &SiteRange::whole(), 1).expect("one worker for one site")
     }
 
     /// The worker and site for steps with this route. `None` for a copy, which any worker here may
     /// read, and for an unknown table.
     #[inline]
-    pub fn spot(&self, route: Route) -> Option<Spot> {
+    pub fn site_owner(&self, route: Route) -> Option<SiteOwner> {
         let known = self.known(route.table).filter(|known| known.domain > 0)?;
         let site = match known.scale {
             Some(scale) if route.key < known.domain => scale.site(route.key),
@@ -166,13 +166,13 @@ impl Owners {
         };
         let last = self.map.sites() as u64 - 1;
         let site = site.saturating_sub(u64::from(self.first)).min(last) as u32;
-        Some(Spot { worker: self.map.owner(site as usize), site })
+        Some(SiteOwner { worker: self.map.owner(site as usize), site })
     }
 
-    /// The worker that runs the steps routed there; `None` as for [`Owners::spot`].
+    /// The worker that runs the steps routed there; `None` as for [`Owners::site_owner`].
     #[inline]
     pub fn owner(&self, route: Route) -> Option<usize> {
-        Some(self.spot(route)?.worker)
+        Some(self.site_owner(route)?.worker)
     }
 
     /// To be taken before the steps of a message are routed.
@@ -464,8 +464,8 @@ mod tests {
     }
 
     fn owners(workers: usize) -> Owners {
-        let territory = Territory { sites: 8, own: 2..6, lock_columns: vec![(T, 2)] };
-        Owners::even(&schema(), &territory, workers).unwrap()
+        let site_range = SiteRange { sites: 8, own: 2..6, lock_columns: vec![(T, 2)] };
+        Owners::even(&schema(), &site_range, workers).unwrap()
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod face;
 mod filling;
 mod moving;
 mod owning;
-mod property;
+mod page_ownership;
 
 use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
@@ -42,7 +42,7 @@ use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::{Durability, Urge};
 
-use property::Property;
+use page_ownership::PageOwnership;
 
 pub use face::PageWorkerContext;
 pub use filling::PageFilling;
@@ -75,7 +75,7 @@ pub struct PageEngine<D: Design> {
     /// In-doubt locks: those of transactions that restart found prepared.
     keepers: Mutex<Vec<adopting::Keeper>>,
     /// Page ownership: whether workers own pages, and when they may.
-    property: Property,
+    ownership: PageOwnership,
     /// Set while a checkpoint is being taken.
     checkpointing: AtomicBool,
     /// Where one worker owns the pages and takes its part in slices: the rest of that part.
@@ -132,7 +132,7 @@ impl<D: Design> PageEngine<D> {
             mailboxes: Mailboxes::new(tables),
             waits_for: WaitsForGraph::default(),
             keepers: Mutex::default(),
-            property: Property::default(),
+            ownership: PageOwnership::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }

@@ -14,7 +14,7 @@ use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, Spot};
+use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
 use partition::{Mode, QueueMeter};
 use probe::Round;
 use smallvec::SmallVec;
@@ -249,8 +249,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 return Place::Instance(owner);
             }
         }
-        match self.shared.engine.spot(route) {
-            Some(Spot { worker, .. }) if E::OWNERS && worker != self.worker => Place::Worker(worker),
+        match self.shared.engine.site_owner(route) {
+            Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => Place::Worker(worker),
             _ => Place::Here,
         }
     }
@@ -258,8 +258,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a step of this worker's transactions, for the balancer.
     #[inline]
     pub fn tally(&self, route: Route) {
-        if let Some(spot) = self.shared.engine.spot(route)
-            && let Some(tally) = self.tallies.get(spot.site as usize)
+        if let Some(owner) = self.shared.engine.site_owner(route)
+            && let Some(tally) = self.tallies.get(owner.site as usize)
         {
             tally.set(tally.get().saturating_add(1));
         }
@@ -301,7 +301,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn draw_meeting(&self, request: &W::Request) {
         let Some(meetings) = &self.meetings else { return };
         let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.spot(route).map(|spot| spot.site));
+        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
         self.workload.borrow().routes(request, &mut visit);
         sites.sort_unstable();
         sites.dedup();

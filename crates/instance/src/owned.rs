@@ -216,8 +216,8 @@ fn visits<W: Workload, E: Engine, S: Steps>(
         let mut map_version = unmoved.clone();
         visit
             .indexes()
-            .filter_map(|i| engine.spot(steps.route(i)))
-            .for_each(|spot| map_version.widen(spot.site));
+            .filter_map(|i| engine.site_owner(steps.route(i)))
+            .for_each(|owner| map_version.widen(owner.site));
         visit.call = Some(map_version);
     }
     visits

@@ -11,7 +11,7 @@ use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, SiteRange};
 use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
 use std::ops::Range;
@@ -390,7 +390,7 @@ fn open<W: Workload, E: Engine>(
 ) -> Result<(E, Recovered<E::InDoubt>, Binding), InstanceFault> {
     let columns = |table: &TableDef| (table.id, workload.lock_columns(table.id));
     let setup = Setup {
-        territory: Territory {
+        site_range: SiteRange {
             sites: config.placement.sites(),
             own: config.placement.sites_of(config.id),
             lock_columns: schema.tables.iter().map(columns).collect(),

@@ -13,7 +13,7 @@ use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
 use exec::{
     Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Latching, MemoryEngine,
-    OccConflict, PageEngine, Partitioned, Serial, Setup, Territory,
+    OccConflict, PageEngine, Partitioned, Serial, Setup, SiteRange,
 };
 use fastrand::Rng;
 use locks::LockTuning;
@@ -235,7 +235,7 @@ pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
         latching: Latching::default(),
         partitions: 1,
         schema: Schema { tables: vec![table(plan.kind)] },
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     };
     let files = world::sim::Disk::new().files();
     let (engine, _) = MemoryEngine::open_on(files, &setup, |log| log.segment_bytes = 1 << 20)?;

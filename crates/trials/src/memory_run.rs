@@ -10,7 +10,7 @@ use crate::ledger::{Commit, Flaw, Found, Ledger, Promise};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::unwound;
 use exec::{
-    DesignKind, Engine, EngineFault, Executor, MemoryEngine, OccConflict, Protection, Setup, Territory,
+    DesignKind, Engine, EngineFault, Executor, MemoryEngine, OccConflict, Protection, Setup, SiteRange,
 };
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
         heaps: exec::HeapForm::default(),
         latching: exec::Latching::default(),
         schema: table::schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::design::{DesignKind, OccConflict};
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
-use crate::owners::Territory;
+use crate::owners::SiteRange;
 use base::Key;
 use locks::LockTuning;
 use pages::Latching;
@@ -65,7 +65,7 @@ pub(super) fn setup(conflict: OccConflict) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: table_schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 

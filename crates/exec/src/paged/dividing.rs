@@ -71,7 +71,7 @@ impl<D: Design> PageEngine<D> {
     /// Continues the division that must precede the shutting of the gate for the first request.
     /// `false` when there is nothing left to do.
     pub(super) fn come_apart(&self, ctx: &PageWorkerContext) -> bool {
-        if !self.property.rows() || !self.has_pages(ctx) || ctx.door.is_shutting() {
+        if !self.ownership.rows() || !self.has_pages(ctx) || ctx.door.is_shutting() {
             return false;
         }
         let errands = ctx.door.errands.borrow();
@@ -108,7 +108,7 @@ impl<D: Design> PageEngine<D> {
 
     fn begin_apart(&self, ctx: &PageWorkerContext, errand: &Errand) -> Apart {
         let cuts = self.cuts_to_come(ctx, errand);
-        let reach = self.property.reach();
+        let reach = self.ownership.reach();
         let begin = |(table, key): (TableId, Key)| {
             self.store.begin_division::<D::Latch>(table, &key, reach).ok().flatten()
         };
@@ -151,8 +151,8 @@ impl<D: Design> PageEngine<D> {
         key: &Key,
         carried: &mut Carried,
     ) -> Result<(), Stop> {
-        if self.property.rows() {
-            let how = (self.property.reach(), Writers::Gone);
+        if self.ownership.rows() {
+            let how = (self.ownership.reach(), Writers::Gone);
             carried.rows += self.store.divide_rows::<D::Latch>(&mut Txn::default(), table, key, how)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::adopting::Doubt;
 use super::moving::{Door, Errand};
-use super::property::{Hold, Parted};
+use super::page_ownership::{Hold, Parted};
 use crate::branches::{Answer, BranchMessage, Meetings, Visit};
 use crate::design::Design;
 use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
@@ -10,7 +10,7 @@ use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailbox;
 use crate::owner_map::MapVersion;
-use crate::owners::{Owners, Spot};
+use crate::owners::{Owners, SiteOwner};
 use crate::page_access::PageAccess;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
@@ -277,8 +277,8 @@ impl<D: Design> Engine for PageEngine<D> {
     const OWNERS: bool = D::OWNERS;
 
     #[inline]
-    fn spot(&self, route: Route) -> Option<Spot> {
-        self.owners.as_ref()?.spot(route)
+    fn site_owner(&self, route: Route) -> Option<SiteOwner> {
+        self.owners.as_ref()?.site_owner(route)
     }
 
     #[inline]
@@ -479,10 +479,10 @@ impl<D: Design> Engine for PageEngine<D> {
 
 /// One partition for each worker, or the requested number if that is more.
 fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
-    let sites = setup.territory.own.len();
+    let sites = setup.site_range.own.len();
     if setup.partitions > setup.workers && setup.partitions > sites {
         return Err(EngineFault::TooManyPartitions { partitions: setup.partitions, sites });
     }
     let parts = setup.partitions.max(setup.workers).min(sites.max(1));
-    Ok(Owners::divided(&setup.schema, &setup.territory, setup.workers, parts)?)
+    Ok(Owners::divided(&setup.schema, &setup.site_range, setup.workers, parts)?)
 }

@@ -332,8 +332,8 @@ impl<D: Design> PageEngine<D> {
         let (door, now) = (&ctx.door, world::now_ns());
         let gives = door.errands.borrow().front().is_some_and(|errand| errand.gives);
         // Rows move only while no transaction may undo changes to them.
-        let (drains, doubts) = match self.property.rows() {
-            true => (true, self.property.in_doubt()),
+        let (drains, doubts) = match self.ownership.rows() {
+            true => (true, self.ownership.in_doubt()),
             false => (gives, false),
         };
         let is_idle = door.visits.get() == 0 && self.locking(ctx.worker).txns.load(Ordering::Relaxed) == 0;
@@ -388,7 +388,7 @@ impl<D: Design> PageEngine<D> {
         let Some(owners) = &self.owners else { return Err(Refusal::NoOwners) };
         let before = ctx.door.apart.borrow().as_ref().map(Apart::done);
         let mut carried = Carried { rows: before.unwrap_or_default(), ..Carried::default() };
-        if self.property.rows() {
+        if self.ownership.rows() {
             self.settle_all(ctx);
         }
         for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
@@ -400,7 +400,7 @@ impl<D: Design> PageEngine<D> {
             if gives && !gifts.is_empty() {
                 return Err(Refusal::NotOwner(ctx.worker));
             }
-            if self.property.owned() {
+            if self.ownership.owned() {
                 self.own_missing(ctx, &now);
                 self.reshape(ctx, owners, (change, &next), &gifts, &mut carried).map_err(refused)?;
             }

@@ -30,7 +30,7 @@ fn turn(b: &Bench, worker: usize) {
 }
 
 fn owner(b: &Bench, id: u64) -> usize {
-    b.engine.spot(Route { table: T, key: id }).expect("a table").worker
+    b.engine.site_owner(Route { table: T, key: id }).expect("a table").worker
 }
 
 fn end(b: &Bench, worker: usize, txn: &mut LocalTxn) {

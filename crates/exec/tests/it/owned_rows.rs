@@ -4,7 +4,7 @@
 use base::{Key, TableId};
 use exec::{
     DesignKind, Engine, Executor, HeapForm, Latching, OccConflict, PageEngine, Partitioned, Protection,
-    Setup, Territory, TreeKind,
+    Setup, SiteRange, TreeKind,
 };
 use latch::OwnerId;
 use locks::LockTuning;
@@ -55,7 +55,7 @@ fn setup(design: DesignKind, dir: &std::path::Path) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: schema(),
-        territory: Territory { sites: 2, own: 0..2, lock_columns: vec![(T, 1)] },
+        site_range: SiteRange { sites: 2, own: 0..2, lock_columns: vec![(T, 1)] },
     }
 }
 
@@ -144,7 +144,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
         // Divided by leaf, no row has to move when other workers own other parts.
         let more = Setup {
             workers: 3,
-            territory: Territory { sites: 3, own: 0..3, lock_columns: vec![(T, 1)] },
+            site_range: SiteRange { sites: 3, own: 0..3, lock_columns: vec![(T, 1)] },
             ..setup(design, dir.path())
         };
         let (engine, _) = Owned::open(&more).unwrap();

@@ -4,7 +4,7 @@
 use base::{Key, TableId};
 use exec::{
     Answer, DesignKind, Engine, Executor, Latching, LocalTxn, LockPoint, OccConflict, PageEngine,
-    Partitioned, Protection, Recovered, Scope, Setup, Territory, TreeKind, Visit,
+    Partitioned, Protection, Recovered, Scope, Setup, SiteRange, TreeKind, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -53,7 +53,7 @@ pub fn setup(design: DesignKind, dir: &std::path::Path, workers: usize, table: T
         latching: Latching::default(),
         partitions: 1,
         schema: Schema { tables: vec![table] },
-        territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
+        site_range: SiteRange { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
     }
 }
 

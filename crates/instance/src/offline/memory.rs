@@ -3,7 +3,7 @@
 
 use super::{Committed, Examined, RESTORE, audit, damage};
 use base::Gtid;
-use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, Territory};
+use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, SiteRange};
 use locks::LockTuning;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(super) fn open<W: Workload>(
         heaps: exec::HeapForm::default(),
         latching: exec::Latching::default(),
         schema: workload.schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     };
     let small = MemoryEngine::open_on(files.clone(), &setup, |log| log.segment_bytes = SEGMENT_BYTES);
     let (engine, recovered) = small?;

@@ -7,7 +7,7 @@
 use base::{Key, TableId};
 use exec::{
     Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, LocalTxn, OccConflict,
-    PageEngine, Partitioned, Protection, Serial, Setup, Territory, TreeKind, Visit,
+    PageEngine, Partitioned, Protection, Serial, Setup, SiteRange, TreeKind, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -163,7 +163,7 @@ impl<D: Design> Bench<D> {
             latching: Latching::default(),
             partitions: 1,
             schema: Schema { tables: vec![table(KIND.get())] },
-            territory: Territory { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
+            site_range: SiteRange { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
         };
         (PageEngine::open(&setup).unwrap().0, Some(dir))
     }
@@ -176,7 +176,7 @@ impl<D: Design> Bench<D> {
 
     /// The owner of this key.
     fn owner(&self, id: i64) -> usize {
-        self.engine.spot(Route { table: T, key: id as u64 }).map_or(0, |spot| spot.worker)
+        self.engine.site_owner(Route { table: T, key: id as u64 }).map_or(0, |owner| owner.worker)
     }
 
     /// Delivers every worker's messages.

@@ -46,7 +46,7 @@ use store::{HeapForm, Reach, StoreFault, Txn, Writers};
 
 /// The state of page ownership.
 #[derive(Default)]
-pub(super) struct Property {
+pub(super) struct PageOwnership {
     /// Whether workers own pages at all.
     owned: bool,
     /// Whether they own heap pages.
@@ -97,7 +97,7 @@ pub(super) enum Hold {
     Pages,
 }
 
-impl Property {
+impl PageOwnership {
     /// Whether workers own pages at all.
     pub fn owned(&self) -> bool {
         self.owned
@@ -163,7 +163,7 @@ impl<D: Design> PageEngine<D> {
             let divided = self.divided_tables();
             self.store.have_owners(|table| divided.contains(&table));
         }
-        self.property = Property {
+        self.ownership = PageOwnership {
             owned: true,
             rows,
             unsettled: form == HeapForm::ByLeaf,
@@ -187,7 +187,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Every partition with keys of this worker: its tree, and a key in it.
-    fn property_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
+    fn partitions_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
         let mut all = Vec::new();
         for (table, borders) in self.divided(now) {
             for start in self.store.partitions(table) {
@@ -202,14 +202,14 @@ impl<D: Design> PageEngine<D> {
 
     /// The worker starts: from here on only this thread touches pages that are marked as its own.
     pub(super) fn act(&self, ctx: &PageWorkerContext) {
-        if self.property.owned {
+        if self.ownership.owned {
             act_for(OwnerId::new(ctx.worker));
         }
     }
 
     /// The worker asks for its pages.
     pub(super) fn want_pages(&self, ctx: &PageWorkerContext) {
-        if self.property.owned && ctx.hold.get() == Hold::Nothing {
+        if self.ownership.owned && ctx.hold.get() == Hold::Nothing {
             ctx.hold.set(Hold::Wanted);
         }
     }
@@ -218,7 +218,7 @@ impl<D: Design> PageEngine<D> {
     /// got since.
     #[inline]
     pub(super) fn own_wanted(&self, ctx: &PageWorkerContext) {
-        if D::OWNERS && self.property.owned {
+        if D::OWNERS && self.ownership.owned {
             let hold = ctx.hold.get();
             let changed =
                 || self.owners.as_ref().is_some_and(|owners| owners.version() != ctx.door.seen.get());
@@ -230,7 +230,7 @@ impl<D: Design> PageEngine<D> {
 
     #[cold]
     fn own_pages(&self, ctx: &PageWorkerContext) {
-        if self.property.doubts.load(Ordering::Acquire) > 0 {
+        if self.ownership.doubts.load(Ordering::Acquire) > 0 {
             return;
         }
         ctx.hold.set(Hold::Pages);
@@ -247,8 +247,8 @@ impl<D: Design> PageEngine<D> {
             return;
         }
         let mut owned = ctx.door.owned.borrow_mut();
-        let property = self.property_of(ctx.worker, now);
-        for (table, start) in &property {
+        let partitions = self.partitions_of(ctx.worker, now);
+        for (table, start) in &partitions {
             if owned.contains(&(*table, start.clone())) {
                 continue;
             }
@@ -258,11 +258,11 @@ impl<D: Design> PageEngine<D> {
             }
             owned.insert((*table, start.clone()));
         }
-        if self.property.rows {
+        if self.ownership.rows {
             claim(Claiming::Pages);
         }
-        if self.property.unsettled && !ctx.looked.replace(true) {
-            let leaves = property.into_iter().map(|(table, start)| {
+        if self.ownership.unsettled && !ctx.looked.replace(true) {
+            let leaves = partitions.into_iter().map(|(table, start)| {
                 let end = self.store.partitions(table).into_iter().find(|next| *next > start);
                 (table, start, Then::Until(end))
             });
@@ -278,7 +278,7 @@ impl<D: Design> PageEngine<D> {
         if parted.walks && parted.leaves.iter().all(|(_, _, then)| *then == Then::Done) {
             parted.walks = false;
             if !parted.skipped {
-                self.property.unsettled_workers.fetch_sub(1, Ordering::AcqRel);
+                self.ownership.unsettled_workers.fetch_sub(1, Ordering::AcqRel);
             }
         }
     }
@@ -286,7 +286,7 @@ impl<D: Design> PageEngine<D> {
     /// Records that the worker has not looked, or will not look, at all leaves it should have.
     fn skip(&self, parted: &mut Parted) {
         if !parted.walks && !parted.skipped {
-            self.property.unsettled_workers.fetch_add(1, Ordering::AcqRel);
+            self.ownership.unsettled_workers.fetch_add(1, Ordering::AcqRel);
         }
         parted.skipped = true;
     }
@@ -306,10 +306,10 @@ impl<D: Design> PageEngine<D> {
         parted.retain(|(table, _)| {
             self.owners.as_ref().is_some_and(|owners| owners.border(*table, 0).is_some())
         });
-        if self.property.rows && ctx.hold.get() == Hold::Pages {
+        if self.ownership.rows && ctx.hold.get() == Hold::Pages {
             let leaves = parted.into_iter().map(|(table, key)| (table, key, Then::Done));
             ctx.parted.borrow_mut().leaves.extend(leaves);
-        } else if self.property.rows && !parted.is_empty() {
+        } else if self.ownership.rows && !parted.is_empty() {
             self.skip(&mut ctx.parted.borrow_mut());
         }
     }
@@ -321,7 +321,7 @@ impl<D: Design> PageEngine<D> {
     /// Looks at a few of the noted leaves, between transactions. `true` if there were any.
     #[inline]
     pub(super) fn settle(&self, ctx: &PageWorkerContext) -> bool {
-        D::OWNERS && self.property.rows && ctx.hold.get() == Hold::Pages && self.settle_some(ctx)
+        D::OWNERS && self.ownership.rows && ctx.hold.get() == Hold::Pages && self.settle_some(ctx)
     }
 
     fn settle_some(&self, ctx: &PageWorkerContext) -> bool {
@@ -441,7 +441,7 @@ impl<D: Design> PageEngine<D> {
 
     /// The worker ends: it disowns its pages, and completes the requests of others to it.
     pub(super) fn stop_acting(&self, ctx: &PageWorkerContext) {
-        if !self.property.owned {
+        if !self.ownership.owned {
             return;
         }
         self.disown_pages(ctx);
@@ -454,8 +454,8 @@ impl<D: Design> PageEngine<D> {
 
     /// The decision on a transaction that restart found is carried out.
     pub(super) fn undoubted(&self) {
-        if self.property.owned {
-            self.property.doubts.fetch_sub(1, Ordering::Release);
+        if self.ownership.owned {
+            self.ownership.doubts.fetch_sub(1, Ordering::Release);
         }
     }
 }
