@@ -29,7 +29,7 @@ use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::owner_map::MapVersion;
 use crate::owners::{SiteOwner, SiteRange};
-use crate::paged::{Errand, Refusal};
+use crate::paged::{Refusal, RepartitionRequest};
 use base::{Lsn, TableId};
 use locks::LockTuning;
 use pages::Latching;
@@ -359,9 +359,9 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Has the worker carry out changes of ownership, in its turns; the repartition request names
     /// the receiver of the outcome.
-    fn repartition(&self, _: &Self::WorkerContext, errand: Errand) {
+    fn repartition(&self, _: &Self::WorkerContext, request: RepartitionRequest) {
         // The thread that asked may have ended.
-        let _ = errand.done.send(Err(Refusal::NoOwners));
+        let _ = request.done.send(Err(Refusal::NoOwners));
     }
 
     /// Called before the steps of a visit run.

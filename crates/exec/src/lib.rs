@@ -55,7 +55,7 @@ pub use memory::MemoryEngine;
 pub use owner_map::MapVersion;
 pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
 pub use page_access::PageAccess;
-pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
+pub use paged::{Carried, EngineOptions, PageEngine, Refusal, RepartitionRequest};
 pub use pages::Latching;
 pub use schema::Refused;
 pub use store::Divided;

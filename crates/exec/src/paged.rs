@@ -46,7 +46,7 @@ use page_ownership::PageOwnership;
 
 pub use face::PageWorkerContext;
 pub use filling::PageFilling;
-pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
+pub use moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {

@@ -23,7 +23,7 @@ use crate::local::Meetings;
 use crate::placing::Placer;
 use crate::shared::{Order, Shared};
 use base::WorkerId;
-use exec::{Carried, Engine, Errand, Refusal, actor};
+use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
     BalanceError, Balancer, Change, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
     PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings, Verdict,
@@ -120,9 +120,14 @@ fn carry_out<W: Workload, E: Engine>(
         loop {
             let (done, answer) = mpsc::channel();
             let progress = Arc::<AtomicU64>::default();
-            let errand =
-                Errand { made_for, changes: changes.clone(), gives, progress: Arc::clone(&progress), done };
-            shared.inboxes[worker].put(Order::Errand(errand));
+            let request = RepartitionRequest {
+                made_for,
+                changes: changes.clone(),
+                gives,
+                progress: Arc::clone(&progress),
+                done,
+            };
+            shared.inboxes[worker].put(Order::Repartition(request));
             match outcome(&answer, &progress)? {
                 Ok(did) => break carried.add(&did),
                 Err(Refusal::Busy { .. }) if tries + 1 < TRIES => tries += 1,

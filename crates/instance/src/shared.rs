@@ -8,7 +8,7 @@ use crate::opening::{Lives, Opening};
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
-use exec::{Engine, EngineFault, Errand};
+use exec::{Engine, EngineFault, RepartitionRequest};
 use partition::Mode;
 use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,7 +71,7 @@ pub(crate) enum Order<W> {
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
     /// Repartition request: change the owners of keys, as far as this worker is concerned.
-    Errand(Errand),
+    Repartition(RepartitionRequest),
     /// Reply with the counts for the balancer.
     Loads(Sender<Loads>),
     /// Write a checkpoint: on the worker, because it may own the pages.

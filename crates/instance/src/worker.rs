@@ -449,7 +449,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            Order::Errand(errand) => local.shared.engine.repartition(&local.ctx, errand),
+            Order::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
             Order::Loads(reply) => drop(reply.send(local.loads())),
             Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             Order::Reborn { peer, life, done } => {

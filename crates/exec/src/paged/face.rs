@@ -1,7 +1,7 @@
 //! The engines on pages behind the trait [`Engine`].
 
 use super::adopting::Doubt;
-use super::moving::{Door, Errand};
+use super::moving::{DrainGate, RepartitionRequest};
 use super::page_ownership::{Hold, Parted};
 use crate::branches::{Answer, BranchMessage, Meetings, Visit};
 use crate::design::Design;
@@ -56,7 +56,7 @@ pub struct PageWorkerContext {
     pub(super) parted: RefCell<Parted>,
     /// Whether the worker has begun to look through its leaves for such rows of an earlier opening.
     pub(super) looked: Cell<bool>,
-    pub(super) door: Door,
+    pub(super) gate: DrainGate,
 }
 
 impl PageWorkerContext {
@@ -136,7 +136,7 @@ impl<D: Design> Engine for PageEngine<D> {
             hold: Cell::new(Hold::Nothing),
             parted: RefCell::default(),
             looked: Cell::new(false),
-            door: Door::default(),
+            gate: DrainGate::default(),
         };
         self.act(&ctx);
         self.take_wards(&ctx);
@@ -304,8 +304,8 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::pass(self, ctx, executor, txn).await
     }
 
-    fn repartition(&self, ctx: &PageWorkerContext, errand: Errand) {
-        self.take_errand(ctx, errand);
+    fn repartition(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
+        self.queue_request(ctx, request);
     }
 
     #[inline]
@@ -316,7 +316,7 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     fn waiting(&self, ctx: &PageWorkerContext) -> usize {
-        ctx.door.visits.get()
+        ctx.gate.visits.get()
     }
 
     fn sites_of(&self, ctx: &PageWorkerContext) -> Option<Range<u32>> {
@@ -409,7 +409,7 @@ impl<D: Design> Engine for PageEngine<D> {
     #[inline]
     fn turn(self: &Arc<Self>, ctx: &PageWorkerContext) -> bool {
         self.own_wanted(ctx);
-        let done = self.run_errands(ctx) | self.settle(ctx);
+        let done = self.run_requests(ctx) | self.settle(ctx);
         PageEngine::turn(self) | done
     }
 

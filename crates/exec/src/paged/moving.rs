@@ -65,7 +65,7 @@ pub const DRAIN_NS: u64 = 50_000_000;
 
 /// A repartition request: changes of the partitions for one worker to carry out, in order.
 #[derive(Debug)]
-pub struct Errand {
+pub struct RepartitionRequest {
     /// The version of the partitions for which the first change was made.
     pub made_for: u64,
     pub changes: Vec<Change>,
@@ -138,7 +138,7 @@ pub enum Refusal {
 
 /// The state of a worker's drain gate. Only the worker's own thread touches it.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct DrainGate {
     /// Visits that were admitted and are not answered yet.
     pub visits: Cell<usize>,
     /// Messages with steps that wait for the gate to open.
@@ -147,7 +147,7 @@ pub(super) struct Door {
     look_ns: Cell<u64>,
     /// Tasks of this worker that wait for the gate to open.
     waiting: RefCell<Vec<Waker>>,
-    pub errands: RefCell<VecDeque<Errand>>,
+    pub requests: RefCell<VecDeque<RepartitionRequest>>,
     /// For the first request: the division of rows before the gate is shut.
     pub apart: RefCell<Option<Apart>>,
     /// For the first request: the time at which the gate was shut, ns.
@@ -160,7 +160,7 @@ pub(super) struct Door {
     pub owned: RefCell<HashSet<(TableId, Key)>>,
 }
 
-impl Door {
+impl DrainGate {
     pub fn is_shutting(&self) -> bool {
         self.shut_ns.get().is_some()
     }
@@ -213,7 +213,7 @@ impl<D: Design> PageEngine<D> {
             if now >= until_ns {
                 return Poll::Ready(Err(Abort::LockTimeout));
             }
-            ctx.door.waiting.borrow_mut().push(cx.waker().clone());
+            ctx.gate.waiting.borrow_mut().push(cx.waker().clone());
             executor.timer(now + AGAIN_NS, cx.waker().clone());
             probe::parks(Wait::Lock, Poll::Pending)
         })
@@ -242,7 +242,7 @@ impl<D: Design> PageEngine<D> {
             self.hold(ctx, steps);
             return None;
         }
-        ctx.door.visits.set(ctx.door.visits.get() + 1);
+        ctx.gate.visits.set(ctx.gate.visits.get() + 1);
         let Steps { home, meeting, name, branch, steps, .. } = steps;
         let txn = branch.unwrap_or_else(|| self.new_branch(ctx, name));
         Some(Visit { txn, steps, home, meeting })
@@ -258,35 +258,35 @@ impl<D: Design> PageEngine<D> {
 
     #[cold]
     fn hold(&self, ctx: &PageWorkerContext, steps: Steps) {
-        ctx.door.came.set(ctx.door.came.get() + 1);
+        ctx.gate.came.set(ctx.gate.came.get() + 1);
         if self.waits_for.closes_cycle(steps.name, ctx.worker, &self.insiders(ctx.worker)) {
             return self.send_back(ctx, steps, Abort::Deadlock);
         }
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
-        ctx.door.held.borrow_mut().push_back(Held { steps, until_ns });
+        ctx.gate.held.borrow_mut().push_back(Held { steps, until_ns });
     }
 
     /// The next visit that waited at a gate that is open again. While the gate is shut, lets those
     /// that wait look for a cycle again.
     #[inline]
     pub(super) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
-        if ctx.door.held.borrow().is_empty() { None } else { self.look_at_held(ctx) }
+        if ctx.gate.held.borrow().is_empty() { None } else { self.look_at_held(ctx) }
     }
 
     #[cold]
     fn look_at_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
-        let door = &ctx.door;
+        let gate = &ctx.gate;
         if self.is_shut(ctx.worker) {
             let now = world::now_ns();
-            if now >= door.look_ns.get() {
-                door.look_ns.set(now + AGAIN_NS);
-                let held = std::mem::take(&mut *door.held.borrow_mut());
+            if now >= gate.look_ns.get() {
+                gate.look_ns.set(now + AGAIN_NS);
+                let held = std::mem::take(&mut *gate.held.borrow_mut());
                 held.into_iter().for_each(|held| self.hold_on(ctx, held, now));
             }
             return None;
         }
         loop {
-            let Held { steps, .. } = door.held.borrow_mut().pop_front()?;
+            let Held { steps, .. } = gate.held.borrow_mut().pop_front()?;
             self.waits_for.strike_out(steps.name, ctx.worker);
             if let Some(visit) = self.let_in(ctx, steps) {
                 return Some(visit);
@@ -304,99 +304,104 @@ impl<D: Design> PageEngine<D> {
             self.waits_for.strike_out(name, ctx.worker);
             return self.send_back(ctx, held.steps, Abort::LockTimeout);
         }
-        ctx.door.held.borrow_mut().push_back(held);
+        ctx.gate.held.borrow_mut().push_back(held);
     }
 
     /// Queues a repartition request; this worker carries it out in its turns.
-    pub(super) fn take_errand(&self, ctx: &PageWorkerContext, errand: Errand) {
+    pub(super) fn queue_request(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
         if self.owners.is_none() || !D::OWNERS {
             // The thread that asked may have ended.
-            let _ = errand.done.send(Err(Refusal::NoOwners));
+            let _ = request.done.send(Err(Refusal::NoOwners));
             return;
         }
-        ctx.door.errands.borrow_mut().push_back(errand);
+        ctx.gate.requests.borrow_mut().push_back(request);
     }
 
     /// Continues the worker's repartition request, if it has one. `true` if it divided rows or
     /// ended the request.
     #[inline]
-    pub(super) fn run_errands(&self, ctx: &PageWorkerContext) -> bool {
-        D::OWNERS && !ctx.door.errands.borrow().is_empty() && self.run_errand(ctx)
+    pub(super) fn run_requests(&self, ctx: &PageWorkerContext) -> bool {
+        D::OWNERS && !ctx.gate.requests.borrow().is_empty() && self.run_request(ctx)
     }
 
     #[cold]
-    fn run_errand(&self, ctx: &PageWorkerContext) -> bool {
+    fn run_request(&self, ctx: &PageWorkerContext) -> bool {
         if self.come_apart(ctx) {
             return true;
         }
-        let (door, now) = (&ctx.door, world::now_ns());
-        let gives = door.errands.borrow().front().is_some_and(|errand| errand.gives);
+        let (gate, now) = (&ctx.gate, world::now_ns());
+        let gives = gate.requests.borrow().front().is_some_and(|request| request.gives);
         // Rows move only while no transaction may undo changes to them.
         let (drains, doubts) = match self.ownership.rows() {
             true => (true, self.ownership.in_doubt()),
             false => (gives, false),
         };
-        let is_idle = door.visits.get() == 0 && self.locking(ctx.worker).txns.load(Ordering::Relaxed) == 0;
-        let shut_ns = door.shut_ns.get();
+        let is_idle = gate.visits.get() == 0 && self.locking(ctx.worker).txns.load(Ordering::Relaxed) == 0;
+        let shut_ns = gate.shut_ns.get();
         if drains && (doubts || !is_idle) {
             match shut_ns {
                 None => self.shut(ctx, now),
                 Some(since) if now - since >= DRAIN_NS => {
-                    self.end_errand(ctx, Err(Refusal::Busy { worker: ctx.worker }));
+                    self.end_request(ctx, Err(Refusal::Busy { worker: ctx.worker }));
                     return true;
                 }
                 Some(_) => {}
             }
             return false;
         }
-        let errand = door.errands.borrow_mut().pop_front();
-        let Some(errand) = errand else { return false };
-        let outcome = self.carry_out(ctx, &errand).map(|carried| Carried {
+        let request = gate.requests.borrow_mut().pop_front();
+        let Some(request) = request else { return false };
+        let outcome = self.carry_out(ctx, &request).map(|carried| Carried {
             drain_ns: shut_ns.map_or(0, |since| now - since),
             shut_ns: shut_ns.map_or(0, |since| world::now_ns() - since),
-            held: door.came.get(),
+            held: gate.came.get(),
             ..carried
         });
-        self.answer_errand(ctx, &errand, outcome);
+        self.answer_request(ctx, &request, outcome);
         true
     }
 
     fn shut(&self, ctx: &PageWorkerContext, now_ns: u64) {
-        ctx.door.shut_ns.set(Some(now_ns));
-        ctx.door.came.set(0);
+        ctx.gate.shut_ns.set(Some(now_ns));
+        ctx.gate.came.set(0);
         self.locking(ctx.worker).shut.store(true, Ordering::Relaxed);
     }
 
-    fn end_errand(&self, ctx: &PageWorkerContext, outcome: Result<Carried, Refusal>) {
-        let errand = ctx.door.errands.borrow_mut().pop_front();
-        if let Some(errand) = errand {
-            self.answer_errand(ctx, &errand, outcome);
+    fn end_request(&self, ctx: &PageWorkerContext, outcome: Result<Carried, Refusal>) {
+        let request = ctx.gate.requests.borrow_mut().pop_front();
+        if let Some(request) = request {
+            self.answer_request(ctx, &request, outcome);
         }
     }
 
     /// Opens the gate, and sends the outcome.
-    fn answer_errand(&self, ctx: &PageWorkerContext, errand: &Errand, outcome: Result<Carried, Refusal>) {
-        ctx.door.shut_ns.set(None);
-        ctx.door.apart.take();
+    fn answer_request(
+        &self,
+        ctx: &PageWorkerContext,
+        request: &RepartitionRequest,
+        outcome: Result<Carried, Refusal>,
+    ) {
+        ctx.gate.shut_ns.set(None);
+        ctx.gate.apart.take();
         self.locking(ctx.worker).shut.store(false, Ordering::Relaxed);
-        ctx.door.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+        ctx.gate.waiting.borrow_mut().drain(..).for_each(Waker::wake);
         // The thread that asked may have ended.
-        let _ = errand.done.send(outcome);
+        let _ = request.done.send(outcome);
     }
 
-    fn carry_out(&self, ctx: &PageWorkerContext, errand: &Errand) -> Result<Carried, Refusal> {
+    fn carry_out(&self, ctx: &PageWorkerContext, request: &RepartitionRequest) -> Result<Carried, Refusal> {
         let Some(owners) = &self.owners else { return Err(Refusal::NoOwners) };
-        let before = ctx.door.apart.borrow().as_ref().map(Apart::done);
+        let before = ctx.gate.apart.borrow().as_ref().map(Apart::done);
         let mut carried = Carried { rows: before.unwrap_or_default(), ..Carried::default() };
         if self.ownership.rows() {
             self.settle_all(ctx);
         }
-        for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
+        for (&change, made_for) in request.changes.iter().zip(request.made_for..) {
             let now = owners.ranges();
             let next = now.apply(made_for, change)?;
             let gifts = owners::gifts(&now, &next);
             let merges = matches!(change, Change::Merge { .. });
-            let gives = gifts.iter().any(|gift| gift.from != ctx.worker) || !errand.gives || merges;
+            let gives = gifts.iter().any(|gift| gift.from != ctx.worker) || !request.gives || merges;
             if gives && !gifts.is_empty() {
                 return Err(Refusal::NotOwner(ctx.worker));
             }
@@ -433,7 +438,7 @@ impl<D: Design> PageEngine<D> {
                 && self.store.partitions(table).contains(&key)
             {
                 carried.moved_by(self.store.merge_partition::<D::Latch>(table, &key)?);
-                ctx.door.owned.borrow_mut().remove(&(table, key));
+                ctx.gate.owned.borrow_mut().remove(&(table, key));
             }
             for Gift { sites, .. } in gifts {
                 self.give_pages(
@@ -463,7 +468,7 @@ impl<D: Design> PageEngine<D> {
         self.divide_at_once(table, &key, carried)?;
         carried.moved_by(self.store.split_partition::<D::Latch>(table, &key)?);
         // A partition split off an owned one is owned.
-        let mut owned = ctx.door.owned.borrow_mut();
+        let mut owned = ctx.gate.owned.borrow_mut();
         if owned.contains(&(table, before)) {
             owned.insert((table, key));
         }
@@ -484,7 +489,7 @@ impl<D: Design> PageEngine<D> {
             if start < from || to.as_ref().is_some_and(|to| start >= *to) {
                 continue;
             }
-            if ctx.door.owned.borrow_mut().remove(&(table, start.clone())) {
+            if ctx.gate.owned.borrow_mut().remove(&(table, start.clone())) {
                 self.store.disown_partition(table, &start)?;
             }
         }

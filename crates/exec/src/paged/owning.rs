@@ -126,7 +126,7 @@ impl<D: Design> PageEngine<D> {
         outputs: Vec<u8>,
     ) {
         let (owner, Visit { txn, home, meeting, .. }) = (ctx.worker, visit);
-        ctx.door.visits.set(ctx.door.visits.get() - 1);
+        ctx.gate.visits.set(ctx.gate.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
         ctx.mailbox().send(home, BranchMessage::Answer { meeting, branch: txn, answer });
     }

@@ -13,7 +13,7 @@
 //!
 //! While a load runs keys may change owners (`moving`). The giver then disowns its pages before it
 //! gives the keys away, and the taker owns them in its next turn. The owner map holds the keys that
-//! a worker should own; `Door::owned` holds the partitions with pages that it owns.
+//! a worker should own; `DrainGate::owned` holds the partitions with pages that it owns.
 //!
 //! Access rules: a worker owns and disowns on its own thread, between operations, when it holds no
 //! page. So the owner of a page may change during any transaction, and each access reads it from
@@ -221,7 +221,7 @@ impl<D: Design> PageEngine<D> {
         if D::OWNERS && self.ownership.owned {
             let hold = ctx.hold.get();
             let changed =
-                || self.owners.as_ref().is_some_and(|owners| owners.version() != ctx.door.seen.get());
+                || self.owners.as_ref().is_some_and(|owners| owners.version() != ctx.gate.seen.get());
             if hold == Hold::Wanted || (hold == Hold::Pages && changed()) {
                 self.own_pages(ctx);
             }
@@ -236,7 +236,7 @@ impl<D: Design> PageEngine<D> {
         ctx.hold.set(Hold::Pages);
         if let Some(owners) = &self.owners {
             // The version first: a change in between is seen in the next turn.
-            ctx.door.seen.set(owners.version());
+            ctx.gate.seen.set(owners.version());
             self.own_missing(ctx, &owners.ranges());
         }
     }
@@ -246,7 +246,7 @@ impl<D: Design> PageEngine<D> {
         if ctx.hold.get() != Hold::Pages {
             return;
         }
-        let mut owned = ctx.door.owned.borrow_mut();
+        let mut owned = ctx.gate.owned.borrow_mut();
         let partitions = self.partitions_of(ctx.worker, now);
         for (table, start) in &partitions {
             if owned.contains(&(*table, start.clone())) {
@@ -432,7 +432,7 @@ impl<D: Design> PageEngine<D> {
                 self.skip(&mut parted);
             }
         }
-        ctx.door.owned.borrow_mut().clear();
+        ctx.gate.owned.borrow_mut().clear();
         ctx.hold.set(Hold::Nothing);
         claim(Claiming::Nothing);
         // After a fault, which has poisoned the store, no thread uses these pages.

@@ -3,7 +3,7 @@
 
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
-use exec::{Carried, DesignKind, Engine, Errand, LocalTxn, Refusal};
+use exec::{Carried, DesignKind, Engine, LocalTxn, Refusal, RepartitionRequest};
 use partition::Change;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -18,7 +18,7 @@ fn ask(b: &Bench, at: u64) -> Done {
     let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
     b.engine.repartition(
         &b.contexts[0],
-        Errand { made_for, changes, gives: true, progress: Arc::default(), done },
+        RepartitionRequest { made_for, changes, gives: true, progress: Arc::default(), done },
     );
     carried
 }
@@ -171,7 +171,7 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
         let (done, carried) = channel();
         b.engine.repartition(
             &b.contexts[worker],
-            Errand { made_for, changes: vec![change], gives, progress: Arc::default(), done },
+            RepartitionRequest { made_for, changes: vec![change], gives, progress: Arc::default(), done },
         );
         turn(&b, worker);
         carried.try_recv().unwrap().unwrap_err().to_string()
@@ -224,7 +224,7 @@ fn pages_go_with_their_keys() {
     let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
     b.engine.repartition(
         &b.contexts[1],
-        Errand { made_for: 2, changes, gives: false, progress: Arc::default(), done },
+        RepartitionRequest { made_for: 2, changes, gives: false, progress: Arc::default(), done },
     );
     turn(&b, 1);
     assert_eq!(carried.try_recv().unwrap().map(|carried| carried.trees), Ok(1));
