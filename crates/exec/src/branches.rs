@@ -43,7 +43,7 @@ pub(crate) enum BranchMessage {
     },
     Undone,
     /// A transaction that restart found prepared, and for which the owner keeps locks, is decided.
-    Release(Ward),
+    Release(DoubtGroup),
 }
 
 /// Steps to run. There is no branch on the transaction's first visit.
@@ -75,7 +75,7 @@ pub struct Answer {
 
 /// Names the in-doubt locks that are kept for one transaction found prepared, or for several.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Ward(pub usize);
+pub(crate) struct DoubtGroup(pub usize);
 
 /// A local transaction's branches at other workers.
 #[derive(Default)]
@@ -85,13 +85,13 @@ pub(crate) struct Branches {
     /// own.
     pub found: Vec<Txn>,
     /// Its in-doubt locks, and the owners that have them in their tables.
-    pub wards: Option<(Ward, Vec<usize>)>,
+    pub group: Option<(DoubtGroup, Vec<usize>)>,
 }
 
 impl Branches {
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.away.is_empty() && self.found.is_empty() && self.wards.is_none()
+        self.away.is_empty() && self.found.is_empty() && self.group.is_none()
     }
 
     pub fn wrote(&self) -> bool {

@@ -73,7 +73,7 @@ pub struct PageEngine<D: Design> {
     mailboxes: Mailboxes<BranchMessage>,
     waits_for: WaitsForGraph,
     /// In-doubt locks: those of transactions that restart found prepared.
-    keepers: Mutex<Vec<adopting::Keeper>>,
+    in_doubt_locks: Mutex<Vec<adopting::InDoubtLocks>>,
     /// Page ownership: whether workers own pages, and when they may.
     ownership: PageOwnership,
     /// Set while a checkpoint is being taken.
@@ -131,7 +131,7 @@ impl<D: Design> PageEngine<D> {
             owners,
             mailboxes: Mailboxes::new(tables),
             waits_for: WaitsForGraph::default(),
-            keepers: Mutex::default(),
+            in_doubt_locks: Mutex::default(),
             ownership: PageOwnership::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),

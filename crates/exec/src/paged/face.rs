@@ -139,7 +139,7 @@ impl<D: Design> Engine for PageEngine<D> {
             gate: DrainGate::default(),
         };
         self.act(&ctx);
-        self.take_wards(&ctx);
+        self.take_in_doubt_locks(&ctx);
         ctx
     }
 
@@ -206,7 +206,7 @@ impl<D: Design> Engine for PageEngine<D> {
             self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = txn.branches.wards.is_some();
+        let found = txn.branches.group.is_some();
         let committed = self.commit_branches(ctx, txn, None);
         if found {
             self.undoubted();
@@ -225,7 +225,7 @@ impl<D: Design> Engine for PageEngine<D> {
             self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = txn.branches.wards.is_some();
+        let found = txn.branches.group.is_some();
         let committed = self.commit_branches(ctx, txn, Some(note));
         if found {
             self.undoubted();
@@ -253,11 +253,11 @@ impl<D: Design> Engine for PageEngine<D> {
             self.note_parted(ctx, &mut txn.store_txn);
             return undone;
         }
-        let found = txn.branches.wards.is_some();
+        let found = txn.branches.group.is_some();
         let others = self.rollback_branches(ctx, txn);
         let own = PageEngine::rollback(self, txn);
         // The transaction's own chain may hold keys of any owner, too.
-        self.release_wards(ctx, txn);
+        self.release_in_doubt(ctx, txn);
         self.note_parted(ctx, &mut txn.store_txn);
         if found {
             self.undoubted();

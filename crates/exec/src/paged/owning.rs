@@ -103,7 +103,7 @@ impl<D: Design> PageEngine<D> {
                     mailbox.send(home, BranchMessage::Undone);
                 }
                 BranchMessage::Undone => ctx.undoing.set(ctx.undoing.get() - 1),
-                BranchMessage::Release(ward) => self.release_ward(ward, ctx.worker),
+                BranchMessage::Release(group) => self.release_group(group, ctx.worker),
             }
         }
         None
@@ -145,7 +145,7 @@ impl<D: Design> PageEngine<D> {
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
             let _ = self.rollback_branches(ctx, txn);
-            self.release_wards(ctx, txn);
+            self.release_in_doubt(ctx, txn);
             return self.after_commit(txn, logged);
         }
         for (owner, branch) in txn.branches.away.drain(..) {
@@ -154,7 +154,7 @@ impl<D: Design> PageEngine<D> {
         for mut chain in txn.branches.found.drain(..) {
             self.store.committed::<D::Latch>(&mut chain);
         }
-        self.release_wards(ctx, txn);
+        self.release_in_doubt(ctx, txn);
         let committed = self.after_commit(txn, logged);
         self.note_parted(ctx, &mut txn.store_txn);
         committed
@@ -180,7 +180,7 @@ impl<D: Design> PageEngine<D> {
     pub(super) fn abandon_branches(&self, txn: &mut LocalTxn) {
         txn.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
         txn.branches.found.clear();
-        txn.branches.wards = None;
+        txn.branches.group = None;
     }
 
     /// Sends the branches to their owners to be undone. The messages arrive before any later one of
