@@ -220,14 +220,14 @@ impl Store {
             }
         }
         if form != HeapForm::Shared && findings.len() == before {
-            report.undivided = self.check_homes(table, findings);
+            report.undivided = self.check_placement(table, findings);
         }
         Some(report)
     }
 
     /// Checks that every heap page holds rows of one partition. Returns the number of pages with
     /// rows of several leaves, if the form is [`HeapForm::ByLeaf`].
-    fn check_homes(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
+    fn check_placement(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
         let starts = self.tree(table).partitions();
         // For each page: leaf and partition of the first row found in it.
         let (mut whose, mut leaf) = (BTreeMap::<PageId, (usize, usize)>::new(), 0);

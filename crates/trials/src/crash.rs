@@ -215,7 +215,7 @@ impl<'a> Chain<'a> {
             return self.live_in_memory(disk, before, promise).map(|ledger| (ledger, Vec::new()));
         }
         let frames = self.random.usize(24..80);
-        let options = table::housed(table::options_of(self.kind, self.durability, frames), self.seed);
+        let options = table::with_heap_form(table::options_of(self.kind, self.durability, frames), self.seed);
         let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
         let (store, recovered) = opened.map_err(Flaw::Refused)?;
         store.create(&table::schema_of(self.kind))?;

@@ -22,7 +22,7 @@
 //!
 //! **Choice of page.** A row goes to any page with room, unless the caller lists the pages that it
 //! may lie in ([`Heap::among`]). With such lists, pages can be divided among ranges of keys, and be
-//! owned with them; this crate does not know the ranges (see `housed`).
+//! owned with them; this crate does not know the ranges (see `row_placement`).
 //!
 //! **Latch order.** Root, then directory, then at most a new page that no other thread can reach.
 //! Several heap pages are held together only to move a row or to delete a moved row; they are
@@ -32,20 +32,20 @@ mod change;
 mod directory;
 mod dividing;
 mod fill;
-mod housed;
 mod large;
+mod row_placement;
 mod rows;
 mod space;
 mod verify;
 
 #[cfg(test)]
-mod housing_tests;
+mod row_placement_tests;
 #[cfg(test)]
 mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
-pub use dividing::Housed;
+pub use dividing::PageSummary;
 pub use fill::HeapFiller;
 pub use large::MAX_ROW;
 pub(crate) use large::{LargeMut, LargeView};
@@ -77,7 +77,7 @@ pub struct Heap<'p> {
     hints: &'p InsertPages,
     /// The pages to which new rows and rows that outgrow their page may go; `None`: any page. Set
     /// by [`Heap::among`].
-    homes: Option<&'p [PageId]>,
+    candidates: Option<&'p [PageId]>,
 }
 
 /// A position in a walk through a heap; the default is its beginning.
@@ -95,7 +95,7 @@ impl<'p> Heap<'p> {
     /// The heap of which the root lies in page `root`. `hints` lives with the table and is shared
     /// by all workers.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId, hints: &'p InsertPages) -> Heap<'p> {
-        Heap { pool, root, id, hints, homes: None }
+        Heap { pool, root, id, hints, candidates: None }
     }
 
     /// Makes an empty heap and returns its root page, which the caller keeps in the catalog.
@@ -147,11 +147,11 @@ impl<'p> Heap<'p> {
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         if row.len() > INLINE {
-            let mut page = self.home::<L>(journal, LEAST_ROOM)?;
+            let mut page = self.page_for::<L>(journal, LEAST_ROOM)?;
             let large = self.make_large::<L>(journal, row)?;
             return self.place(journal, &mut page, Cell::Large(large));
         }
-        let mut page = self.home::<L>(journal, row.len())?;
+        let mut page = self.page_for::<L>(journal, row.len())?;
         self.place(journal, &mut page, Cell::Row(row))
     }
 
