@@ -138,8 +138,8 @@ fn measured<W: Workload>(bench: &Bench, txn: &mut MemoryLocalTxn, workload: &W, 
         let ran = at_once(workload.run(request, &mut AtHome { bench, txn }));
         match ran {
             Ok(_) => {
-                at_once(engine.certify(ctx, &bench.executor, txn, Scope::Home)).expect("alone");
-                engine.commit(ctx, txn).expect("certified");
+                at_once(engine.validate(ctx, &bench.executor, txn, Scope::Home)).expect("alone");
+                engine.commit(ctx, txn).expect("validated");
             }
             Err(Abort::User(_)) => engine.rollback(ctx, txn).expect("in memory"),
             Err(abort) => panic!("nobody else is here: {abort:?}"),

@@ -1,16 +1,16 @@
 //! The interface between an instance and the engine that holds its data, the same for every design.
 //!
 //! ```text
-//!   begin -> operations through RowAccess -> certify -> commit  -> wait until durable -> reply
-//!                                               -> prepare -> wait until durable -> vote
-//!                                                  -> commit or rollback
+//!   begin -> operations through RowAccess -> validate -> commit  -> wait until durable -> reply
+//!                                                     -> prepare -> wait until durable -> vote
+//!                                                        -> commit or rollback
 //! ```
 //!
 //! The workers of an instance share one engine. Each worker has a worker context of its own
 //! ([`Engine::WorkerContext`]), made on the worker's thread. A transaction's work here is a local
 //! transaction ([`Engine::LocalTxn`]), which stays with the worker that made it. Every wait for
-//! another transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a
-//! prepare after it fails only with the engine.
+//! another transaction is asynchronous and ends in [`Engine::validate`] at the latest: a commit or
+//! a prepare after it fails only with the engine.
 //!
 //! Where workers own keys ([`Engine::OWNERS`]) a local transaction may have branches at other
 //! workers, which end with it:
@@ -143,8 +143,8 @@ pub enum Order {
 pub enum Holds {
     /// From its read on, by locks.
     FromSteps,
-    /// From [`Engine::certify`] on, by validation.
-    FromCertify,
+    /// From [`Engine::validate`] on, by validation.
+    FromValidation,
 }
 
 /// Whether the transaction that is being prepared holds all its locks, here and elsewhere.
@@ -267,7 +267,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The local transaction has to be rolled back.
-    async fn certify(
+    async fn validate(
         &self,
         ctx: &Self::WorkerContext,
         executor: &Executor,

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   operations   note the rows they read, and buffer their writes, which no other transaction sees
-//!   certify      lock the writes, validate the reads; distributed: and keep both to the decision
+//!   validate     lock the writes, validate the reads; distributed: and keep both to the decision
 //!   commit       write, unlock
 //! ```
 //!

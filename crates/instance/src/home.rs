@@ -79,7 +79,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             Ok(reply) if alone => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
-                pin!(engine.certify(ctx, &local.executor, txn, scope)).await.map(|()| reply)
+                pin!(engine.validate(ctx, &local.executor, txn, scope)).await.map(|()| reply)
             }
             Err(abort) => Err(answer(&**engine, ctx, txn, abort)),
         };
@@ -295,7 +295,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let outcome = match (&mut groups[..], steps.effect()) {
             ([], _) => pin!(self.run_home(steps, &mut partial)).await,
             ([group], _)
-                if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
+                if last == Last::Yes && E::HOLDS == Holds::FromValidation && group.only_reads(steps) =>
             {
                 match self.gtid {
                     None => pin!(self.ask_alone(group, steps, &mut partial)).await,
@@ -310,7 +310,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 
     /// The case in which the only steps left elsewhere read at one instance, and validation
-    /// protects reads (`Holds::FromCertify`). The home validates first and then sends the steps.
+    /// protects reads (`Holds::FromValidation`). The home validates first and then sends the steps.
     /// The other instance reads, validates its reads, and ends with its vote. Its validation is the
     /// moment at which the whole transaction takes effect. This costs one message in each
     /// direction; the other instance keeps nothing, and needs no decision.
@@ -325,7 +325,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         pin!(self.run_home(steps, partial)).await?;
-        pin!(self.certify_ahead(Last::Yes)).await?;
+        pin!(self.validate_first(Last::Yes)).await?;
         self.send(group, Last::Yes, LockPoint::Reached)?;
         pin!(self.rendezvous(group, steps, partial)).await
     }
@@ -342,7 +342,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         pin!(self.run_home(steps, partial)).await?;
-        pin!(self.certify_ahead(Last::Yes)).await?;
+        pin!(self.validate_first(Last::Yes)).await?;
         let local = self.local;
         let gtid = local.new_gtid();
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
@@ -401,7 +401,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         for visit in 0..groups.len() {
             if visit == home {
                 pin!(self.run_home(steps, partial)).await?;
-                pin!(self.certify_ahead(last)).await?;
+                pin!(self.validate_first(last)).await?;
             }
             // The last instance to be visited is asked at the lock point.
             let last_visit = visit + 1 == groups.len() && home <= visit;
@@ -456,7 +456,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// release their locks before their commits are durable.
     fn is_to_be_checked(&self, abort: Abort) -> bool {
         match E::HOLDS {
-            Holds::FromCertify => is_its_own(abort),
+            Holds::FromValidation => is_its_own(abort),
             Holds::FromSteps => matches!(abort, Abort::User(_)),
         }
     }
@@ -508,12 +508,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// Validates the home's local transaction before the others are asked, once it has no step
     /// left.
-    async fn certify_ahead(&mut self, last: Last) -> Result<(), Abort> {
+    async fn validate_first(&mut self, last: Last) -> Result<(), Abort> {
         if E::HOLDS == Holds::FromSteps || last != Last::Yes {
             return Ok(());
         }
         let local = self.local;
-        pin!(local.shared.engine.certify(&local.ctx, &local.executor, self.txn, Scope::Distributed)).await
+        pin!(local.shared.engine.validate(&local.ctx, &local.executor, self.txn, Scope::Distributed)).await
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -664,10 +664,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let holds = match E::HOLDS {
             Holds::FromSteps => twophase::Holds::FromSteps,
             #[cfg(feature = "planted")]
-            Holds::FromCertify if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
+            Holds::FromValidation if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
                 twophase::Holds::FromSteps
             }
-            Holds::FromCertify => twophase::Holds::FromPrepare,
+            Holds::FromValidation => twophase::Holds::FromPrepare,
         };
         self.homes
             .borrow_mut()

@@ -77,7 +77,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
             let why = engine.fault().unwrap_or(abort.name().to_string());
             return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
-        let certain = engine.certify(ctx, &local.executor, &mut txn, Scope::Home).await;
+        let certain = engine.validate(ctx, &local.executor, &mut txn, Scope::Home).await;
         certain.map_err(|a| a.name().to_string())?;
         let lsn = engine.commit(ctx, &mut txn).map_err(|a| a.name().to_string())?;
         if piece.is_some() {

@@ -154,7 +154,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
         let wants = E::FETCHES && config.occ_ahead == OccAhead::Requests;
         let most_requests = config.most_requests;
-        let is_gated = E::HOLDS == Holds::FromCertify && waits;
+        let is_gated = E::HOLDS == Holds::FromValidation && waits;
         let local = Rc::new(Local {
             shared,
             ctx,

@@ -201,7 +201,7 @@ fn audit<W: Workload, E: Engine>(
             let mut txn = engine.local_txn(&ctx);
             engine.begin(&ctx, &mut txn, Protection::Quiet);
             let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut txn)).await;
-            let certain = engine.certify(&ctx, &executor, &mut txn, Scope::Home).await;
+            let certain = engine.validate(&ctx, &executor, &mut txn, Scope::Home).await;
             let ended = certain.and_then(|()| engine.commit(&ctx, &mut txn));
             let fault = |abort: txn::Abort| {
                 engine.fault().unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))

@@ -230,8 +230,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn begin(&self, gtid: Gtid, ride: Ride) -> E::LocalTxn {
         let mut txn = self.take_txn();
         self.shared.engine.begin(&self.ctx, &mut txn, Protection::Locks);
-        let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
-        if self.shared.config.placement.instances() > 2 || home_is_certified {
+        let home_is_validated = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
+        if self.shared.config.placement.instances() > 2 || home_is_validated {
             // A wait here may close a circle in two cases: with more than two instances several may
             // be prepared at once; and a home with the higher number may already be validated.
             E::in_order(&mut txn, Order::Any);
@@ -300,7 +300,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             outcome = Err(Abort::TooLong);
         }
         if outcome.is_ok() && may_pass && !E::wrote(&txn) {
-            outcome = passing.run(pin!(self.validate(&mut txn))).await;
+            outcome = passing.run(pin!(self.validate_at_home(&mut txn))).await;
             if outcome.is_ok() {
                 return pin!(self.pass(txn, &passing)).await.map(Some);
             }
@@ -330,8 +330,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Checks, at the lock point, that all rows that a read-only participant has read are there at
     /// this moment. Changes after it do not matter.
-    async fn validate(&self, txn: &mut E::LocalTxn) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.ctx, &self.executor, txn, Scope::Home)).await
+    async fn validate_at_home(&self, txn: &mut E::LocalTxn) -> Result<(), Abort> {
+        pin!(self.shared.engine.validate(&self.ctx, &self.executor, txn, Scope::Home)).await
     }
 
     /// Ends a participant that has only read, at the lock point.
@@ -384,16 +384,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    async fn certify(&self, gtid: Gtid, txn: &mut E::LocalTxn) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.ctx, &self.executor, txn, Scope::Distributed)).await?;
+    async fn validate_for_vote(&self, gtid: Gtid, txn: &mut E::LocalTxn) -> Result<(), Abort> {
+        pin!(self.shared.engine.validate(&self.ctx, &self.executor, txn, Scope::Distributed)).await?;
         // The home may have given up the transaction meanwhile.
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
     async fn prepare(&self, gtid: Gtid, mut txn: E::LocalTxn, lock_point: LockPoint) -> Result<Vote, Abort> {
         let (engine, ctx) = (&self.shared.engine, &self.ctx);
-        let certified = pin!(self.certify(gtid, &mut txn)).await;
-        if let Err(abort) = certified {
+        let validated = pin!(self.validate_for_vote(gtid, &mut txn)).await;
+        if let Err(abort) = validated {
             self.give_up(gtid, txn)?;
             return Err(abort);
         }

@@ -33,7 +33,7 @@ use crate::prepared::NoteId;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Certified, Looked, Pin, Txn, Value, Write};
+use crate::transaction::{Looked, Pin, Txn, Validated, Value, Write};
 use crate::worker::{CHANGED, Garbage, Worker};
 use base::TableId;
 use latch::Backoff;
@@ -85,7 +85,7 @@ impl Worker {
     /// See [`Refused`]; nothing was written.
     #[inline]
     pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, Refusal> {
-        match self.certify(&mut txn, Scope::Local) {
+        match self.validate(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit(txn)),
             Err(refused) => Err(self.refuse(refused, txn)),
         }
@@ -101,7 +101,7 @@ impl Worker {
         mut txn: Box<Txn>,
         note: &[u8],
     ) -> Result<(Committed, NoteId), Refusal> {
-        match self.certify(&mut txn, Scope::Local) {
+        match self.validate(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit_with_note(txn, note)),
             Err(refused) => Err(self.refuse(refused, txn)),
         }
@@ -123,8 +123,8 @@ impl Worker {
     /// # Errors
     /// See [`Refused`]; nothing is locked or reserved then.
     pub fn pre_commit(&mut self, txn: &mut Txn, scope: Scope) -> Result<Tid, Refused> {
-        if txn.certified.is_none() {
-            self.certify(txn, scope)?;
+        if txn.validated.is_none() {
+            self.validate(txn, scope)?;
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
@@ -136,13 +136,13 @@ impl Worker {
             self.end_turns(txn);
             self.unpin(txn);
         }
-        Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
+        Ok(Tid(txn.validated.map_or(0, |validated| validated.tid)))
     }
 
     /// From here on the transaction logs in a later epoch than its own, so that no epoch waits for
     /// a decision that is made elsewhere. Snapshots do wait for it.
     pub(crate) fn hold(&mut self, txn: &mut Txn) {
-        if let Some(Certified { pin, .. }) = &mut txn.certified
+        if let Some(Validated { pin, .. }) = &mut txn.validated
             && let Pin::Committing(since) = *pin
         {
             *pin = Pin::Prepared(self.own.prepared.add_at(&self.store.epochs, self.number, since));
@@ -156,30 +156,31 @@ impl Worker {
     /// # Errors
     /// As [`Worker::pre_commit`].
     #[inline]
-    pub fn certify(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
-        if txn.certified.is_some() {
+    pub fn validate(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+        if txn.validated.is_some() {
             return Ok(());
         }
         if txn.writes.is_empty() {
-            self.validate(txn, scope)?;
+            self.validate_reads_and_nodes(txn, scope)?;
             // A read-only transaction comes after everything that it has read, and none depends on
             // it.
             let last = txn.words_read().map(tid::of).max();
-            txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
+            txn.validated = Some(Validated { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
         self.may_log()?;
         let since = self.own.committing.add(&self.store.epochs, self.number);
-        let certified = self.lock_all(txn).and_then(|()| {
+        let validated = self.lock_all(txn).and_then(|()| {
             let tid = self.serialise(txn);
-            let tid = tid
-                .and_then(|tid| self.validate(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid));
+            let tid = tid.and_then(|tid| {
+                self.validate_reads_and_nodes(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid)
+            });
             tid.inspect_err(|_| self.unlock(&txn.writes))
         });
-        match certified {
+        match validated {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                txn.certified = Some(Certified { tid, pin: Pin::Committing(since), name: None });
+                txn.validated = Some(Validated { tid, pin: Pin::Committing(since), name: None });
                 Ok(())
             }
             Err(refused) => {
@@ -288,14 +289,14 @@ impl Worker {
 
     /// Checks that everything that was read is as it was read and that no other transaction is
     /// about to change it. For a distributed transaction it then stays so. The writes are locked.
-    fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+    fn validate_reads_and_nodes(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
             self.guard(txn);
         }
-        self.validate_all(txn, scope).inspect_err(|_| self.unguard(txn))
+        self.check_reads_and_nodes(txn, scope).inspect_err(|_| self.unguard(txn))
     }
 
-    fn validate_all(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
+    fn check_reads_and_nodes(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
         if !self.store.planted.is(Bug::ReadsUnchecked) {
             let checked = self.validate_reads(txn).and_then(|()| self.validate_absent(txn, scope));
             checked.map_err(|(at, refused)| self.failed_at(&txn.heads, at, refused))?;
@@ -479,9 +480,9 @@ impl Worker {
     /// given.
     #[inline]
     fn finish(&mut self, mut txn: Box<Txn>, more: impl FnOnce(&mut Worker, u64)) -> Committed {
-        let certified = txn.certified.take().expect("only what is prepared can be committed");
-        let tid = certified.tid;
-        let epoch = match certified.pin {
+        let validated = txn.validated.take().expect("only what is prepared can be committed");
+        let tid = validated.tid;
+        let epoch = match validated.pin {
             Pin::Nothing => {
                 self.end(txn);
                 return Committed { tid: Tid(tid), epoch: self.seen(epoch(tid)) };
@@ -495,14 +496,14 @@ impl Worker {
             }
             Pin::Prepared(since) => {
                 let (pin, late) = self.enter_epoch();
-                match certified.name {
+                match validated.name {
                     Some(name) => self.log_decision(late, name, Verdict::Commit(tid)),
                     None => self.log_commit(&txn, tid, late),
                 }
                 more(self, late);
                 self.be_late(late);
                 self.overwrite(&txn, tid, late);
-                self.decided(certified.name);
+                self.decided(validated.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
                 self.own.prepared.remove(&self.store.epochs, self.number, since);
                 late
@@ -539,16 +540,16 @@ impl Worker {
 
     /// Ends a transaction without effect, prepared or not.
     pub fn abort(&mut self, mut txn: Box<Txn>) {
-        if let Some(certified) = txn.certified.take() {
+        if let Some(validated) = txn.validated.take() {
             self.unequip(&mut txn.writes);
-            if let Some(name) = certified.name {
+            if let Some(name) = validated.name {
                 let (pin, now) = self.enter_epoch();
                 self.log_decision(now, name, Verdict::Abort);
-                self.decided(certified.name);
+                self.decided(validated.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
             }
             self.unlock(&txn.writes);
-            match certified.pin {
+            match validated.pin {
                 Pin::Nothing => {}
                 Pin::Committing(since) => {
                     self.own.committing.remove(&self.store.epochs, self.number, since);

@@ -25,7 +25,7 @@ use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
 use crate::tid::{ABSENT, LAST_EPOCH, of};
-use crate::transaction::{Certified, Pin, Txn, Value, Write};
+use crate::transaction::{Pin, Txn, Validated, Value, Write};
 use crate::worker::Worker;
 use probe::Component;
 use std::sync::atomic::{Ordering, fence};
@@ -173,8 +173,8 @@ impl Worker {
     /// See [`Refused`]; nothing is locked then, unless it was before.
     pub fn prepare(&mut self, txn: &mut Txn, note: &[u8]) -> Result<u64, Refused> {
         let tid = self.pre_commit(txn, Scope::Distributed)?.0;
-        let certified = txn.certified.as_ref();
-        if certified.is_none_or(|certified| matches!(certified.pin, Pin::Nothing)) {
+        let validated = txn.validated.as_ref();
+        if validated.is_none_or(|validated| matches!(validated.pin, Pin::Nothing)) {
             return Ok(self.seen(crate::tid::epoch(tid)));
         }
         let name = self.name();
@@ -195,8 +195,8 @@ impl Worker {
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
             let undecided = Undecided { tid, note: note.to_vec(), writes, reads };
             held(&log.shared.named).undecided.insert(name, undecided);
-            if let Some(certified) = &mut txn.certified {
-                certified.name = Some(name);
+            if let Some(validated) = &mut txn.validated {
+                validated.name = Some(name);
             }
         }
         self.own.committing.remove(&self.store.epochs, self.number, pin);
@@ -247,8 +247,8 @@ impl Worker {
         match equipped {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                doubt.txn.certified =
-                    Some(Certified { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
+                doubt.txn.validated =
+                    Some(Validated { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
                 self.hold(&mut doubt.txn);
                 Ok(doubt.txn)
             }

@@ -41,7 +41,7 @@ pub struct Txn {
     /// The epoch of its read pin, as published; `None` once it is prepared.
     pub(crate) since: Option<u64>,
     /// Set once the transaction is certain to be able to commit.
-    pub(crate) certified: Option<Certified>,
+    pub(crate) validated: Option<Validated>,
     /// Its places in the queues of hot rows and heads.
     pub(crate) turns: Vec<Turn>,
     /// Keys from which it has begun to look for rows to take.
@@ -76,7 +76,7 @@ pub(crate) type Heads = Vec<(TableId, Head)>;
 
 /// A transaction that has locked and validated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Certified {
+pub(crate) struct Validated {
     pub(crate) tid: u64,
     pub(crate) pin: Pin,
     /// Its name in its prepare record, if it has one.
@@ -208,7 +208,7 @@ impl Txn {
         self.ahead.clear();
         (self.spot, self.near) = Default::default();
         self.ranges.clear();
-        (self.used, self.written, self.certified) = (0, [0; 4], None);
+        (self.used, self.written, self.validated) = (0, [0; 4], None);
     }
 
     /// Whether it has written nothing so far.
@@ -224,7 +224,7 @@ impl Txn {
 
     /// Whether it has passed [`Worker::pre_commit`](crate::Worker::pre_commit).
     pub fn is_prepared(&self) -> bool {
-        self.certified.is_some()
+        self.validated.is_some()
     }
 
     #[inline]

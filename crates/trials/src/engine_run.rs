@@ -104,7 +104,7 @@ async fn transact<E: Engine>(
     client.begin(if random.bool() { Pace::InOneGo } else { Pace::Interrupted });
     let changed = change(client, number, mix, random).await;
     let certain = match changed {
-        Ok(changes) if random.u32(..10) > 0 => client.certify().await.map(|()| changes),
+        Ok(changes) if random.u32(..10) > 0 => client.validate().await.map(|()| changes),
         other => other.and(Err(Abort::User(0))),
     };
     let changes = match certain {

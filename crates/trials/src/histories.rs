@@ -292,7 +292,7 @@ async fn work<E: Engine>(mut client: Client<E>, recorder: Arc<Recorder>, plan: P
         }
         let mut done = carry_out(&mut client, &asks, &mut random).await;
         if done.is_ok() && !gives_up {
-            done = client.certify().await.and(done);
+            done = client.validate().await.and(done);
         }
         let (kind, seen) = match done {
             Ok(seen) if !gives_up => match client.commit().await {

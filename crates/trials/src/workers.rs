@@ -83,9 +83,9 @@ impl<E: Engine> Client<E> {
     ///
     /// # Errors
     /// It has to be rolled back.
-    pub async fn certify(&mut self) -> Result<(), Abort> {
+    pub async fn validate(&mut self) -> Result<(), Abort> {
         let scope = if self.pace == Pace::InOneGo { Scope::Home } else { Scope::Distributed };
-        self.engine.certify(&self.ctx, &self.executor, &mut self.txn, scope).await?;
+        self.engine.validate(&self.ctx, &self.executor, &mut self.txn, scope).await?;
         if self.pace == Pace::Interrupted {
             self.pause().await;
         }

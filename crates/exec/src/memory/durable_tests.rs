@@ -48,8 +48,8 @@ impl Life {
         }
     }
 
-    fn certify(&self, txn: &mut MemoryLocalTxn, scope: Scope) {
-        assert_eq!(once(self.engine.certify(&self.ctx, &self.executor, txn, scope)), Tried::Done(()));
+    fn validate(&self, txn: &mut MemoryLocalTxn, scope: Scope) {
+        assert_eq!(once(self.engine.validate(&self.ctx, &self.executor, txn, scope)), Tried::Done(()));
     }
 
     fn value(&self, id: i64) -> Tried<Option<i64>> {
@@ -74,8 +74,8 @@ impl Life {
     fn commit(&self, id: i64, value: i64) -> Result<(), Abort> {
         let mut txn = self.begin();
         self.put(&mut txn, id, value);
-        let certified = once(self.engine.certify(&self.ctx, &self.executor, &mut txn, Scope::Home));
-        if let Tried::Fails(abort) = certified {
+        let validated = once(self.engine.validate(&self.ctx, &self.executor, &mut txn, Scope::Home));
+        if let Tried::Fails(abort) = validated {
             self.engine.rollback(&self.ctx, &mut txn)?;
             return Err(abort);
         }
@@ -84,7 +84,7 @@ impl Life {
     }
 
     fn prepare(&self, txn: &mut MemoryLocalTxn, note: &[u8], lock_point: LockPoint) {
-        self.certify(txn, Scope::Distributed);
+        self.validate(txn, Scope::Distributed);
         let vote = self.engine.prepare(&self.ctx, txn, note, lock_point).unwrap();
         self.wait(vote).unwrap();
     }
@@ -111,7 +111,7 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
         // No transaction waits for this commit: closing writes it, in every durability mode.
         let mut txn = second.begin();
         second.put(&mut txn, 7, 77);
-        second.certify(&mut txn, Scope::Home);
+        second.validate(&mut txn, Scope::Home);
         second.engine.commit(&second.ctx, &mut txn).unwrap();
         second.engine.checkpoint().unwrap();
         second.commit(8, 88).unwrap();
@@ -131,12 +131,12 @@ fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     let (life, _) = open(&disk, Durability::Sync);
     let mut txn = life.begin();
     life.put(&mut txn, 1, 11);
-    life.certify(&mut txn, Scope::Home);
+    life.validate(&mut txn, Scope::Home);
     let written = life.engine.commit(&life.ctx, &mut txn).unwrap();
     let mut txn = life.begin();
     let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
     assert_eq!(once(access.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
-    life.certify(&mut txn, Scope::Distributed);
+    life.validate(&mut txn, Scope::Distributed);
     assert_eq!(life.engine.horizon(&txn, &life.ctx), written);
     let read = life.engine.commit(&life.ctx, &mut txn).unwrap();
     assert_eq!(read, written);
@@ -169,7 +169,7 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         let mut writer = life.begin();
         life.put(&mut writer, 2, 21);
         assert_eq!(
-            once(life.engine.certify(&life.ctx, &life.executor, &mut writer, Scope::Home)),
+            once(life.engine.validate(&life.ctx, &life.executor, &mut writer, Scope::Home)),
             Tried::Waits
         );
         life.engine.rollback(&life.ctx, &mut writer).unwrap();
@@ -212,7 +212,7 @@ fn notes_come_back_until_they_are_forgotten() {
     for (id, note) in [(1, b"one"), (2, b"two")] {
         let mut txn = life.begin();
         life.put(&mut txn, id, id);
-        life.certify(&mut txn, Scope::Distributed);
+        life.validate(&mut txn, Scope::Distributed);
         let (lsn, id) = life.engine.commit_with_note(&life.ctx, &mut txn, note).unwrap();
         life.wait(lsn).unwrap();
         notes.push((id, note.to_vec()));
@@ -254,7 +254,7 @@ fn rows_that_do_not_fit_the_budget_and_files_of_nobody_are_refused_in_words() {
     (0..20_000).for_each(|id| {
         let mut txn = life.begin();
         life.put(&mut txn, id, id);
-        life.certify(&mut txn, Scope::Home);
+        life.validate(&mut txn, Scope::Home);
         life.engine.commit(&life.ctx, &mut txn).unwrap();
     });
     life.close().unwrap();

@@ -30,7 +30,7 @@ const TIDIED: usize = 128;
 const IDLE_MS: u64 = 160;
 
 impl Engine for MemoryEngine {
-    const HOLDS: Holds = Holds::FromCertify;
+    const HOLDS: Holds = Holds::FromValidation;
     const PAST: bool = true;
     const FETCHES: bool = true;
     type Wanted = Wanted;
@@ -126,12 +126,12 @@ impl Engine for MemoryEngine {
 
     fn holds(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> bool {
         let mut worker = ctx.worker.borrow_mut();
-        let mut certify = |store_txn: &mut Txn| worker.certify(store_txn, memstore::Scope::Local).is_ok();
-        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || certify(store_txn))
+        let mut validate = |store_txn: &mut Txn| worker.validate(store_txn, memstore::Scope::Local).is_ok();
+        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || validate(store_txn))
     }
 
     #[inline]
-    async fn certify(
+    async fn validate(
         &self,
         ctx: &MemoryWorkerContext,
         executor: &Executor,
@@ -142,10 +142,10 @@ impl Engine for MemoryEngine {
             return Ok(());
         }
         loop {
-            let certified = probe::within(Component::Locking, || {
+            let validated = probe::within(Component::Locking, || {
                 let mut worker = ctx.worker.borrow_mut();
                 match scope {
-                    Scope::Home => worker.certify(txn.store_txn(), memstore::Scope::Local),
+                    Scope::Home => worker.validate(txn.store_txn(), memstore::Scope::Local),
                     Scope::Distributed => {
                         txn.prepared = true;
                         let has_turns = txn.store_txn().has_turns();
@@ -155,7 +155,7 @@ impl Engine for MemoryEngine {
                     }
                 }
             });
-            match certified {
+            match validated {
                 Ok(()) => return Ok(()),
                 Err(Refused::Busy(row)) => Box::pin(self.wait(executor, txn.order, row)).await?,
                 Err(refused) => return Err(abort_of(refused)),

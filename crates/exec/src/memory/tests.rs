@@ -189,13 +189,13 @@ impl Scene<'_> {
         }
     }
 
-    fn certify(&mut self, scope: Scope) -> Tried<()> {
+    fn validate(&mut self, scope: Scope) -> Tried<()> {
         let Bench { engine, executor, .. } = self.bench;
-        once(engine.certify(self.ctx, executor, &mut self.txn, scope))
+        once(engine.validate(self.ctx, executor, &mut self.txn, scope))
     }
 
     fn commit(mut self) -> Tried<()> {
-        match self.certify(Scope::Home) {
+        match self.validate(Scope::Home) {
             Done(()) => {
                 self.bench.engine.commit(self.ctx, &mut self.txn).unwrap();
                 Done(())
@@ -347,7 +347,7 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
         let b = bench();
         let mut one = b.begin(0);
         assert_eq!(one.write(1, 11), Done(Some(())));
-        assert_eq!(one.certify(Scope::Distributed), Done(()));
+        assert_eq!(one.validate(Scope::Distributed), Done(()));
         let mut two = b.begin(1);
         assert_eq!(two.read(1), Waits);
         assert_eq!(two.read(2), Done(Some(20)));
@@ -388,7 +388,7 @@ fn the_past_is_read_whole_and_unchecked() {
     }
     assert_eq!((past.read(2), past.read(3)), (Done(Some(20)), Done(None)));
     assert!(matches!(past.read(100), Done(Some(_))));
-    assert_eq!(past.certify(Scope::Home), Done(()));
+    assert_eq!(past.validate(Scope::Home), Done(()));
     assert!(b.engine.holds(past.ctx, &mut past.txn));
     assert_eq!(past.commit(), Done(()));
 }
@@ -400,7 +400,7 @@ fn the_past_is_read_when_all_of_it_is_decided() {
         let b = bench();
         let mut one = b.begin(0);
         assert_eq!(one.write(1, 11), Done(Some(())));
-        assert_eq!(one.certify(Scope::Distributed), Done(()));
+        assert_eq!(one.validate(Scope::Distributed), Done(()));
         let mut past = b.begin_under(1, Protection::Past);
         assert_eq!((past.read(1), past.scan(T, (0, 50), Direction::Forward)), (Waits, Waits));
         if commits {
@@ -410,7 +410,7 @@ fn the_past_is_read_when_all_of_it_is_decided() {
         }
         let mut later = b.begin(0);
         assert_eq!(later.write(2, 21), Done(Some(())));
-        assert_eq!(later.certify(Scope::Distributed), Done(()));
+        assert_eq!(later.validate(Scope::Distributed), Done(()));
         assert_eq!(past.read(1), Done(Some(if commits { 11 } else { 10 })));
         assert_eq!(past.read(2), Done(Some(20)));
         assert_eq!(past.commit(), Done(()));
@@ -453,7 +453,7 @@ fn a_prepared_row_is_an_abort_where_that_is_asked_for() {
     let b = Bench::new(OccConflict::Abort);
     let mut one = b.begin(0);
     assert_eq!(one.write(1, 11), Done(Some(())));
-    assert_eq!(one.certify(Scope::Distributed), Done(()));
+    assert_eq!(one.validate(Scope::Distributed), Done(()));
     assert_eq!(b.begin(1).read(1), Fails(Abort::Conflict));
     let mut two = b.begin(1);
     assert_eq!((two.read(2), two.write(100, 1)), (Done(Some(20)), Done(Some(()))));
@@ -467,8 +467,8 @@ fn what_a_distributed_part_has_read_stays_until_its_decision() {
     let b = Bench::new(OccConflict::Abort);
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!((one.read(1), two.write(1, 11)), (Done(Some(10)), Done(Some(()))));
-    assert_eq!(one.certify(Scope::Distributed), Done(()));
-    assert_eq!(two.certify(Scope::Distributed), CONFLICT);
+    assert_eq!(one.validate(Scope::Distributed), Done(()));
+    assert_eq!(two.validate(Scope::Distributed), CONFLICT);
     drop(two);
     b.engine.commit(one.ctx, &mut one.txn).unwrap();
     let mut two = b.begin(1);
@@ -487,7 +487,7 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     engine.begin(&ctx, &mut txn, Protection::Locks);
     let mut access = engine.access(&ctx, &executor, &mut txn);
     assert_eq!(once(access.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
-    assert_eq!(once(engine.certify(&ctx, &executor, &mut txn, Scope::Distributed)), Done(()));
+    assert_eq!(once(engine.validate(&ctx, &executor, &mut txn, Scope::Distributed)), Done(()));
     let outcome = std::rc::Rc::new(RefCell::new(None));
     let (told, waiter) = (outcome.clone(), Arc::clone(&engine));
     let executor = std::rc::Rc::new(executor);

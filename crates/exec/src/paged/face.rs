@@ -189,7 +189,7 @@ impl<D: Design> Engine for PageEngine<D> {
 
     /// Locks protect all it has read.
     #[inline]
-    async fn certify(
+    async fn validate(
         &self,
         _: &PageWorkerContext,
         _: &Executor,

@@ -213,7 +213,9 @@ impl Bench {
     }
 
     pub fn commit(&self, worker: usize, txn: &mut LocalTxn) {
-        once(self.engine.certify(&self.contexts[worker], &self.executor, txn, Scope::Home)).unwrap().unwrap();
+        once(self.engine.validate(&self.contexts[worker], &self.executor, txn, Scope::Home))
+            .unwrap()
+            .unwrap();
         Engine::commit(&*self.engine, &self.contexts[worker], txn).unwrap();
     }
 }
