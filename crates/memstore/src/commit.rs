@@ -33,7 +33,7 @@ use crate::prepared::NoteId;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Looked, Pin, Txn, Validated, Value, Write};
+use crate::transaction::{NodeSetEntry, Pin, Txn, Validated, Value, Write};
 use crate::worker::{CHANGED, Garbage, Worker};
 use base::TableId;
 use latch::Backoff;
@@ -173,7 +173,9 @@ impl Worker {
         let validated = self.lock_all(txn).and_then(|()| {
             let tid = self.serialise(txn);
             let tid = tid.and_then(|tid| {
-                self.validate_reads_and_nodes(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid)
+                self.validate_reads_and_nodes(txn, scope)
+                    .and_then(|()| self.reserve_versions(txn, tid))
+                    .map(|()| tid)
             });
             tid.inspect_err(|_| self.unlock(&txn.writes))
         });
@@ -307,10 +309,10 @@ impl Worker {
         // Silo takes any change of a leaf for a phantom. So does a distributed transaction: a
         // reserved leaf must not change at all.
         let looks_again = self.store.contention == Contention::Queues && scope == Scope::Local;
-        let is_as_seen = |looked: &Looked| {
-            looked.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, looked)
+        let is_as_seen = |node: &NodeSetEntry| {
+            node.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, node)
         };
-        match txn.leaves.iter().all(is_as_seen) {
+        match txn.node_set.iter().all(is_as_seen) {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Phantom)),
         }
@@ -323,13 +325,13 @@ impl Worker {
     /// went since the transaction looked is still found here: rows stay in the index as long as a
     /// transaction runs that began before their deletion ([`Worker::collect`]).
     #[cold]
-    fn finds_no_other(&self, txn: &Txn, looked: &Looked) -> bool {
-        let Ok(index) = self.store.index(looked.table) else { return false };
-        let range = txn.range_of(looked);
+    fn finds_no_other(&self, txn: &Txn, node: &NodeSetEntry) -> bool {
+        let Ok(index) = self.store.index(node.table) else { return false };
+        let range = txn.range_of(node);
         let (mut chunk, mut from) = (Chunk::default(), range.low.map(<[u8]>::to_vec));
         loop {
             index.chunk(&self.store.arena, Seek::Up(from.as_deref()), range.high, &mut chunk);
-            if !chunk.rows.iter().all(|row| txn.knows(looked, *row)) {
+            if !chunk.rows.iter().all(|row| txn.knows(node, *row)) {
                 return false;
             }
             match chunk.next.take() {
@@ -349,7 +351,7 @@ impl Worker {
         let absent = txn.absent.iter().map(|(_, row, _)| *row);
         let read = txn.reads.iter().map(|(row, _)| *row).chain(absent);
         rows.extend(read.filter(|row| txn.own(*row).is_none()));
-        leaves.extend(txn.leaves.iter().map(|looked| looked.seen.leaf));
+        leaves.extend(txn.node_set.iter().map(|node| node.seen.leaf));
         for list in [&mut rows, &mut leaves] {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
@@ -413,7 +415,7 @@ impl Worker {
     }
 
     /// Allocates the memory that the writes need, so that no step after validation can fail.
-    pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
+    pub(crate) fn reserve_versions(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);
         for i in 0..txn.writes.len() {

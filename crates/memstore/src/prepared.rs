@@ -236,15 +236,15 @@ impl Worker {
         let (pin, _) = self.enter_epoch();
         // Its rows were locked before any transaction could read them, so there are no prepared
         // readers to give way to.
-        let equipped = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
+        let reserved = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
             if self.store.snapshot.load(Ordering::Acquire) != 0 {
                 // The snapshot may need the versions that are overwritten.
                 self.unequip(&mut doubt.txn.writes);
-                self.equip(&mut doubt.txn, tid)?;
+                self.reserve_versions(&mut doubt.txn, tid)?;
             }
             Ok(tid)
         });
-        match equipped {
+        match reserved {
             Ok(tid) => {
                 self.own.last_tid = tid;
                 doubt.txn.validated =

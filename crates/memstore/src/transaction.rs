@@ -22,7 +22,7 @@ pub struct Txn {
     /// leaf.
     pub(crate) absent: Vec<(TableId, Ref, u64)>,
     pub(crate) writes: Vec<Write>,
-    pub(crate) leaves: Vec<Looked>,
+    pub(crate) node_set: Vec<NodeSetEntry>,
     /// The bounds of the ranges that it looked at in those leaves, and the rows it found there.
     bounds: Vec<u8>,
     found: Vec<Ref>,
@@ -64,7 +64,7 @@ pub struct Txn {
 /// `high` are positions and lengths in the transaction's `bounds`; `found` is one in its list of
 /// rows found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Looked {
+pub(crate) struct NodeSetEntry {
     pub(crate) seen: Seen,
     pub(crate) table: TableId,
     low: Option<(u32, u32)>,
@@ -200,7 +200,7 @@ impl Txn {
         self.absent.clear();
         self.writes.clear();
         self.places.clear();
-        self.leaves.clear();
+        self.node_set.clear();
         self.bounds.clear();
         self.found.clear();
         self.entered.clear();
@@ -301,8 +301,8 @@ impl Txn {
         let (low, high) = (put(range.low), put(range.high));
         let from = self.found.len();
         self.found.extend_from_slice(rows);
-        self.leaves.push(Looked { seen, table, low, high, found: (from as u32, rows.len() as u32) });
-        self.leaves.len() - 1
+        self.node_set.push(NodeSetEntry { seen, table, low, high, found: (from as u32, rows.len() as u32) });
+        self.node_set.len() - 1
     }
 
     /// Notes that it looked in a leaf for this key and found nothing.
@@ -315,27 +315,27 @@ impl Txn {
     pub(crate) fn end_at(&mut self, at: usize, direction: Direction, key: &[u8]) {
         let from = self.bounds.len() as u32;
         self.bounds.extend_from_slice(key);
-        let looked = &mut self.leaves[at];
+        let node = &mut self.node_set[at];
         match direction {
-            Direction::Backward => looked.low = Some((from, key.len() as u32)),
+            Direction::Backward => node.low = Some((from, key.len() as u32)),
             Direction::Forward => {
                 // The smallest key behind it.
                 self.bounds.push(0);
-                looked.high = Some((from, key.len() as u32 + 1));
+                node.high = Some((from, key.len() as u32 + 1));
             }
         }
     }
 
     /// The range of keys for which it looked in a leaf.
-    pub(crate) fn range_of(&self, looked: &Looked) -> Range<'_> {
+    pub(crate) fn range_of(&self, node: &NodeSetEntry) -> Range<'_> {
         let key = |(from, len): (u32, u32)| &self.bounds[from as usize..][..len as usize];
-        Range { low: looked.low.map(key), high: looked.high.map(key) }
+        Range { low: node.low.map(key), high: node.high.map(key) }
     }
 
     /// Whether it expects a row in a range that it looked at: it found the row then, or entered it
     /// itself.
-    pub(crate) fn knows(&self, looked: &Looked, row: Ref) -> bool {
-        let (from, len) = looked.found;
+    pub(crate) fn knows(&self, node: &NodeSetEntry, row: Ref) -> bool {
+        let (from, len) = node.found;
         self.found[from as usize..][..len as usize].contains(&row)
             || self.entered.iter().any(|(_, entered, _)| *entered == row)
     }
@@ -344,21 +344,21 @@ impl Txn {
     /// now.
     #[inline]
     pub(crate) fn adjust(&mut self, inserted: Inserted) {
-        if !self.leaves.is_empty() {
+        if !self.node_set.is_empty() {
             self.adjust_all(inserted);
         }
     }
 
     fn adjust_all(&mut self, inserted: Inserted) {
-        for at in 0..self.leaves.len() {
-            let looked = &mut self.leaves[at];
+        for at in 0..self.node_set.len() {
+            let node = &mut self.node_set[at];
             match inserted.passed_to {
-                Some((other, was)) if Some(looked.seen) == was => looked.seen = other,
-                _ if looked.seen != inserted.before => {}
+                Some((other, was)) if Some(node.seen) == was => node.seen = other,
+                _ if node.seen != inserted.before => {}
                 passed_to => {
-                    looked.seen = inserted.after;
-                    let looked = *looked;
-                    self.leaves.extend(passed_to.map(|(other, _)| Looked { seen: other, ..looked }));
+                    node.seen = inserted.after;
+                    let node = *node;
+                    self.node_set.extend(passed_to.map(|(other, _)| NodeSetEntry { seen: other, ..node }));
                 }
             }
         }
