@@ -24,12 +24,12 @@
 //! nothing.
 
 use crate::arena::Ref;
-use crate::guard;
 use crate::index::{Chunk, Seek};
 use crate::log::Verdict;
 use crate::node::Node;
 use crate::planted::Bug;
 use crate::prepared::NoteId;
+use crate::read_reservation;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
@@ -186,7 +186,7 @@ impl Worker {
                 Ok(())
             }
             Err(refused) => {
-                self.unguard(txn);
+                self.unreserve_reads(txn);
                 self.own.committing.remove(&self.store.epochs, self.number, since);
                 Err(refused)
             }
@@ -257,9 +257,10 @@ impl Worker {
 
     /// The serialisation point.
     fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
-        guard::settle();
+        read_reservation::settle();
         for write in &txn.writes {
-            if guard::is_held(row::readers(&self.store.arena, write.row), guard::OF_ROW) {
+            if read_reservation::is_held(row::readers(&self.store.arena, write.row), read_reservation::OF_ROW)
+            {
                 return Err(self.met_readers(write.row, Held::Readers));
             }
         }
@@ -293,9 +294,9 @@ impl Worker {
     /// about to change it. For a distributed transaction it then stays so. The writes are locked.
     fn validate_reads_and_nodes(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
-            self.guard(txn);
+            self.reserve_reads(txn);
         }
-        self.check_reads_and_nodes(txn, scope).inspect_err(|_| self.unguard(txn))
+        self.check_reads_and_nodes(txn, scope).inspect_err(|_| self.unreserve_reads(txn))
     }
 
     fn check_reads_and_nodes(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
@@ -343,11 +344,11 @@ impl Worker {
 
     /// Adds a read reservation on every row and leaf that the transaction has read without writing.
     #[cold]
-    fn guard(&self, txn: &mut Txn) {
+    fn reserve_reads(&self, txn: &mut Txn) {
         if self.store.planted.is(Bug::Unguarded) {
             return;
         }
-        let (mut rows, mut leaves) = std::mem::take(&mut txn.guarded);
+        let (mut rows, mut leaves) = std::mem::take(&mut txn.reserved);
         let absent = txn.absent.iter().map(|(_, row, _)| *row);
         let read = txn.reads.iter().map(|(row, _)| *row).chain(absent);
         rows.extend(read.filter(|row| txn.own(*row).is_none()));
@@ -357,18 +358,24 @@ impl Worker {
             list.dedup();
         }
         let arena = &self.store.arena;
-        rows.iter().for_each(|row| guard::enter(row::readers(arena, *row), guard::OF_ROW));
-        leaves.iter().for_each(|leaf| guard::enter(Node::at(arena, *leaf).readers(), guard::OF_LEAF));
-        txn.guarded = (rows, leaves);
+        rows.iter()
+            .for_each(|row| read_reservation::enter(row::readers(arena, *row), read_reservation::OF_ROW));
+        leaves.iter().for_each(|leaf| {
+            read_reservation::enter(Node::at(arena, *leaf).readers(), read_reservation::OF_LEAF)
+        });
+        txn.reserved = (rows, leaves);
     }
 
-    /// Ends the reservations of [`Worker::guard`], if there are any.
+    /// Ends the reservations of [`Worker::reserve_reads`], if there are any.
     #[inline]
-    pub(crate) fn unguard(&self, txn: &mut Txn) {
-        let (rows, leaves) = &mut txn.guarded;
+    pub(crate) fn unreserve_reads(&self, txn: &mut Txn) {
+        let (rows, leaves) = &mut txn.reserved;
         let arena = &self.store.arena;
-        rows.drain(..).for_each(|row| guard::leave(row::readers(arena, row), guard::OF_ROW));
-        leaves.drain(..).for_each(|leaf| guard::leave(Node::at(arena, leaf).readers(), guard::OF_LEAF));
+        rows.drain(..)
+            .for_each(|row| read_reservation::leave(row::readers(arena, row), read_reservation::OF_ROW));
+        leaves.drain(..).for_each(|leaf| {
+            read_reservation::leave(Node::at(arena, leaf).readers(), read_reservation::OF_LEAF)
+        });
     }
 
     fn validate_reads(&self, txn: &Txn) -> Result<(), FailedAt> {

@@ -16,7 +16,7 @@
 //! Access rules:
 //!
 //! - Any thread sets and clears the hot bit of a row. It is a bit of the word that counts the row's
-//!   readers (`guard`), and is read together with the row.
+//!   readers (`read_reservation`), and is read together with the row.
 //! - A head is hot when its count of failures says so (`heads`), which any thread changes.
 //! - A queue's line changes under its mutex. The waiting transactions look only at `open`, which
 //!   says up to which place the turn has come.

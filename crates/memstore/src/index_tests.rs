@@ -59,7 +59,7 @@ impl World {
                 local.free(row, words(key));
                 None
             }
-            Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
+            Insertion::Reserved(leaf) => panic!("nobody guards {leaf:?}"),
         }
     }
 
@@ -175,7 +175,7 @@ fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
             match world.index.insert(&world.arena, local, &world.epochs, &key, row, spot).unwrap() {
                 Insertion::Done(_) => assert_eq!(model.insert(key, row), None),
                 Insertion::Exists(other, _) => assert_eq!(model.get(&key), Some(&other)),
-                Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
+                Insertion::Reserved(leaf) => panic!("nobody guards {leaf:?}"),
             }
             if random.u8(..6) == 0 {
                 let near = model.range(runs[who].to_be_bytes().to_vec()..).next();
@@ -266,7 +266,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             ) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
-                Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),
+                Ok(Insertion::Reserved(leaf)) => panic!("nobody guards {leaf:?}"),
                 Err(Full) => filler.push((key, row)),
             }
         }

@@ -23,7 +23,7 @@
 //! - shared state: `store`
 //! - a transaction (`transaction`) and its operations (`worker`; over many rows `scan`)
 //! - look-ups without the index: the places where rows were found (`hints`), prefetch (`ahead`)
-//! - its commit: `commit`; over several stores `guard`; at hot rows `hot`, `turn`
+//! - its commit: `commit`; over several stores `read_reservation`; at hot rows `hot`, `turn`
 //! - the past: `snapshot`
 //! - durability: the log (`log`), the records that transactions write to it (`prepared`),
 //!   checkpoints (`checkpoint`), and opening a store from them (`recover`)
@@ -41,7 +41,6 @@ mod arena;
 mod checkpoint;
 mod commit;
 mod epoch;
-mod guard;
 mod head;
 mod hints;
 mod hot;
@@ -52,6 +51,7 @@ mod node;
 mod pins;
 mod planted;
 mod prepared;
+mod read_reservation;
 mod recover;
 mod row;
 mod scan;

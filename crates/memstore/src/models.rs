@@ -49,11 +49,11 @@ mod buffer;
 #[path = "epoch.rs"]
 mod epoch;
 #[allow(dead_code, clippy::duplicate_mod)]
-#[path = "guard.rs"]
-mod guard;
-#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "life.rs"]
 mod life;
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "read_reservation.rs"]
+mod read_reservation;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "version.rs"]
 mod version;
@@ -170,22 +170,22 @@ fn a_guarded_reader_and_a_writer_see_each_other() {
         let reader = spawn({
             let (lock, count) = (lock.clone(), count.clone());
             move || {
-                guard::enter(&count, guard::OF_ROW);
+                read_reservation::enter(&count, read_reservation::OF_ROW);
                 let reads = lock.load(Ordering::Acquire) == 0;
                 if !reads {
-                    guard::leave(&count, guard::OF_ROW);
+                    read_reservation::leave(&count, read_reservation::OF_ROW);
                 }
                 reads
             }
         });
         assert!(lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
-        guard::settle();
-        let writes = !guard::is_held(&count, guard::OF_ROW);
+        read_reservation::settle();
+        let writes = !read_reservation::is_held(&count, read_reservation::OF_ROW);
         // The lower bits of the word change under the lock.
         count.fetch_add(2, Ordering::Relaxed);
         let reads = reader.join().unwrap();
         assert!(!(reads && writes), "what is read is written before the decision");
-        assert_eq!(count.load(Ordering::Relaxed), 9 + if reads { guard::OF_ROW } else { 0 });
+        assert_eq!(count.load(Ordering::Relaxed), 9 + if reads { read_reservation::OF_ROW } else { 0 });
     });
 }
 

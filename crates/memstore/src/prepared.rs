@@ -205,7 +205,7 @@ impl Worker {
 
     /// The reads that a prepared transaction has reserved, in the log's format.
     fn reads(&self, txn: &mut Txn) -> Vec<u8> {
-        let (rows, leaves) = &txn.guarded;
+        let (rows, leaves) = &txn.reserved;
         let mut reads = if leaves.is_empty() { Vec::new() } else { std::mem::take(&mut txn.ranges) };
         let (arena, mut key) = (&self.store.arena, Vec::new());
         let is_guarded = |row: &Ref| rows.binary_search_by_key(&row.0, |row| row.0).is_ok();
@@ -223,7 +223,7 @@ impl Worker {
     /// rows that it has read here may change. Called between [`Worker::pre_commit`] and
     /// [`Worker::prepare`], or not at all.
     pub fn release_reads(&mut self, txn: &mut Txn) {
-        self.unguard(txn);
+        self.unreserve_reads(txn);
     }
 
     /// Takes over an in-doubt transaction. It is prepared again, as of now, and ends by

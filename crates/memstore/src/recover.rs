@@ -309,7 +309,7 @@ impl Found {
             in_doubt.push(InDoubt { note: one.note.clone(), name: *name, txn: loader.lock_undecided(one)? });
         }
         for (doubt, one) in in_doubt.iter_mut().zip(undecided.values()) {
-            loader.guard_undecided(&mut doubt.txn, one)?;
+            loader.reserve_undecided(&mut doubt.txn, one)?;
         }
         Ok(Found { notes, undecided, in_doubt })
     }

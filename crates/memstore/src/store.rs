@@ -2,13 +2,13 @@
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::{Epochs, What};
-use crate::guard;
 use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
 use crate::log::{self, Log, LogFault, LogStats, Urge};
 use crate::node::Node;
 use crate::planted::Planted;
+use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::tid;
 use crate::worker::{Left, Worker};
@@ -352,9 +352,13 @@ impl Memstore {
     pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
         match held {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
-            Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
+            Held::Readers => {
+                read_reservation::is_held(row::readers(&self.arena, at), read_reservation::OF_ROW)
+            }
             Held::Turn { queue, until } => self.hot.waits(queue, at.0, until, self.epochs.now()),
-            Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
+            Held::LeafReaders => {
+                read_reservation::is_held(Node::at(&self.arena, at).readers(), read_reservation::OF_LEAF)
+            }
         }
     }
 

@@ -48,7 +48,7 @@ pub struct Txn {
     pub(crate) heads: Heads,
     /// Rows, then leaves, on which it holds read reservations, once this part of a distributed
     /// transaction is prepared.
-    pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
+    pub(crate) reserved: (Vec<Ref>, Vec<Ref>),
     /// The place where it entered a row last.
     pub(crate) spot: (TableId, Spot),
     /// The leaf in which a descent of the index last found a row.

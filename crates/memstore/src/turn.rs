@@ -1,8 +1,8 @@
 //! How a transaction waits for its turn at hot rows and heads (`hot`).
 
 use crate::arena::Ref;
-use crate::guard::HOT;
 use crate::hot::{At, For, Head, Hot, Now, State, Turn};
+use crate::read_reservation::HOT;
 use crate::row;
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{LOCKED, PREPARED};

@@ -6,13 +6,13 @@
 
 use crate::arena::{Local, Ref};
 use crate::epoch::What;
-use crate::guard;
 use crate::hints::Hash;
 use crate::hot::For;
 use crate::index::{Chunk, Insertion, Removal, Spot};
 use crate::life;
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
+use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
-        self.unguard(&mut txn);
+        self.unreserve_reads(&mut txn);
         self.end_turns(&mut txn);
         self.unpin(&mut txn);
         txn.clear();
@@ -427,7 +427,7 @@ impl Worker {
                 row
             }
             Insertion::Exists(other, _) => other,
-            Insertion::Guarded(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
+            Insertion::Reserved(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
         };
         self.put(txn, table, row, bytes)
     }
@@ -578,8 +578,8 @@ impl Worker {
             // The row is present, or the block is another row's by now, or free.
             Lock::Dead => return,
         }
-        guard::settle();
-        if guard::is_held(row::readers(&store.arena, row), guard::OF_ROW) {
+        read_reservation::settle();
+        if read_reservation::is_held(row::readers(&store.arena, row), read_reservation::OF_ROW) {
             return self.put_off(table, row, word);
         }
         self.key.clear();
@@ -587,7 +587,7 @@ impl Worker {
         if let Ok(index) = store.index(table) {
             let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
             debug_assert_ne!(removal, Removal::Missing, "whoever took the row out has marked it dead");
-            if removal == Removal::Guarded {
+            if removal == Removal::Reserved {
                 return self.put_off(table, row, word);
             }
         }

@@ -56,7 +56,7 @@ pub(crate) struct Undecided {
     pub(crate) note: Vec<u8>,
     /// In the format of the record.
     pub(crate) writes: Vec<u8>,
-    /// Its reads, in the format of the guards record.
+    /// Its reads, in the format of the reservations record.
     pub(crate) reads: Vec<u8>,
 }
 

@@ -10,7 +10,7 @@
 //!                                                 name; the id may be another than it had then
 //!   note         name u64, note                   returned at each opening,
 //!   forget       name u64                         until it is forgotten
-//!   guards       name u64, reads                  the reads of the prepared transaction of this
+//!   reservations name u64, reads                  the reads of the prepared transaction of this
 //!                                                 name, reserved until its decision
 //!
 //!   reads, to the end:   table u16, low bytes u16, high bytes u16, low, high
@@ -86,7 +86,7 @@ pub(crate) enum Record<'a> {
     Decision { name: u64, verdict: Verdict },
     Note { name: u64, note: &'a [u8] },
     Forget { name: u64 },
-    Guards { name: u64, reads: Reads<'a> },
+    Reservations { name: u64, reads: Reads<'a> },
 }
 
 const COMMIT: u8 = 1;
@@ -95,7 +95,7 @@ const PREPARE: u8 = 3;
 const DECISION: u8 = 4;
 const NOTE: u8 = 5;
 const FORGET: u8 = 6;
-const GUARDS: u8 = 7;
+const RESERVATIONS: u8 = 7;
 const HEAD: usize = 13;
 const ABSENT: u32 = u32::MAX;
 /// Value lengths from this number on are those of a change.
@@ -253,7 +253,7 @@ pub(crate) fn put_forget(out: &mut Vec<u8>, epoch: u64, name: u64) {
 }
 
 pub(crate) fn put_guards(out: &mut Vec<u8>, epoch: u64, name: u64, reads: &[u8]) {
-    let open = Open::new(out, GUARDS, epoch);
+    let open = Open::new(out, RESERVATIONS, epoch);
     out.extend_from_slice(&name.to_le_bytes());
     out.extend_from_slice(reads);
     open.end(out);
@@ -436,7 +436,7 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
         }
         NOTE => Record::Note { name, note: body.note()? },
         FORGET => Record::Forget { name },
-        GUARDS => Record::Guards { name, reads: Reads(body) },
+        RESERVATIONS => Record::Reservations { name, reads: Reads(body) },
         _ => return None,
     };
     Some((word, record))
@@ -507,7 +507,7 @@ mod tests {
                     }
                 }
             }
-            if let Record::Guards { mut reads, .. } = record {
+            if let Record::Reservations { mut reads, .. } = record {
                 while reads.next()?.is_some() {
                     count += 1;
                 }

@@ -7,7 +7,6 @@ use super::tail::open;
 use super::{Replayed, Source, Stop, part_path};
 use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
-use crate::guard;
 use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
@@ -15,6 +14,7 @@ use crate::log::{
     Read, Reads, Runs, Segment, Undecided, Verdict,
 };
 use crate::node::Node;
+use crate::read_reservation;
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
@@ -268,7 +268,7 @@ impl<'s> Loader<'s> {
                 &mut spot.1,
             )? {
                 Insertion::Done(_) => {}
-                Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
+                Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
                     let what = "expected each row once in a checkpoint, found one twice";
                     return Err(LogFault::corrupt(path, at, what).into());
@@ -479,7 +479,7 @@ impl<'s> Loader<'s> {
         let row = row::create(arena, local, (table, ABSENT), key, value)?;
         match index.insert(arena, local, epochs, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
-            Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
+            Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
                 row::discard(arena, local, row);
                 Ok((other, Entered::Before))
@@ -572,7 +572,7 @@ impl<'s> Loader<'s> {
 
     /// Adds the read reservations of an undecided transaction. All such transactions must have
     /// entered their rows before: from here on no row can be entered there.
-    pub(super) fn guard_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
+    pub(super) fn reserve_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
         let store = &self.worker.store;
         let (mut rows, mut leaves) = (Vec::new(), Vec::new());
         let mut reads = Reads::of(&undecided.reads);
@@ -594,9 +594,13 @@ impl<'s> Loader<'s> {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
         }
-        rows.iter().for_each(|row| guard::enter(row::readers(&store.arena, *row), guard::OF_ROW));
-        leaves.iter().for_each(|leaf| guard::enter(Node::at(&store.arena, *leaf).readers(), guard::OF_LEAF));
-        txn.guarded = (rows, leaves);
+        rows.iter().for_each(|row| {
+            read_reservation::enter(row::readers(&store.arena, *row), read_reservation::OF_ROW)
+        });
+        leaves.iter().for_each(|leaf| {
+            read_reservation::enter(Node::at(&store.arena, *leaf).readers(), read_reservation::OF_LEAF)
+        });
+        txn.reserved = (rows, leaves);
         Ok(())
     }
 }

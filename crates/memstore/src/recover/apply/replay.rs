@@ -164,7 +164,7 @@ impl<'s> Loader<'s> {
             match record {
                 Record::Commit { .. } => {}
                 Record::Prepare { name, tid, note, writes } => self.prepared(name, (tid, note), writes)?,
-                Record::Guards { name, reads } => self.guarded(name, reads),
+                Record::Reservations { name, reads } => self.reserved(name, reads),
                 Record::Decision { name, verdict } => self.decide(name, epoch, verdict)?,
                 Record::Note { name, note } if self.share.number == 0 => {
                     self.told.notes.push((name, note.to_vec()));
@@ -199,7 +199,7 @@ impl<'s> Loader<'s> {
 
     /// Notes the reads of a prepared transaction. This record comes before those of the prepare, in
     /// the same block.
-    fn guarded(&mut self, name: u64, reads: Reads<'_>) {
+    fn reserved(&mut self, name: u64, reads: Reads<'_>) {
         let is_new = !self.decided.contains_key(&name) && !self.is_of_checkpoint(name);
         if self.share.number == 0 && is_new {
             self.open.entry(name).or_default().reads.extend_from_slice(reads.bytes());
