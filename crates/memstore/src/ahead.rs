@@ -8,8 +8,8 @@
 //! name. So the second does not wait for the memory that the first asked for. The only result is
 //! that the lines are in the caches.
 
-use crate::abreast::LANES;
 use crate::arena::Ref;
+use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Found, Index};
 use crate::row;
@@ -67,7 +67,7 @@ impl Worker {
     /// Prefetches the hint of a row that a future transaction will read.
     #[inline]
     pub fn want(&self, wanted: &mut Wanted, table: TableId, key: &[u8]) {
-        if self.store.look_ahead == LookAhead::Abreast {
+        if self.store.look_ahead == LookAhead::Batched {
             let hash = Hash::of(table, key);
             self.store.hints.ask_for(hash);
             wanted.0.push(hash);
@@ -143,7 +143,7 @@ impl Worker {
                 [i] => take(i, index.find(arena, keys[i].as_ref())),
                 _ => {
                     let wanted = missing.map(|i| keys[i].as_ref());
-                    index.find_abreast(arena, &wanted[..count], |n, found| take(missing[n], found));
+                    index.find_batch(arena, &wanted[..count], |n, found| take(missing[n], found));
                 }
             }
         }
@@ -184,7 +184,7 @@ impl Worker {
             return hinted;
         }
         let mut count = 0;
-        index.find_abreast(arena, keys, |i, found| {
+        index.find_batch(arena, keys, |i, found| {
             let Some(row) = found.row else { return };
             count += 1;
             hints.enter(asked[i].0, row, arena.used_bytes());

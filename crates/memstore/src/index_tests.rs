@@ -1,8 +1,8 @@
 //! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at
 //! the same time. Nodes are tiny here, so every few operations split one or remove one.
 
-use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
+use crate::batched_lookup::LANES;
 use crate::epoch::{Epochs, IDLE, What};
 use crate::head::{load_key, store_key};
 use crate::index::{Chunk, Index, Insertion, Removal, Seek, Spot};
@@ -69,9 +69,9 @@ impl World {
         local.retire(&self.epochs, row, words(key));
     }
 
-    fn find_abreast(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
+    fn find_batch(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
         let mut all = vec![None; keys.len()];
-        self.index.find_abreast(&self.arena, keys, |i, found| {
+        self.index.find_batch(&self.arena, keys, |i, found| {
             assert_eq!(all[i].replace(found.row), None, "found twice");
         });
         all.into_iter().map(|found| found.expect("every key gets an answer")).collect()
@@ -129,7 +129,7 @@ fn it_is_an_ordered_map() {
                 7 => {
                     let keys: Vec<_> = (0..random.usize(..=LANES)).map(|_| random_key(&mut random)).collect();
                     let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
-                    assert_eq!(world.find_abreast(&keys), expected);
+                    assert_eq!(world.find_batch(&keys), expected);
                 }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
@@ -346,7 +346,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
             17..19 => {
                 let keys: Vec<_> = (0..8).map(|_| key_of(random.u64(..60) * threads + me as u64)).collect();
                 let expected: Vec<_> = keys.iter().map(|key| own.get(key).copied()).collect();
-                assert_eq!(world.find_abreast(&keys), expected);
+                assert_eq!(world.find_batch(&keys), expected);
             }
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }

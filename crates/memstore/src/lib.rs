@@ -18,7 +18,7 @@
 //! Modules, in reading order:
 //!
 //! - memory: addresses and blocks (`arena`); when memory may be used again (`epoch`, `pins`)
-//! - the index: `version`, `head`, `node`, `index`; batched look-up (`abreast`)
+//! - the index: `version`, `head`, `node`, `index`; batched look-up (`batched_lookup`)
 //! - rows and their words: `life`, `tid`, `row`
 //! - shared state: `store`
 //! - a transaction (`transaction`) and its operations (`worker`; over many rows `scan`)
@@ -35,9 +35,9 @@
 
 #![forbid(unsafe_code)]
 
-mod abreast;
 mod ahead;
 mod arena;
+mod batched_lookup;
 mod checkpoint;
 mod commit;
 mod epoch;

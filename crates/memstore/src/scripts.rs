@@ -473,7 +473,7 @@ fn waiting_for_turns_ends_and_cannot_close_a_cycle() {
 
 #[test]
 fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
-    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+    for look_ahead in [LookAhead::Batched, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
         // A row that is still there, absent, goes for good. Another one comes, and one is written.
@@ -507,7 +507,7 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
 
 #[test]
 fn what_a_transaction_to_come_wants_is_no_part_of_any() {
-    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+    for look_ahead in [LookAhead::Batched, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
         let mut t = w.begin();

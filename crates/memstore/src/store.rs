@@ -47,7 +47,7 @@ pub enum Contention {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookAhead {
     /// Looks the rows up side by side, so that the waits for memory overlap.
-    Abreast,
+    Batched,
     /// None: each row is looked up when it is read.
     Never,
 }
@@ -69,7 +69,7 @@ pub struct Options {
 impl Options {
     /// With huge pages, 256 tables, queues for hot rows, and aborts at prepared rows.
     pub fn new(budget: u64, workers: usize) -> Options {
-        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
+        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Batched);
         let contention = Contention::Queues;
         Options { budget, pages, workers, tables: 256, conflict, look_ahead, contention }
     }

@@ -5,8 +5,8 @@ mod replay;
 
 use super::tail::open;
 use super::{Replayed, Source, Stop, part_path};
-use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
+use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
@@ -332,7 +332,7 @@ impl<'s> Loader<'s> {
             for dues in dues.chunks_mut(LANES) {
                 let mut keys = [&[][..]; LANES];
                 dues.iter().zip(&mut keys).for_each(|(due, key)| *key = due.change.key);
-                index.find_abreast(arena, &keys[..dues.len()], |i, found| {
+                index.find_batch(arena, &keys[..dues.len()], |i, found| {
                     dues[i].row = found.row.inspect(|row| {
                         dues[i].ask_for(arena, *row);
                         store.hints.enter(dues[i].hash, *row, arena.used_bytes());
