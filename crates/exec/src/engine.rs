@@ -170,10 +170,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
     /// Local transactions may run under [`Protection::Past`].
     const PAST: bool = false;
-    /// Rows can be prefetched before their transaction runs ([`Engine::want`]).
-    const FETCHES: bool = false;
+    /// Rows can be prefetched before their transaction runs ([`Engine::prefetch_hint`]).
+    const PREFETCHES: bool = false;
     /// The rows that one transaction to come is known to ask for.
-    type Wanted: Default + 'static;
+    type PrefetchList: Default + 'static;
     /// The worker context: state of the engine that belongs to one worker.
     type WorkerContext: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
@@ -237,11 +237,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
     /// for. It takes no lock and promises nothing.
-    fn want(&self, _: &Self::WorkerContext, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
+    fn prefetch_hint(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList, _: TableId, _: &[u8]) {}
 
     /// Prefetches the rows themselves, and clears the list. To be called a while after
-    /// [`Engine::want`], right before that transaction.
-    fn fetch(&self, _: &Self::WorkerContext, _: &mut Self::Wanted) {}
+    /// [`Engine::prefetch_hint`], right before that transaction.
+    fn prefetch_rows(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList) {}
 
     fn protection(txn: &Self::LocalTxn) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets

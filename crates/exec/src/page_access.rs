@@ -441,7 +441,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
         Ok(result)
     }
 
-    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+    fn prefetch(&mut self, table: TableId, keys: &[Key]) {
         let Some(t) = self.engine.store.table(table) else { return };
         if self.locks() {
             let locks = self.engine.locks(self.txn.owner);

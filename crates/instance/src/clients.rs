@@ -86,14 +86,14 @@ struct Requests<W: Workload, E: Engine> {
     routed: bool,
     seat: Seat,
     mix: u32,
-    wanted: E::Wanted,
+    prefetch_list: E::PrefetchList,
 }
 
 impl<W: Workload, E: Engine> Requests<W, E> {
     fn new(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
         let (generator, mix) = (local.generator(stream), local.mix.get().number);
-        Requests { generator, stream, routed, seat, mix, wanted: E::Wanted::default() }
+        Requests { generator, stream, routed, seat, mix, prefetch_list: E::PrefetchList::default() }
     }
 
     /// Makes a new generator if the options have changed.
@@ -115,7 +115,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
         requests.follow(&local);
         let request = requests.generator.next();
         // While other tasks run, the rows of this request are prefetched.
-        local.want(&request, &mut requests.wanted);
+        local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
             if local.halting.get() {
@@ -125,7 +125,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
                 continue;
             }
         }
-        local.fetch(&mut requests.wanted);
+        local.prefetch_rows(&mut requests.prefetch_list);
         // The future is made where it runs. Made in a variable first, its thousands of bytes would
         // be moved for each request.
         let next;
@@ -149,11 +149,11 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        local.want(&request, &mut requests.wanted);
+        local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
         }
-        local.fetch(&mut requests.wanted);
+        local.prefetch_rows(&mut requests.prefetch_list);
         let (next, now);
         (next, stay, now) =
             pin!(to_its_end(&local, &request, &requests, &mut txn, due.since_ns, retries)).await;
@@ -316,19 +316,19 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Prefetches the index entries of the rows that a request names. The request runs a little
     /// later.
     #[inline]
-    fn want(&self, request: &W::Request, wanted: &mut E::Wanted) {
-        if E::FETCHES && self.wants && self.clients.get() <= NEAR {
+    fn prefetch_request(&self, request: &W::Request, prefetch_list: &mut E::PrefetchList) {
+        if E::PREFETCHES && self.prefetches_requests && self.clients.get() <= NEAR {
             let engine = &self.shared.engine;
-            let mut want = |table, key: &[u8]| engine.want(&self.ctx, wanted, table, key);
+            let mut want = |table, key: &[u8]| engine.prefetch_hint(&self.ctx, prefetch_list, table, key);
             self.workload.borrow().wants(request, &mut want);
         }
     }
 
     /// Prefetches the rows themselves. Their request runs next.
     #[inline]
-    fn fetch(&self, wanted: &mut E::Wanted) {
-        if E::FETCHES {
-            self.shared.engine.fetch(&self.ctx, wanted);
+    fn prefetch_rows(&self, prefetch_list: &mut E::PrefetchList) {
+        if E::PREFETCHES {
+            self.shared.engine.prefetch_rows(&self.ctx, prefetch_list);
         }
     }
 

@@ -84,7 +84,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// Transactions that write nothing read the rows as of their begin.
     pub reads_past: bool,
     /// The rows that a request names are prefetched while other requests run before it.
-    pub wants: bool,
+    pub prefetches_requests: bool,
     /// Coordinators of the distributed transactions that have their home at this worker.
     pub homes: RefCell<ByGtid<Home>>,
     /// Participants at this worker.
@@ -152,7 +152,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
         let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
-        let wants = E::FETCHES && config.occ_ahead == OccAhead::Requests;
+        let prefetches_requests = E::PREFETCHES && config.occ_ahead == OccAhead::Requests;
         let most_requests = config.most_requests;
         let is_gated = E::HOLDS == Holds::FromValidation && waits;
         let local = Rc::new(Local {
@@ -168,7 +168,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             unflushed: Cell::new(false),
             gate: is_gated.then(Gate::default),
             reads_past,
-            wants,
+            prefetches_requests,
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),

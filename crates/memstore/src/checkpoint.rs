@@ -221,7 +221,7 @@ impl Out<'_> {
         let mut fault = Ok(());
         let mut value = Vec::new();
         let walked = worker.leaves(slice.table, range, Direction::Forward, |_, chunk, _| {
-            chunk.rows.iter().for_each(|row| row::ask_for(&store.arena, *row));
+            chunk.rows.iter().for_each(|row| row::prefetch_row(&store.arena, *row));
             for &row in &chunk.rows {
                 self.row(slice.table, row, &mut value);
                 if self.block.len() >= BLOCK_BYTES {

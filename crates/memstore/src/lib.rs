@@ -22,7 +22,7 @@
 //! - rows and their words: `life`, `tid`, `row`
 //! - shared state: `store`
 //! - a transaction (`transaction`) and its operations (`worker`; over many rows `scan`)
-//! - look-ups without the index: the places where rows were found (`hints`), prefetch (`ahead`)
+//! - look-ups without the index: the places where rows were found (`hints`), prefetch (`prefetch`)
 //! - its commit: `commit`; over several stores `read_reservation`; at hot rows `hot`, `turn`
 //! - the past: `snapshot`
 //! - durability: the log (`log`), the records that transactions write to it (`prepared`),
@@ -35,7 +35,6 @@
 
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod arena;
 mod batched_lookup;
 mod checkpoint;
@@ -50,6 +49,7 @@ mod log;
 mod node;
 mod pins;
 mod planted;
+mod prefetch;
 mod prepared;
 mod read_reservation;
 mod recover;
@@ -65,9 +65,9 @@ mod turn;
 mod version;
 mod worker;
 
-pub use ahead::Wanted;
 pub use commit::{Committed, Refusal, Scope, Tid};
 pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
+pub use prefetch::PrefetchList;
 pub use prepared::{InDoubt, NoteId};
 pub use recover::{Recovered, Replayed, expect_files};
 pub use row::{MAX_KEY, MAX_ROW};

@@ -258,15 +258,15 @@ pub(crate) fn key(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
 }
 
 #[inline]
-pub(crate) fn ask_for(arena: &Arena, row: Ref) {
+pub(crate) fn prefetch_row(arena: &Arena, row: Ref) {
     let first = arena.block(row, ROW_KEY).as_ptr();
     (0..5).for_each(|line| prefetch(first.wrapping_add(line * LINE)));
 }
 
-/// As [`ask_for`], when only the word, the key of `key` bytes, and the bytes at `at` in the value
-/// will be read.
+/// As [`prefetch_row`], when only the word, the key of `key` bytes, and the bytes at `at` in the
+/// value will be read.
 #[inline]
-pub(crate) fn ask_for_part(arena: &Arena, row: Ref, key: usize, at: usize) {
+pub(crate) fn prefetch_part(arena: &Arena, row: Ref, key: usize, at: usize) {
     let first = arena.block(row, ROW_KEY).as_ptr();
     prefetch(first);
     prefetch(first.wrapping_add(ROW_KEY + key.div_ceil(8) + at / 8));

@@ -1,9 +1,9 @@
 //! A transaction's read set, write set and node set.
 
-use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::hot::{Head, Turn};
 use crate::index::{Inserted, Seen, Spot};
+use crate::prefetch::Prefetched;
 use crate::row::{Prepared, Touched};
 use base::TableId;
 use txn::{Direction, Range};
@@ -54,7 +54,7 @@ pub struct Txn {
     /// The leaf in which a descent of the index last found a row.
     pub(crate) near: (TableId, Option<Ref>),
     /// Rows that were prefetched for operations to come.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     /// Ranges that it has read, and keys that it did not find, in the log's format. Filled only in
     /// stores that have a log.
     pub(crate) ranges: Vec<u8>,
@@ -205,7 +205,7 @@ impl Txn {
         self.found.clear();
         self.entered.clear();
         self.heads.clear();
-        self.ahead.clear();
+        self.prefetched.clear();
         (self.spot, self.near) = Default::default();
         self.ranges.clear();
         (self.used, self.written, self.validated) = (0, [0; 4], None);

@@ -186,7 +186,7 @@ impl Worker {
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
         let (store, hash) = (&self.store, Hash::of(table, key));
-        let hinted = txn.ahead.take(hash).or_else(|| store.hints.candidate(hash));
+        let hinted = txn.prefetched.take(hash).or_else(|| store.hints.candidate(hash));
         if let Some(row) = hinted
             && row::is_of(&store.arena, row, table, key)
         {
@@ -211,13 +211,13 @@ impl Worker {
             && last == table
             && let Some(row) = index.find_in(&store.arena, leaf, key)
         {
-            row::ask_for(&store.arena, row);
+            row::prefetch_row(&store.arena, row);
             return Ok(Some(row));
         }
         let found = index.find(&store.arena, key);
         txn.near = (table, Some(found.seen.leaf));
         if let Some(row) = found.row {
-            row::ask_for(&store.arena, row);
+            row::prefetch_row(&store.arena, row);
             store.hints.enter(hash, row, store.arena.used_bytes());
         } else {
             txn.see_key(found.seen, table, key);

@@ -8,7 +8,7 @@ use crate::memory::{
     MemoryAccess, MemoryEngine, MemoryFilling, MemoryLocalTxn, MemoryWorkerContext, abort_of,
 };
 use base::{Lsn, TableId};
-use memstore::{InDoubt, Refused, Txn, Wanted};
+use memstore::{InDoubt, PrefetchList, Refused, Txn};
 use probe::{Component, LogCounts};
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -32,8 +32,8 @@ const IDLE_MS: u64 = 160;
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromValidation;
     const PAST: bool = true;
-    const FETCHES: bool = true;
-    type Wanted = Wanted;
+    const PREFETCHES: bool = true;
+    type PrefetchList = PrefetchList;
     type WorkerContext = MemoryWorkerContext;
     type LocalTxn = MemoryLocalTxn;
     type RowAccess<'a> = MemoryAccess<'a>;
@@ -79,13 +79,13 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn want(&self, ctx: &MemoryWorkerContext, wanted: &mut Wanted, table: TableId, key: &[u8]) {
-        ctx.worker.borrow().want(wanted, table, key);
+    fn prefetch_hint(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList, table: TableId, key: &[u8]) {
+        ctx.worker.borrow().prefetch_hint(list, table, key);
     }
 
     #[inline]
-    fn fetch(&self, ctx: &MemoryWorkerContext, wanted: &mut Wanted) {
-        ctx.worker.borrow().fetch(wanted);
+    fn prefetch_rows(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList) {
+        ctx.worker.borrow().prefetch_rows(list);
     }
 
     #[inline]

@@ -308,12 +308,12 @@ impl Access for MemoryAccess<'_> {
     }
 
     #[inline]
-    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+    fn prefetch(&mut self, table: TableId, keys: &[Key]) {
         if self.txn.past.is_some() {
             return;
         }
         // The operation itself reports a table that does not exist.
-        let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
+        let _ = self.with(|worker, txn| worker.prefetch(txn, table, keys));
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {

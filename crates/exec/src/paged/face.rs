@@ -68,7 +68,7 @@ impl PageWorkerContext {
 
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
-    type Wanted = ();
+    type PrefetchList = ();
     type WorkerContext = PageWorkerContext;
     type LocalTxn = LocalTxn;
     type RowAccess<'a> = PageAccess<'a, D>;

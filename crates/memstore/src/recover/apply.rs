@@ -142,13 +142,13 @@ struct Due<'b> {
 impl Due<'_> {
     /// Prefetches the part of the row that the change touches.
     #[inline]
-    fn ask_for(&self, arena: &Arena, row: Ref) {
+    fn prefetch(&self, arena: &Arena, row: Ref) {
         match self.change.value {
             Left::Part { mut runs, .. } => {
                 let at = runs.next().ok().flatten().map_or(0, |(at, _)| at);
-                row::ask_for_part(arena, row, self.change.key.len(), at);
+                row::prefetch_part(arena, row, self.change.key.len(), at);
             }
-            Left::Absent | Left::Whole(_) => row::ask_for(arena, row),
+            Left::Absent | Left::Whole(_) => row::prefetch_row(arena, row),
         }
     }
 }
@@ -306,7 +306,7 @@ impl<'s> Loader<'s> {
             if !self.share.has(hash) {
                 continue;
             }
-            self.worker.store.hints.ask_for(hash);
+            self.worker.store.hints.prefetch(hash);
             batch.push(Due { tid, logged, change, hash, row: None });
             if batch.len() == BATCH {
                 self.apply_all(batch)?;
@@ -320,7 +320,7 @@ impl<'s> Loader<'s> {
         let store = Rc::clone(&self.worker.store);
         let arena = &store.arena;
         for due in &mut *batch {
-            due.row = store.hints.candidate(due.hash).inspect(|row| due.ask_for(arena, *row));
+            due.row = store.hints.candidate(due.hash).inspect(|row| due.prefetch(arena, *row));
         }
         let is_there = |due: &Due<'_>| {
             let Change { table, key, .. } = due.change;
@@ -334,7 +334,7 @@ impl<'s> Loader<'s> {
                 dues.iter().zip(&mut keys).for_each(|(due, key)| *key = due.change.key);
                 index.find_batch(arena, &keys[..dues.len()], |i, found| {
                     dues[i].row = found.row.inspect(|row| {
-                        dues[i].ask_for(arena, *row);
+                        dues[i].prefetch(arena, *row);
                         store.hints.enter(dues[i].hash, *row, arena.used_bytes());
                     });
                 });
