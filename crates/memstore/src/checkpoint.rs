@@ -20,7 +20,7 @@
 //! ```
 
 use crate::arena::Ref;
-use crate::epoch::What;
+use crate::epoch::EpochUse;
 use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, FileHead, Kind, Log, LogFault, Part, held};
 use crate::row;
 use crate::store::Memstore;
@@ -69,7 +69,7 @@ impl Memstore {
         }
         log.checkpoint_begins();
         let now = self.epochs.now();
-        let from = self.epochs.oldest(What::Committing).min(now);
+        let from = self.epochs.oldest(EpochUse::Committing).min(now);
         let (number, store, life, streams) = {
             let mut control = held(&log.shared.control);
             control.next_checkpoint += 1;

@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::batched_lookup::LANES;
-use crate::epoch::{Epochs, IDLE, What};
+use crate::epoch::{EpochUse, Epochs, IDLE};
 use crate::head::{load_key, store_key};
 use crate::index::{Chunk, Index, Insertion, Removal, Seek, Spot};
 use crate::node::{LEAF_CAP, ROW_KEY, ROW_LENGTHS};
@@ -25,7 +25,7 @@ fn world(bytes: u64, workers: usize) -> (World, Vec<Local>) {
 }
 
 fn pin(world: &World, worker: usize) {
-    world.epochs.publish(worker, What::Reading, world.epochs.now());
+    world.epochs.publish(worker, EpochUse::Reading, world.epochs.now());
 }
 
 fn words(key: &[u8]) -> usize {
@@ -350,7 +350,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
             }
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }
-        world.epochs.withdraw(me, What::Reading, IDLE);
+        world.epochs.withdraw(me, EpochUse::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
             local.reclaim(&world.arena, &world.epochs);
@@ -358,7 +358,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
     }
     pin(world, me);
     own.iter().for_each(|(key, row)| world.remove(local, key, *row));
-    world.epochs.withdraw(me, What::Reading, IDLE);
+    world.epochs.withdraw(me, EpochUse::Reading, IDLE);
 }
 
 fn scan_as_owner(world: &World, own: &BTreeMap<Vec<u8>, Ref>, threads: u64, me: usize, up: bool) {
@@ -392,7 +392,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
                     std::hint::spin_loop();
                     world.remove(&mut churner, &key, row);
                 }
-                world.epochs.withdraw(0, What::Reading, IDLE);
+                world.epochs.withdraw(0, EpochUse::Reading, IDLE);
                 churner.reclaim(&world.arena, &world.epochs);
             }
         });
@@ -401,7 +401,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
             let (found, _) = world.scan(Seek::Down(None), None);
             let kept: Vec<_> = found.into_iter().filter(|row| rows.contains(row)).collect();
             assert!(kept.iter().eq(rows.iter().rev()), "a row that was there all the time was missed");
-            world.epochs.withdraw(1, What::Reading, IDLE);
+            world.epochs.withdraw(1, EpochUse::Reading, IDLE);
             world.epochs.tick();
         }
         stop.store(true, Relaxed);

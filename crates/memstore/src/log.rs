@@ -198,7 +198,7 @@ const FIRST_BYTES: u64 = 4 << 20;
 
 /// A log file's place in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SegmentPlace {
     FirstOfLife,
     Later,
 }
@@ -214,13 +214,13 @@ pub(crate) fn make_segment(
     dir: &Path,
     head: &FileHead,
     name: &str,
-    (options, place): (&LogOptions, Place),
+    (options, place): (&LogOptions, SegmentPlace),
     mut between: impl FnMut(f64),
 ) -> Result<LogFile, LogFault> {
     const PIECE: usize = 1 << 18;
     let bytes = match place {
-        Place::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
-        Place::Later => options.segment_bytes,
+        SegmentPlace::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
+        SegmentPlace::Later => options.segment_bytes,
     };
     let (path, bytes) = (dir.join(name), bytes.next_multiple_of(ALIGN as u64));
     let (file, _) = files.open_direct(&path, world::Open::Create)?;

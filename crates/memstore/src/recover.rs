@@ -32,7 +32,7 @@ mod tail;
 
 use crate::log::{
     Beginning, Blocks, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named,
-    Place, Segment, Undecided, make_segment, segment_head, short_read,
+    Segment, SegmentPlace, Undecided, make_segment, segment_head, short_read,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
@@ -373,7 +373,7 @@ fn new_life(
         let segment = Segment { number: control.next_segment, stream, life: control.life };
         control.next_segment += 1;
         let head = segment_head(&control, &segment);
-        let which = (options, Place::FirstOfLife);
+        let which = (options, SegmentPlace::FirstOfLife);
         first.push((segment, make_segment(files, dir, &head, &segment.name(), which, |_| {})?));
         control.segments.push(segment);
     }

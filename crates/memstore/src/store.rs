@@ -1,7 +1,7 @@
 //! The store: the tables, epochs and memory that its workers share.
 
 use crate::arena::{Arena, Full, Local, Ref};
-use crate::epoch::{Epochs, What};
+use crate::epoch::{EpochUse, Epochs};
 use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
@@ -467,6 +467,6 @@ impl Memstore {
     /// The oldest snapshot that may still be read. Every version that was overwritten before its
     /// end can go.
     pub(crate) fn oldest_snapshot(&self) -> u64 {
-        self.epochs.oldest(What::Snapshot)
+        self.epochs.oldest(EpochUse::Snapshot)
     }
 }

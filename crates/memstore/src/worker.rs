@@ -5,9 +5,9 @@
 //! exception: an insert enters its row into the index, marked absent.
 
 use crate::arena::{Local, Ref};
-use crate::epoch::What;
+use crate::epoch::EpochUse;
 use crate::hints::Hash;
-use crate::hot::For;
+use crate::hot::AccessKind;
 use crate::index::{Chunk, Insertion, Removal, Spot};
 use crate::life;
 use crate::log::{Read, put_read};
@@ -56,10 +56,10 @@ impl Default for Left {
     fn default() -> Left {
         Left {
             local: Local::new(),
-            reading: Pins::new(What::Reading),
-            committing: Pins::new(What::Committing),
-            prepared: Pins::new(What::Prepared),
-            snapshots: Pins::new(What::Snapshot),
+            reading: Pins::new(EpochUse::Reading),
+            committing: Pins::new(EpochUse::Committing),
+            prepared: Pins::new(EpochUse::Prepared),
+            snapshots: Pins::new(EpochUse::Snapshot),
             garbage: VecDeque::new(),
             kept: 0,
             last_tid: 0,
@@ -257,7 +257,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return self.own_value(txn, own, f);
         }
-        self.take_turn(txn, table, row, For::Reading)?;
+        self.take_turn(txn, table, row, AccessKind::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -322,7 +322,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return self.update_own(txn, own, f);
         }
-        self.take_turn(txn, table, row, For::Writing)?;
+        self.take_turn(txn, table, row, AccessKind::Writing)?;
         let value = txn.value();
         let bytes = &mut txn.values[value];
         let word = self.look(row, bytes)?;
@@ -440,7 +440,7 @@ impl Worker {
             Some(Value::New(_) | Value::Placed) => return Ok(Inserted::Exists),
             Some(Value::Absent) => {}
             None => {
-                self.take_turn(txn, table, row, For::Writing)?;
+                self.take_turn(txn, table, row, AccessKind::Writing)?;
                 let mut buffer = std::mem::take(&mut self.buffer);
                 let word = self.look(row, &mut buffer);
                 self.buffer = buffer;
@@ -505,7 +505,7 @@ impl Worker {
             txn.rewrite(own, Value::Absent, Touched::ALL);
             return Ok(was_there);
         }
-        self.take_turn(txn, table, row, For::Writing)?;
+        self.take_turn(txn, table, row, AccessKind::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
