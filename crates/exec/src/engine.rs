@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{HeapForm, NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
 /// The settings an engine is opened with.
 #[derive(Clone, Debug)]
@@ -456,12 +456,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes without a wait.
-    async fn durable(&self, ctx: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn durable(&self, ctx: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort>;
 
     /// The thread that should flush the log for a transaction's wait, given the number of other
     /// transactions that its worker can run meanwhile.
-    fn urge(&self, _others: usize) -> Urge {
-        Urge::Caller
+    fn flush_by(&self, _others: usize) -> FlushBy {
+        FlushBy::Caller
     }
 
     /// Waits until the device has the log up to `lsn`, also where the durability mode promises
@@ -469,12 +469,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// As [`Engine::durable`].
-    async fn stable(&self, ctx: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn stable(&self, ctx: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort>;
 
     /// Whether the device has the log up to `lsn` already; asks for it if not.
     fn is_stable(&self, lsn: Lsn) -> bool;
 
-    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].
     fn flush_log(&self);
 
     /// The same on the calling thread, if no other thread is flushing: for a worker that has

@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
 use txn::Abort;
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
 use page_ownership::PageOwnership;
 
@@ -477,12 +477,12 @@ impl<D: Design> PageEngine<D> {
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes without a wait: records that
     /// were appended after that are not written.
-    pub async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub async fn durable(&self, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
         if let Some(known) = self.durable_now(lsn) {
             return known;
         }
         let log = self.store.log();
-        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, urge, cx)))
+        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, flush_by, cx)))
             .await
             .map_err(|_| Abort::Fault)
     }
@@ -491,12 +491,12 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Errors
     /// As [`PageEngine::durable`].
-    pub async fn stable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub async fn stable(&self, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
         let log = self.store.log();
         if log.poisoned().is_some() {
             return Err(Abort::Fault);
         }
-        std::future::poll_fn(|cx| match log.poll_stable(lsn, urge, cx) {
+        std::future::poll_fn(|cx| match log.poll_stable(lsn, flush_by, cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
             Poll::Pending => probe::parks(Wait::Log, Poll::Pending),
         })
@@ -509,7 +509,7 @@ impl<D: Design> PageEngine<D> {
         log.ask_stable(lsn) && (log.durability() == Durability::Sync || log.poisoned().is_none())
     }
 
-    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].
     pub fn flush_log(&self) {
         self.store.log().flush();
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 use wire::{Batch, Frame};
 
 /// One in this many transactions is sampled, to see which sites occur together.
@@ -471,11 +471,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// A task is about to wait for the log. Returns which thread is to flush it.
-    fn enter_log(&self) -> Urge {
+    fn enter_log(&self) -> FlushBy {
         self.in_log.set(self.in_log.get() + 1);
         self.unflushed.set(true);
         let others = self.executor.tasks().saturating_sub(self.in_log.get());
-        self.shared.engine.urge(others)
+        self.shared.engine.flush_by(others)
     }
 
     /// Has the log flushed for the tasks that wait for it. The worker flushes on its own thread

@@ -66,7 +66,7 @@ mod version;
 mod worker;
 
 pub use commit::{Committed, Refusal, Scope, Tid};
-pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
+pub use log::{Durability, FlushBy, LogFault, LogOptions, LogStats};
 pub use prefetch::PrefetchList;
 pub use prepared::{InDoubt, NoteId};
 pub use recover::{Recovered, Replayed, expect_files};

@@ -34,7 +34,7 @@ pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind, sho
 use buffer::{Buffer, NUDGE_BYTES};
 pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
 pub use fault::LogFault;
-pub use options::{Durability, LogOptions, LogStats, Urge};
+pub use options::{Durability, FlushBy, LogOptions, LogStats};
 pub(crate) use record::{Bytes, Change, Changes, Left, Malformed, Open, Record, Runs, Verdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
 pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
@@ -406,7 +406,7 @@ impl Log {
     pub(crate) fn poll_durable(
         &self,
         epoch: u64,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), LogFault>> {
         if let Some(known) = self.known(epoch) {
@@ -418,7 +418,7 @@ impl Log {
         if let Some(known) = self.known(epoch) {
             return Poll::Ready(known);
         }
-        if urge == Urge::Flusher {
+        if flush_by == FlushBy::Flusher {
             self.flush();
         }
         Poll::Pending
@@ -447,11 +447,11 @@ impl Log {
     pub(crate) fn poll_stable(
         &self,
         epoch: u64,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), LogFault>> {
         if self.durability() != Durability::Async {
-            return self.poll_durable(epoch, urge, cx);
+            return self.poll_durable(epoch, flush_by, cx);
         }
         if let Some(known) = self.stable_known(epoch) {
             return Poll::Ready(known);
@@ -461,7 +461,7 @@ impl Log {
         if let Some(known) = self.stable_known(epoch) {
             return Poll::Ready(known);
         }
-        if urge == Urge::Flusher {
+        if flush_by == FlushBy::Flusher {
             self.flush();
         }
         Poll::Pending

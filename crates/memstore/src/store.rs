@@ -5,7 +5,7 @@ use crate::epoch::{EpochUse, Epochs};
 use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
-use crate::log::{self, Log, LogFault, LogStats, Urge};
+use crate::log::{self, FlushBy, Log, LogFault, LogStats};
 use crate::node::Node;
 use crate::planted::Planted;
 use crate::read_reservation;
@@ -374,8 +374,13 @@ impl Memstore {
     /// # Errors
     /// The reason why it never will be.
     #[inline]
-    pub fn poll_durable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, urge, cx))
+    pub fn poll_durable(
+        &self,
+        epoch: u64,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, flush_by, cx))
     }
 
     /// As [`Memstore::poll_durable`], for a thread that may block.
@@ -397,8 +402,13 @@ impl Memstore {
     ///
     /// # Errors
     /// The reason why it never will be there.
-    pub fn poll_stable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, urge, cx))
+    pub fn poll_stable(
+        &self,
+        epoch: u64,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, flush_by, cx))
     }
 
     /// Whether the device has all commits of epochs up to this one. If not, it will before long; no
@@ -435,7 +445,7 @@ impl Memstore {
         log.fault().map_or(Ok(()), Err)
     }
 
-    /// Has the log's own thread flush, for the callers that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush, for the callers that wait with [`FlushBy::Caller`].
     pub fn flush(&self) {
         if let Some(log) = &self.log {
             log.flush();

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use txn::Abort;
-use wal::Urge;
+use wal::FlushBy;
 
 /// Few buckets, so that names share them; inheritance as usual, and escalation early for every
 /// second seed.
@@ -103,7 +103,7 @@ impl<E: Engine> Client<E> {
     /// [`Abort::Fault`]; whether it is prepared is then unknown.
     pub async fn prepare(&mut self, note: &[u8]) -> Result<(), Abort> {
         let lsn = self.engine.prepare(&self.ctx, &mut self.txn, note, LockPoint::Ahead)?;
-        self.engine.durable(&self.ctx, lsn, self.urge()).await
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await
     }
 
     /// Leaves a prepared transaction in doubt, for the next opening.
@@ -118,7 +118,7 @@ impl<E: Engine> Client<E> {
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
         let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
-        self.engine.durable(&self.ctx, lsn, self.urge()).await?;
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await?;
         Ok(lsn)
     }
 
@@ -129,12 +129,12 @@ impl<E: Engine> Client<E> {
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
         let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
         told(lsn);
-        self.engine.durable(&self.ctx, lsn, self.urge()).await
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await
     }
 
     /// For some clients the log's own thread flushes, for others the worker.
-    fn urge(&self) -> Urge {
-        if self.number.is_multiple_of(2) { Urge::Caller } else { Urge::Flusher }
+    fn flush_by(&self) -> FlushBy {
+        if self.number.is_multiple_of(2) { FlushBy::Caller } else { FlushBy::Flusher }
     }
 
     /// # Errors

@@ -32,7 +32,7 @@ mod segment;
 pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
-pub use options::{Durability, Insert, LogOptions, LogStats, Urge};
+pub use options::{Durability, FlushBy, Insert, LogOptions, LogStats};
 pub use order::Order;
 pub use reader::{LogReader, Record, Stretch};
 

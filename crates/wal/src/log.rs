@@ -17,7 +17,7 @@ use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
 use crate::insert::{Content, Crowded, Draft, Drain, Inserter, Placed, Room, Slot};
-use crate::options::{Durability, LogOptions, LogStats, Urge};
+use crate::options::{Durability, FlushBy, LogOptions, LogStats};
 use crate::order::Order;
 use crate::reader::LogReader;
 use crate::recover;
@@ -355,8 +355,8 @@ impl Log {
         self.nudge();
     }
 
-    /// Wakes the flusher's thread to do the flush that was requested with [`Urge::Caller`], without
-    /// waiting.
+    /// Wakes the flusher's thread to do the flush that was requested with [`FlushBy::Caller`],
+    /// without waiting.
     pub fn flush(&self) {
         self.nudge();
     }
@@ -375,8 +375,13 @@ impl Log {
     ///
     /// # Errors
     /// The fault that poisoned the log, if it happened before `upto` was durable.
-    pub fn poll_durable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.poll(upto, urge, cx, Shared::durable)
+    pub fn poll_durable(
+        &self,
+        upto: Lsn,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, flush_by, cx, Shared::durable)
     }
 
     /// Ready once the device has the log up to `upto`, in every mode; in memory mode at once. For
@@ -385,14 +390,19 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::poll_durable`].
-    pub fn poll_stable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.poll(upto, urge, cx, Shared::on_device)
+    pub fn poll_stable(
+        &self,
+        upto: Lsn,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, flush_by, cx, Shared::on_device)
     }
 
     fn poll(
         &self,
         upto: Lsn,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
         reached: impl Fn(&Shared) -> u64,
     ) -> Poll<Result<(), LogFault>> {
@@ -408,9 +418,9 @@ impl Log {
         if let Err(fault) = shared.fault() {
             return Poll::Ready(Err(fault));
         }
-        match urge {
-            Urge::Flusher => self.want(upto.0),
-            Urge::Caller => drop(shared.wanted.fetch_max(upto.0, Ordering::Release)),
+        match flush_by {
+            FlushBy::Flusher => self.want(upto.0),
+            FlushBy::Caller => drop(shared.wanted.fetch_max(upto.0, Ordering::Release)),
         }
         Poll::Pending
     }

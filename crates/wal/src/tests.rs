@@ -2,7 +2,7 @@
 //! edge comes early.
 
 use crate::segment::HEADER;
-use crate::{CLR, Durability, Log, LogFault, LogOptions, Order, RecordHeader, Span, Urge};
+use crate::{CLR, Durability, FlushBy, Log, LogFault, LogOptions, Order, RecordHeader, Span};
 use base::{Lsn, TxnId};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -347,20 +347,20 @@ fn a_task_is_woken_when_its_record_is_durable() {
     let waker = Waker::from(count.clone());
     let mut cx = Context::from_waker(&waker);
     for _ in 0..3 {
-        assert!(log.poll_durable(span.end, Urge::Flusher, &mut cx).is_pending());
+        assert!(log.poll_durable(span.end, FlushBy::Flusher, &mut cx).is_pending());
     }
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     gate.store(true, Ordering::SeqCst);
     until(|| count.0.load(Ordering::SeqCst) > 0);
     assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once");
-    assert!(matches!(log.poll_durable(span.end, Urge::Flusher, &mut cx), Poll::Ready(Ok(()))));
+    assert!(matches!(log.poll_durable(span.end, FlushBy::Flusher, &mut cx), Poll::Ready(Ok(()))));
 }
 
 /// The flusher also writes records that no waiter asks for, but does not sync them. A later waiter
 /// needs a sync of its own.
 #[test]
 fn who_asks_for_what_was_written_already_is_woken() {
-    for urge in [Urge::Flusher, Urge::Caller] {
+    for flush_by in [FlushBy::Flusher, FlushBy::Caller] {
         let log = open(&memory()).unwrap();
         let span = add(&log, 1);
         // Reading makes the flusher write the log, without a sync.
@@ -368,8 +368,8 @@ fn who_asks_for_what_was_written_already_is_woken() {
         assert!(log.durable() < span.end);
         let count = Arc::new(Count(AtomicU64::new(0)));
         let waker = Waker::from(count.clone());
-        assert!(log.poll_durable(span.end, urge, &mut Context::from_waker(&waker)).is_pending());
-        if urge == Urge::Caller {
+        assert!(log.poll_durable(span.end, flush_by, &mut Context::from_waker(&waker)).is_pending());
+        if flush_by == FlushBy::Caller {
             log.flush_here();
         }
         until(|| count.0.load(Ordering::SeqCst) > 0);
@@ -398,7 +398,7 @@ fn a_caller_who_is_alone_flushes_on_his_own_thread() {
     for n in 0..10 {
         syncers.lock().unwrap().clear();
         let span = add(&log, n);
-        assert!(log.poll_durable(span.end, Urge::Caller, &mut cx).is_pending());
+        assert!(log.poll_durable(span.end, FlushBy::Caller, &mut cx).is_pending());
         log.flush_here();
         until(|| log.durable() >= span.end);
         let mine = syncers.lock().unwrap().iter().filter(|id| **id == std::thread::current().id()).count();
@@ -431,7 +431,7 @@ fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
     probe::profile(Profiling::ON);
     let mut cx = Context::from_waker(Waker::noop());
     let waits =
-        spans.iter().filter(|span| log.poll_durable(span.end, Urge::Caller, &mut cx).is_pending()).count();
+        spans.iter().filter(|span| log.poll_durable(span.end, FlushBy::Caller, &mut cx).is_pending()).count();
     let profile = probe::window().expect("this thread profiles");
     probe::profile(Profiling::Off);
     gate.store(true, Ordering::SeqCst);
@@ -462,12 +462,12 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
     scope(|s| {
         let flushing = s.spawn(|| {
             let mut cx = Context::from_waker(Waker::noop());
-            assert!(log.poll_durable(first.end, Urge::Caller, &mut cx).is_pending());
+            assert!(log.poll_durable(first.end, FlushBy::Caller, &mut cx).is_pending());
             log.flush_here();
         });
         until(|| is_held.load(Ordering::SeqCst));
         let second = add(&log, 2);
-        assert!(log.poll_durable(second.end, Urge::Caller, &mut cx).is_pending());
+        assert!(log.poll_durable(second.end, FlushBy::Caller, &mut cx).is_pending());
         // Returns at once, or the scope never ends.
         log.flush_here();
         gate.store(true, Ordering::SeqCst);
@@ -508,7 +508,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_ever() {
             let later = (0..1000).fold(bad, |_, n| add(&log, n));
             assert!(log.wait_durable(later.end).is_err() && log.wait_stable(bad.end).is_err());
             let mut cx = Context::from_waker(Waker::noop());
-            assert!(matches!(log.poll_durable(later.end, Urge::Flusher, &mut cx), Poll::Ready(Err(_))));
+            assert!(matches!(log.poll_durable(later.end, FlushBy::Flusher, &mut cx), Poll::Ready(Err(_))));
             assert!(log.wait_durable(good.end).is_ok(), "what was durable is");
             assert!(log.poisoned().is_some() && log.durable() < later.end);
             drop(log);
@@ -618,7 +618,7 @@ fn async_survives_the_death_of_the_process() {
 /// there.
 #[test]
 fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
-    for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {
+    for (seed, flush_by) in (0..20).flat_map(|seed| [(seed, FlushBy::Flusher), (seed, FlushBy::Caller)]) {
         let disk = world::sim::Disk::new();
         let log = Log::open(disk.files(), Path::new(DIR), options(Durability::Async)).unwrap();
         add(&log, 0);
@@ -626,8 +626,8 @@ fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
         assert!(log.durable() >= span.end);
         let count = Arc::new(Count(AtomicU64::new(0)));
         let waker = Waker::from(count.clone());
-        while log.poll_stable(span.end, urge, &mut Context::from_waker(&waker)).is_pending() {
-            if urge == Urge::Caller {
+        while log.poll_stable(span.end, flush_by, &mut Context::from_waker(&waker)).is_pending() {
+            if flush_by == FlushBy::Caller {
                 log.flush_here();
             }
             let before = count.0.load(Ordering::SeqCst);
@@ -635,7 +635,7 @@ fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
         }
         assert!(log.ask_stable(span.end));
         let after = Log::open(disk.crash_image(seed).files(), Path::new(DIR), options(Durability::Sync));
-        assert_eq!(numbers(&after.unwrap()).unwrap(), [0, 1], "{seed} {urge:?}");
+        assert_eq!(numbers(&after.unwrap()).unwrap(), [0, 1], "{seed} {flush_by:?}");
     }
 }
 

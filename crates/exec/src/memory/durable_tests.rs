@@ -9,7 +9,7 @@ use crate::executor::Executor;
 use memstore::InDoubt;
 use std::task::{Context, Poll, Waker};
 use txn::{Access, Inserted};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
 struct Life {
@@ -62,7 +62,7 @@ impl Life {
 
     /// Waits as an idle worker does.
     fn wait(&self, lsn: base::Lsn) -> Result<(), Abort> {
-        let mut durable = Box::pin(self.engine.durable(&self.ctx, lsn, Urge::Caller));
+        let mut durable = Box::pin(self.engine.durable(&self.ctx, lsn, FlushBy::Caller));
         loop {
             match durable.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => return done,

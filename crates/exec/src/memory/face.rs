@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use store::NoteId;
 use txn::{Abort, Direction, Flow, Range};
-use wal::Urge;
+use wal::FlushBy;
 
 /// The length of an epoch of a store at work, in ms. Freed memory is reused an epoch later.
 const EPOCH_MS: u64 = 10;
@@ -267,20 +267,20 @@ impl Engine for MemoryEngine {
         self.known(lsn)
     }
 
-    async fn durable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_durable(ctx, lsn, urge).await
+    async fn durable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        self.await_durable(ctx, lsn, flush_by).await
     }
 
-    fn urge(&self, others: usize) -> Urge {
-        if others < FEW { Urge::Caller } else { Urge::Flusher }
+    fn flush_by(&self, others: usize) -> FlushBy {
+        if others < FEW { FlushBy::Caller } else { FlushBy::Flusher }
     }
 
     fn is_quiet(&self, ctx: &MemoryWorkerContext) -> bool {
         ctx.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    async fn stable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_stable(ctx, lsn, urge).await
+    async fn stable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        self.await_stable(ctx, lsn, flush_by).await
     }
 
     fn is_stable(&self, lsn: Lsn) -> bool {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::{Abort, Route};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
 /// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.
@@ -386,12 +386,12 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::durable_now(self, lsn)
     }
 
-    async fn durable(&self, _: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        PageEngine::durable(self, lsn, urge).await
+    async fn durable(&self, _: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        PageEngine::durable(self, lsn, flush_by).await
     }
 
-    async fn stable(&self, _: &Self::WorkerContext, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        PageEngine::stable(self, lsn, urge).await
+    async fn stable(&self, _: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        PageEngine::stable(self, lsn, flush_by).await
     }
 
     fn is_stable(&self, lsn: Lsn) -> bool {
