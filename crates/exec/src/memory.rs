@@ -251,7 +251,7 @@ impl MemoryEngine {
         let Some(past) = txn.past.take() else { return 0 };
         probe::part_ends();
         let mut worker = ctx.worker.borrow_mut();
-        let epoch = worker.snapshot_rests_on(&past);
+        let epoch = worker.snapshot_depends_on(&past);
         worker.close_snapshot(past);
         epoch
     }

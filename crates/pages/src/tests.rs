@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
-use wal::{Durability, Log, LogOptions, Order, RecordHeader};
+use wal::{Durability, Log, LogOptions, LogOrder, RecordHeader};
 use world::{Deed, Files, Open, Verdict, memory, watched};
 
 pub(crate) const DATA: &str = "db/data";
@@ -51,7 +51,8 @@ fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
 pub(crate) fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<L>(id)?;
-        let span = pool.log().append(&RecordHeader::default(), Order::ANY, &[&id.0.to_le_bytes(), &[value]]);
+        let span =
+            pool.log().append(&RecordHeader::default(), LogOrder::ANY, &[&id.0.to_le_bytes(), &[value]]);
         page.bytes_mut()[PAGE_HEADER..].fill(value);
         page.logged(span.start);
         Ok(())
@@ -232,7 +233,7 @@ fn random_work_on_many_threads_loses_nothing() {
 fn increment(pool: &Pool, id: PageId) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<Coupled>(id)?;
-        let lsn = pool.log().append(&RecordHeader::default(), Order::ANY, &[b"+1"]).end;
+        let lsn = pool.log().append(&RecordHeader::default(), LogOrder::ANY, &[b"+1"]).end;
         page.bytes_mut()[PAGE_HEADER..].iter_mut().for_each(|b| *b = b.wrapping_add(1));
         page.logged(lsn);
         Ok(())

@@ -322,7 +322,7 @@ fn random_waiting_work_on_many_threads_loses_nothing() {
 async fn increment(pool: &Pool, id: PageId) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<Coupled>(id)?;
-        let lsn = pool.log().append(&wal::RecordHeader::default(), wal::Order::Last, &[b"+1"]).end;
+        let lsn = pool.log().append(&wal::RecordHeader::default(), wal::LogOrder::Last, &[b"+1"]).end;
         page.bytes_mut()[PAGE_HEADER..].iter_mut().for_each(|b| *b = b.wrapping_add(1));
         page.logged(lsn);
         Ok(())

@@ -25,17 +25,17 @@ use base::{Key, Lsn, PageId, TableId};
 use latch::Policies;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
-use wal::{Order, RecordHeader};
+use wal::{LogOrder, RecordHeader};
 
 /// The name of a live note: the end of its record. For a note given with a commit that is the
 /// position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NoteId(pub Lsn);
 
-/// The log order of a transaction's end record: wherever there is room. It rests on everything
+/// The log order of a transaction's end record: wherever there is room. It depends on everything
 /// logged before (a commit dependency), because the transaction may have read changes of other
 /// transactions. If a crash loses one of those records, this end does not count.
-pub(crate) const RESTING: Order = Order::Resting(Lsn(0));
+pub(crate) const DEPENDENT: LogOrder = LogOrder::Dependent(Lsn(0));
 
 impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` is the number of the
@@ -72,13 +72,13 @@ impl Store {
         self.fault().map_or(Ok(()), Err)?;
         let lsn = match note {
             None if !txn.wrote() => Lsn(0),
-            None => txn.chain.append_last(&self.log, kind::COMMIT, RESTING, &[]).holds,
+            None => txn.chain.append_last(&self.log, kind::COMMIT, DEPENDENT, &[]).holds,
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
                 // A note is named by the end of its record, and the caller waits for that same
                 // position. So the record must follow everything it depends on.
-                let end = txn.chain.append_last(&self.log, kind, Order::Last, &[note]).end;
+                let end = txn.chain.append_last(&self.log, kind, LogOrder::Last, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
             }
@@ -128,7 +128,7 @@ impl Store {
         if !txn.defined.is_empty() {
             return Err(cannot_prepare());
         }
-        let span = txn.chain.append(&self.log, kind::PREPARE, RESTING, &[note]);
+        let span = txn.chain.append(&self.log, kind::PREPARE, DEPENDENT, &[note]);
         txn.state = State::Prepared;
         Ok(span.holds)
     }
@@ -142,7 +142,7 @@ impl Store {
         if self.fault().is_none() {
             self.undo_to::<P>(txn, Mark::default())?;
             if txn.wrote() {
-                txn.chain.append_last(&self.log, kind::END, RESTING, &[]);
+                txn.chain.append_last(&self.log, kind::END, DEPENDENT, &[]);
             }
         }
         txn.ghosts.clear();
@@ -245,7 +245,7 @@ impl Store {
     pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         let mut notes = held(&self.notes);
-        let end = system_record(&self.log, kind::NOTE, Order::Last, &[note]).end;
+        let end = system_record(&self.log, kind::NOTE, LogOrder::Last, &[note]).end;
         notes.insert(end, note.to_vec());
         Ok((NoteId(end), end))
     }
@@ -255,7 +255,7 @@ impl Store {
     pub fn forget(&self, note: NoteId) {
         let mut notes = held(&self.notes);
         if notes.remove(&note.0).is_some() {
-            system_record(&self.log, kind::FORGET, Order::Last, &[&note.0.0.to_le_bytes()]);
+            system_record(&self.log, kind::FORGET, LogOrder::Last, &[&note.0.0.to_le_bytes()]);
         }
     }
 

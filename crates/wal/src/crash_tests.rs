@@ -173,7 +173,7 @@ fn a_hole_with_a_record_behind_it_is_damage() {
 }
 
 /// After a power cut the ring holds the pages that the kernel happened to write. A hole may be a
-/// lost record, and records that rest on it must not come back.
+/// lost record, and records that depend on it must not come back.
 #[test]
 fn after_a_power_cut_the_log_ends_at_the_first_hole() {
     let (folder, spans) = killed(Insert::Extents);

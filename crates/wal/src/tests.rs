@@ -2,7 +2,7 @@
 //! edge comes early.
 
 use crate::segment::HEADER;
-use crate::{CLR, Durability, FlushBy, Log, LogFault, LogOptions, Order, RecordHeader, Span};
+use crate::{CLR, Durability, FlushBy, Log, LogFault, LogOptions, LogOrder, RecordHeader, Span};
 use base::{Lsn, TxnId};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(crate) fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
 /// Appends record `n`. Its body and its length depend on `n`.
 pub(crate) fn add(log: &Log, n: u64) -> Span {
     let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
-    log.append(&header, Order::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
+    log.append(&header, LogOrder::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
 }
 
 pub(crate) fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
@@ -97,7 +97,7 @@ fn compensation_records_keep_where_to_undo_next() {
         undo_next: Lsn(4),
         ..Default::default()
     };
-    open(&files).unwrap().append(&header, Order::ANY, &[b"x"]);
+    open(&files).unwrap().append(&header, LogOrder::ANY, &[b"x"]);
     let log = open(&files).unwrap();
     let (_, found, body) = log.read_from(Lsn(0)).next().unwrap().unwrap();
     assert_eq!((found, &body[..]), (header, &b"x"[..]));
@@ -646,7 +646,7 @@ fn a_record_may_be_larger_than_a_segment() {
     let log = Log::open(files.clone(), Path::new(DIR), options.clone()).unwrap();
     let sizes: Vec<usize> = (0..12).map(|n| if n % 3 == 1 { log.max_body() - n } else { 50 * n }).collect();
     for size in &sizes {
-        log.append(&RecordHeader::default(), Order::ANY, &[&vec![*size as u8; *size]]);
+        log.append(&RecordHeader::default(), LogOrder::ANY, &[&vec![*size as u8; *size]]);
     }
     drop(log);
     let log = Log::open(files, Path::new(DIR), options).unwrap();

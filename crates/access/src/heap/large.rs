@@ -36,7 +36,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE, Page, PageMut, PageRef, Pool, Stop};
 use std::sync::{Mutex, PoisonError};
-use wal::Order;
+use wal::LogOrder;
 
 /// The longest row, in bytes. The numbers of its pages leave room for row data in the root
 /// (asserted below), and its undo information is small.
@@ -374,7 +374,7 @@ impl<'p> Heap<'p> {
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
         let freed: Vec<PageId> = [root.page_id()].into_iter().chain(pages).collect();
         let front = self.front(slot_zero(root.page_id()));
-        let lsn = journal.system(Kind::HeapRemove as u8, Order::Last, &[&front, &listed(&freed)]);
+        let lsn = journal.system(Kind::HeapRemove as u8, LogOrder::Last, &[&front, &listed(&freed)]);
         LargeMut(bytes_mut(&mut root)).end_as(State::Gone);
         root.logged(lsn);
         drop(root);

@@ -62,7 +62,7 @@ use large::State;
 use latch::{LINE, LatchPolicy};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
-use wal::Order;
+use wal::LogOrder;
 
 /// How often a reader without a latch tries before it takes one. Each try fails because a writer
 /// changes the page during it.
@@ -401,7 +401,7 @@ impl<'p> Heap<'p> {
         let front = self.front(Rid { page: page.page_id(), slot });
         // A freed page may be allocated again at once. The records of its next use must come after
         // this one, and this one after all earlier records of the page.
-        let order = if freed.is_empty() { Order::After(page.lsn()) } else { Order::Last };
+        let order = if freed.is_empty() { LogOrder::After(page.lsn()) } else { LogOrder::Last };
         let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
         change(&mut page, lsn, |rows| rows.remove(slot))?;
         let rows = Rows::new(page.bytes());

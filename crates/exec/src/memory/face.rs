@@ -258,7 +258,7 @@ impl Engine for MemoryEngine {
 
     fn horizon(&self, txn: &MemoryLocalTxn, ctx: &MemoryWorkerContext) -> Lsn {
         let worker = ctx.worker.borrow();
-        let past = txn.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
+        let past = txn.past.as_ref().map_or(0, |past| worker.snapshot_depends_on(past));
         Lsn(txn.store_txn.as_ref().map_or(past, |store_txn| worker.depends_on(store_txn)))
     }
 
