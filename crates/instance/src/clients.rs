@@ -11,14 +11,14 @@
 //!
 //! A request that has its home at another instance is counted there when it commits, and timed
 //! here, at its client. The same holds for a request that another worker of this instance runs as a
-//! whole ([`handover`](crate::handover)).
+//! whole ([`forwarding`](crate::forwarding)).
 //!
 //! On the whole way from here to a row, a future is pinned where it is made (`pin!(f()).await`).
 //! Awaiting it by value copies it twice, and the futures of a transaction, nested ten deep, are
 //! hundreds of bytes long.
 
 use crate::counts::Reach;
-use crate::handover::{Handed, Seat};
+use crate::forwarding::{ForwardedRequest, ReplySlot};
 use crate::home;
 use crate::local::{Keys, Local};
 use crate::source::Due;
@@ -62,9 +62,9 @@ enum Stay {
 /// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
 
-/// How many forwarded requests one runner runs before this worker's own requests have their turn.
+/// How many forwarded requests one task runs before this worker's own requests have their turn.
 const RUN: usize = 32;
-/// A runner reads the clock once for this many requests.
+/// A task reads the clock once for this many requests.
 const CLOCK: usize = 8;
 
 /// The workload's present options, and the first of the streams that are drawn under them.
@@ -84,23 +84,23 @@ struct Requests<W: Workload, E: Engine> {
     /// The number of the stream within the instance.
     stream: u64,
     routed: bool,
-    seat: Seat,
+    slot: ReplySlot,
     mix: u32,
     prefetch_list: E::PrefetchList,
 }
 
 impl<W: Workload, E: Engine> Requests<W, E> {
-    fn new(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W, E> {
+    fn new(local: &Local<W, E>, stream: u64, slot: ReplySlot) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
         let (generator, mix) = (local.generator(stream), local.mix.get().number);
-        Requests { generator, stream, routed, seat, mix, prefetch_list: E::PrefetchList::default() }
+        Requests { generator, stream, routed, slot, mix, prefetch_list: E::PrefetchList::default() }
     }
 
     /// Makes a new generator if the options have changed.
     #[inline]
     fn follow(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
-            *self = Requests::new(local, self.stream, self.seat);
+            *self = Requests::new(local, self.stream, self.slot);
         }
     }
 }
@@ -108,7 +108,7 @@ impl<W: Workload, E: Engine> Requests<W, E> {
 /// The closed loop of one client.
 pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut txn = local.take_txn();
-    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
+    let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut since_ns = world::now_ns();
     let mut stay = Stay::Left;
     while !local.halting.get() {
@@ -135,7 +135,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
             break;
         }
     }
-    local.handover.give_seat(requests.seat);
+    local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
@@ -143,7 +143,7 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
 /// An open-loop client: runs the requests that are due, one at a time.
 pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
     let mut txn = local.take_txn();
-    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
+    let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
@@ -164,7 +164,7 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
             break;
         }
     }
-    local.handover.give_seat(requests.seat);
+    local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
@@ -261,8 +261,8 @@ async fn one_try<W: Workload, E: Engine>(
     } else {
         match local.keys_of(request) {
             Keys::At(worker) => {
-                let outcome = pin!(local.run_by(worker, of.seat, request)).await;
-                (outcome, Stay::Left, local.handover.answered_ns.get())
+                let outcome = pin!(local.run_by(worker, of.slot, request)).await;
+                (outcome, Stay::Left, local.forwarding.answered_ns.get())
             }
             keys => {
                 let outcome =
@@ -280,18 +280,18 @@ async fn one_try<W: Workload, E: Engine>(
 }
 
 /// Runs the requests that other workers of the instance forward to this one.
-pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
-    let handover = &local.handover;
+pub(crate) async fn forwarded_request_task<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
+    let forwarding = &local.forwarding;
     let mut txn = local.take_txn();
     loop {
         let (mut run, mut now) = (0, 0);
-        while let Some(Handed { from, seat, request }) = handover.take() {
-            // This request may have to wait: then another runner takes the following ones.
-            handover.called.set(false);
+        while let Some(ForwardedRequest { from, slot, request }) = forwarding.take() {
+            // This request may have to wait: then another task takes the following ones.
+            forwarding.called.set(false);
             let keys = local.keys_of(&request);
             let outcome =
                 pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);
-            handover.answer(from, seat, outcome.map(drop));
+            forwarding.answer(from, slot, outcome.map(drop));
             // The client measures the latency. The time here only puts the count into the right
             // second.
             if run % CLOCK == 0 {
@@ -304,10 +304,10 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
             }
         }
         if run == RUN {
-            handover.called.set(true);
+            forwarding.called.set(true);
             exec::yield_now().await;
         } else {
-            std::future::poll_fn(|cx| probe::parks_untimed(handover.poll_idle(cx))).await;
+            std::future::poll_fn(|cx| probe::parks_untimed(forwarding.poll_idle(cx))).await;
         }
     }
 }
@@ -388,40 +388,42 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Has another worker of this instance run a request of which it owns all keys. That worker
     /// counts it.
-    async fn run_by(&self, worker: usize, seat: Seat, request: &W::Request) -> Result<(), Abort> {
-        probe::communicating(|| self.handover.hand(worker, seat, request.clone()));
-        std::future::poll_fn(|cx| probe::parks_untimed(self.handover.poll(seat, cx))).await
+    async fn run_by(&self, worker: usize, slot: ReplySlot, request: &W::Request) -> Result<(), Abort> {
+        probe::communicating(|| self.forwarding.forward(worker, slot, request.clone()));
+        std::future::poll_fn(|cx| probe::parks_untimed(self.forwarding.poll(slot, cx))).await
     }
 
     /// Wakes the clients of which answers have come from other workers, and makes sure that a
-    /// runner takes the requests that other workers have forwarded.
-    pub(crate) fn receive_handed(self: &Rc<Self>) -> bool {
-        let handover = &self.handover;
-        let any = probe::communicating(|| handover.take_answers());
+    /// task takes the requests that other workers have forwarded.
+    pub(crate) fn receive_forwarded(self: &Rc<Self>) -> bool {
+        let forwarding = &self.forwarding;
+        let any = probe::communicating(|| forwarding.take_answers());
         if any {
-            handover.answered_ns.set(world::now_ns());
+            forwarding.answered_ns.set(world::now_ns());
         }
-        if !handover.has_requests() {
+        if !forwarding.has_requests() {
             return any;
         }
-        if !handover.called.get() {
-            let called = match handover.idle_runner() {
-                Some(runner) => {
-                    runner.wake();
+        if !forwarding.called.get() {
+            let called = match forwarding.idle_task() {
+                Some(task) => {
+                    task.wake();
                     true
                 }
-                // With every task slot taken, the requests wait until a runner is free.
-                None => self.executor.spawn(probe::charged(Role::Home, runner(Rc::clone(self)))),
+                // With every task slot taken, the requests wait until a task is free.
+                None => {
+                    self.executor.spawn(probe::charged(Role::Home, forwarded_request_task(Rc::clone(self))))
+                }
             };
-            handover.called.set(called);
+            forwarding.called.set(called);
         }
         true
     }
 
     /// Publishes the requests and answers that were staged since the last call.
     #[inline]
-    pub(crate) fn flush_handed(&self) {
-        self.handover.flush(|worker| self.shared.inboxes[worker].wake());
+    pub(crate) fn flush_forwarded(&self) {
+        self.forwarding.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
     /// Runs a request at its home, as an outside client would.

@@ -6,8 +6,8 @@ use crate::balance::Loads;
 use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
+use crate::forwarding::Forwarding;
 use crate::gate::Gate;
-use crate::handover::Handover;
 use crate::links::{Class, LinkId, Links, Unsent};
 use crate::shared::Shared;
 use crate::source::Source;
@@ -96,7 +96,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// A task has been woken or spawned for the first job and has not taken it yet.
     pub summoned: Cell<bool>,
     /// Request forwarding to and from the other workers.
-    pub handover: Handover<W::Request>,
+    pub forwarding: Forwarding<W::Request>,
     /// Local transactions for reuse.
     spare_txns: RefCell<Vec<E::LocalTxn>>,
     /// Batches for reuse.
@@ -144,7 +144,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         workload: W,
     ) -> Rc<Self> {
         let ctx = shared.engine.worker_context(worker, unpark);
-        let handover = shared.crossings.take(worker);
+        let forwarding = shared.forward_rings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
         // Without waits on conflict all transactions may be in flight at once. Where a vote waits
@@ -174,7 +174,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             jobs: RefCell::default(),
             idle: RefCell::default(),
             summoned: Cell::new(false),
-            handover,
+            forwarding,
             spare_txns: RefCell::default(),
             batches: RefCell::default(),
             buffers: RefCell::default(),
@@ -270,7 +270,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn look_at_queue(&self) {
         if E::OWNERS && !self.tallies.is_empty() {
             let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.ctx) + self.handover.waiting());
+            queue.look(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
             self.queue.set(queue);
         }
     }

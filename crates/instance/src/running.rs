@@ -3,7 +3,7 @@
 use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::handover::Crossings;
+use crate::forwarding::ForwardRings;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
 use crate::plan::LoadPlan;
@@ -102,7 +102,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
             lives: Lives::default(),
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
-            crossings: if E::OWNERS { Crossings::between(workers) } else { Crossings::none() },
+            forward_rings: if E::OWNERS { ForwardRings::between(workers) } else { ForwardRings::none() },
             lost: Mutex::new(None),
             config,
         });

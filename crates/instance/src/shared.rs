@@ -2,7 +2,7 @@
 
 use crate::balance::Loads;
 use crate::config::InstanceConfig;
-use crate::handover::Crossings;
+use crate::forwarding::ForwardRings;
 use crate::links::Peer;
 use crate::opening::{Lives, Opening};
 use crate::plan::LoadPlan;
@@ -33,7 +33,7 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, to forward requests of which another worker owns all keys.
-    pub crossings: Crossings<W::Request>,
+    pub forward_rings: ForwardRings<W::Request>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<Wanted>>>,
 }

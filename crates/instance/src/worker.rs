@@ -157,8 +157,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             }
             busy |= self.receive(ask);
             busy |= self.receive_visits();
-            busy |= self.local.receive_handed();
-            self.local.flush_handed();
+            busy |= self.local.receive_forwarded();
+            self.local.flush_forwarded();
             busy |= self.local.poll_acks();
             busy |= self.local.shared.engine.turn(&self.local.ctx);
             busy |= self.take_orders();
@@ -201,9 +201,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if self.local.executor.turn(now) == 0 {
                 return done > 0;
             }
-            self.local.flush_handed();
+            self.local.flush_forwarded();
             if self.local.links.ring_ready()
-                || !self.local.handover.is_quiet()
+                || !self.local.forwarding.is_quiet()
                 || !self.local.shared.engine.is_quiet(&self.local.ctx)
             {
                 break;
@@ -236,7 +236,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let engine = &local.shared.engine;
         self.parker.park(Some(timeout), || {
             let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
-            idle && engine.is_quiet(&local.ctx) && local.handover.is_quiet()
+            idle && engine.is_quiet(&local.ctx) && local.forwarding.is_quiet()
         });
     }
 
