@@ -2,8 +2,9 @@
 //!
 //! In a *closed loop* each client keeps one request going: draw, run, count, again. The latency of
 //! a request counts from the end of the client's previous request. In an *open loop* requests come
-//! from a [`Source`](crate::source::Source) when they are due, and open-loop clients (`clerk`) run
-//! them, one at a time each. The latency counts from the moment at which the request was due.
+//! from a [`Source`](crate::source::Source) when they are due, and open-loop clients
+//! (`open_loop_client`) run them, one at a time each. The latency counts from the moment at which
+//! the request was due.
 //!
 //! A transient abort (deadlock, time-out, an instance that is down) is retried with the same
 //! request as [`traffic::Retries`] says, and the latency keeps counting. Any other abort ends the
@@ -106,7 +107,11 @@ impl<W: Workload, E: Engine> Requests<W, E> {
 }
 
 /// The closed loop of one client.
-pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
+pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
+    local: Rc<Local<W, E>>,
+    stream: u64,
+    retries: Retries,
+) {
     let mut txn = local.take_txn();
     let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut since_ns = world::now_ns();
@@ -141,7 +146,11 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
-pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
+pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
+    local: Rc<Local<W, E>>,
+    stream: u64,
+    retries: Retries,
+) {
     let mut txn = local.take_txn();
     let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut stay = Stay::Left;
@@ -193,7 +202,7 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
 
 /// The arrival timer: wakes open-loop clients for the requests that are due, and sets a timer for
 /// the next one.
-pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
+pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     std::future::poll_fn(|cx| {
         if local.halting.get() {
             return Poll::Ready(());
@@ -206,7 +215,7 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
         if let Some(at_ns) = source.timer_ns(now) {
             local.executor.timer(at_ns, cx.waker().clone());
         }
-        source.pump = Some(cx.waker().clone());
+        source.arrival_timer = Some(cx.waker().clone());
         probe::parks_untimed(Poll::Pending)
     })
     .await;

@@ -6,7 +6,7 @@
 //! that was evicted meanwhile, or a new page needs a frame and none is available without writing
 //! first.
 
-use crate::clients::{Mix, clerk, client, pump};
+use crate::clients::{Mix, arrival_timer, closed_loop_client, open_loop_client};
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
@@ -475,14 +475,14 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         *local.source.borrow_mut() = self.source(traffic, share);
         let open = local.source.borrow().is_some();
         if open {
-            self.spawn_client(pump(Rc::clone(&local)));
+            self.spawn_client(arrival_timer(Rc::clone(&local)));
         }
         for stream in first..first + clients {
             let local = Rc::clone(&local);
             let spawned = if open {
-                self.spawn_client(probe::charged(Role::Home, clerk(local, stream, retries)))
+                self.spawn_client(probe::charged(Role::Home, open_loop_client(local, stream, retries)))
             } else {
-                self.spawn_client(probe::charged(Role::Home, client(local, stream, retries)))
+                self.spawn_client(probe::charged(Role::Home, closed_loop_client(local, stream, retries)))
             };
             if !spawned {
                 break;
