@@ -29,7 +29,7 @@ use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Phase, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
-use wire::{Frame, Ride};
+use wire::{Frame, Piggyback};
 
 /// Runs one request until its outcome is durable. `keys` says which workers own its keys, as found
 /// just before. A reply that leaves this instance is encoded into `parcel`. A reply that is too
@@ -61,7 +61,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
-            outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
+            outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         // The first abort of a step ends the transaction, even if the procedure ignores it. Only
         // the abort that a step decided on itself may be replaced by another abort of the
@@ -348,8 +348,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         let call = local.calls.open_alone(gtid, link);
         self.alone = true;
-        let ride = Ride::Prepare(LockPoint::Reached);
-        if let Err(unsent) = local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() })
+        let piggyback = Piggyback::Prepare(LockPoint::Reached);
+        if let Err(unsent) =
+            local.send(link, &Frame::Steps { call, gtid, piggyback, steps: group.steps.bytes() })
         {
             local.calls.abandon(call);
             return Err(unsent.into());
@@ -477,7 +478,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ///
     /// Returns the abort with which the transaction is to end. The caller checks the home's own
     /// reads afterwards.
-    async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
+    async fn validate_abort(&mut self, gtid: Gtid, abort: Abort) -> Abort {
         let local = self.local;
         let mut calls: SmallVec<[u32; 8]> = SmallVec::new();
         let mut outcome = Ok(());
@@ -486,7 +487,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let sent = link.is_some_and(|link| {
                 let call = local.calls.open(gtid, link);
                 calls.push(call);
-                local.send(link, &Frame::Steps { call, gtid, ride: Ride::Check, steps: &[] }).is_ok()
+                local
+                    .send(link, &Frame::Steps { call, gtid, piggyback: Piggyback::Check, steps: &[] })
+                    .is_ok()
             });
             if !sent {
                 outcome = Err(Abort::InstanceDown);
@@ -533,18 +536,18 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let _span = probe::span(Component::Management);
         let local = self.local;
         let gtid = *self.gtid.get_or_insert_with(|| local.open_home());
-        let (ride, request) = match last {
-            Last::No => (Ride::More, Request::Steps),
-            Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+        let (piggyback, request) = match last {
+            Last::No => (Piggyback::More, Request::Steps),
+            Last::Yes => (Piggyback::Prepare(lock_point), Request::LastSteps(lock_point)),
             Last::Here if E::HOLDS == Holds::FromSteps => {
-                (Ride::Prepare(lock_point), Request::LastSteps(lock_point))
+                (Piggyback::Prepare(lock_point), Request::LastSteps(lock_point))
             }
             // The home goes on and may take locks, or other instances are still to be prepared.
             Last::Elsewhere | Last::Here => {
-                (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
+                (Piggyback::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
             }
         };
-        if ride != Ride::More && group.owner > local.me() {
+        if piggyback != Piggyback::More && group.owner > local.me() {
             // The other instance may already be prepared when the home next waits for a lock, so
             // that wait may close a circle.
             E::in_order(self.txn, Order::Any);
@@ -555,7 +558,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         self.request(gtid, group.owner, request)?;
         let call = local.calls.open(gtid, link);
-        match local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+        match local.send(link, &Frame::Steps { call, gtid, piggyback, steps: group.steps.bytes() }) {
             Ok(()) => {
                 group.call = Some(call);
                 Ok(())

@@ -20,7 +20,7 @@ use std::task::Poll;
 use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
 use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
-use wire::{Batch, BatchReader, Frame, Ride};
+use wire::{Batch, BatchReader, Frame, Piggyback};
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and makes sure that a task takes it.
@@ -210,7 +210,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Takes the local transaction out of its session for a request. The first request of a
     /// transaction opens the session.
-    fn open_session(&self, gtid: Gtid, link: LinkId, ride: Ride) -> Result<E::LocalTxn, Abort> {
+    fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<E::LocalTxn, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             if session.machine.state() != State::Working {
@@ -221,16 +221,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return session.txn.take().ok_or(Abort::BadRequest);
         }
         drop(sessions);
-        let txn = self.begin(gtid, ride);
+        let txn = self.begin(gtid, piggyback);
         self.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
         Ok(txn)
     }
 
     /// Begins a local transaction for a participant.
-    fn begin(&self, gtid: Gtid, ride: Ride) -> E::LocalTxn {
+    fn begin(&self, gtid: Gtid, piggyback: Piggyback) -> E::LocalTxn {
         let mut txn = self.take_txn();
         self.shared.engine.begin(&self.ctx, &mut txn, Protection::Locks);
-        let home_is_validated = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
+        let home_is_validated = piggyback == Piggyback::Prepare(LockPoint::Reached) && self.me() < gtid.home;
         if self.shared.config.placement.instances() > 2 || home_is_validated {
             // A wait here may close a circle in two cases: with more than two instances several may
             // be prepared at once; and a home with the higher number may already be validated.
@@ -282,19 +282,20 @@ impl<W: Workload, E: Engine> Local<W, E> {
         &self,
         gtid: Gtid,
         link: LinkId,
-        ride: Ride,
+        piggyback: Piggyback,
         steps: &[u8],
         outputs: &mut Batch,
     ) -> Result<Option<Vote>, Abort> {
-        if ride == Ride::Check {
+        if piggyback == Piggyback::Check {
             return Box::pin(self.check(gtid)).await.map(|()| None);
         }
         // A transaction that comes here only once opens a session only if it has to wait. Until
         // then this worker runs nothing else, so no message can look for the session.
-        let may_pass =
-            ride == Ride::Prepare(LockPoint::Reached) && !self.sessions.borrow().contains_key(&gtid);
+        let may_pass = piggyback == Piggyback::Prepare(LockPoint::Reached)
+            && !self.sessions.borrow().contains_key(&gtid);
         let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
-        let mut txn = if may_pass { self.begin(gtid, ride) } else { self.open_session(gtid, link, ride)? };
+        let mut txn =
+            if may_pass { self.begin(gtid, piggyback) } else { self.open_session(gtid, link, piggyback)? };
         let mut outcome = passing.run(pin!(self.run_batch(&mut txn, steps, outputs))).await;
         if outcome.is_ok() && outputs.bytes().len() > MOST_PAYLOAD {
             outcome = Err(Abort::TooLong);
@@ -316,12 +317,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             return Err(abort);
         }
-        match ride {
-            Ride::More | Ride::Check => {
+        match piggyback {
+            Piggyback::More | Piggyback::Check => {
                 self.put_back(gtid, txn);
                 Ok(None)
             }
-            Ride::Prepare(lock_point) => {
+            Piggyback::Prepare(lock_point) => {
                 passing.open();
                 pin!(self.prepare(gtid, txn, lock_point)).await.map(Some)
             }
@@ -447,9 +448,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
             // A step request is not begun once its link has broken: its home has given the
             // transaction up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
-            Job::Steps { link, call, gtid, ride, steps } => {
+            Job::Steps { link, call, gtid, piggyback, steps } => {
                 let mut outputs = self.take_batch();
-                let outcome = pin!(self.serve_steps(gtid, link, ride, &steps, &mut outputs)).await;
+                let outcome = pin!(self.serve_steps(gtid, link, piggyback, &steps, &mut outputs)).await;
                 let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
                 let done = Frame::StepsDone { call, gtid, outcome, outputs: bytes };
                 pin!(self.answer(link, bytes.len(), &done)).await;

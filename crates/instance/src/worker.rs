@@ -269,9 +269,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
                     local.calls.reply((call, link), gtid, outcome, outputs)
                 }
-                Ok(Frame::Steps { call, gtid, ride, steps }) => {
+                Ok(Frame::Steps { call, gtid, piggyback, steps }) => {
                     let steps = local.take_buffer(steps);
-                    local.push_job(Job::Steps { link, call, gtid, ride, steps });
+                    local.push_job(Job::Steps { link, call, gtid, piggyback, steps });
                 }
                 Ok(Frame::Submit { call, request }) => {
                     let request = local.take_buffer(request);
