@@ -104,7 +104,7 @@ fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
             std::thread::sleep(Duration::from_millis(1));
             early = early.or(home.look(&mut done));
         }
-        // After this time a door opens by itself.
+        // After this time admission opens by itself.
         let in_time = begun.elapsed() < Duration::from_secs(2);
         if in_time {
             assert_eq!(early, None, "served before its peer knew");
