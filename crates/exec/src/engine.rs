@@ -130,7 +130,7 @@ pub enum Scope {
 
 /// Where a transaction may be validated already while its local transaction waits here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum WaitOrder {
     /// At instances with lower numbers only: waits go only upwards, so they close no cycle over
     /// instances.
     Upwards,
@@ -245,8 +245,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     fn protection(txn: &Self::LocalTxn) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
-    /// [`Order::Upwards`].
-    fn in_order(txn: &mut Self::LocalTxn, order: Order);
+    /// [`WaitOrder::Upwards`].
+    fn set_wait_order(txn: &mut Self::LocalTxn, order: WaitOrder);
     /// Whether it has written anything.
     fn wrote(txn: &Self::LocalTxn) -> bool;
 

@@ -48,7 +48,7 @@ pub use branches::{Answer, Visit};
 pub use design::{
     Conventional, Design, DesignKind, OccAhead, OccConflict, OccReads, Partitioned, PartlyOwned, Serial,
 };
-pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder};
 pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;

@@ -37,7 +37,7 @@ mod row_access;
 mod tests;
 mod waiting;
 
-use crate::engine::Order;
+use crate::engine::WaitOrder;
 use crate::local::Protection;
 use base::TableId;
 use memstore::{Memstore, Refused, Snapshot, Txn, Worker};
@@ -120,7 +120,7 @@ pub struct MemoryLocalTxn {
     /// The snapshot that it reads under [`Protection::Past`].
     past: Option<Snapshot>,
     pub(crate) protection: Protection,
-    pub(crate) order: Order,
+    pub(crate) order: WaitOrder,
     /// Its reads and writes are kept from others until it ends.
     pub(crate) prepared: bool,
     /// Rows read or written by a [`Protection::Quiet`] transaction since it was last cut.
@@ -137,7 +137,7 @@ impl MemoryLocalTxn {
             store_txn: None,
             past: None,
             protection: Protection::Locks,
-            order: Order::Upwards,
+            order: WaitOrder::Upwards,
             prepared: false,
             rows: 0,
             logged: 0,

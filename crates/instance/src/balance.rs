@@ -21,7 +21,7 @@
 use crate::config::Balance;
 use crate::local::Meetings;
 use crate::placing::Placer;
-use crate::shared::{Order, Shared};
+use crate::shared::{Shared, WorkerOrder};
 use base::WorkerId;
 use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
@@ -127,7 +127,7 @@ fn carry_out<W: Workload, E: Engine>(
                 progress: Arc::clone(&progress),
                 done,
             };
-            shared.inboxes[worker].put(Order::Repartition(request));
+            shared.inboxes[worker].put(WorkerOrder::Repartition(request));
             match outcome(&answer, &progress)? {
                 Ok(did) => break carried.add(&did),
                 Err(Refusal::Busy { .. }) if tries + 1 < TRIES => tries += 1,
@@ -266,7 +266,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     /// `None` when a worker has ended.
     fn gather(&self) -> Option<Vec<Loads>> {
         let (reply, replies) = mpsc::channel();
-        self.shared.order_all(|| Order::Loads(reply.clone()));
+        self.shared.order_all(|| WorkerOrder::Loads(reply.clone()));
         drop(reply);
         (0..self.shared.config.workers()).map(|_| replies.recv_timeout(PATIENCE).ok()).collect()
     }

@@ -20,7 +20,7 @@ use crate::links::MOST_PAYLOAD;
 use crate::local::{Keys, Local, Place};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
-use exec::{Engine, Holds, Order, Protection, Scope};
+use exec::{Engine, Holds, Protection, Scope, WaitOrder};
 use probe::{Component, Wait};
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -317,7 +317,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ///
     /// A home with the higher number waits here for a lower instance while its own rows are held,
     /// which could close a circle of waits. The lower instance therefore waits only a short time
-    /// ([`Order::Any`]).
+    /// ([`WaitOrder::Any`]).
     async fn home_first<S: Steps>(
         &mut self,
         group: &mut Group,
@@ -550,7 +550,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if piggyback != Piggyback::More && group.owner > local.me() {
             // The other instance may already be prepared when the home next waits for a lock, so
             // that wait may close a circle.
-            E::in_order(self.txn, Order::Any);
+            E::set_wait_order(self.txn, WaitOrder::Any);
         }
         if self.asked.iter().all(|asked| asked.instance != group.owner) {
             self.asked.push(Asked { instance: group.owner, keeps: Keeps::NotYet });

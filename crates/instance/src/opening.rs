@@ -37,7 +37,7 @@
 //! and one that stays down delays the others once, by [`closed_ns`].
 
 use crate::links::Peer;
-use crate::shared::{Order, Shared};
+use crate::shared::{Shared, WorkerOrder};
 use base::InstanceId;
 use channel::Link;
 use exec::Engine;
@@ -128,7 +128,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
         let mut admission = self.opening.admission();
         if admission.unaware.is_empty() {
             drop(admission);
-            self.inboxes[worker].put(Order::Link(link, peer));
+            self.inboxes[worker].put(WorkerOrder::Link(link, peer));
         } else {
             admission.waiting.push((worker, link, peer));
         }
@@ -157,7 +157,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
             return;
         }
         for (worker, link, peer) in admission.waiting.drain(..) {
-            self.inboxes[worker].put(Order::Link(link, peer));
+            self.inboxes[worker].put(WorkerOrder::Link(link, peer));
         }
         self.opening.is_open.store(true, Ordering::Release);
         drop(admission);
@@ -183,7 +183,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
 
     fn give_up_earlier(&self, peer: InstanceId, life: u32, stop: &AtomicBool) -> bool {
         let (done, answers) = mpsc::channel();
-        self.order_all(|| Order::Reborn { peer, life, done: done.clone() });
+        self.order_all(|| WorkerOrder::Reborn { peer, life, done: done.clone() });
         let mut missing = self.inboxes.len();
         while missing > 0 {
             match answers.recv_timeout(LOOK) {

@@ -11,7 +11,7 @@ use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
-use exec::{Engine, Order, Protection, Scope};
+use exec::{Engine, Protection, Scope, WaitOrder};
 use probe::{Component, Role};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -234,7 +234,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if self.shared.config.placement.instances() > 2 || home_is_validated {
             // A wait here may close a circle in two cases: with more than two instances several may
             // be prepared at once; and a home with the higher number may already be validated.
-            E::in_order(&mut txn, Order::Any);
+            E::set_wait_order(&mut txn, WaitOrder::Any);
         }
         txn
     }
@@ -462,7 +462,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     Some(mut txn) => {
                         // The home is already validated.
                         if self.me() < gtid.home {
-                            E::in_order(&mut txn, Order::Any);
+                            E::set_wait_order(&mut txn, WaitOrder::Any);
                         }
                         pin!(self.prepare(gtid, txn, lock_point)).await.unwrap_or(Vote::No)
                     }

@@ -11,7 +11,7 @@ use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
 use crate::roles;
-use crate::shared::{Order, Scene, Shared, Wanted};
+use crate::shared::{ConnectorOrder, Scene, Shared, WorkerOrder};
 use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
@@ -140,7 +140,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    /// Runs until [`Order::Stop`].
+    /// Runs until [`WorkerOrder::Stop`].
     pub fn run(mut self) {
         let spin_ns = self.local.shared.config.spin_us * 1000;
         let mut idle_since = None;
@@ -331,7 +331,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             _ => worker,
         };
         if worker != local.worker {
-            return local.shared.inboxes[worker].put(Order::Message { from, message });
+            return local.shared.inboxes[worker].put(WorkerOrder::Message { from, message });
         }
         self.message(from, Some(link), message);
     }
@@ -373,7 +373,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let lost = self.local.shared.lost.lock().expect("no holder of this lock panics");
                 if let Some(lost) = lost.as_ref() {
                     // The connector is gone only when the instance stops.
-                    let _ = lost.send(Wanted::Lost(self.local.worker, instance));
+                    let _ = lost.send(ConnectorOrder::Lost(self.local.worker, instance));
                 }
             }
         }
@@ -407,10 +407,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         any
     }
 
-    fn obey(&mut self, order: Order<W>) {
+    fn obey(&mut self, order: WorkerOrder<W>) {
         let local = &self.local;
         match order {
-            Order::Link(mut link, peer) => {
+            WorkerOrder::Link(mut link, peer) => {
                 if link.register(&self.parker).is_ok() {
                     local.links.add(link, peer);
                     if let Peer::Callee(instance) = peer {
@@ -418,9 +418,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     }
                 }
             }
-            Order::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
-            Order::Script(scenes) => self.scenes = scenes.into(),
-            Order::Halt(done) => {
+            WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
+            WorkerOrder::Script(scenes) => self.scenes = scenes.into(),
+            WorkerOrder::Halt(done) => {
                 local.halting.set(true);
                 self.scenes.clear();
                 if let Some(source) = &mut *local.source.borrow_mut() {
@@ -428,38 +428,38 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 }
                 self.halts.push(done);
             }
-            Order::Settle(done) => self.settles.push(done),
-            Order::Profile(profiling, done) => {
+            WorkerOrder::Settle(done) => self.settles.push(done),
+            WorkerOrder::Profile(profiling, done) => {
                 probe::profile(profiling);
                 let _ = done.send(());
             }
-            Order::Measure(reply) => drop(reply.send(self.measure())),
-            Order::Reconfigure(workload, done) => {
+            WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
+            WorkerOrder::Reconfigure(workload, done) => {
                 local.reconfigure(workload);
                 let _ = done.send(());
             }
-            Order::Load(plan, done) => {
+            WorkerOrder::Load(plan, done) => {
                 let task = Rc::clone(local);
                 let spawned =
                     local.executor.spawn(async move { drop(done.send(load::load(&task, &plan).await)) });
                 assert!(spawned, "nothing else runs while loading");
             }
-            Order::Audit(done) => {
+            WorkerOrder::Audit(done) => {
                 let task = Rc::clone(local);
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            Order::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
-            Order::Loads(reply) => drop(reply.send(local.loads())),
-            Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
-            Order::Reborn { peer, life, done } => {
+            WorkerOrder::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
+            WorkerOrder::Loads(reply) => drop(reply.send(local.loads())),
+            WorkerOrder::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
+            WorkerOrder::Reborn { peer, life, done } => {
                 for Broken { id, peer } in local.links.drop_earlier(peer, life) {
                     self.link_broke(id, peer);
                 }
                 let _ = done.send(());
             }
-            Order::Message { from, message } => self.message(from, None, message),
-            Order::Stop => self.stop = true,
+            WorkerOrder::Message { from, message } => self.message(from, None, message),
+            WorkerOrder::Stop => self.stop = true,
         }
     }
 

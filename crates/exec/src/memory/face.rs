@@ -1,6 +1,8 @@
 //! The main-memory engine behind the trait [`Engine`].
 
-use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::engine::{
+    Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
+};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
@@ -94,7 +96,7 @@ impl Engine for MemoryEngine {
         txn.protection = protection;
         (txn.rows, txn.logged) = (0, 0);
         txn.prepared = false;
-        txn.order = Order::Upwards;
+        txn.order = WaitOrder::Upwards;
         let mut worker = ctx.worker.borrow_mut();
         match protection {
             Protection::Past => txn.past = Some(worker.open_snapshot()),
@@ -106,7 +108,7 @@ impl Engine for MemoryEngine {
         txn.protection
     }
 
-    fn in_order(txn: &mut MemoryLocalTxn, order: Order) {
+    fn set_wait_order(txn: &mut MemoryLocalTxn, order: WaitOrder) {
         txn.order = order;
     }
 

@@ -4,7 +4,7 @@
 //! waits for rows that other transactions have prepared: an operation that meets such a row has
 //! changed nothing and is repeated.
 
-use crate::engine::Order;
+use crate::engine::WaitOrder;
 use crate::executor::Executor;
 use crate::local::Protection;
 use crate::memory::{CUT, MemoryEngine, MemoryLocalTxn, MemoryWorkerContext, Table, abort_of};
@@ -58,9 +58,9 @@ enum Change {
 impl MemoryEngine {
     /// Waits until the transaction that has prepared the row has ended.
     #[cold]
-    pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
+    pub(super) async fn wait(&self, executor: &Executor, order: WaitOrder, row: RowId) -> Result<(), Abort> {
         self.stir();
-        let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        let most = if order == WaitOrder::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
         self.looking(executor, most, |cx| self.waiting.poll(&self.store, row, cx)).await
     }
 

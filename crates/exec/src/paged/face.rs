@@ -5,7 +5,9 @@ use super::moving::{DrainGate, RepartitionRequest};
 use super::page_ownership::{Hold, Parted};
 use crate::branches::{Answer, BranchMessage, Meetings, Visit};
 use crate::design::Design;
-use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::engine::{
+    Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
+};
 use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailbox;
@@ -166,7 +168,7 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     /// The time-out ends each of its waits in any case.
-    fn in_order(_: &mut LocalTxn, _: Order) {}
+    fn set_wait_order(_: &mut LocalTxn, _: WaitOrder) {}
 
     fn wrote(txn: &LocalTxn) -> bool {
         txn.wrote()
