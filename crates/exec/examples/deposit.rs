@@ -93,7 +93,7 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
     let mut txn = engine.local_txn();
     for site in (0..workload.sites()).map(base::SiteId) {
         for load in 0..workload.load_parts(site) {
-            engine.begin(&mut txn, 0, Protection::Quiet);
+            engine.begin(&mut txn, 0, Protection::Exclusive);
             let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut txn };
             at_once(workload.load(site, load, &mut access)).expect("loaded");
             engine.commit(&mut txn).expect("committed");

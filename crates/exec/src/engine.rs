@@ -168,8 +168,8 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
-    /// Local transactions may run under [`Protection::Past`].
-    const PAST: bool = false;
+    /// Local transactions may run under [`Protection::Snapshot`].
+    const SNAPSHOTS: bool = false;
     /// Rows can be prefetched before their transaction runs ([`Engine::prefetch_hint`]).
     const PREFETCHES: bool = false;
     /// The rows that one transaction to come is known to ask for.

@@ -32,12 +32,13 @@ pub enum Protection {
     /// No other transaction runs beside it: it never suspends between its first access and its end.
     /// So it cannot wait for a page that is not in memory. It is undone then and runs again under
     /// locks, and the page is read meanwhile.
-    Alone,
+    Unlocked,
     /// No transaction beside it touches its rows (a load, a check). It needs no locks and may wait.
-    Quiet,
-    /// It only reads, and sees the state at its begin ([`Engine::PAST`](crate::Engine::PAST)). If
-    /// it tries to write, it runs again under locks.
-    Past,
+    Exclusive,
+    /// It only reads, and sees the state at its begin
+    /// ([`Engine::SNAPSHOTS`](crate::Engine::SNAPSHOTS)). If it tries to write, it runs again under
+    /// locks.
+    Snapshot,
 }
 
 /// A local transaction: its log chain and undo list, and its locks. Only the worker that holds the

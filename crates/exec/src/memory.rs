@@ -13,7 +13,7 @@
 //! policy is [`Abort`](crate::OccConflict::Abort). Its reads may be inconsistent until they are
 //! validated. So each conclusion that a procedure draws from them, an abort included, is an answer
 //! only if [`Engine::holds`](crate::Engine::holds). A transaction that only reads may read the
-//! state at its begin ([`Protection::Past`]): it waits for transactions that came before it and
+//! state at its begin ([`Protection::Snapshot`]): it waits for transactions that came before it and
 //! were not done, and is neither validated nor aborted.
 //!
 //! Commits are logged in the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this
@@ -117,13 +117,13 @@ pub struct MemoryWorkerContext {
 pub struct MemoryLocalTxn {
     /// `None` before it has begun and after its end, and where it reads the past.
     pub(crate) store_txn: Option<Box<Txn>>,
-    /// The snapshot that it reads under [`Protection::Past`].
+    /// The snapshot that it reads under [`Protection::Snapshot`].
     past: Option<Snapshot>,
     pub(crate) protection: Protection,
     pub(crate) order: WaitOrder,
     /// Its reads and writes are kept from others until it ends.
     pub(crate) prepared: bool,
-    /// Rows read or written by a [`Protection::Quiet`] transaction since it was last cut.
+    /// Rows read or written by a [`Protection::Exclusive`] transaction since it was last cut.
     pub(crate) rows: u32,
     /// The latest epoch of its commits at cuts; 0 if there is none.
     pub(crate) logged: u64,

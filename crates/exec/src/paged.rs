@@ -176,7 +176,7 @@ impl<D: Design> PageEngine<D> {
     pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
-            _ if self.locking(worker).txns.load(Ordering::Relaxed) == 0 => Protection::Alone,
+            _ if self.locking(worker).txns.load(Ordering::Relaxed) == 0 => Protection::Unlocked,
             _ => Protection::Locks,
         }
     }
@@ -193,7 +193,7 @@ impl<D: Design> PageEngine<D> {
             store_txn: Txn::default(),
             locker: self.locks(owner).locker(),
             ahead: Ahead::default(),
-            protection: Protection::Alone,
+            protection: Protection::Unlocked,
             owner,
             name: 0,
             sites: None,
@@ -256,7 +256,7 @@ impl<D: Design> PageEngine<D> {
             }
             probe::held(std::mem::take(&mut txn.hold));
         }
-        txn.protection = Protection::Alone;
+        txn.protection = Protection::Unlocked;
     }
 
     /// Commits a local transaction that was not prepared, or that was prepared and has the decision
@@ -397,7 +397,7 @@ impl<D: Design> PageEngine<D> {
         seat: &mut Option<Seat<'e>>,
     ) -> Result<(), Abort> {
         match stop {
-            Stop::Page(page) if protection == Protection::Alone => {
+            Stop::Page(page) if protection == Protection::Unlocked => {
                 self.store.pool().prefetch(page);
                 Err(Abort::NeedsLocks)
             }

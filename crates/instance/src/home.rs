@@ -45,7 +45,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     local.note_meeting(request);
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = match keys {
-        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Past,
+        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Snapshot,
         Keys::Here => engine.protection_at_home(ctx),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     };

@@ -66,7 +66,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(ctx, &mut txn, Protection::Quiet);
+        engine.begin(ctx, &mut txn, Protection::Exclusive);
         let loaded = match piece {
             None => workload.load_replicated(&mut local.access(&mut txn)).await,
             Some((site, number)) => workload.load(site, number, &mut local.access(&mut txn)).await,
@@ -96,7 +96,7 @@ pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Re
     let workload = local.workload();
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut txn = local.take_txn();
-    engine.begin(ctx, &mut txn, Protection::Quiet);
+    engine.begin(ctx, &mut txn, Protection::Exclusive);
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.access(&mut txn)).await;
     let ended = engine.commit(ctx, &mut txn);

@@ -151,7 +151,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         // for a device, more transactions in flight hide that latency.
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
-        let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
+        let reads_past = E::SNAPSHOTS && config.occ_reads == OccReads::Snapshot;
         let prefetches_requests = E::PREFETCHES && config.occ_ahead == OccAhead::Requests;
         let most_requests = config.most_requests;
         let is_gated = E::HOLDS == Holds::FromValidation && waits;

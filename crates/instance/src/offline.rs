@@ -199,7 +199,7 @@ fn audit<W: Workload, E: Engine>(
         let (workload, outcome) = (workload.clone(), outcome.clone());
         async move {
             let mut txn = engine.local_txn(&ctx);
-            engine.begin(&ctx, &mut txn, Protection::Quiet);
+            engine.begin(&ctx, &mut txn, Protection::Exclusive);
             let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut txn)).await;
             let certain = engine.validate(&ctx, &executor, &mut txn, Scope::Home).await;
             let ended = certain.and_then(|()| engine.commit(&ctx, &mut txn));

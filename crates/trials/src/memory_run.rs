@@ -126,7 +126,7 @@ impl Opened {
         }
         let executor = Executor::new(Arc::new(|| {}));
         let mut txn = engine.local_txn(&ctx);
-        engine.begin(&ctx, &mut txn, Protection::Quiet);
+        engine.begin(&ctx, &mut txn, Protection::Exclusive);
         let mut access = engine.access(&ctx, &executor, &mut txn);
         let (mut accounts, mut history) = (table::Rows::new(), Vec::new());
         at_once(access.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {

@@ -59,11 +59,11 @@ impl<E: Engine> Client<E> {
 
     /// Begins a read-only transaction: on a snapshot, where the engine offers that.
     pub fn begin_reading(&mut self, pace: Pace) {
-        if !E::PAST {
+        if !E::SNAPSHOTS {
             return self.begin(pace);
         }
         self.pace = pace;
-        self.engine.begin(&self.ctx, &mut self.txn, Protection::Past);
+        self.engine.begin(&self.ctx, &mut self.txn, Protection::Snapshot);
     }
 
     /// The rows, as this client's transaction sees them.
@@ -73,7 +73,7 @@ impl<E: Engine> Client<E> {
 
     /// Runs other clients, if this transaction may be interrupted.
     pub async fn pause(&self) {
-        if [Protection::Locks, Protection::Past].contains(&E::protection(&self.txn)) {
+        if [Protection::Locks, Protection::Snapshot].contains(&E::protection(&self.txn)) {
             yield_now().await;
         }
     }

@@ -33,7 +33,7 @@ const IDLE_MS: u64 = 160;
 
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromValidation;
-    const PAST: bool = true;
+    const SNAPSHOTS: bool = true;
     const PREFETCHES: bool = true;
     type PrefetchList = PrefetchList;
     type WorkerContext = MemoryWorkerContext;
@@ -99,7 +99,7 @@ impl Engine for MemoryEngine {
         txn.order = WaitOrder::Upwards;
         let mut worker = ctx.worker.borrow_mut();
         match protection {
-            Protection::Past => txn.past = Some(worker.open_snapshot()),
+            Protection::Snapshot => txn.past = Some(worker.open_snapshot()),
             _ => txn.store_txn = Some(worker.begin()),
         }
     }

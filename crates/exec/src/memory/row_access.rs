@@ -121,16 +121,16 @@ impl<'a> MemoryAccess<'a> {
     #[inline]
     fn may_write(&mut self) -> Result<(), Abort> {
         match self.txn.protection {
-            Protection::Past => Err(Abort::NeedsLocks),
+            Protection::Snapshot => Err(Abort::NeedsLocks),
             _ => self.quietly(),
         }
     }
 
-    /// Counts a row of a [`Protection::Quiet`] transaction, and from time to time cuts it, so that
-    /// it forgets its reads.
+    /// Counts a row of a [`Protection::Exclusive`] transaction, and from time to time cuts it, so
+    /// that it forgets its reads.
     #[inline]
     fn quietly(&mut self) -> Result<(), Abort> {
-        if self.txn.protection != Protection::Quiet {
+        if self.txn.protection != Protection::Exclusive {
             return Ok(());
         }
         self.txn.rows += 1;
@@ -173,7 +173,7 @@ impl<'a> MemoryAccess<'a> {
         at.clear();
         loop {
             let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
-            let mut room = if self.txn.protection == Protection::Quiet { CUT } else { u32::MAX };
+            let mut room = if self.txn.protection == Protection::Exclusive { CUT } else { u32::MAX };
             let mut over = false;
             next.clear();
             let visit = |key: &[u8], row: &[u8]| {

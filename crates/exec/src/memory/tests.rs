@@ -315,7 +315,7 @@ fn p3_phantoms_of_every_kind_through_table_and_index() {
 #[test]
 fn entries_alone_are_read_without_their_rows() {
     let b = bench();
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!(one.entries((1, 50), Direction::Forward), Done(vec![1, 2]));
     assert_eq!(two.write(1, 10), Done(Some(())));
@@ -366,7 +366,7 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
 #[test]
 fn the_past_is_read_whole_and_unchecked() {
     let b = bench();
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     assert_eq!(past.read(1), Done(Some(10)));
     let mut one = b.begin(0);
     assert_eq!((one.write(1, 11), one.write(2, 31)), (Done(Some(())), Done(Some(()))));
@@ -384,7 +384,7 @@ fn the_past_is_read_whole_and_unchecked() {
         assert_eq!(past.scan(T, (0, 50), way), Done(turned(&was)));
         assert_eq!(past.scan(BY_VALUE, (1, 50), way), Done(turned(&was)));
         let now = [(1, 11), (3, 26)];
-        assert_eq!(b.begin_under(0, Protection::Past).scan(BY_VALUE, (1, 50), way), Done(turned(&now)));
+        assert_eq!(b.begin_under(0, Protection::Snapshot).scan(BY_VALUE, (1, 50), way), Done(turned(&now)));
     }
     assert_eq!((past.read(2), past.read(3)), (Done(Some(20)), Done(None)));
     assert!(matches!(past.read(100), Done(Some(_))));
@@ -401,7 +401,7 @@ fn the_past_is_read_when_all_of_it_is_decided() {
         let mut one = b.begin(0);
         assert_eq!(one.write(1, 11), Done(Some(())));
         assert_eq!(one.validate(Scope::Distributed), Done(()));
-        let mut past = b.begin_under(1, Protection::Past);
+        let mut past = b.begin_under(1, Protection::Snapshot);
         assert_eq!((past.read(1), past.scan(T, (0, 50), Direction::Forward)), (Waits, Waits));
         if commits {
             b.engine.commit(one.ctx, &mut one.txn).unwrap();
@@ -421,7 +421,7 @@ fn the_past_is_read_when_all_of_it_is_decided() {
 #[test]
 fn nothing_is_written_in_the_past() {
     let b = bench();
-    let mut past = b.begin_under(0, Protection::Past);
+    let mut past = b.begin_under(0, Protection::Snapshot);
     assert_eq!(past.write(1, 11), Fails(Abort::NeedsLocks));
     assert_eq!(past.insert(3, 30), Fails(Abort::NeedsLocks));
     assert_eq!(past.delete(2), Fails(Abort::NeedsLocks));
@@ -439,7 +439,7 @@ fn an_answer_from_the_past_rests_on_what_it_shows() {
     let mut one = b.begin(0);
     assert_eq!(one.write(1, 11), Done(Some(())));
     assert_eq!(one.commit(), Done(()));
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     assert_eq!(past.read(2), Done(Some(20)));
     let without = b.engine.horizon(&past.txn, past.ctx);
     assert_eq!(past.read(1), Done(Some(11)));
@@ -573,7 +573,7 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
         b.engine.filled(filling).unwrap();
     }
     let mut txn = b.engine.local_txn(&b.contexts[1]);
-    b.engine.begin(&b.contexts[1], &mut txn, Protection::Quiet);
+    b.engine.begin(&b.contexts[1], &mut txn, Protection::Exclusive);
     for (index, want) in [(T, many + 3), (BY_VALUE, many + 3), (LOG, many)] {
         for way in WAYS {
             let mut count = 0;

@@ -41,7 +41,7 @@ impl<D: Design> PageAccess<'_, D> {
     /// Asserts in debug builds that this worker owns the key: no other worker's locks protect it.
     #[inline]
     pub(super) fn belongs(&self, table: TableId, key: &[u8]) {
-        if cfg!(debug_assertions) && D::OWNERS && self.txn.protection != Protection::Quiet {
+        if cfg!(debug_assertions) && D::OWNERS && self.txn.protection != Protection::Exclusive {
             self.check_owner(table, key);
         }
     }
@@ -76,7 +76,7 @@ impl<D: Design> PageAccess<'_, D> {
         let Some(sites) = &self.txn.sites else {
             let is_open = range.low.is_none() || range.high.is_none();
             let is_astray = is_open && owners.divide(index) || !owners.holds_entries(index);
-            let is_alone = self.txn.protection == Protection::Quiet;
+            let is_alone = self.txn.protection == Protection::Exclusive;
             return if is_astray && !is_alone { Err(Abort::BadRequest) } else { Ok(None) };
         };
         match owners.keys_of(table.def.id, sites) {

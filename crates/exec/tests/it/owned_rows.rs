@@ -77,7 +77,7 @@ fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
     let mut buf = RowBuf::new(&schema().tables[0]);
     let mut txn = Engine::local_txn(&**engine, &ctx);
     for round in 0..600i64 {
-        Engine::begin(&**engine, &ctx, &mut txn, Protection::Alone);
+        Engine::begin(&**engine, &ctx, &mut txn, Protection::Unlocked);
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);

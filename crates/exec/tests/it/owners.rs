@@ -343,7 +343,7 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     let b = Bench::new(dir.path());
     let (low, high) = (key(5), key(20));
     let open = [Range::ALL, Range { low: Some(&low), high: None }, Range { low: None, high: Some(&high) }];
-    for protection in [Protection::Locks, Protection::Alone] {
+    for protection in [Protection::Locks, Protection::Unlocked] {
         for range in open {
             let mut txn = Engine::local_txn(&*b.engine, &b.contexts[0]);
             Engine::begin(&*b.engine, &b.contexts[0], &mut txn, protection);
@@ -422,7 +422,7 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     }
     let (low, high) = (key(7), key(9));
     let range = Range::new(&low, &high);
-    for protection in [Protection::Alone, Protection::Locks] {
+    for protection in [Protection::Unlocked, Protection::Locks] {
         let mut txn = Engine::local_txn(&*b.engine, &b.contexts[0]);
         Engine::begin(&*b.engine, &b.contexts[0], &mut txn, protection);
         let mut access = b.access(0, &mut txn);

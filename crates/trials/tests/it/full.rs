@@ -209,7 +209,7 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     };
     let engine = Arc::new(PageEngine::<Conventional>::new(store, options));
     let executor = Executor::new(Arc::new(|| {}));
-    let mut txns = [Protection::Quiet, Protection::Locks].map(|protection| {
+    let mut txns = [Protection::Exclusive, Protection::Locks].map(|protection| {
         let mut txn = engine.local_txn();
         engine.begin(&mut txn, 0, protection);
         txn
@@ -222,7 +222,7 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     };
     (0..600).for_each(|id| assert_eq!(insert(filler, id), Ok(Inserted::Done)));
     engine.commit(filler).unwrap();
-    engine.begin(filler, 0, Protection::Quiet);
+    engine.begin(filler, 0, Protection::Exclusive);
     for id in 0..30 {
         let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut *victim };
         let set = |row: &mut txn::RowMut<'_>| row.set_int(table::SCORE, 2);
