@@ -142,7 +142,7 @@ pub struct Locker {
     pub(crate) label: u64,
     pub(crate) granules: Vec<Granule>,
     pub(crate) held: Vec<Held>,
-    /// Keys that escalated granules cover (see `reduce`).
+    /// Keys that escalated granules cover (see `de_escalate`).
     pub(crate) covered: Vec<Held>,
     index: Vec<u32>,
     /// A bit for each key in `held`, while that list is short. A key of which the bit is not set is

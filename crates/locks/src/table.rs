@@ -59,7 +59,7 @@ pub struct LockStats {
     pub escalations_put_off: u64,
     /// Escalated locks that went back to key locks, because their holder had to wait or asked for a
     /// stronger mode.
-    pub reductions: u64,
+    pub de_escalations: u64,
     /// Granule locks requested, by transactions that have ended.
     pub granule_requests: u64,
     /// Of these, inherited from the transaction before.
@@ -81,7 +81,7 @@ impl LockStats {
             invalidated: self.invalidated + other.invalidated,
             escalations: self.escalations + other.escalations,
             escalations_put_off: self.escalations_put_off + other.escalations_put_off,
-            reductions: self.reductions + other.reductions,
+            de_escalations: self.de_escalations + other.de_escalations,
             granule_requests: self.granule_requests + other.granule_requests,
             inherited: self.inherited + other.inherited,
             granule_calls: self.granule_calls + other.granule_calls,
@@ -99,7 +99,7 @@ pub(crate) struct Counters {
     pub(crate) invalidated: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) escalations_put_off: AtomicU64,
-    pub(crate) reductions: AtomicU64,
+    pub(crate) de_escalations: AtomicU64,
 }
 
 /// A bucket fills one cache line: the mutex and up to three requests.
@@ -245,7 +245,7 @@ impl<M: RawMutex> LockTable<M> {
                 return Acquired::Granted;
             }
             if !held.covers(intention) {
-                self.reduce(locker, at);
+                self.de_escalate(locker, at);
                 match self.acquire(locker, granule, intention) {
                     Acquired::Granted => {}
                     other => return other,
@@ -574,7 +574,7 @@ impl<M: RawMutex> LockTable<M> {
             invalidated: read(&c.invalidated),
             escalations: read(&c.escalations),
             escalations_put_off: read(&c.escalations_put_off),
-            reductions: read(&c.reductions),
+            de_escalations: read(&c.de_escalations),
             granule_requests: sum(|t| &t.granule_requests),
             inherited: sum(|t| &t.inherited),
             granule_calls: sum(|t| &t.granule_calls),
