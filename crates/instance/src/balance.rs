@@ -25,8 +25,8 @@ use crate::shared::{Shared, WorkerOrder};
 use base::WorkerId;
 use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
-    BalanceError, Balancer, Change, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
-    PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings, Verdict,
+    BalanceError, BalanceVerdict, Balancer, Change, Decision, Grain, Histogram, Mode, Partition,
+    PartitionLoad, Plan, PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings,
 };
 use probe::{Rebalance, Rebalanced};
 use std::ops::Range;
@@ -284,7 +284,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         let decided_ns = world::now_ns();
         let decision = self.balancer.judge(&ranges, &partitions)?;
         let on = self.shared.config.balance.mode == Mode::On;
-        if let Verdict::Repartition { plan, .. } = &decision.verdict {
+        if let BalanceVerdict::Repartition { plan, .. } = &decision.verdict {
             let outcome = on.then(|| carry_out(self.shared, &ranges, plan));
             self.enter(told(&decision), plan, outcome, decided_ns);
         } else if let Some(placer) = &mut self.placer {

@@ -25,7 +25,7 @@
 
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};
-use crate::log::Verdict;
+use crate::log::TxnVerdict;
 use crate::node::Node;
 use crate::planted::Bug;
 use crate::prepared::NoteId;
@@ -506,7 +506,7 @@ impl Worker {
             Pin::Prepared(since) => {
                 let (pin, late) = self.enter_epoch();
                 match validated.name {
-                    Some(name) => self.log_decision(late, name, Verdict::Commit(tid)),
+                    Some(name) => self.log_decision(late, name, TxnVerdict::Commit(tid)),
                     None => self.log_commit(&txn, tid, late),
                 }
                 more(self, late);
@@ -553,7 +553,7 @@ impl Worker {
             self.unequip(&mut txn.writes);
             if let Some(name) = validated.name {
                 let (pin, now) = self.enter_epoch();
-                self.log_decision(now, name, Verdict::Abort);
+                self.log_decision(now, name, TxnVerdict::Abort);
                 self.decided(validated.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
             }

@@ -693,7 +693,7 @@ fn a_checkpoint_counts_only_once_the_device_has_the_log_that_it_may_have_seen() 
     let files = world::watched(disk.files(), move |path, deed| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         told.lock().unwrap().push((name, matches!(deed, world::Deed::Sync)));
-        world::Verdict::Do
+        world::Intervention::Do
     });
     // No sync comes by itself in the time that this takes.
     let (store, _) = open_with(files, log_options(Durability::Async)).unwrap();

@@ -18,7 +18,7 @@
 
 use crate::arena::{Arena, Ref};
 use crate::commit::Scope;
-use crate::log::{Open, Undecided, Verdict, held};
+use crate::log::{Open, TxnVerdict, Undecided, held};
 use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 use crate::planted::Bug;
@@ -97,7 +97,7 @@ impl Worker {
         self.own.is_behind |= probe::within(Component::Logging, put);
     }
 
-    pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: Verdict) {
+    pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: TxnVerdict) {
         self.log(|out| put_decision(out, epoch, name, verdict));
     }
 

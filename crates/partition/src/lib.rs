@@ -33,7 +33,7 @@ pub mod cost;
 pub mod placement;
 
 pub use balancer::{
-    BalanceError, Balancer, Decision, Finding, Keep, Mode, Settings, SettingsError, Verdict, evened,
+    BalanceError, BalanceVerdict, Balancer, Decision, Finding, Keep, Mode, Settings, SettingsError, evened,
 };
 pub use count::{CountError, Demand, counts};
 pub use histogram::{BadKeys, Grain, Histogram, PartitionLoad, QueueLength, QueueMeter, SubLoad, WEIGHT};

@@ -20,7 +20,7 @@ use store::Store;
 use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Tape};
-use world::{Deed, Files, Open, Verdict};
+use world::{Deed, Files, Intervention, Open};
 
 /// Where the database is on the simulated disk.
 pub const DIR: &str = "/db";
@@ -390,7 +390,7 @@ fn device(disk: &Disk, lying: Option<&'static str>) -> Arc<dyn Files> {
     let Some(prefix) = lying else { return disk.files() };
     world::watched(disk.files(), move |path, deed| {
         let meant = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix));
-        if meant && matches!(deed, Deed::Sync) { Verdict::Swallow } else { Verdict::Do }
+        if meant && matches!(deed, Deed::Sync) { Intervention::Swallow } else { Intervention::Do }
     })
 }
 

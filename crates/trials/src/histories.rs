@@ -167,7 +167,7 @@ pub struct Plan {
 }
 
 /// A recorded history and the checker's verdict.
-pub struct Verdict {
+pub struct HistoryVerdict {
     pub strictly_serialisable: bool,
     pub committed: usize,
     pub aborted: usize,
@@ -180,7 +180,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// The store's fault.
-pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn conventional(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Conventional>(plan)
 }
 
@@ -189,7 +189,7 @@ pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The store's fault.
-pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn serial(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
@@ -197,11 +197,11 @@ pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The store's fault.
-pub fn logical(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn logical(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Partitioned>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
-fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
+fn record<D: Design>(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     let options = StoreOptions::new(plan.durability, 2048);
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
     store.create(&Schema { tables: vec![table(plan.kind)] })?;
@@ -219,7 +219,7 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The engine does not open.
-pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
+pub fn occ(plan: Plan) -> Result<HistoryVerdict, EngineFault> {
     let conflict = OccConflict::ALL[plan.seed as usize % 2];
     let setup = Setup {
         design: DesignKind::Occ,
@@ -258,12 +258,12 @@ fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
 }
 
 /// Has the checker judge a history.
-pub(crate) fn judge(history: &History) -> Verdict {
+pub(crate) fn judge(history: &History) -> HistoryVerdict {
     let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
     let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };
     let report = adya::check(history, Workload::ListAppend, &opts);
     let first = report.anomalies.values().flatten().next();
-    Verdict {
+    HistoryVerdict {
         strictly_serialisable: report.valid == Valid::True,
         committed: count(OpType::Ok),
         aborted: count(OpType::Fail),

@@ -8,7 +8,7 @@ use crate::{Durability, Insert, Log, LogFault, LogOptions, Span};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use world::{Deed, Open, Verdict, memory, watched};
+use world::{Deed, Intervention, Open, memory, watched};
 
 /// A log in async mode with a stuck flusher, and three threads that have each an open extent. The
 /// first appends records 0 to 9, the second 10 to 19, the third 20 to 29, in turn. Returns a copy
@@ -27,7 +27,7 @@ fn killed_after(insert: Insert, then: impl FnOnce(&Log) -> Vec<Span>) -> (tempfi
             while matches!(deed, Deed::Write { .. }) && stuck.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let options = LogOptions { insert, segment_bytes: 1 << 16, ..options(Durability::Async) };

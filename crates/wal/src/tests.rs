@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::scope;
 use std::time::{Duration, Instant};
-use world::{Deed, Files, Open, Verdict, memory, watched};
+use world::{Deed, Files, Intervention, Open, memory, watched};
 
 pub(crate) const DIR: &str = "log";
 
@@ -287,7 +287,7 @@ fn many_committers_share_few_syncs() {
         if matches!(deed, Deed::Sync) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Verdict::Do
+        Intervention::Do
     });
     let log = open(&slow).unwrap();
     scope(|s| {
@@ -336,7 +336,7 @@ fn a_task_is_woken_when_its_record_is_durable() {
                     std::thread::yield_now();
                 }
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     gate.store(true, Ordering::SeqCst);
@@ -385,7 +385,7 @@ fn syncers() -> (Arc<dyn Files>, Arc<Mutex<Vec<std::thread::ThreadId>>>) {
         if matches!(deed, Deed::Sync) && path.to_string_lossy().contains("spare") {
             theirs.lock().unwrap().push(std::thread::current().id());
         }
-        Verdict::Do
+        Intervention::Do
     });
     (files, syncers)
 }
@@ -421,7 +421,7 @@ fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
             while matches!(deed, Deed::Sync) && !gate.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
@@ -452,7 +452,7 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
                 is_held.store(true, Ordering::SeqCst);
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
@@ -482,9 +482,9 @@ fn failing(kind: fn(&Deed<'_>) -> bool) -> (Arc<dyn Files>, Arc<AtomicBool>) {
         let broken = broken.clone();
         move |_, deed| {
             if broken.load(Ordering::SeqCst) && kind(&deed) {
-                return Verdict::Fail(ErrorKind::StorageFull);
+                return Intervention::Fail(ErrorKind::StorageFull);
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     (files, broken)
@@ -525,7 +525,7 @@ fn a_flusher_that_panics_leaves_nobody_waiting() {
         let armed = armed.clone();
         move |_, _| {
             assert!(!armed.load(Ordering::SeqCst), "planted");
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = open(&files).unwrap();
@@ -586,8 +586,8 @@ fn async_survives_the_death_of_the_process() {
     let files = watched(world::real(), {
         let dead = dead.clone();
         move |_, deed| match deed {
-            Deed::Write { .. } if dead.load(Ordering::SeqCst) => Verdict::Swallow,
-            _ => Verdict::Do,
+            Deed::Write { .. } if dead.load(Ordering::SeqCst) => Intervention::Swallow,
+            _ => Intervention::Do,
         }
     });
     // No segment begins after the death: a dead process renames nothing.

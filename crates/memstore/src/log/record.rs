@@ -73,7 +73,7 @@ impl<'a> Runs<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum TxnVerdict {
     /// Under this id.
     Commit(u64),
     Abort,
@@ -83,7 +83,7 @@ pub(crate) enum Verdict {
 pub(crate) enum Record<'a> {
     Commit { tid: u64, writes: Changes<'a> },
     Prepare { name: u64, tid: u64, note: &'a [u8], writes: Changes<'a> },
-    Decision { name: u64, verdict: Verdict },
+    Decision { name: u64, verdict: TxnVerdict },
     Note { name: u64, note: &'a [u8] },
     Forget { name: u64 },
     Reservations { name: u64, reads: Reads<'a> },
@@ -231,10 +231,10 @@ pub(crate) fn put_placed(
     out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
 }
 
-pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: Verdict) {
+pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: TxnVerdict) {
     let open = Open::new(out, DECISION, epoch);
     out.extend_from_slice(&name.to_le_bytes());
-    let id = if let Verdict::Commit(id) = verdict { id } else { 0 };
+    let id = if let TxnVerdict::Commit(id) = verdict { id } else { 0 };
     out.extend_from_slice(&id.to_le_bytes());
     open.end(out);
 }
@@ -429,8 +429,8 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
         }
         DECISION => {
             let verdict = match body.u64()? {
-                0 => Verdict::Abort,
-                id => Verdict::Commit(id),
+                0 => TxnVerdict::Abort,
+                id => TxnVerdict::Commit(id),
             };
             Record::Decision { name, verdict }
         }
@@ -463,8 +463,8 @@ mod tests {
         let open = Open::prepare(&mut out, 9, 77, tid, b"note");
         put_write(&mut out, 1, Some(b"x"), |out| out.push(1));
         open.end(&mut out);
-        put_decision(&mut out, 10, 77, Verdict::Commit(tid));
-        put_decision(&mut out, 10, 78, Verdict::Abort);
+        put_decision(&mut out, 10, 77, TxnVerdict::Commit(tid));
+        put_decision(&mut out, 10, 78, TxnVerdict::Abort);
         put_named_note(&mut out, 11, 79, b"");
         put_forget(&mut out, 12, 79);
         put_guards(&mut out, 12, 77, &reads());

@@ -11,7 +11,7 @@ use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
     ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
-    Read, Reads, Runs, Segment, Undecided, Verdict,
+    Read, Reads, Runs, Segment, TxnVerdict, Undecided,
 };
 use crate::node::Node;
 use crate::read_reservation;
@@ -163,7 +163,7 @@ pub(super) struct Loader<'s> {
     /// reads and notes.
     open: BTreeMap<u64, Undecided>,
     /// Decisions for which the prepare record may still come, and the epochs of their records.
-    decided: HashMap<u64, (u64, Verdict)>,
+    decided: HashMap<u64, (u64, TxnVerdict)>,
     /// Absent rows, each with the epoch of the record that deleted it, and its word.
     absent: VecDeque<(u64, TableId, Ref, u64)>,
     /// All streams were read up to this epoch.

@@ -4,7 +4,7 @@
 
 use super::{Batch, Loader, Share, Trouble, malformed};
 use crate::log::{
-    BlockHead, Blocks, Bytes, Changes, Reads, Record, Segment, Undecided, Verdict, next_record,
+    BlockHead, Blocks, Bytes, Changes, Reads, Record, Segment, TxnVerdict, Undecided, next_record,
 };
 use crate::recover::Stop;
 use crate::recover::tail::open_segment;
@@ -184,8 +184,8 @@ impl<'s> Loader<'s> {
 
     fn prepared(&mut self, name: u64, (tid, note): (u64, &[u8]), writes: Changes<'_>) -> Result<(), Trouble> {
         match self.decided.get(&name) {
-            Some((logged, Verdict::Commit(tid))) => return self.apply((*tid, *logged), writes),
-            Some((_, Verdict::Abort)) => return Ok(()),
+            Some((logged, TxnVerdict::Commit(tid))) => return self.apply((*tid, *logged), writes),
+            Some((_, TxnVerdict::Abort)) => return Ok(()),
             None if self.is_of_checkpoint(name) => return Ok(()),
             None => {}
         }
@@ -208,10 +208,10 @@ impl<'s> Loader<'s> {
 
     /// Applies a decision. If the transaction is unknown, either its prepare record is read later,
     /// or the decision was written before the first row of the checkpoint was copied.
-    fn decide(&mut self, name: u64, logged: u64, verdict: Verdict) -> Result<(), Trouble> {
+    fn decide(&mut self, name: u64, logged: u64, verdict: TxnVerdict) -> Result<(), Trouble> {
         self.decided.insert(name, (logged, verdict));
         match (self.open.remove(&name), verdict) {
-            (Some(one), Verdict::Commit(tid)) => self.apply((tid, logged), Changes::of(&one.writes)),
+            (Some(one), TxnVerdict::Commit(tid)) => self.apply((tid, logged), Changes::of(&one.writes)),
             _ => Ok(()),
         }
     }
