@@ -17,7 +17,7 @@ use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
+use twophase::participant::{Effect, Effects, Event, Participant, ParticipantState, Wrote};
 use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Piggyback};
@@ -78,7 +78,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return self.tell(from, Message::Ack { gtid });
         }
         session.since_ns = world::now_ns();
-        if session.txn.is_none() && !matches!(session.machine.state(), State::Committing) {
+        if session.txn.is_none() && !matches!(session.machine.state(), ParticipantState::Committing) {
             session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
             return;
         }
@@ -175,7 +175,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let session = sessions.get_mut(&gtid).expect("just listed");
             session.link = None;
             if session.txn.is_none() {
-                session.cancelled |= matches!(session.machine.state(), State::Working);
+                session.cancelled |= matches!(session.machine.state(), ParticipantState::Working);
                 continue;
             }
             let effects = session.machine.on(Event::PeerLost);
@@ -213,7 +213,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<E::LocalTxn, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
-            if session.machine.state() != State::Working {
+            if session.machine.state() != ParticipantState::Working {
                 // It is prepared, or a reader that waits for its release: no step may follow.
                 return Err(Abort::AfterLast);
             }
@@ -367,7 +367,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn take_working(&self, gtid: Gtid) -> Option<E::LocalTxn> {
         let mut sessions = self.sessions.borrow_mut();
         let session = sessions.get_mut(&gtid)?;
-        if session.machine.state() == State::Working { session.txn.take() } else { None }
+        if session.machine.state() == ParticipantState::Working { session.txn.take() } else { None }
     }
 
     /// Ends a session of which the local transaction cannot be prepared.

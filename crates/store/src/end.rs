@@ -19,7 +19,7 @@ use crate::joint::cannot_prepare;
 use crate::kind;
 use crate::open::{Store, held};
 use crate::touched::row_of;
-use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
+use crate::txn::{Home, Mark, Savepoint, Txn, TxnState, system_record};
 use access::{Kind, entry_of};
 use base::{Key, Lsn, PageId, TableId};
 use latch::Policies;
@@ -41,12 +41,16 @@ impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` is the number of the
     /// worker that runs it, a hint that spreads inserts over pages.
     pub fn begin(&self, txn: &mut Txn, worker: usize) {
-        assert_eq!(txn.state, State::Idle, "a transaction begins before the last one in its place has ended");
+        assert_eq!(
+            txn.state,
+            TxnState::Idle,
+            "a transaction begins before the last one in its place has ended"
+        );
         self.attach(txn);
         txn.chain.worker = worker;
         txn.chain.parted.clear();
         txn.begun += 1;
-        txn.state = State::Running;
+        txn.state = TxnState::Running;
     }
 
     pub(crate) fn attach(&self, txn: &mut Txn) {
@@ -68,7 +72,7 @@ impl Store {
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn commit(&self, txn: &mut Txn, note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
-        debug_assert_ne!(txn.state, State::Idle, "a transaction commits before it begins");
+        debug_assert_ne!(txn.state, TxnState::Idle, "a transaction commits before it begins");
         self.fault().map_or(Ok(()), Err)?;
         let lsn = match note {
             None if !txn.wrote() => Lsn(0),
@@ -123,13 +127,17 @@ impl Store {
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
-        debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
+        debug_assert_eq!(
+            txn.state,
+            TxnState::Running,
+            "a transaction is prepared twice, or before it begins"
+        );
         self.fault().map_or(Ok(()), Err)?;
         if !txn.defined.is_empty() {
             return Err(cannot_prepare());
         }
         let span = txn.chain.append(&self.log, kind::PREPARE, DEPENDENT, &[note]);
-        txn.state = State::Prepared;
+        txn.state = TxnState::Prepared;
         Ok(span.holds)
     }
 
@@ -156,7 +164,7 @@ impl Store {
 
     /// The current point of the transaction, for [`Store::rollback_to`].
     pub fn savepoint(&self, txn: &Txn) -> Savepoint {
-        debug_assert_eq!(txn.state, State::Running, "a savepoint belongs to a running transaction");
+        debug_assert_eq!(txn.state, TxnState::Running, "a savepoint belongs to a running transaction");
         txn.savepoint()
     }
 
@@ -176,7 +184,7 @@ impl Store {
             txn.reaches(savepoint),
             "a savepoint of another transaction, or one that was rolled back over"
         );
-        debug_assert_eq!(txn.state, State::Running, "a prepared transaction is kept or undone whole");
+        debug_assert_eq!(txn.state, TxnState::Running, "a prepared transaction is kept or undone whole");
         self.undo_to::<P>(txn, savepoint.mark)
     }
 

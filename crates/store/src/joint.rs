@@ -13,7 +13,7 @@ use crate::StoreFault;
 use crate::end::DEPENDENT;
 use crate::kind::{self, Joint};
 use crate::open::{Store, held};
-use crate::txn::{Chain, State, Txn};
+use crate::txn::{Chain, Txn, TxnState};
 use base::{Lsn, TxnId};
 use smallvec::SmallVec;
 use wal::LogOrder;
@@ -47,7 +47,10 @@ impl Store {
     }
 
     fn commit_several(&self, txns: &mut [&mut Txn], note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
-        debug_assert!(txns.iter().all(|txn| txn.state != State::Idle), "a branch commits before it begins");
+        debug_assert!(
+            txns.iter().all(|txn| txn.state != TxnState::Idle),
+            "a branch commits before it begins"
+        );
         self.fault().map_or(Ok(()), Err)?;
         let chains: Branches<&Chain> = txns.iter().filter(|txn| txn.wrote()).map(|txn| &txn.chain).collect();
         let ids = list(chains.iter().map(|chain| chain.id()).collect());
@@ -95,8 +98,8 @@ impl Store {
         let leader = written.next().expect("two branches or more wrote");
         let order = DEPENDENT.not_before(Lsn(last.0 + 1));
         let span = leader.chain.append(&self.log, kind::JOINT_PREPARE, order, &[&ids, note]);
-        leader.state = State::Prepared;
-        written.for_each(|txn| txn.state = State::Prepared);
+        leader.state = TxnState::Prepared;
+        written.for_each(|txn| txn.state = TxnState::Prepared);
         Ok(span.holds)
     }
 }

@@ -104,7 +104,7 @@ impl UndoList {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum TxnState {
     #[default]
     Idle,
     Running,
@@ -164,7 +164,7 @@ pub(crate) struct Chain {
 #[derive(Default)]
 pub struct Txn {
     pub(crate) chain: Chain,
-    pub(crate) state: State,
+    pub(crate) state: TxnState,
     /// The number of transactions that began in this `Txn`.
     pub(crate) begun: u64,
     /// Deleted rows (ghosts), to be purged after the commit.
@@ -403,7 +403,7 @@ impl Txn {
 
     /// Whether it waits for a decision.
     pub fn is_prepared(&self) -> bool {
-        self.state == State::Prepared
+        self.state == TxnState::Prepared
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -425,7 +425,7 @@ impl Txn {
 
     pub(crate) fn finish(&mut self) {
         self.chain.reset();
-        self.state = State::Idle;
+        self.state = TxnState::Idle;
     }
 }
 

@@ -63,7 +63,7 @@ const KEPT: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum LargeRowState {
     Live = 0,
     /// Replaced by a transaction that is still running, or that has committed and left it to be
     /// purged.
@@ -99,8 +99,8 @@ impl<'a> LargeView<'a> {
         u32_at(self.0, LENGTH)
     }
 
-    pub(super) fn state(self) -> Result<State, Garbled> {
-        [State::Live, State::Ghost, State::Gone]
+    pub(super) fn state(self) -> Result<LargeRowState, Garbled> {
+        [LargeRowState::Live, LargeRowState::Ghost, LargeRowState::Gone]
             .into_iter()
             .find(|s| *s as u8 == self.0[STATE])
             .ok_or(Garbled)
@@ -184,7 +184,7 @@ impl<'a> LargeMut<'a> {
         Ok(())
     }
 
-    pub(super) fn turn(&mut self, from: State, to: State) -> Result<(), Garbled> {
+    pub(super) fn turn(&mut self, from: LargeRowState, to: LargeRowState) -> Result<(), Garbled> {
         if LargeView(self.0).state()? != from {
             return Err(Garbled);
         }
@@ -192,7 +192,7 @@ impl<'a> LargeMut<'a> {
         Ok(())
     }
 
-    pub(super) fn end_as(&mut self, state: State) {
+    pub(super) fn end_as(&mut self, state: LargeRowState) {
         self.0[STATE] = state as u8;
     }
 }
@@ -256,7 +256,7 @@ impl<'p> Heap<'p> {
     pub(super) fn read_large<L: LatchPolicy>(&self, large: Large) -> Result<Vec<u8>, Stop> {
         let root = self.large_root::<L>(large.root)?;
         let view = LargeView::new(root.bytes());
-        if view.length() != large.length || view.state() != Ok(State::Live) {
+        if view.length() != large.length || view.state() != Ok(LargeRowState::Live) {
             return Err(corrupt(&root));
         }
         let mut part = match self.hints.parts.take(large.root, root.lsn()) {
@@ -345,7 +345,7 @@ impl<'p> Heap<'p> {
     ) -> Result<Rid, Stop> {
         let rid = slot_zero(root.page_id());
         let lsn = journal.undoable(Kind::HeapDelete as u8, root.lsn(), &[&self.front(rid)]);
-        let turned = LargeMut(bytes_mut(root)).turn(State::Live, State::Ghost);
+        let turned = LargeMut(bytes_mut(root)).turn(LargeRowState::Live, LargeRowState::Ghost);
         turned.map_err(|Garbled| corrupt(root))?;
         root.logged(lsn);
         Ok(rid)
@@ -368,14 +368,14 @@ impl<'p> Heap<'p> {
     ) -> Result<bool, Stop> {
         let view = LargeView::new(root.bytes());
         let state = view.state().map_err(|Garbled| corrupt(&root))?;
-        if state != State::Ghost {
+        if state != LargeRowState::Ghost {
             return Ok(false);
         }
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
         let freed: Vec<PageId> = [root.page_id()].into_iter().chain(pages).collect();
         let front = self.front(slot_zero(root.page_id()));
         let lsn = journal.system(Kind::HeapRemove as u8, LogOrder::Last, &[&front, &listed(&freed)]);
-        LargeMut(bytes_mut(&mut root)).end_as(State::Gone);
+        LargeMut(bytes_mut(&mut root)).end_as(LargeRowState::Gone);
         root.logged(lsn);
         drop(root);
         freed.into_iter().for_each(|id| self.pool.free(id));

@@ -58,7 +58,7 @@ use crate::bytes::Garbled;
 use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is, too_long};
 use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
-use large::State;
+use large::LargeRowState;
 use latch::{LINE, LatchPolicy};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
@@ -505,10 +505,10 @@ pub(crate) fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Resu
 
 fn apply_to_root(root: &mut LargeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
     match change {
-        Change::HeapDelete { .. } => root.turn(State::Live, State::Ghost),
-        Change::HeapRestore { .. } => root.turn(State::Ghost, State::Live),
+        Change::HeapDelete { .. } => root.turn(LargeRowState::Live, LargeRowState::Ghost),
+        Change::HeapRestore { .. } => root.turn(LargeRowState::Ghost, LargeRowState::Live),
         Change::HeapRemove { .. } => {
-            root.end_as(State::Gone);
+            root.end_as(LargeRowState::Gone);
             Ok(())
         }
         _ => Err(Garbled),

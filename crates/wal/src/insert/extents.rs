@@ -146,13 +146,13 @@ impl Slot {
 struct Extent {
     start: u64,
     end: u64,
-    state: State,
+    state: ExtentState,
     /// Slot of the thread that fills or filled it; `None` for lone records.
     slot: Option<Arc<Slot>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ExtentState {
     Open,
     /// All bytes below `claimed` were claimed; the bytes from there on are padded or given back.
     Sealed {
@@ -342,7 +342,7 @@ impl Extents {
         words.end.store(end, Ordering::Relaxed);
         words.filled.store(start, Ordering::Release);
         words.claimed.store(start + bytes, Ordering::Release);
-        tail.queue.push_back(Extent { start: at, end, state: State::Open, slot: Some(slot.clone()) });
+        tail.queue.push_back(Extent { start: at, end, state: ExtentState::Open, slot: Some(slot.clone()) });
         self.reserved.store(end, Ordering::Release);
         drop(tail);
         fill(slot, start, draft, room);
@@ -397,7 +397,7 @@ impl Extents {
         match tail.queue.back_mut().filter(|e| e.slot.is_none()) {
             Some(before) => before.end = end,
             None => {
-                let state = State::Sealed { claimed: end };
+                let state = ExtentState::Sealed { claimed: end };
                 tail.queue.push_back(Extent { start, end, state, slot: None });
             }
         }
@@ -427,7 +427,7 @@ impl Extents {
             Why::Early => used.next_multiple_of(STEP),
         };
         slot.0.size.store(size, Ordering::Relaxed);
-        extent.state = State::Sealed { claimed };
+        extent.state = ExtentState::Sealed { claimed };
         let take_back =
             |end| self.reserved.compare_exchange(end, claimed, Ordering::AcqRel, Ordering::Acquire);
         let can_tell = self.mark == 0 || extent.start >= tail.given;
@@ -468,7 +468,7 @@ impl Extents {
     fn whole(&self, tail: &mut Tail, holes: Holes, room: &Room<'_>, late: &mut Late) -> u64 {
         while let Some(front) = tail.queue.front() {
             match (front.state, &front.slot) {
-                (State::Open, Some(slot)) => {
+                (ExtentState::Open, Some(slot)) => {
                     let claimed = slot.0.claimed.load(Ordering::Acquire);
                     match holes {
                         Holes::Close { upto } if upto > claimed => {
@@ -481,7 +481,7 @@ impl Extents {
                         }
                     }
                 }
-                (State::Sealed { claimed }, Some(slot)) => slot.late(claimed, late),
+                (ExtentState::Sealed { claimed }, Some(slot)) => slot.late(claimed, late),
                 (_, None) => {}
             }
             tail.queue.pop_front();
@@ -508,11 +508,11 @@ impl Extents {
         let mut late = Late::new();
         let mut tail = self.tail.lock();
         for index in 0..tail.queue.len() {
-            if tail.queue[index].state == State::Open {
+            if tail.queue[index].state == ExtentState::Open {
                 self.seal(&mut tail, index, Why::Early, room);
             }
             let extent = &tail.queue[index];
-            if let (State::Sealed { claimed }, Some(slot)) = (extent.state, &extent.slot) {
+            if let (ExtentState::Sealed { claimed }, Some(slot)) = (extent.state, &extent.slot) {
                 slot.late(claimed, &mut late);
             }
         }
@@ -553,7 +553,7 @@ impl Extents {
     pub fn end(&self) -> u64 {
         let tail = self.tail.lock();
         match tail.queue.back() {
-            Some(Extent { state: State::Open, slot: Some(slot), end, .. })
+            Some(Extent { state: ExtentState::Open, slot: Some(slot), end, .. })
                 if self.reserved.load(Ordering::Acquire) == *end =>
             {
                 slot.0.claimed.load(Ordering::Acquire)
