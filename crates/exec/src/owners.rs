@@ -22,7 +22,7 @@
 
 use crate::owner_map::{MapVersion, OwnerMap};
 use base::{Key, KeyReader, TableId, WorkerId};
-use partition::{Change, Partition, RangeError, Ranges};
+use partition::{Partition, RangeChange, RangeError, Ranges};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use txn::{Abort, Route, Schema};
@@ -406,14 +406,15 @@ pub struct Actor {
 
 /// The worker that carries out a change from one version of the partitions to the next: the giver,
 /// or the owner of the changed partition. `None` if two workers would have to give.
-pub fn actor(before: &Ranges, after: &Ranges, change: Change) -> Option<Actor> {
+pub fn actor(before: &Ranges, after: &Ranges, change: RangeChange) -> Option<Actor> {
     let gifts = gifts(before, after);
     match gifts.first() {
         Some(first) if gifts.iter().any(|gift| gift.from != first.from) => None,
         Some(first) => Some(Actor { worker: first.from, gives: true }),
         None => {
-            let (Change::Split { at, .. } | Change::Merge { at, .. } | Change::Move { start: at, .. }) =
-                change;
+            let (RangeChange::Split { at, .. }
+            | RangeChange::Merge { at, .. }
+            | RangeChange::Move { start: at, .. }) = change;
             Some(Actor { worker: usize::from(after.find(at).owner.0), gives: false })
         }
     }

@@ -25,8 +25,8 @@ use crate::shared::{Shared, WorkerOrder};
 use base::WorkerId;
 use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
-    BalanceError, BalanceVerdict, Balancer, Change, Decision, Grain, Histogram, Mode, Partition,
-    PartitionLoad, Plan, PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings,
+    BalanceError, BalanceVerdict, Balancer, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
+    PlanError, QueueLength, RangeChange, RangeError, RangeMap, Ranges, Settings,
 };
 use probe::{Rebalance, Rebalanced};
 use std::ops::Range;
@@ -158,7 +158,7 @@ fn outcome(
 
 /// Consecutive changes by one worker: the worker, whether it gives keys away, the version of the
 /// map before the first change, and the changes.
-type Runs = Vec<(usize, bool, u64, Vec<Change>)>;
+type Runs = Vec<(usize, bool, u64, Vec<RangeChange>)>;
 
 fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
     let mut runs: Runs = Vec::new();
@@ -183,14 +183,14 @@ fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
 
 /// A merge of two partitions with different owners begins with moves to one owner: the worker that
 /// merges two trees must own both.
-fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
+fn each_by_one(now: &Ranges, change: RangeChange) -> Vec<RangeChange> {
     let mut all = Vec::new();
-    if let Change::Merge { at, owner } = change
+    if let RangeChange::Merge { at, owner } = change
         && at > 0
     {
         let pieces = [now.partition(now.index(at - 1)), now.partition(now.index(at))];
         let foreign = pieces.into_iter().filter(|piece| piece.owner != owner);
-        all.extend(foreign.map(|piece| Change::Move { start: piece.keys.start, owner }));
+        all.extend(foreign.map(|piece| RangeChange::Move { start: piece.keys.start, owner }));
     }
     all.push(change);
     all
@@ -407,7 +407,7 @@ mod tests {
         // One partition fewer: its keys change owners before they are merged with the others.
         let to = wanted(&now, &[(0..33, 1), (33..66, 1), (66..100, 2)], 3).unwrap();
         let whole = Plan {
-            changes: vec![Change::Merge { at: 33, owner: WorkerId(1) }],
+            changes: vec![RangeChange::Merge { at: 33, owner: WorkerId(1) }],
             ..Plan::between(&now, &to).unwrap()
         };
         let told: Vec<_> = super::runs(&now, &whole)

@@ -35,7 +35,7 @@ use buffer::{Buffer, NUDGE_BYTES};
 pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
 pub use fault::LogFault;
 pub use options::{Durability, FlushBy, LogOptions, LogStats};
-pub(crate) use record::{Bytes, Change, Changes, Left, Malformed, Open, Record, Runs, TxnVerdict};
+pub(crate) use record::{Bytes, Changes, Left, Malformed, Open, Record, RowChange, Runs, TxnVerdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
 pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 

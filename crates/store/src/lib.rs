@@ -88,7 +88,7 @@ pub use restart::{InDoubt, Recovered};
 pub use row_placement::Divided;
 pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 pub use scan::ChunkEnd;
-pub use touched::{Change, Touched};
+pub use touched::{KeyChange, Touched};
 pub use txn::{Savepoint, Txn};
 
 /// The name of the data file within a data folder.

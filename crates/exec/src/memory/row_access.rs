@@ -50,7 +50,7 @@ const LAST_LOOK_NS: u64 = 256_000;
 const SHORT_NS: u64 = 1_000_000;
 
 /// A change of a secondary index.
-enum Change {
+enum EntryChange {
     Gone(Key),
     Come(Key),
 }
@@ -142,11 +142,11 @@ impl<'a> MemoryAccess<'a> {
 
     /// Changes the index entries of one row.
     #[cold]
-    async fn change_entries(&mut self, changes: Vec<(TableId, Change)>) -> Result<(), Abort> {
+    async fn change_entries(&mut self, changes: Vec<(TableId, EntryChange)>) -> Result<(), Abort> {
         for (index, change) in changes {
             let done = match &change {
-                Change::Gone(key) => retry!(self, self.with(|w, txn| w.delete(txn, index, key))),
-                Change::Come(key) => {
+                EntryChange::Gone(key) => retry!(self, self.with(|w, txn| w.delete(txn, index, key))),
+                EntryChange::Come(key) => {
                     retry!(self, self.with(|w, txn| w.insert(txn, index, key, &[]))) == Inserted::Done
                 }
             };
@@ -231,14 +231,14 @@ fn from_behind(direction: Direction, last: &mut Vec<u8>) {
 }
 
 /// The changes of an update to the indexes of its table.
-fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, Change)> {
+fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, EntryChange)> {
     let (old, new) = (Row::new(&table.layout, old), Row::new(&table.layout, new));
     let mut changes = Vec::new();
     for index in &table.def.indexes {
         let (gone, come) = (table.def.entry_of(index, old), table.def.entry_of(index, new));
         if gone != come {
-            changes.push((index.id, Change::Gone(gone)));
-            changes.push((index.id, Change::Come(come)));
+            changes.push((index.id, EntryChange::Gone(gone)));
+            changes.push((index.id, EntryChange::Come(come)));
         }
     }
     changes
@@ -353,7 +353,7 @@ impl Access for MemoryAccess<'_> {
             let old = retry!(self, self.with(|worker, txn| worker.read(txn, table, key, <[u8]>::to_vec)));
             let Some(old) = old else { return Ok(false) };
             let entry =
-                |index: &txn::IndexDef| Change::Gone(t.def.entry_of(index, Row::new(&t.layout, &old)));
+                |index: &txn::IndexDef| EntryChange::Gone(t.def.entry_of(index, Row::new(&t.layout, &old)));
             let gone = t.def.indexes.iter().map(|index| (index.id, entry(index))).collect();
             Box::pin(self.change_entries(gone)).await?;
         }

@@ -20,7 +20,7 @@ use base::hash64;
 use locks::{Acquired, LockName, Mode};
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
-use store::{Change, InDoubt, Touched};
+use store::{InDoubt, KeyChange, Touched};
 
 /// The locks that a transaction needs, by owner of the table and name.
 type Claims = HashMap<(usize, LockName), Mode>;
@@ -91,8 +91,8 @@ impl<D: Design> PageEngine<D> {
             claim(0, LockName::table(*table), Mode::IX);
             if !key.is_empty() {
                 let mode = match change {
-                    Change::InPlace => Mode::ROW_X,
-                    Change::PutOrTaken => Mode::ROW_AND_GAP_X,
+                    KeyChange::InPlace => Mode::ROW_X,
+                    KeyChange::PutOrTaken => Mode::ROW_AND_GAP_X,
                 };
                 claim(0, LockName::key(*index, hash64(key)), mode);
             }

@@ -26,7 +26,7 @@ use crate::design::Design;
 use crate::owners::{self, Gift, Owners};
 use base::{Key, TableId};
 use pages::Stop;
-use partition::{Change, Ranges};
+use partition::{RangeChange, Ranges};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use store::{Divided, Division, Txn, Writers};
@@ -49,12 +49,12 @@ pub(super) struct Apart {
 pub(super) fn cuts(
     owners: &Owners,
     table: TableId,
-    change: Change,
+    change: RangeChange,
     gifts: &[Gift],
     next: &Ranges,
 ) -> Vec<Key> {
     let mut sites = Vec::new();
-    if let Change::Split { at, .. } = change {
+    if let RangeChange::Split { at, .. } = change {
         sites.push(at);
     }
     for Gift { sites: given, .. } in gifts {
@@ -127,7 +127,7 @@ impl<D: Design> PageEngine<D> {
         for (&change, made_for) in request.changes.iter().zip(request.made_for..) {
             let Ok(next) = now.apply(made_for, change) else { break };
             let gifts = owners::gifts(&now, &next);
-            let elsewhere = matches!(change, Change::Split { at, .. } if !mine(&now, at));
+            let elsewhere = matches!(change, RangeChange::Split { at, .. } if !mine(&now, at));
             if elsewhere || gifts.iter().any(|gift| gift.from != ctx.worker) {
                 break;
             }

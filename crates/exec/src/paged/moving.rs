@@ -47,7 +47,7 @@ use crate::waits_for::AGAIN_NS;
 use access::Moved;
 use base::{Key, TableId};
 use pages::Stop;
-use partition::{Change, RangeError, Ranges};
+use partition::{RangeChange, RangeError, Ranges};
 use probe::Wait;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -68,7 +68,7 @@ pub const DRAIN_NS: u64 = 50_000_000;
 pub struct RepartitionRequest {
     /// The version of the partitions for which the first change was made.
     pub made_for: u64,
-    pub changes: Vec<Change>,
+    pub changes: Vec<RangeChange>,
     /// Whether keys change hands, so that no transaction may be under way at the worker.
     pub gives: bool,
     /// Incremented while rows are being moved: the thread that waits for the outcome sees the
@@ -400,7 +400,7 @@ impl<D: Design> PageEngine<D> {
             let now = owners.ranges();
             let next = now.apply(made_for, change)?;
             let gifts = owners::gifts(&now, &next);
-            let merges = matches!(change, Change::Merge { .. });
+            let merges = matches!(change, RangeChange::Merge { .. });
             let gives = gifts.iter().any(|gift| gift.from != ctx.worker) || !request.gives || merges;
             if gives && !gifts.is_empty() {
                 return Err(Refusal::NotOwner(ctx.worker));
@@ -422,7 +422,7 @@ impl<D: Design> PageEngine<D> {
         &self,
         ctx: &PageWorkerContext,
         owners: &Owners,
-        (change, next): (Change, &Ranges),
+        (change, next): (RangeChange, &Ranges),
         gifts: &[Gift],
         carried: &mut Carried,
     ) -> Result<(), Stop> {
@@ -432,7 +432,7 @@ impl<D: Design> PageEngine<D> {
             for key in cuts(owners, table, change, gifts, next) {
                 self.cut(ctx, table, key, carried)?;
             }
-            if let Change::Merge { at, .. } = change
+            if let RangeChange::Merge { at, .. } = change
                 && let Some(key) = border(at)
                 && !wanted.iter().any(|(start, _)| *start == key)
                 && self.store.partitions(table).contains(&key)

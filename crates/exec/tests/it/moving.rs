@@ -4,7 +4,7 @@
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
 use exec::{Carried, DesignKind, Engine, LocalTxn, Refusal, RepartitionRequest};
-use partition::Change;
+use partition::RangeChange;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use txn::{Abort, Access, Route};
@@ -15,7 +15,7 @@ type Done = Receiver<Result<Carried, Refusal>>;
 fn ask(b: &Bench, at: u64) -> Done {
     let (done, carried) = channel();
     let made_for = b.engine.ranges().expect("owners").version();
-    let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
+    let changes = vec![RangeChange::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
     b.engine.repartition(
         &b.contexts[0],
         RepartitionRequest { made_for, changes, gives: true, progress: Arc::default(), done },
@@ -167,7 +167,7 @@ fn an_owner_that_is_never_idle_keeps_its_keys() {
 fn what_cannot_be_is_refused_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let refused = |worker: usize, gives: bool, made_for: u64, change: Change| {
+    let refused = |worker: usize, gives: bool, made_for: u64, change: RangeChange| {
         let (done, carried) = channel();
         b.engine.repartition(
             &b.contexts[worker],
@@ -176,12 +176,12 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
         turn(&b, worker);
         carried.try_recv().unwrap().unwrap_err().to_string()
     };
-    let split = |at, upper| Change::Split { at, lower: WorkerId(0), upper: WorkerId(upper) };
+    let split = |at, upper| RangeChange::Split { at, lower: WorkerId(0), upper: WorkerId(upper) };
     assert!(refused(0, true, 7, split(1, 1)).contains("plan again"));
     assert!(refused(0, true, 1, split(5, 1)).contains("begins there already"));
     assert!(refused(1, true, 1, split(1, 1)).contains("worker 1 does not own"));
     assert!(refused(0, false, 1, split(1, 1)).contains("worker 0 does not own"), "who gives drains first");
-    let merge = Change::Merge { at: 3, owner: WorkerId(0) };
+    let merge = RangeChange::Merge { at: 3, owner: WorkerId(0) };
     assert!(refused(0, true, 1, merge).contains("no partition begins at 3"));
     assert_eq!(b.engine.ranges().unwrap().version(), 1);
 }
@@ -221,7 +221,7 @@ fn pages_go_with_their_keys() {
     assert_eq!(b.write(1, &mut txn, 10, 5), DONE);
     b.commit(1, &mut txn);
     let (done, carried) = channel();
-    let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
+    let changes = vec![RangeChange::Merge { at: 5, owner: WorkerId(1) }];
     b.engine.repartition(
         &b.contexts[1],
         RepartitionRequest { made_for: 2, changes, gives: false, progress: Arc::default(), done },

@@ -34,7 +34,7 @@ use txn::Range;
 
 /// The effect of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct RowChange<'a> {
     pub(crate) table: u16,
     pub(crate) key: &'a [u8],
     pub(crate) value: Left<'a>,
@@ -374,7 +374,7 @@ impl<'a> Changes<'a> {
 
     /// The next write; `None` at the end, [`Malformed`] when there are fewer bytes than it states.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Change<'a>>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<RowChange<'a>>, Malformed> {
         if self.0.0.is_empty() {
             return Ok(None);
         }
@@ -382,7 +382,7 @@ impl<'a> Changes<'a> {
     }
 
     #[inline]
-    fn read(&mut self) -> Option<Change<'a>> {
+    fn read(&mut self) -> Option<RowChange<'a>> {
         let word = self.0.u64()?;
         let (table, key, value) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
         let key = self.0.take(usize::from(key))?;
@@ -394,7 +394,7 @@ impl<'a> Changes<'a> {
             }
             _ => Left::Whole(self.0.take(value as usize)?),
         };
-        Some(Change { table, key, value })
+        Some(RowChange { table, key, value })
     }
 }
 
@@ -521,8 +521,11 @@ mod tests {
         let out = some_of_each();
         assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12, 12], 8)));
         let Ok(Some((7, Record::Commit { mut writes, .. }))) = next(&mut Bytes(&out)) else { panic!() };
-        assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Left::Whole(b"value") })));
-        assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: Left::Absent })));
+        assert_eq!(
+            writes.next(),
+            Ok(Some(RowChange { table: 3, key: b"key", value: Left::Whole(b"value") }))
+        );
+        assert_eq!(writes.next(), Ok(Some(RowChange { table: 65_535, key: b"", value: Left::Absent })));
     }
 
     #[test]
@@ -538,7 +541,7 @@ mod tests {
         put_change(&mut out, 2, 16, |out| out.push(9)).undo(&mut out);
         assert_eq!((out.len(), bytes), (before, 8 + 4 + 3 + 8 + 20_000));
         let mut changes = Changes::of(&out);
-        let Ok(Some(Change { table: 2, key: [9], value: Left::Part { from: 16, mut runs } })) =
+        let Ok(Some(RowChange { table: 2, key: [9], value: Left::Part { from: 16, mut runs } })) =
             changes.next()
         else {
             panic!("{:?}", Changes::of(&out).next())

@@ -10,8 +10,8 @@ use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
-    ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
-    Read, Reads, Runs, Segment, TxnVerdict, Undecided,
+    ALIGN, BlockHead, Blocks, Bytes, CONTROL, Changes, FileHead, Kind, Left, LogFault, Malformed, Read,
+    Reads, RowChange, Runs, Segment, TxnVerdict, Undecided,
 };
 use crate::node::Node;
 use crate::read_reservation;
@@ -133,7 +133,7 @@ struct Due<'b> {
     tid: u64,
     /// The epoch of its record.
     logged: u64,
-    change: Change<'b>,
+    change: RowChange<'b>,
     hash: Hash,
     /// The place of its row, if it has one.
     row: Option<Ref>,
@@ -323,7 +323,7 @@ impl<'s> Loader<'s> {
             due.row = store.hints.candidate(due.hash).inspect(|row| due.prefetch(arena, *row));
         }
         let is_there = |due: &Due<'_>| {
-            let Change { table, key, .. } = due.change;
+            let RowChange { table, key, .. } = due.change;
             due.row.is_some_and(|row| row::is_of(arena, row, TableId(table), key))
         };
         let mut missing: Vec<&mut Due<'_>> = batch.iter_mut().filter(|due| !is_there(due)).collect();
@@ -348,7 +348,12 @@ impl<'s> Loader<'s> {
 
     /// Carries out one change. If `found` is `None`, the row may have come since the look-up.
     #[inline]
-    fn carry_out(&mut self, ids: (u64, u64), change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
+    fn carry_out(
+        &mut self,
+        ids: (u64, u64),
+        change: RowChange<'_>,
+        found: Option<Ref>,
+    ) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
         let (arena, table, tid) = (&store.arena, TableId(change.table), ids.0);
         let index = store.index(table).map_err(|_| Trouble::Malformed)?;
