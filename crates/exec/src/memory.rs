@@ -57,7 +57,7 @@ pub use row_access::MemoryAccess;
 pub struct MemoryEngine {
     pub(crate) store: Arc<Memstore>,
     /// The table or index of each id.
-    places: Vec<Place>,
+    relations: Vec<Relation>,
     pub(crate) waiting: Waiting,
     wait_ns: u64,
     /// The number after those of the instance's workers, for a thread that reads the store without
@@ -80,7 +80,7 @@ struct Ticker {
 }
 
 /// The meaning of an id.
-enum Place {
+enum Relation {
     Nothing,
     Table(Box<Table>),
     Index {
@@ -90,11 +90,11 @@ enum Place {
     },
 }
 
-impl Place {
+impl Relation {
     fn table(&self) -> Option<&Table> {
         match self {
-            Place::Table(table) => Some(table),
-            Place::Nothing | Place::Index { .. } => None,
+            Relation::Table(table) => Some(table),
+            Relation::Nothing | Relation::Index { .. } => None,
         }
     }
 }
@@ -170,19 +170,20 @@ pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
     fn of(store: Arc<Memstore>, schema: &Schema, workers: usize, wait_ns: u64) -> MemoryEngine {
-        let mut places: Vec<Place> = (0..durability::ids_of(schema)).map(|_| Place::Nothing).collect();
+        let mut relations: Vec<Relation> =
+            (0..durability::ids_of(schema)).map(|_| Relation::Nothing).collect();
         for def in &schema.tables {
             let mut indexed = Columns::NONE;
             for (at, index) in def.indexes.iter().enumerate() {
-                places[usize::from(index.id.0)] = Place::Index { table: def.id, at };
+                relations[usize::from(index.id.0)] = Relation::Index { table: def.id, at };
                 indexed = index.columns.iter().fold(indexed, |set, &column| set.with(column));
             }
             let table = Table { def: def.clone(), layout: Layout::of(def), indexed };
-            places[usize::from(def.id.0)] = Place::Table(Box::new(table));
+            relations[usize::from(def.id.0)] = Relation::Table(Box::new(table));
         }
         MemoryEngine {
             store,
-            places,
+            relations,
             waiting: Waiting::default(),
             wait_ns,
             spare: workers,
@@ -195,17 +196,17 @@ impl MemoryEngine {
 
     #[inline]
     pub(crate) fn table(&self, id: TableId) -> Result<&Table, Abort> {
-        match self.places.get(usize::from(id.0)) {
-            Some(Place::Table(table)) => Ok(table),
+        match self.relations.get(usize::from(id.0)) {
+            Some(Relation::Table(table)) => Ok(table),
             _ => Err(Abort::BadRequest),
         }
     }
 
     /// The table of an id, and the position among its indexes if the id is an index.
     pub(crate) fn index(&self, id: TableId) -> Result<(&Table, Option<usize>), Abort> {
-        match self.places.get(usize::from(id.0)) {
-            Some(Place::Table(table)) => Ok((table, None)),
-            Some(Place::Index { table, at }) => Ok((self.table(*table)?, Some(*at))),
+        match self.relations.get(usize::from(id.0)) {
+            Some(Relation::Table(table)) => Ok((table, None)),
+            Some(Relation::Index { table, at }) => Ok((self.table(*table)?, Some(*at))),
             _ => Err(Abort::BadRequest),
         }
     }

@@ -17,7 +17,7 @@ use crate::counts::{self, Reach};
 use crate::gate;
 use crate::groups::{self, Groups};
 use crate::links::MOST_PAYLOAD;
-use crate::local::{Keys, Local, Place};
+use crate::local::{Keys, Local, StepPlace};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
 use exec::{Engine, Holds, Protection, Scope, WaitOrder};
@@ -259,7 +259,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             // locks: nothing would protect these steps.
             return Err(Abort::AfterLast);
         }
-        let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        let here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
         if E::OWNERS && !local.tallies.is_empty() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
         }

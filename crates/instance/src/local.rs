@@ -42,7 +42,7 @@ const FULL_NS: u64 = 1_000_000;
 
 /// Where a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum StepPlace {
     /// On this worker.
     Here,
     /// On another worker of this instance.
@@ -242,16 +242,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Where the steps for this route run.
     #[inline]
-    pub fn place(&self, route: Route) -> Place {
+    pub fn place(&self, route: Route) -> StepPlace {
         if !self.is_alone() {
             let owner = self.owner(route);
             if owner != self.me() {
-                return Place::Instance(owner);
+                return StepPlace::Instance(owner);
             }
         }
         match self.shared.engine.site_owner(route) {
-            Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => Place::Worker(worker),
-            _ => Place::Here,
+            Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => StepPlace::Worker(worker),
+            _ => StepPlace::Here,
         }
     }
 
@@ -331,9 +331,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 return;
             }
             let its = match self.place(route) {
-                Place::Here => Keys::Here,
-                Place::Worker(worker) => Keys::At(worker),
-                Place::Instance(_) => Keys::Spread,
+                StepPlace::Here => Keys::Here,
+                StepPlace::Worker(worker) => Keys::At(worker),
+                StepPlace::Instance(_) => Keys::Spread,
             };
             keys = Some(if keys.is_none_or(|keys| keys == its) { its } else { Keys::Spread });
         });

@@ -17,7 +17,7 @@
 
 use crate::groups::{Groups, group};
 use crate::home::Run;
-use crate::local::{Local, Place};
+use crate::local::{Local, StepPlace};
 use exec::{Engine, MapVersion, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
@@ -49,8 +49,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let mut open: Open = smallvec![true; steps.count()];
         // A step stays open if its key came to this worker and left again meanwhile: neither worker
         // ran it.
-        let is_left =
-            |(i, open): (usize, &bool)| *open && !matches!(local.place(steps.route(i)), Place::Instance(_));
+        let is_left = |(i, open): (usize, &bool)| {
+            *open && !matches!(local.place(steps.route(i)), StepPlace::Instance(_))
+        };
         loop {
             match self.run_open(steps, partial, &mut open).await {
                 // Some of them have another owner by now.
@@ -69,7 +70,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let is_here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        let is_here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.txn) {
             Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.txn)).await?;
         }
@@ -159,7 +160,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ) -> Result<(), Abort> {
         let local = self.local;
         for i in 0..steps.count() {
-            if open[i] && is_asked(i) && local.place(steps.route(i)) == Place::Here {
+            if open[i] && is_asked(i) && local.place(steps.route(i)) == StepPlace::Here {
                 steps.run(i, &mut local.access(self.txn), partial).await?;
                 open[i] = false;
             }
@@ -187,9 +188,9 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
     for index in 0..open.len() {
         kind += u16::from(index > 0 && steps.id(index) != steps.id(index - 1));
         let owner = match local.place(steps.route(index)) {
-            Place::Here => local.worker,
-            Place::Worker(owner) => owner,
-            Place::Instance(_) => continue,
+            StepPlace::Here => local.worker,
+            StepPlace::Worker(owner) => owner,
+            StepPlace::Instance(_) => continue,
         };
         if open[index] {
             turns.push(Turn { kind, owner, index });
@@ -209,7 +210,7 @@ fn visits<W: Workload, E: Engine, S: Steps>(
     // Taken before the owner map is read: a change in between makes the owner refuse the visit.
     let unmoved = engine.map_version();
     let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
-        Some(Place::Worker(owner)) => Some(owner),
+        Some(StepPlace::Worker(owner)) => Some(owner),
         _ => None,
     });
     for visit in &mut visits {

@@ -6,7 +6,7 @@
 
 use crate::detect::Walk;
 use crate::guarded::Guarded;
-use crate::locker::{Granule, Held, LockCounts, Locker, NO_TABLE, Pending, Place, Use};
+use crate::locker::{Granule, Held, LockCounts, LockPlace, Locker, NO_TABLE, Pending, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::{Slots, Wait};
@@ -362,7 +362,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.counts.higher += 1;
         locker.counts.granule_calls += 1;
         if mode.is_intention() && name.is_table() && self.enter_fast(locker, name, mode) {
-            self.hold(locker, name, mode, Place::Fast);
+            self.hold(locker, name, mode, LockPlace::Fast);
             locker.counts.fast += 1;
             return Acquired::Granted;
         }
@@ -375,7 +375,7 @@ impl<M: RawMutex> LockTable<M> {
         });
         match entry {
             Entry::Granted => {
-                self.hold(locker, name, mode, Place::Bucket);
+                self.hold(locker, name, mode, LockPlace::Bucket);
                 Acquired::Granted
             }
             Entry::Waiting => {
@@ -390,7 +390,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.counts.granule_calls += 1;
         let Granule { name, mode: before, asked, place, .. } = locker.granules[at];
         let wanted = before.with(mode);
-        if place == Place::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
+        if place == LockPlace::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
             (locker.granules[at].mode, locker.granules[at].asked) = (wanted, wanted);
             return Acquired::Granted;
         }
@@ -405,13 +405,13 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    pub(crate) fn hold(&self, locker: &mut Locker, name: LockName, mode: Mode, place: Place) {
+    pub(crate) fn hold(&self, locker: &mut Locker, name: LockName, mode: Mode, place: LockPlace) {
         locker.granules.push(self.fresh(name, mode, place));
     }
 
     /// A granule of a transaction that has locked nothing beneath it yet.
     #[inline]
-    pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: Place) -> Granule {
+    pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: LockPlace) -> Granule {
         let Escalation { reads, writes } = self.tuning.escalation;
         Granule {
             name,
@@ -521,10 +521,10 @@ impl<M: RawMutex> LockTable<M> {
     pub(crate) fn lower_granule(&self, locker: &mut Locker, at: usize, mode: Mode) {
         locker.counts.granule_calls += 1;
         let Granule { name, mode: held, place, .. } = locker.granules[at];
-        if place == Place::Kept {
+        if place == LockPlace::Kept {
             self.settle_in_bucket(locker, at);
         }
-        if place != Place::Fast || !self.lower_fast(locker.id, name, mode) {
+        if place != LockPlace::Fast || !self.lower_fast(locker.id, name, mode) {
             self.lower(locker.id, name, mode);
             self.retract(name, held, mode);
         }

@@ -38,5 +38,5 @@ pub use balancer::{
 pub use count::{CountError, Demand, counts};
 pub use histogram::{BadKeys, Grain, Histogram, PartitionLoad, QueueLength, QueueMeter, SubLoad, WEIGHT};
 pub use plan::{Counts, Plan, PlanError};
-pub use range::{Partition, Place, RangeChange, RangeError, RangeMap, Ranges};
+pub use range::{KeyPlace, Partition, RangeChange, RangeError, RangeMap, Ranges};
 pub use routing::{MAX_DOMAIN, Routing, RoutingError};

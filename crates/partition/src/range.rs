@@ -59,7 +59,7 @@ pub struct Partition {
 
 /// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct KeyPlace {
     /// Position of the partition among its table's, in key order; valid for one version of the map.
     pub partition: u32,
     pub owner: WorkerId,
@@ -200,9 +200,9 @@ impl Ranges {
     }
 
     #[inline]
-    pub fn find(&self, key: u64) -> Place {
+    pub fn find(&self, key: u64) -> KeyPlace {
         let i = self.index(key);
-        Place { partition: i as u32, owner: self.owners[i] }
+        KeyPlace { partition: i as u32, owner: self.owners[i] }
     }
 
     /// The next version, with `change` made. `made_for` is the version on which the change was
@@ -303,7 +303,7 @@ impl RangeMap {
     /// The partition and worker for a step on routing key `key`; `None` for a table that is not
     /// partitioned.
     #[inline]
-    pub fn find(&self, table: TableId, key: u64) -> Option<Place> {
+    pub fn find(&self, table: TableId, key: u64) -> Option<KeyPlace> {
         self.table(table).map(|ranges| ranges.find(key))
     }
 
@@ -362,7 +362,7 @@ mod tests {
             let expected = if key < 40 { 0 } else { 1 + usize::from(key >= 60) };
             assert_eq!(ranges.index(key), expected, "key {key}");
         }
-        assert_eq!(ranges.find(u64::MAX), Place { partition: 2, owner: WorkerId(2) });
+        assert_eq!(ranges.find(u64::MAX), KeyPlace { partition: 2, owner: WorkerId(2) });
     }
 
     #[test]

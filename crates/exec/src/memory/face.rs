@@ -376,8 +376,8 @@ impl Engine for MemoryEngine {
     fn is_blank(&self) -> bool {
         let Ok(mut worker) = self.store.worker(self.spare) else { return false };
         let mut store_txn = worker.begin();
-        let is_empty = |table: &super::Place| match table {
-            super::Place::Table(table) => {
+        let is_empty = |table: &super::Relation| match table {
+            super::Relation::Table(table) => {
                 let mut any = false;
                 let found = |_: &[u8], _: &[u8]| {
                     any = true;
@@ -388,7 +388,7 @@ impl Engine for MemoryEngine {
             }
             _ => true,
         };
-        let blank = self.places.iter().all(is_empty);
+        let blank = self.relations.iter().all(is_empty);
         worker.abort(store_txn);
         blank
     }
