@@ -7,7 +7,7 @@
 //! ends a child when the *thread* that started it ends.
 
 use crate::control::{Birth, Cue, InstanceOrder, Reply};
-use crate::copy::{Watch, clones};
+use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, DesignKind, Durability, TreeKind};
 use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
@@ -163,7 +163,7 @@ impl Deployment {
         }
         match (home.is_loaded(), self.data_use) {
             (true, DataUse::Copy) => {
-                home.run_on_a_copy(Watch { interrupt: &self.interrupt, progress })?;
+                home.run_on_a_copy(CopyProgress { interrupt: &self.interrupt, progress })?;
             }
             (true, _) => home.enter()?,
             (false, DataUse::Copy) if !clones(home.path()) => {
@@ -239,7 +239,7 @@ impl Running {
         self.home.loaded()?;
         self.home.leave(Some(0))?;
         self.copies_after_load = false;
-        let watch = Watch { interrupt: &self.deployment.interrupt, progress: &mut |_, _| {} };
+        let watch = CopyProgress { interrupt: &self.deployment.interrupt, progress: &mut |_, _| {} };
         self.home.run_on_a_copy(watch)?;
         self.bring_up()
     }

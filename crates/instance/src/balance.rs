@@ -200,17 +200,17 @@ fn each_by_one(now: &Ranges, change: RangeChange) -> Vec<RangeChange> {
 pub(crate) type Ledger = Arc<Mutex<Vec<Rebalance>>>;
 
 /// The balancer's thread, and the channel that ends it.
-pub(crate) struct Watch {
+pub(crate) struct BalancerThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
+impl BalancerThread {
     /// `None` where nothing is to be balanced.
     pub fn start<W: Workload, E: Engine>(
         shared: &Arc<Shared<W, E>>,
         ledger: &Ledger,
-    ) -> std::io::Result<Option<Watch>> {
+    ) -> std::io::Result<Option<BalancerThread>> {
         let Balance { mode, .. } = shared.config.balance;
         if mode == Mode::Off || !E::OWNERS || shared.config.workers() < 2 {
             return Ok(None);
@@ -220,7 +220,7 @@ impl Watch {
         let name = format!("i{}balance", shared.config.id.0);
         let body = move || Watching::new(&shared, ledger).watch(&stopped);
         let thread = std::thread::Builder::new().name(name).spawn(body)?;
-        Ok(Some(Watch { stop, thread }))
+        Ok(Some(BalancerThread { stop, thread }))
     }
 
     /// Ends the thread, and waits for it.

@@ -41,7 +41,7 @@ pub enum Family {
 }
 
 /// Progress callback: the instance, the present activity, the amount done, and the total amount.
-pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
+pub type ExamineProgress<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 
 /// Transactions that some instance remembers as committed.
 type Committed = BTreeSet<Gtid>;
@@ -84,7 +84,7 @@ pub fn examine<W: Workload>(
     placement: &Placement,
     folders: Vec<Folder>,
     (family, pool_pages): (Family, usize),
-    watch: Watch<'_>,
+    watch: ExamineProgress<'_>,
 ) -> Vec<Examined> {
     let (mut all, mut committed) = (Vec::new(), Committed::new());
     for (i, (dir, findings)) in folders.into_iter().enumerate() {
@@ -121,7 +121,7 @@ impl Looked {
         &mut self,
         workload: &W,
         (family, pool_pages): (Family, usize),
-        watch: store::Watch<'_>,
+        watch: store::CheckProgress<'_>,
     ) -> Vec<Gtid> {
         let files = world::overlay(world::real());
         let (dir, examined) = (&self.dir, &mut self.examined);

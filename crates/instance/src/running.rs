@@ -1,6 +1,6 @@
 //! An instance from its start to its stop, as seen by the thread that owns it.
 
-use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
+use crate::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
 use crate::forwarding::ForwardRings;
@@ -55,7 +55,7 @@ pub(crate) struct Running<W: Workload, E: Engine> {
     /// The stop flag of the cleaner thread, and the thread.
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     /// `None` where keys are not balanced.
-    balancer: Option<Watch>,
+    balancer: Option<BalancerThread>,
     /// The balancer's decisions in this window.
     ledger: Ledger,
     /// The present options; the workers have copies.
@@ -144,7 +144,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             self.one(started)??;
         }
         self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
-        self.balancer = Watch::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
+        self.balancer = BalancerThread::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
         self.measure().map(drop)
     }
 

@@ -75,7 +75,7 @@ mod txn;
 pub use access::Moved;
 pub use ahead::Ahead;
 pub use catalog::Table;
-pub use check::{CheckReport, TableReport, Watch, scan_files};
+pub use check::{CheckProgress, CheckReport, TableReport, scan_files};
 pub use checkpoint::CheckpointRun;
 pub use definition::{HeapForm, TreeKind};
 pub use division::{Division, Reach, Writers};

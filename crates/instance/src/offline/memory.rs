@@ -35,7 +35,7 @@ pub(super) fn open<W: Workload>(
     dir: &Path,
     workload: &W,
     examined: &mut Examined,
-    watch: store::Watch<'_>,
+    watch: store::CheckProgress<'_>,
 ) -> Result<(Opened, Vec<Gtid>), EngineFault> {
     watch("files and restart", 0, 1);
     // Opening creates missing files: a folder without a store would pass for an empty store.
