@@ -11,7 +11,7 @@
 use crate::branches::Branches;
 use locks::Locker;
 use std::ops::Range;
-use store::{Ahead, Txn};
+use store::{Prefetched, Txn};
 
 /// When a design takes locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +47,7 @@ pub struct LocalTxn {
     pub(crate) store_txn: Txn,
     pub(crate) locker: Locker,
     /// The rows it is about to ask for.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     pub(crate) protection: Protection,
     /// The worker that owns the lock table it uses.
     pub(crate) owner: usize,

@@ -392,7 +392,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_S)).await?;
         }
         let t = self.table(table)?;
-        let seen = self.txn.ahead.take(table, key);
+        let seen = self.txn.prefetched.take(table, key);
         let mut f = Some(f);
         let read = retry!(
             self,
@@ -416,7 +416,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_X)).await?;
         }
         let t = self.table(table)?;
-        let seen = self.txn.ahead.take(table, key);
+        let seen = self.txn.prefetched.take(table, key);
         let entries = if self.ranges() { Entries::HoldBack } else { Entries::Follow };
         let mut f = Some(f);
         let updated = retry!(
@@ -447,7 +447,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
             let locks = self.engine.locks(self.txn.owner);
             keys.iter().for_each(|key| locks.prefetch(self.name(table, key)));
         }
-        self.engine.store.ahead::<D::Latch>(t, keys, &mut self.txn.ahead);
+        self.engine.store.prefetch::<D::Latch>(t, keys, &mut self.txn.prefetched);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {

@@ -38,7 +38,7 @@ use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
+use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::{Durability, FlushBy};
 
@@ -192,7 +192,7 @@ impl<D: Design> PageEngine<D> {
         LocalTxn {
             store_txn: Txn::default(),
             locker: self.locks(owner).locker(),
-            ahead: Ahead::default(),
+            prefetched: Prefetched::default(),
             protection: Protection::Unlocked,
             owner,
             name: 0,
@@ -210,7 +210,7 @@ impl<D: Design> PageEngine<D> {
 
     pub fn begin(&self, txn: &mut LocalTxn, worker: usize, protection: Protection) {
         let hold = probe::part_begins();
-        txn.ahead.clear();
+        txn.prefetched.clear();
         self.store.begin(&mut txn.store_txn, worker);
         txn.protection = protection;
         txn.sites = None;

@@ -46,7 +46,6 @@
 #![forbid(unsafe_code)]
 
 mod active;
-mod ahead;
 mod analysis;
 mod catalog;
 mod check;
@@ -63,6 +62,7 @@ mod joint;
 mod kind;
 mod load;
 mod open;
+mod prefetch;
 mod redo;
 mod repartition;
 mod restart;
@@ -73,7 +73,6 @@ mod touched;
 mod txn;
 
 pub use access::Moved;
-pub use ahead::Ahead;
 pub use catalog::Table;
 pub use check::{CheckProgress, CheckReport, TableReport, scan_files};
 pub use checkpoint::CheckpointRun;
@@ -84,6 +83,7 @@ pub use fault::StoreFault;
 pub use finding::{Finding, Weight};
 pub use load::{Loaded, Loader};
 pub use open::{Store, StoreOptions, expect_database};
+pub use prefetch::Prefetched;
 pub use restart::{InDoubt, Recovered};
 pub use row_placement::Divided;
 pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};

@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::find`]. Uses the address from a batched look-up ([`Store::ahead`]) if it is
+    /// As [`Store::find`]. Uses the address from a batched look-up ([`Store::prefetch`]) if it is
     /// still valid.
     #[inline]
     fn locate<P: Policies>(
@@ -189,7 +189,7 @@ impl Store {
         self.get_seen::<P, R>(table, key, None, f)
     }
 
-    /// As [`Store::get`], with the result of [`Store::ahead`] for the key.
+    /// As [`Store::get`], with the result of [`Store::prefetch`] for the key.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -253,8 +253,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::update`], with the result of [`Store::ahead`] for the key, and with a choice for
-    /// secondary indexes.
+    /// As [`Store::update`], with the result of [`Store::prefetch`] for the key, and with a choice
+    /// for secondary indexes.
     ///
     /// # Errors
     /// As [`Store::update`].

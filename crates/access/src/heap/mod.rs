@@ -212,7 +212,7 @@ impl<'p> Heap<'p> {
 
     /// The first of two prefetches for the row at `rid`: its slot. Takes no latch.
     #[inline]
-    pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
+    pub fn prefetch_slot<L: LatchPolicy>(&self, rid: Rid) {
         match self.pool.glance::<L>(rid.page) {
             Ok(view) => {
                 view.prefetch(0, 1);
@@ -225,7 +225,7 @@ impl<'p> Heap<'p> {
 
     /// The second prefetch: the row itself.
     #[inline]
-    pub fn ahead_row<L: LatchPolicy>(&self, rid: Rid) {
+    pub fn prefetch_row<L: LatchPolicy>(&self, rid: Rid) {
         if let Ok(view) = self.pool.glance::<L>(rid.page)
             && let Ok(Some((at, len))) = plain_at(view.bytes(), rid.slot)
         {
