@@ -21,7 +21,9 @@
 
 use crate::arena::Ref;
 use crate::epoch::EpochUse;
-use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, FileHead, Kind, Log, LogFault, Part, held};
+use crate::log::{
+    ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, CheckpointPart, FileHead, Kind, Log, LogFault, held,
+};
 use crate::row;
 use crate::store::Memstore;
 use crate::tid::{self, ABSENT, DEAD};
@@ -141,7 +143,7 @@ struct Run<'a> {
     log: &'a Log,
     head: FileHead,
     /// By the number of the part.
-    files: Mutex<Vec<Part>>,
+    files: Mutex<Vec<CheckpointPart>>,
     fault: OnceLock<LogFault>,
 }
 
@@ -150,7 +152,7 @@ impl Run<'_> {
         self.log.shared.dir.join(Checkpoint::part_name(self.head.number, part))
     }
 
-    fn write(&self) -> Result<Vec<Part>, LogFault> {
+    fn write(&self) -> Result<Vec<CheckpointPart>, LogFault> {
         let broken = || LogFault::Options("the store's own workers are in use".into());
         let tables = held(&self.log.shared.control).tables.clone();
         let slices = self.store.slices(&tables, &mut self.store.helper(0).ok_or_else(broken)?);
@@ -269,7 +271,7 @@ impl Out<'_> {
     fn begin(&self) -> Result<OpenPart, LogFault> {
         let part = {
             let mut parts = held(&self.run.files);
-            parts.push(Part::default());
+            parts.push(CheckpointPart::default());
             parts.len() - 1
         };
         let file = self.run.log.shared.files.open(&self.run.path(part), Open::Create)?;
@@ -306,7 +308,8 @@ impl Out<'_> {
         self.flush()?;
         if let Some(open) = self.open.take() {
             open.file.sync()?;
-            held(&self.run.files)[open.part] = Part { rows: std::mem::take(&mut self.rows), bytes: open.at };
+            held(&self.run.files)[open.part] =
+                CheckpointPart { rows: std::mem::take(&mut self.rows), bytes: open.at };
         }
         Ok(())
     }

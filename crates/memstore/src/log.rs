@@ -32,7 +32,7 @@ mod stream;
 use block::Aligned;
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind, short_read};
 use buffer::{Buffer, NUDGE_BYTES};
-pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
+pub(crate) use control::{CONTROL, Checkpoint, CheckpointPart, Control, Ended, Segment, Undecided};
 pub use fault::LogFault;
 pub use options::{Durability, FlushBy, LogOptions, LogStats};
 pub(crate) use record::{Bytes, Changes, Left, Malformed, Open, Record, RowChange, Runs, TxnVerdict};

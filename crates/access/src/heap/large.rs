@@ -216,27 +216,27 @@ pub(super) fn format_root(
 /// A thread that begins to read a large row takes the kept part out; a thread that stops for a page
 /// puts its part back. A large row never changes, so a part is valid as long as the same row begins
 /// at its root, which the root's LSN shows. Only reads that met an absent page put parts here.
-pub(super) struct Parts(Mutex<Vec<Part>>);
+pub(super) struct PartialRows(Mutex<Vec<PartialRow>>);
 
-struct Part {
+struct PartialRow {
     root: PageId,
     lsn: Lsn,
     pages: usize,
     bytes: Vec<u8>,
 }
 
-impl Parts {
-    pub(super) const fn new() -> Parts {
-        Parts(Mutex::new(Vec::new()))
+impl PartialRows {
+    pub(super) const fn new() -> PartialRows {
+        PartialRows(Mutex::new(Vec::new()))
     }
 
-    fn take(&self, root: PageId, lsn: Lsn) -> Option<Part> {
+    fn take(&self, root: PageId, lsn: Lsn) -> Option<PartialRow> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|p| p.root == root && p.lsn == lsn)?;
         Some(kept.swap_remove(at))
     }
 
-    fn give(&self, part: Part) {
+    fn give(&self, part: PartialRow) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.remove(0);
@@ -264,7 +264,7 @@ impl<'p> Heap<'p> {
             None => {
                 let mut bytes = Vec::with_capacity((large.length as usize).min(MAX_ROW));
                 bytes.extend_from_slice(view.head().map_err(|Garbled| corrupt(&root))?);
-                Part { root: large.root, lsn: root.lsn(), pages: 0, bytes }
+                PartialRow { root: large.root, lsn: root.lsn(), pages: 0, bytes }
             }
         };
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
