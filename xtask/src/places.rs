@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | where is ... | file | function or type |
-//! | a row locked | `exec/src/here.rs` | `lock` |      crates/exec/src/here.rs has `fn lock`
+//! | a row locked | `exec/src/page_access.rs` | `lock` | crates/exec/src/page_access.rs: `fn lock`
 //! ```
 
 use crate::root;

@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use support::{Counter, pool};
-use wal::{Log, Order, RecordHeader};
+use wal::{Log, LogOrder, RecordHeader};
 
 const ROWS: u64 = 240_000;
 const ROUNDS: usize = 5;
@@ -23,9 +23,9 @@ struct Appender(Arc<Log>);
 
 impl Journal for Appender {
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        self.system(kind, Order::After(after), body)
+        self.system(kind, LogOrder::After(after), body)
     }
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn {
         self.0.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body).end
     }
     fn worker(&self) -> usize {

@@ -1,7 +1,7 @@
 //! How an operation writes the log without knowing transactions.
 
 use base::{Lsn, TableId};
-use wal::Order;
+use wal::LogOrder;
 
 /// Implemented by `store`'s transaction, and by its rollback, where the same operations write
 /// compensation records. Kinds and bodies are defined by this crate, see [`Kind`](crate::Kind); the
@@ -14,7 +14,7 @@ use wal::Order;
 ///
 /// Workers may append their records in an order other than the order of the changes, so each record
 /// names the LSN that it must come after. A change of one page comes after that page's own LSN. A
-/// record that also depends on other pages, or on which pages are free, comes [`Order::Last`].
+/// record that also depends on other pages, or on which pages are free, comes [`LogOrder::Last`].
 pub trait Journal {
     /// A record with redo and undo, on behalf of the transaction. When the journal belongs to a
     /// rollback, it is a compensation record (redo only). `after` is the LSN of the page that the
@@ -23,7 +23,7 @@ pub trait Journal {
 
     /// A redo-only record that stays even if the transaction rolls back: structure modifications,
     /// free space.
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn;
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn;
 
     /// A leaf of tree `tree` was split, or the entries of two neighbours were dealt out anew; the
     /// right leaf begins at `separator`. A journal that keeps rows together by the leaf that leads

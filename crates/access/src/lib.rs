@@ -34,8 +34,8 @@ mod tree;
 mod undo;
 
 pub use heap::{
-    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, Housed, InsertPages, MAX_ROW,
-    Moves, fits_page,
+    Heap, HeapFiller, HeapFlaw, HeapModify, HeapPlace, HeapReport, HeapUpdate, InsertPages, MAX_ROW, Moves,
+    PageSummary, fits_page,
 };
 pub use journal::Journal;
 pub use page::check_kind;

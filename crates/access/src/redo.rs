@@ -17,7 +17,7 @@ use base::{Lsn, PageId, TableId};
 use latch::{Coupled, LatchPolicy};
 use pages::{Page, PageFault, PageMut, Pool, Stop};
 use std::sync::Arc;
-use wal::{Order, RecordHeader};
+use wal::{LogOrder, RecordHeader};
 
 /// Repeats the record's changes on those of its pages that do not carry them yet.
 ///
@@ -179,7 +179,7 @@ pub(crate) fn perform<L: LatchPolicy>(
     body: &SystemBody,
     pages: &mut [&mut PageMut<'_, L>],
 ) -> Result<(), Stop> {
-    let lsn = journal.system(Kind::System as u8, Order::Last, &[body.as_slice()]);
+    let lsn = journal.system(Kind::System as u8, LogOrder::Last, &[body.as_slice()]);
     let Ok(Record::System { actions, .. }) = Record::decode(Kind::System as u8, body.as_slice()) else {
         unreachable!("a body that was built here");
     };

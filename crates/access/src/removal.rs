@@ -15,7 +15,7 @@ use crate::tree::{Node, read_table};
 use base::{PageId, TableId};
 use latch::LatchPolicy;
 use pages::{PageRef, Pool, Stop};
-use wal::Order;
+use wal::LogOrder;
 
 /// Pages freed by one record: the body stays far below the record limit of the smallest log buffer.
 const AT_ONCE: usize = 1000;
@@ -92,6 +92,6 @@ fn large_rows<L: LatchPolicy>(page: &PageRef<'_, L>) -> Result<Below, Garbled> {
 pub fn log_freed(journal: &mut impl Journal, owner: TableId, pages: &[PageId]) {
     for some in pages.chunks(AT_ONCE) {
         let body = some.iter().fold(SystemBody::new(owner), |body, &page| body.with(page, Action::Freed));
-        journal.system(Kind::System as u8, Order::Last, &[body.as_slice()]);
+        journal.system(Kind::System as u8, LogOrder::Last, &[body.as_slice()]);
     }
 }

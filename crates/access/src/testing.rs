@@ -5,7 +5,7 @@ use base::{Lsn, PageId, TableId};
 use pages::{Coupled, Pool, PoolOptions, Stop};
 use std::path::Path;
 use std::sync::Arc;
-use wal::{CLR, Durability, Log, LogOptions, Order, RecordHeader};
+use wal::{CLR, Durability, Log, LogOptions, LogOrder, RecordHeader};
 use world::memory;
 
 pub(crate) const TABLE: TableId = TableId(7);
@@ -32,7 +32,7 @@ impl Recorder {
         Recorder { log: pool.log().clone(), kept: Vec::new(), compensating: false, worker: 0 }
     }
 
-    fn keep(&mut self, kind: u8, order: Order, body: &[&[u8]], undoable: bool) -> Lsn {
+    fn keep(&mut self, kind: u8, order: LogOrder, body: &[&[u8]], undoable: bool) -> Lsn {
         let flags = if self.compensating && undoable { CLR } else { 0 };
         let header = RecordHeader { kind, flags, ..RecordHeader::default() };
         let lsn = self.log.append(&header, order, body).end;
@@ -44,7 +44,7 @@ impl Recorder {
     /// of records from `other`.
     pub(crate) fn log_after(&self, other: &Recorder) {
         while self.log.end() < other.log.end() {
-            self.log.append(&RecordHeader::default(), Order::Last, &[&[0; 1000]]);
+            self.log.append(&RecordHeader::default(), LogOrder::Last, &[&[0; 1000]]);
         }
     }
 
@@ -63,9 +63,9 @@ impl Recorder {
 
 impl Journal for Recorder {
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        self.keep(kind, Order::After(after), body, true)
+        self.keep(kind, LogOrder::After(after), body, true)
     }
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn {
         self.keep(kind, order, body, false)
     }
     fn worker(&self) -> usize {
@@ -167,9 +167,9 @@ impl Forgetful {
 
 impl Journal for Forgetful {
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        self.system(kind, Order::After(after), body)
+        self.system(kind, LogOrder::After(after), body)
     }
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn {
         self.log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body).end
     }
     fn worker(&self) -> usize {

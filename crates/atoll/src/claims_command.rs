@@ -7,7 +7,7 @@ use crate::papers::ClaimsArgs;
 use crate::sheet::fitted;
 use base::counted;
 use claims::page::{self, Origin};
-use claims::{Claim, Decision, Library, Row, Verdict};
+use claims::{Claim, ClaimVerdict, Decision, Library, Row};
 use comfy_table::{ContentArrangement, Table, presets};
 use deploy::Interrupt;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ fn experiments<'a>(library: &'a Library, claims: &[&Claim]) -> Vec<&'a claims::E
 fn decide(library: &Library, id: &str, lab: &mut Lab) -> Decision {
     let undecided = |why: String| Decision {
         id: id.into(),
-        verdict: Verdict::NotDecidable(why),
+        verdict: ClaimVerdict::NotDecidable(why),
         values: Vec::new(),
         part: None,
     };
@@ -114,9 +114,9 @@ fn json(d: &Decision) -> String {
         d.values.iter().map(|(name, values)| (name.clone(), values.clone().into())).collect();
     object["values"] = values.into();
     match &d.verdict {
-        Verdict::NotReproduced(failed) => object["does_not_hold"] = failed.clone().into(),
-        Verdict::NotDecidable(why) => object["reason"] = why.clone().into(),
-        Verdict::Reproduced => {}
+        ClaimVerdict::NotReproduced(failed) => object["does_not_hold"] = failed.clone().into(),
+        ClaimVerdict::NotDecidable(why) => object["reason"] = why.clone().into(),
+        ClaimVerdict::Reproduced => {}
     }
     if let Some(part) = &d.part {
         object["part"] = part.clone().into();
@@ -139,9 +139,11 @@ fn table(library: &Library, decisions: &[Decision]) -> Table {
         let claim = library.ledger.get(&d.id).map_or("", |c| c.claim.as_str());
         let part = d.part.as_ref().map_or(String::new(), |part| format!(" ({part})"));
         let verdict = match &d.verdict {
-            Verdict::NotDecidable(why) => format!("{}: {why}", d.verdict.name()),
-            Verdict::NotReproduced(failed) => format!("{}: {}{part}", d.verdict.name(), failed.join(", ")),
-            Verdict::Reproduced => format!("{}{part}", d.verdict.name()),
+            ClaimVerdict::NotDecidable(why) => format!("{}: {why}", d.verdict.name()),
+            ClaimVerdict::NotReproduced(failed) => {
+                format!("{}: {}{part}", d.verdict.name(), failed.join(", "))
+            }
+            ClaimVerdict::Reproduced => format!("{}{part}", d.verdict.name()),
         };
         table.add_row([d.id.as_str(), claim, &page::measured(d), &verdict]);
     }

@@ -20,7 +20,7 @@
 //! - The `Parker` belongs to one thread.
 //! - An [`Unparker`] may be cloned and used by any thread.
 //! - Links register themselves and leave when they are dropped. Link and parker share the link's
-//!   [`Watch`].
+//!   [`WatchedLink`].
 
 use crate::error::{ChannelError, Doing};
 use crate::ring::{announce_awake, announce_sleep, must_wake};
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 /// The calls of a parker to a registered link. All come from the parker's thread.
-pub(crate) trait Watch: Send + Sync {
+pub(crate) trait WatchedLink: Send + Sync {
     /// Announces that this end may sleep; a full fence follows.
     fn announce_sleep(&self, parker: &ParkerShared);
     /// The second look: whether the worker has work for this link after all.
@@ -88,7 +88,7 @@ pub(crate) fn new_bell() -> Result<OwnedFd, ChannelError> {
 /// The place where one worker sleeps. Not shared between threads; may be moved to another thread.
 pub struct Parker {
     shared: Arc<ParkerShared>,
-    watches: RefCell<Vec<(u64, Arc<dyn Watch>)>>,
+    watches: RefCell<Vec<(u64, Arc<dyn WatchedLink>)>>,
     next_token: Cell<u64>,
 }
 
@@ -160,7 +160,7 @@ impl Parker {
         parked
     }
 
-    fn wait(&self, watches: &[(u64, Arc<dyn Watch>)], timeout: Option<Duration>) -> Parked {
+    fn wait(&self, watches: &[(u64, Arc<dyn WatchedLink>)], timeout: Option<Duration>) -> Parked {
         let timeout = timeout.and_then(|t| Timespec::try_from(t).ok());
         let mut events = [const {
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }
@@ -190,7 +190,7 @@ impl Parker {
         self.next_token.replace(self.next_token.get() + 1)
     }
 
-    pub(crate) fn watch(&self, token: u64, watch: Arc<dyn Watch>) {
+    pub(crate) fn watch(&self, token: u64, watch: Arc<dyn WatchedLink>) {
         self.watches.borrow_mut().push((token, watch));
     }
 }

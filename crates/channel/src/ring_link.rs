@@ -13,7 +13,7 @@
 //! both cases the messages that the peer had published before are delivered first.
 
 use crate::error::{ChannelError, Closed, SendError};
-use crate::parker::{PLAIN, Parker, ParkerShared, Watch, ring_bell};
+use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink, ring_bell};
 use crate::region::RingMemory;
 use crate::ring::{Bells, Consumer, Producer};
 use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
@@ -88,7 +88,7 @@ struct RingWatch {
     left: AtomicBool,
 }
 
-impl Watch for RingWatch {
+impl WatchedLink for RingWatch {
     fn announce_sleep(&self, _: &ParkerShared) {
         if !self.held_back.load(Ordering::Relaxed) {
             self.incoming.receiver_may_sleep();

@@ -7,7 +7,7 @@
 //! with the promised length.
 
 use crate::error::{ChannelError, Closed, SendError};
-use crate::parker::{PLAIN, Parker, ParkerShared, Watch};
+use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink};
 use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -62,7 +62,7 @@ impl StreamWatch {
     }
 }
 
-impl Watch for StreamWatch {
+impl WatchedLink for StreamWatch {
     fn announce_sleep(&self, parker: &ParkerShared) {
         let wanted = self.wanted();
         if wanted.bits() != self.waits_for.swap(wanted.bits(), Ordering::Relaxed) {

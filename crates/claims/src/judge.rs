@@ -48,7 +48,7 @@ pub struct Evaluators {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
+pub enum ClaimVerdict {
     Reproduced,
     /// The conditions that do not hold.
     NotReproduced(Vec<String>),
@@ -56,12 +56,12 @@ pub enum Verdict {
     NotDecidable(String),
 }
 
-impl Verdict {
+impl ClaimVerdict {
     pub fn name(&self) -> &'static str {
         match self {
-            Verdict::Reproduced => "reproduced",
-            Verdict::NotReproduced(_) => "not reproduced",
-            Verdict::NotDecidable(_) => "not decidable here",
+            ClaimVerdict::Reproduced => "reproduced",
+            ClaimVerdict::NotReproduced(_) => "not reproduced",
+            ClaimVerdict::NotDecidable(_) => "not decidable here",
         }
     }
 }
@@ -70,7 +70,7 @@ impl Verdict {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     pub id: String,
-    pub verdict: Verdict,
+    pub verdict: ClaimVerdict,
     pub values: Vec<(String, Vec<f64>)>,
     pub part: Option<String>,
 }
@@ -140,9 +140,9 @@ impl Evaluators {
         let mut names = Names { columns: self.columns.clone(), ..Names::default() };
         let mut values = Vec::new();
         let verdict = match evaluator.judge(rows, &mut names, &mut values) {
-            Ok(failed) if failed.is_empty() => Verdict::Reproduced,
-            Ok(failed) => Verdict::NotReproduced(failed),
-            Err(error) => Verdict::NotDecidable(error.to_string()),
+            Ok(failed) if failed.is_empty() => ClaimVerdict::Reproduced,
+            Ok(failed) => ClaimVerdict::NotReproduced(failed),
+            Err(error) => ClaimVerdict::NotDecidable(error.to_string()),
         };
         Decision { id: evaluator.id.clone(), verdict, values, part: evaluator.part.clone() }
     }
@@ -215,12 +215,12 @@ mod tests {
     #[test]
     fn a_claim_holds_or_does_not_or_cannot_be_decided() {
         let yes = decide(&[r#"{"k":1,"a":1,"b":3}"#, r#"{"k":2,"a":1,"b":1}"#]);
-        assert_eq!(yes.verdict, Verdict::Reproduced);
+        assert_eq!(yes.verdict, ClaimVerdict::Reproduced);
         assert_eq!(yes.values, [("ratio".to_string(), vec![2.0]), ("twice".to_string(), vec![4.0])]);
         let no = decide(&[r#"{"k":1,"a":1,"b":1}"#, r#"{"k":2,"a":1,"b":3}"#]);
-        assert_eq!(no.verdict, Verdict::NotReproduced(vec!["ratio > 1".into()]));
+        assert_eq!(no.verdict, ClaimVerdict::NotReproduced(vec!["ratio > 1".into()]));
         let unknown = decide(&[r#"{"k":1,"a":1,"b":1}"#]);
-        assert!(matches!(&unknown.verdict, Verdict::NotDecidable(why) if why.contains("k=2")));
+        assert!(matches!(&unknown.verdict, ClaimVerdict::NotDecidable(why) if why.contains("k=2")));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub mod page;
 
 pub use error::DataError;
 pub use experiment::{Experiment, Plot};
-pub use judge::{Decision, Verdict};
+pub use judge::{ClaimVerdict, Decision};
 pub use ledger::{Claim, How};
 pub use library::{Library, Unknown};
 pub use row::Row;

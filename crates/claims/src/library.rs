@@ -244,7 +244,7 @@ mod tests {
             let decision = library.evaluators.decide(evaluator, &rows.iter().collect::<Vec<_>>());
             assert_eq!(
                 decision.verdict,
-                crate::Verdict::Reproduced,
+                crate::ClaimVerdict::Reproduced,
                 "{}: {:?}",
                 decision.id,
                 decision.values

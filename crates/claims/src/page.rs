@@ -1,7 +1,7 @@
 //! The table of claims, on the terminal and as the page `results/claims.md`.
 
 use crate::figure::number;
-use crate::judge::{Decision, Verdict};
+use crate::judge::{ClaimVerdict, Decision};
 use crate::ledger::Claim;
 use crate::library::Library;
 use crate::row::Row;
@@ -77,19 +77,19 @@ pub fn measured(decision: &Decision) -> String {
 /// The number of claims by verdict.
 pub fn summary(decisions: &[Decision]) -> String {
     let count = |name: &str| decisions.iter().filter(|d| d.verdict.name() == name).count();
-    let undecided = Verdict::NotDecidable(String::new());
-    let (yes, no) = (Verdict::Reproduced.name(), "not reproduced");
+    let undecided = ClaimVerdict::NotDecidable(String::new());
+    let (yes, no) = (ClaimVerdict::Reproduced.name(), "not reproduced");
     format!("{} {yes}, {} {no}, {} {}", count(yes), count(no), count(undecided.name()), undecided.name())
 }
 
 /// Errors in the remarks, given these verdicts: a superfluous remark, or a missing one.
 pub fn remarks(library: &Library, decisions: &[Decision]) -> Vec<String> {
     let complaint = |d: &Decision| match (&d.verdict, library.remarks.contains_key(&d.id)) {
-        (Verdict::Reproduced, true) => Some(format!(
+        (ClaimVerdict::Reproduced, true) => Some(format!(
             "{}: reproduced here, so its remark in experiments/remarks.toml is out of place",
             d.id
         )),
-        (Verdict::NotReproduced(_), false) => Some(format!(
+        (ClaimVerdict::NotReproduced(_), false) => Some(format!(
             "{}: not reproduced, and experiments/remarks.toml does not say why we think so",
             d.id
         )),
@@ -116,7 +116,7 @@ pub fn markdown(library: &Library, decisions: &[Decision], origin: &Origin) -> S
     );
     page += "## Decided\n\n| claim | of | says | accepted | measured here | verdict |\n|---|---|---|---|---|---|\n";
     let claim = |d: &Decision| library.ledger.get(&d.id).cloned();
-    let decided = decisions.iter().filter(|d| !matches!(d.verdict, Verdict::NotDecidable(_)));
+    let decided = decisions.iter().filter(|d| !matches!(d.verdict, ClaimVerdict::NotDecidable(_)));
     for (d, c) in decided.filter_map(|d| Some((d, claim(d)?))) {
         page += &line(d, &c);
     }
@@ -128,7 +128,7 @@ pub fn markdown(library: &Library, decisions: &[Decision], origin: &Origin) -> S
 fn line(d: &Decision, c: &Claim) -> String {
     let part = d.part.as_ref().map_or(String::new(), |part| format!(" ({part})"));
     let verdict = match &d.verdict {
-        Verdict::NotReproduced(_) => format!("**{}**", d.verdict.name()),
+        ClaimVerdict::NotReproduced(_) => format!("**{}**", d.verdict.name()),
         _ => d.verdict.name().into(),
     };
     let (source, says, accepted) = (cell(&c.source), cell(&c.claim), cell(&c.expected));
@@ -138,7 +138,7 @@ fn line(d: &Decision, c: &Claim) -> String {
 fn not_reproduced(library: &Library, decisions: &[Decision]) -> String {
     let mut text = String::new();
     for d in decisions {
-        let Verdict::NotReproduced(failed) = &d.verdict else { continue };
+        let ClaimVerdict::NotReproduced(failed) = &d.verdict else { continue };
         let conditions = failed.iter().map(|c| format!("`{c}`")).collect::<Vec<_>>().join(", ");
         let remark = library.remarks.get(&d.id).map_or("We do not know why yet.", |remark| remark.trim());
         let _ = writeln!(text, "**{}** ({}). Does not hold: {conditions}. {remark}\n", d.id, measured(d));
@@ -149,7 +149,7 @@ fn not_reproduced(library: &Library, decisions: &[Decision]) -> String {
 fn undecided(library: &Library, decisions: &[Decision]) -> String {
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for d in decisions {
-        if let Verdict::NotDecidable(reason) = &d.verdict {
+        if let ClaimVerdict::NotDecidable(reason) = &d.verdict {
             reasons.entry(reason).or_default().push(&d.id);
         }
     }
@@ -168,7 +168,7 @@ fn undecided(library: &Library, decisions: &[Decision]) -> String {
 mod tests {
     use super::*;
 
-    fn decision(id: &str, verdict: Verdict) -> Decision {
+    fn decision(id: &str, verdict: ClaimVerdict) -> Decision {
         Decision {
             id: id.into(),
             verdict,
@@ -182,9 +182,9 @@ mod tests {
         let library = Library::built_in().unwrap();
         let remarked = library.remarks.keys().next().cloned().unwrap_or_else(|| "ISL-010".into());
         let decisions = [
-            decision("ISL-024", Verdict::Reproduced),
-            decision(&remarked, Verdict::NotReproduced(vec!["flat <= 1".into()])),
-            decision("ISL-001", Verdict::NotDecidable("needs a larger box".into())),
+            decision("ISL-024", ClaimVerdict::Reproduced),
+            decision(&remarked, ClaimVerdict::NotReproduced(vec!["flat <= 1".into()])),
+            decision("ISL-001", ClaimVerdict::NotDecidable("needs a larger box".into())),
         ];
         let page = markdown(&library, &decisions, &Origin::default());
         assert!(page.contains("1 reproduced, 1 not reproduced, 1 not decidable here"), "{page}");
@@ -219,12 +219,14 @@ mod tests {
     fn a_remark_out_of_place_is_told() {
         let mut library = Library::built_in().unwrap();
         library.remarks = [("ISL-024".to_string(), "why".to_string())].into();
-        let wrong = remarks(&library, &[decision("ISL-024", Verdict::Reproduced)]);
+        let wrong = remarks(&library, &[decision("ISL-024", ClaimVerdict::Reproduced)]);
         assert!(wrong[0].contains("out of place"), "{wrong:?}");
-        let missing = remarks(&library, &[decision("ISL-010", Verdict::NotReproduced(vec![]))]);
+        let missing = remarks(&library, &[decision("ISL-010", ClaimVerdict::NotReproduced(vec![]))]);
         assert!(missing[0].contains("does not say why"), "{missing:?}");
-        let right =
-            [decision("ISL-024", Verdict::NotReproduced(vec![])), decision("ISL-010", Verdict::Reproduced)];
+        let right = [
+            decision("ISL-024", ClaimVerdict::NotReproduced(vec![])),
+            decision("ISL-010", ClaimVerdict::Reproduced),
+        ];
         assert!(remarks(&library, &right).is_empty());
     }
 }

@@ -196,7 +196,7 @@ impl Access for Noted<'_> {
         self.model.read(table, key, f).await
     }
 
-    fn ahead(&mut self, _: TableId, _: &[Key]) {}
+    fn prefetch(&mut self, _: TableId, _: &[Key]) {}
 
     async fn update<R>(
         &mut self,

@@ -21,7 +21,7 @@ const MAX_FRAME: u32 = 256 << 20;
 /// An order to an instance. Each order has exactly one final reply; [`Reply::Progress`] may come
 /// before it.
 #[derive(Serialize, Deserialize, Debug)]
-pub(crate) enum Order {
+pub(crate) enum InstanceOrder {
     Start(Box<Birth>),
     Connect(Vec<(InstanceId, Address)>),
     Load,
@@ -40,20 +40,20 @@ pub(crate) enum Order {
     Stop,
 }
 
-impl Order {
+impl InstanceOrder {
     /// As in "instance 1 could not ...".
     pub fn name(&self) -> &'static str {
         match self {
-            Order::Start(_) => "start",
-            Order::Connect(_) => "connect",
-            Order::Load => "load",
-            Order::Drive { .. } => "drive",
-            Order::Script(_) => "take the phases of the load",
-            Order::Measure => "report its measurements",
-            Order::Halt => "halt",
-            Order::Audit => "audit its data",
-            Order::Reconfigure(_) => "take the new options",
-            Order::Stop => "stop",
+            InstanceOrder::Start(_) => "start",
+            InstanceOrder::Connect(_) => "connect",
+            InstanceOrder::Load => "load",
+            InstanceOrder::Drive { .. } => "drive",
+            InstanceOrder::Script(_) => "take the phases of the load",
+            InstanceOrder::Measure => "report its measurements",
+            InstanceOrder::Halt => "halt",
+            InstanceOrder::Audit => "audit its data",
+            InstanceOrder::Reconfigure(_) => "take the new options",
+            InstanceOrder::Stop => "stop",
         }
     }
 }
@@ -131,10 +131,10 @@ mod tests {
     fn orders_arrive_and_wrong_lengths_are_refused() {
         let (mut a, mut b) = UnixStream::pair().unwrap();
         let (traffic, share) = (Traffic::closed(3), Share::whole(2));
-        send(&mut a, &Order::Drive { traffic, share, seed: 9, profiling: Profiling::ON }).unwrap();
+        send(&mut a, &InstanceOrder::Drive { traffic, share, seed: 9, profiling: Profiling::ON }).unwrap();
         assert!(matches!(
             receive(&mut b),
-            Ok(Some(Order::Drive {
+            Ok(Some(InstanceOrder::Drive {
                 traffic: Traffic { clients: 3, .. },
                 seed: 9,
                 profiling: Profiling::ON,
@@ -142,7 +142,7 @@ mod tests {
             }))
         ));
         a.write_all(&u32::MAX.to_le_bytes()).unwrap();
-        let refused = receive::<Order>(&mut b).unwrap_err();
+        let refused = receive::<InstanceOrder>(&mut b).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         assert!(refused.to_string().contains("4294967295"));
     }
@@ -152,7 +152,7 @@ mod tests {
         let (mut a, mut b) = UnixStream::pair().unwrap();
         a.write_all(&[9, 0, 0, 0, 1, 2]).unwrap();
         drop(a);
-        assert_eq!(receive::<Order>(&mut b).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        assert!(matches!(receive::<Order>(&mut b), Ok(None)));
+        assert_eq!(receive::<InstanceOrder>(&mut b).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(matches!(receive::<InstanceOrder>(&mut b), Ok(None)));
     }
 }

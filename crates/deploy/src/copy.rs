@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const CHUNK: u64 = 32 << 20;
 
 /// Gets the progress of a copy, and may interrupt it.
-pub(crate) struct Watch<'a> {
+pub(crate) struct CopyProgress<'a> {
     pub interrupt: &'a Interrupt,
     /// Gets the bytes done, and the total.
     pub progress: &'a mut dyn FnMut(u64, u64),
@@ -39,7 +39,7 @@ pub(crate) fn copy_all(
     from: &Path,
     to: &Path,
     names: &[String],
-    watch: Watch<'_>,
+    watch: CopyProgress<'_>,
 ) -> Result<(), DeployError> {
     let mut pieces = Vec::new();
     for name in names {
@@ -165,7 +165,7 @@ mod tests {
 
     fn copy(from: &Path, to: &Path, interrupt: &Interrupt) -> Result<(u64, u64), DeployError> {
         let mut last = (0, 0);
-        let watch = Watch { interrupt, progress: &mut |done, total| last = (done, total) };
+        let watch = CopyProgress { interrupt, progress: &mut |done, total| last = (done, total) };
         copy_all(from, to, &["0".into()], watch).map(|()| last)
     }
 

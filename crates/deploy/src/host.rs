@@ -4,7 +4,7 @@
 //! When the socket ends, the deployment is gone. A process then exits at once: no orderly end is
 //! needed, since restart handles a crash. A thread drops its instance.
 
-use crate::control::{Birth, Cue, Order, Reply, receive, send};
+use crate::control::{Birth, Cue, InstanceOrder, Reply, receive, send};
 use crate::engine::{Instance, InstanceConfig, Scene};
 use crate::{DeployError, Host};
 use std::any::Any;
@@ -37,7 +37,7 @@ pub fn host_child() -> Result<(), DeployError> {
     Ok(())
 }
 
-/// Carries out orders until [`Order::Stop`] or the end of the socket.
+/// Carries out orders until [`InstanceOrder::Stop`] or the end of the socket.
 pub(crate) fn serve(stream: UnixStream, host: Host) {
     let Ok(mut replies) = stream.try_clone() else { return };
     let Ok(end) = stream.try_clone() else { return };
@@ -47,7 +47,7 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
         Err(e) => return drop(send(&mut replies, &Reply::Failed(format!("cannot start a thread: {e}")))),
     };
     let Ok(first) = orders.recv() else { return };
-    let Order::Start(birth) = first else {
+    let InstanceOrder::Start(birth) = first else {
         // The end of this function ends the host.
         let _ = send(&mut replies, &Reply::Failed("it has not been started".into()));
         return;
@@ -78,11 +78,11 @@ impl Drop for End {
 }
 
 /// Reads orders on a separate thread, so that the end of the socket is noticed during a long order.
-fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<Order>> {
+fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<InstanceOrder>> {
     let (tx, rx) = mpsc::channel();
     let body = move || {
-        while let Ok(Some(order)) = receive::<Order>(&mut stream) {
-            let last = matches!(order, Order::Stop);
+        while let Ok(Some(order)) = receive::<InstanceOrder>(&mut stream) {
+            let last = matches!(order, InstanceOrder::Stop);
             if tx.send(order).is_err() || last {
                 return;
             }
@@ -98,7 +98,7 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
 /// One instance of any workload, from start to stop.
 struct Life {
     config: InstanceConfig,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<InstanceOrder>,
     replies: UnixStream,
 }
 
@@ -133,7 +133,7 @@ impl Visitor for Life {
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
-            if let Order::Stop = order {
+            if let InstanceOrder::Stop = order {
                 let reply = instance.stop().map_or_else(|e| Reply::Failed(e.to_string()), |()| Reply::Done);
                 return drop(send(&mut self.replies, &reply));
             }
@@ -165,25 +165,27 @@ impl Faults {
 }
 
 fn carry_out<W: Workload>(
-    order: Order,
+    order: InstanceOrder,
     instance: &Instance<W>,
     replies: &UnixStream,
 ) -> Result<Reply, String> {
     match order {
-        Order::Start(_) | Order::Stop => return Err("it runs already".into()),
-        Order::Connect(peers) => instance.connect(&peers),
-        Order::Load => load(instance, replies)?,
-        Order::Drive { traffic, share, seed, profiling } => {
+        InstanceOrder::Start(_) | InstanceOrder::Stop => return Err("it runs already".into()),
+        InstanceOrder::Connect(peers) => instance.connect(&peers),
+        InstanceOrder::Load => load(instance, replies)?,
+        InstanceOrder::Drive { traffic, share, seed, profiling } => {
             instance.profile(profiling).map_err(|e| e.to_string())?;
             instance.load_with(traffic, share, seed);
         }
-        Order::Script(cues) => instance.script(&scenes(cues)?),
-        Order::Halt => instance.halt().map_err(|e| e.to_string())?,
-        Order::Reconfigure(spec) => instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?,
-        Order::Measure => {
+        InstanceOrder::Script(cues) => instance.script(&scenes(cues)?),
+        InstanceOrder::Halt => instance.halt().map_err(|e| e.to_string())?,
+        InstanceOrder::Reconfigure(spec) => {
+            instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?
+        }
+        InstanceOrder::Measure => {
             return instance.measure().map(|m| Reply::Measured(Box::new(m))).map_err(|e| e.to_string());
         }
-        Order::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
+        InstanceOrder::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
     }
     Ok(Reply::Done)
 }

@@ -26,7 +26,7 @@ impl Inspected {
 }
 
 /// Progress callback: the instance, the present activity, the amount done, and the total amount.
-pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
+pub type ExamineProgress<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 
 const PAGE: u64 = 8192;
 /// The least frames with which an instance is examined.
@@ -61,7 +61,7 @@ fn frames(pool_bytes: u64, islands: u64) -> u64 {
 ///
 /// # Errors
 /// There is no deployment, or it is in use. Damage inside it is not an error but a finding.
-pub fn inspect(dir: &Path, pool_bytes: u64, watch: Watch<'_>) -> Result<Inspected, DeployError> {
+pub fn inspect(dir: &Path, pool_bytes: u64, watch: ExamineProgress<'_>) -> Result<Inspected, DeployError> {
     let look = look(dir)?;
     let damaged = |why: String| DeployError::Manifest { path: dir.join(crate::manifest::FILE), why };
     let islands = look.manifest.islands;
@@ -83,7 +83,7 @@ struct Examine<'a> {
     islands: u16,
     family: Family,
     frames: usize,
-    watch: Watch<'a>,
+    watch: ExamineProgress<'a>,
 }
 
 impl Visitor for Examine<'_> {

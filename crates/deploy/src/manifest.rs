@@ -13,7 +13,7 @@
 //! Other files may lie beside them (see `layout`).
 
 use crate::DeployError;
-use crate::copy::{Watch, copy_all, require_space};
+use crate::copy::{CopyProgress, copy_all, require_space};
 use crate::engine::{HeapForm, TreeKind};
 use crate::layout::{RUN, Standing, clear, make_private, no_database, require_names, standing, write_whole};
 use crate::lock::{self, Lock};
@@ -227,7 +227,7 @@ impl Home {
     ///
     /// # Errors
     /// No space, or the run is interrupted.
-    pub(crate) fn run_on_a_copy(&mut self, watch: Watch<'_>) -> Result<(), DeployError> {
+    pub(crate) fn run_on_a_copy(&mut self, watch: CopyProgress<'_>) -> Result<(), DeployError> {
         let (from, effects, streams) = (self.path.clone(), self.effects, self.streams);
         self.run_beside()?;
         let instances: Vec<_> = (0..self.manifest.islands).map(|i| i.to_string()).collect();

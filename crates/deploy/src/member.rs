@@ -4,7 +4,7 @@
 //! entry is always [`Mail::Lost`]. A new life gets a new socket and a new mailbox, so no message of
 //! an old life is ever read in a new one.
 
-use crate::control::{Order, Reply, receive, send};
+use crate::control::{InstanceOrder, Reply, receive, send};
 use crate::engine::InstanceConfig;
 use crate::{DeployError, Host, Interrupt, host};
 use base::InstanceId;
@@ -49,7 +49,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Starts the host; [`Order::Start`] is still to be sent.
+    /// Starts the host; [`InstanceOrder::Start`] is still to be sent.
     pub fn spawn(config: InstanceConfig, place: Host, interrupt: &Interrupt) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
@@ -98,7 +98,7 @@ impl Member {
     }
 
     /// Sends an order. Its reply is collected by [`Member::reply`].
-    pub fn order(&mut self, order: &Order) -> Result<(), DeployError> {
+    pub fn order(&mut self, order: &InstanceOrder) -> Result<(), DeployError> {
         if send(&mut self.socket, order).is_err() {
             return Err(self.last_words(order.name()));
         }

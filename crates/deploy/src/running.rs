@@ -6,8 +6,8 @@
 //! anew. The restart happens on the owner's thread and not on a separate one, because the kernel
 //! ends a child when the *thread* that started it ends.
 
-use crate::control::{Birth, Cue, Order, Reply};
-use crate::copy::{Watch, clones};
+use crate::control::{Birth, Cue, InstanceOrder, Reply};
+use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, DesignKind, Durability, TreeKind};
 use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
@@ -163,7 +163,7 @@ impl Deployment {
         }
         match (home.is_loaded(), self.data_use) {
             (true, DataUse::Copy) => {
-                home.run_on_a_copy(Watch { interrupt: &self.interrupt, progress })?;
+                home.run_on_a_copy(CopyProgress { interrupt: &self.interrupt, progress })?;
             }
             (true, _) => home.enter()?,
             (false, DataUse::Copy) if !clones(home.path()) => {
@@ -214,7 +214,7 @@ impl Running {
             return Ok(());
         }
         let mut parts = vec![(0, 1); self.members.len()];
-        let order = Order::Load;
+        let order = InstanceOrder::Load;
         self.members.iter_mut().try_for_each(|m| m.order(&order))?;
         for i in 0..self.members.len() {
             self.members[i].reply(
@@ -234,12 +234,12 @@ impl Running {
     /// The data is complete: stops all instances, leaves the directory in order, and starts all
     /// instances on a copy of it.
     fn leave_for_a_copy(&mut self) -> Result<(), DeployError> {
-        self.all(&Order::Stop, patience::STOP)?;
+        self.all(&InstanceOrder::Stop, patience::STOP)?;
         self.members.clear();
         self.home.loaded()?;
         self.home.leave(Some(0))?;
         self.copies_after_load = false;
-        let watch = Watch { interrupt: &self.deployment.interrupt, progress: &mut |_, _| {} };
+        let watch = CopyProgress { interrupt: &self.deployment.interrupt, progress: &mut |_, _| {} };
         self.home.run_on_a_copy(watch)?;
         self.bring_up()
     }
@@ -283,7 +283,7 @@ impl Running {
 
     /// The measurements of every instance since the last call, in order of their numbers.
     pub fn measure(&mut self) -> Result<Vec<Measured>, DeployError> {
-        let replies = self.all(&Order::Measure, patience::SHORT)?;
+        let replies = self.all(&InstanceOrder::Measure, patience::SHORT)?;
         Ok(replies
             .into_iter()
             .filter_map(|r| if let Reply::Measured(m) = r { Some(*m) } else { None })
@@ -293,20 +293,20 @@ impl Running {
     /// Ends the clients; no transaction of theirs is in flight afterwards.
     pub fn halt(&mut self) -> Result<(), DeployError> {
         self.driving = None;
-        self.all(&Order::Halt, patience::HALT).map(drop)
+        self.all(&InstanceOrder::Halt, patience::HALT).map(drop)
     }
 
     /// The report of each instance for the workload's consistency check, its `Workload::Audit`
     /// encoded with postcard.
     pub fn audit(&mut self) -> Result<Vec<Vec<u8>>, DeployError> {
-        let replies = self.all(&Order::Audit, patience::AUDIT)?;
+        let replies = self.all(&InstanceOrder::Audit, patience::AUDIT)?;
         Ok(replies.into_iter().filter_map(|r| if let Reply::Audit(a) = r { Some(a) } else { None }).collect())
     }
 
     /// Changes the requests over the same data. Only while no clients run.
     pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
         self.deployment.spec = spec.clone();
-        self.all(&Order::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
+        self.all(&InstanceOrder::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
     }
 
     /// Sends SIGKILL to one instance; [`Running::tend`] restarts it.
@@ -362,7 +362,7 @@ impl Running {
     /// Shuts every instance down in order and leaves the data directory so that it can be opened
     /// again. `effects`: the count from which the next consistency check would start.
     pub fn stop(mut self, effects: Option<u64>) -> Result<(), DeployError> {
-        self.all(&Order::Stop, patience::STOP)?;
+        self.all(&InstanceOrder::Stop, patience::STOP)?;
         self.members.clear();
         match self.deployment.durability {
             Durability::Memory => self.home.discard(),
@@ -404,7 +404,7 @@ impl Running {
         for &i in which {
             let config = self.members[i].config.clone();
             let birth = Birth { spec: self.deployment.spec.clone(), config };
-            self.members[i].order(&Order::Start(Box::new(birth)))?;
+            self.members[i].order(&InstanceOrder::Start(Box::new(birth)))?;
         }
         if let (Some(delay), Some(&first)) = (self.kill_restart_after.take(), which.first()) {
             std::thread::sleep(delay);
@@ -429,7 +429,7 @@ impl Running {
         for m in &mut self.members {
             let id = m.id();
             let peers = all.iter().filter(|(peer, _)| *peer != id).cloned().collect();
-            m.order(&Order::Connect(peers))?;
+            m.order(&InstanceOrder::Connect(peers))?;
         }
         self.gather("connect", patience::SHORT).map(drop)
     }
@@ -440,7 +440,7 @@ impl Running {
         for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
             let share = self.share(i);
-            self.members[i].order(&Order::Drive { traffic, share, seed, profiling })?;
+            self.members[i].order(&InstanceOrder::Drive { traffic, share, seed, profiling })?;
         }
         self.gather_from(which, "drive")?;
         self.order_changes(which)
@@ -462,7 +462,7 @@ impl Running {
                 let at_ns = began_ns + change.at.as_nanos() as u64;
                 cues.push(Cue { at_ns, rate: change.rate, requests });
             }
-            self.members[i].order(&Order::Script(cues))?;
+            self.members[i].order(&InstanceOrder::Script(cues))?;
         }
         self.gather_from(which, "take the phases of the load")
     }
@@ -479,7 +479,7 @@ impl Running {
         Share { first: (0..instance).map(workers).sum(), of: (0..self.members.len()).map(workers).sum() }
     }
 
-    fn all(&mut self, order: &Order, patience: Duration) -> Result<Vec<Reply>, DeployError> {
+    fn all(&mut self, order: &InstanceOrder, patience: Duration) -> Result<Vec<Reply>, DeployError> {
         self.members.iter_mut().try_for_each(|m| m.order(order))?;
         self.gather(order.name(), patience)
     }

@@ -13,7 +13,9 @@
 //! the accounts of each of two branches, or the rows of micro. Prints the number of transactions
 //! and the nanoseconds of each: least and median over ten parts of the run.
 
-use exec::{Conventional, Design, EngineOptions, Executor, Here, PageEngine, Part, Protection, Serial};
+use exec::{
+    Conventional, Design, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection, Serial,
+};
 use locks::{LockOptions, LockTuning};
 use std::pin::pin;
 use std::sync::Arc;
@@ -59,22 +61,22 @@ fn either<W: Workload>(conventional: bool, workload: W, ask: (usize, Durability)
 struct AtHome<'a, D: Design> {
     engine: &'a PageEngine<D>,
     executor: &'a Executor,
-    part: &'a mut Part,
+    txn: &'a mut LocalTxn,
 }
 
 impl<D: Design> AtHome<'_, D> {
-    fn here(&mut self) -> Here<'_, D> {
-        Here { engine: self.engine, executor: self.executor, part: self.part }
+    fn access(&mut self) -> PageAccess<'_, D> {
+        PageAccess { engine: self.engine, executor: self.executor, txn: self.txn }
     }
 }
 
 impl<D: Design> Transaction for AtHome<'_, D> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 }
 
@@ -88,13 +90,13 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
     let engine = Arc::new(PageEngine::<D>::new(store, options));
     engine.own();
     let executor = Executor::new(Arc::new(|| {}));
-    let mut part = engine.part();
+    let mut txn = engine.local_txn();
     for site in (0..workload.sites()).map(base::SiteId) {
         for load in 0..workload.load_parts(site) {
-            engine.begin(&mut part, 0, Protection::Quiet);
-            let mut here = Here { engine: &engine, executor: &executor, part: &mut part };
-            at_once(workload.load(site, load, &mut here)).expect("loaded");
-            engine.commit(&mut part).expect("committed");
+            engine.begin(&mut txn, 0, Protection::Exclusive);
+            let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut txn };
+            at_once(workload.load(site, load, &mut access)).expect("loaded");
+            engine.commit(&mut txn).expect("committed");
         }
     }
     let mut requests = workload.generator(1 << 24, 0..workload.sites());
@@ -102,7 +104,7 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
     let mut times = Vec::new();
     for some in drawn.chunks(transactions.div_ceil(TURNS).max(1)) {
         let begun = Instant::now();
-        measured(&engine, &executor, &mut part, &workload, some);
+        measured(&engine, &executor, &mut txn, &workload, some);
         times.push(begun.elapsed().as_nanos() as u64 / some.len() as u64);
     }
     times.sort_unstable();
@@ -113,14 +115,14 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
 fn measured<D: Design, W: Workload>(
     engine: &PageEngine<D>,
     executor: &Executor,
-    part: &mut Part,
+    txn: &mut LocalTxn,
     workload: &W,
     requests: &[W::Request],
 ) {
     for request in requests {
-        engine.begin(part, 0, engine.protection_at_home(0));
-        let mut txn = AtHome { engine, executor, part };
-        at_once(workload.run(request, &mut txn)).expect("nothing aborts");
-        engine.commit(part).expect("committed");
+        engine.begin(txn, 0, engine.protection_at_home(0));
+        let mut at_home = AtHome { engine, executor, txn };
+        at_once(workload.run(request, &mut at_home)).expect("nothing aborts");
+        engine.commit(txn).expect("committed");
     }
 }

@@ -13,9 +13,9 @@
 //! the number of transactions, the CPU time of each in ns (least and median over ten parts of the
 //! run), and the bytes of memory that each added.
 
-use exec::memory::{MemoryDesk, MemoryHere, MemoryPart};
+use exec::memory::{MemoryAccess, MemoryLocalTxn, MemoryWorkerContext};
 use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
-use exec::{Latching, Territory, TreeKind};
+use exec::{Latching, SiteRange, TreeKind};
 use locks::LockTuning;
 use std::pin::pin;
 use std::sync::Arc;
@@ -54,28 +54,28 @@ fn main() {
 /// A transaction with all its steps at home.
 struct AtHome<'a> {
     bench: &'a Bench,
-    part: &'a mut MemoryPart,
+    txn: &'a mut MemoryLocalTxn,
 }
 
 struct Bench {
     engine: Arc<MemoryEngine>,
-    desk: MemoryDesk,
+    ctx: MemoryWorkerContext,
     executor: Executor,
 }
 
 impl AtHome<'_> {
-    fn here(&mut self) -> MemoryHere<'_> {
-        self.bench.engine.here(&self.bench.desk, &self.bench.executor, self.part)
+    fn access(&mut self) -> MemoryAccess<'_> {
+        self.bench.engine.access(&self.bench.ctx, &self.bench.executor, self.txn)
     }
 }
 
 impl Transaction for AtHome<'_> {
     async fn all<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
-        pin!(steps.run_all(&mut self.here())).await
+        pin!(steps.run_all(&mut self.access())).await
     }
 }
 
@@ -94,18 +94,18 @@ fn setup(workload: &impl Workload) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: workload.schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 
 fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
     let engine = Arc::new(MemoryEngine::open(&setup(workload)).expect("an engine").0);
     let bench = Bench {
-        desk: engine.desk(0, Arc::new(|| {})),
+        ctx: engine.worker_context(0, Arc::new(|| {})),
         engine: Arc::clone(&engine),
         executor: Executor::new(Arc::new(|| {})),
     };
-    let mut filling = engine.filling(&bench.desk);
+    let mut filling = engine.filling(&bench.ctx);
     at_once(workload.load_replicated(&mut filling)).expect("loaded");
     for site in (0..workload.sites()).map(base::SiteId) {
         for part in 0..workload.load_parts(site) {
@@ -115,11 +115,11 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
     engine.filled(filling).expect("loaded");
     let mut requests = workload.generator(1 << 24, 0..workload.sites());
     let drawn: Vec<W::Request> = (0..transactions).map(|_| requests.next()).collect();
-    let (mut part, mut times) = (engine.part(&bench.desk), Vec::new());
+    let (mut txn, mut times) = (engine.local_txn(&bench.ctx), Vec::new());
     let before = engine.counts().pages * 8192;
     for some in drawn.chunks(transactions.div_ceil(TURNS).max(1)) {
         let begun = clock();
-        measured(&bench, &mut part, workload, some);
+        measured(&bench, &mut txn, workload, some);
         times.push((clock() - begun) / some.len() as u64);
     }
     times.sort_unstable();
@@ -128,20 +128,20 @@ fn run<W: Workload>(workload: &W, transactions: usize, clock: fn() -> u64) {
 }
 
 #[inline(never)]
-fn measured<W: Workload>(bench: &Bench, part: &mut MemoryPart, workload: &W, requests: &[W::Request]) {
-    let (engine, desk) = (&*bench.engine, &bench.desk);
+fn measured<W: Workload>(bench: &Bench, txn: &mut MemoryLocalTxn, workload: &W, requests: &[W::Request]) {
+    let (engine, ctx) = (&*bench.engine, &bench.ctx);
     for (n, request) in requests.iter().enumerate() {
         if n % EPOCH == 0 {
             engine.begin_epoch();
         }
-        engine.begin(desk, part, Protection::Locks);
-        let ran = at_once(workload.run(request, &mut AtHome { bench, part }));
+        engine.begin(ctx, txn, Protection::Locks);
+        let ran = at_once(workload.run(request, &mut AtHome { bench, txn }));
         match ran {
             Ok(_) => {
-                at_once(engine.certify(desk, &bench.executor, part, Scope::Home)).expect("alone");
-                engine.commit(desk, part).expect("certified");
+                at_once(engine.validate(ctx, &bench.executor, txn, Scope::Home)).expect("alone");
+                engine.commit(ctx, txn).expect("validated");
             }
-            Err(Abort::User(_)) => engine.rollback(desk, part).expect("in memory"),
+            Err(Abort::User(_)) => engine.rollback(ctx, txn).expect("in memory"),
             Err(abort) => panic!("nobody else is here: {abort:?}"),
         }
     }

@@ -1,16 +1,16 @@
 //! The interface between an instance and the engine that holds its data, the same for every design.
 //!
 //! ```text
-//!   begin -> operations through Here -> certify -> commit  -> wait until durable -> reply
-//!                                               -> prepare -> wait until durable -> vote
-//!                                                  -> commit or rollback
+//!   begin -> operations through RowAccess -> validate -> commit  -> wait until durable -> reply
+//!                                                     -> prepare -> wait until durable -> vote
+//!                                                        -> commit or rollback
 //! ```
 //!
 //! The workers of an instance share one engine. Each worker has a worker context of its own
-//! ([`Engine::Desk`]), made on the worker's thread. A transaction's work here is a local
-//! transaction ([`Engine::Part`]), which stays with the worker that made it. Every wait for another
-//! transaction is asynchronous and ends in [`Engine::certify`] at the latest: a commit or a prepare
-//! after it fails only with the engine.
+//! ([`Engine::WorkerContext`]), made on the worker's thread. A transaction's work here is a local
+//! transaction ([`Engine::LocalTxn`]), which stays with the worker that made it. Every wait for
+//! another transaction is asynchronous and ends in [`Engine::validate`] at the latest: a commit or
+//! a prepare after it fails only with the engine.
 //!
 //! Where workers own keys ([`Engine::OWNERS`]) a local transaction may have branches at other
 //! workers, which end with it:
@@ -24,12 +24,12 @@
 //! ```
 
 use crate::branches::{Answer, Visit};
-use crate::chart::Stamp;
 use crate::design::{DesignKind, OccConflict};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
-use crate::owners::{Spot, Territory};
-use crate::paged::{Errand, Refusal};
+use crate::owner_map::MapVersion;
+use crate::owners::{SiteOwner, SiteRange};
+use crate::paged::{Refusal, RepartitionRequest};
 use base::{Lsn, TableId};
 use locks::LockTuning;
 use pages::Latching;
@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{HeapForm, NoteId, StoreFault, TreeKind};
 use txn::{Abort, Access, Route, Schema};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
 /// The settings an engine is opened with.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ pub struct Setup {
     pub partitions: usize,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
-    pub territory: Territory,
+    pub site_range: SiteRange,
 }
 
 /// The state that opening found in the folder.
@@ -130,7 +130,7 @@ pub enum Scope {
 
 /// Where a transaction may be validated already while its local transaction waits here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum WaitOrder {
     /// At instances with lower numbers only: waits go only upwards, so they close no cycle over
     /// instances.
     Upwards,
@@ -143,8 +143,8 @@ pub enum Order {
 pub enum Holds {
     /// From its read on, by locks.
     FromSteps,
-    /// From [`Engine::certify`] on, by validation.
-    FromCertify,
+    /// From [`Engine::validate`] on, by validation.
+    FromValidation,
 }
 
 /// Whether the transaction that is being prepared holds all its locks, here and elsewhere.
@@ -168,18 +168,18 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
-    /// Local transactions may run under [`Protection::Past`].
-    const PAST: bool = false;
-    /// Rows can be prefetched before their transaction runs ([`Engine::want`]).
-    const FETCHES: bool = false;
+    /// Local transactions may run under [`Protection::Snapshot`].
+    const SNAPSHOTS: bool = false;
+    /// Rows can be prefetched before their transaction runs ([`Engine::prefetch_hint`]).
+    const PREFETCHES: bool = false;
     /// The rows that one transaction to come is known to ask for.
-    type Wanted: Default + 'static;
+    type PrefetchList: Default + 'static;
     /// The worker context: state of the engine that belongs to one worker.
-    type Desk: 'static;
+    type WorkerContext: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
-    type Part: 'static;
-    /// The page access: the rows as one local transaction sees them.
-    type Here<'a>: Access;
+    type LocalTxn: 'static;
+    /// The rows as one local transaction sees them.
+    type RowAccess<'a>: Access;
     /// New rows on their way into an empty engine.
     type Filling<'a>: Access;
     /// The rows that a worker has filled in and that [`Engine::assemble`] has still to put
@@ -222,56 +222,56 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Makes the worker's context. To be called on the worker's own thread, before any other call
     /// from it. `unpark` wakes the worker.
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::Desk;
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> Self::WorkerContext;
 
     /// The worker is about to end; its local transactions have ended or were abandoned.
-    fn leave(&self, desk: &Self::Desk);
+    fn leave(&self, ctx: &Self::WorkerContext);
 
     /// The protection for a transaction that needs only this instance, as far as its arguments
     /// tell.
-    fn protection_at_home(&self, desk: &Self::Desk) -> Protection;
+    fn protection_at_home(&self, ctx: &Self::WorkerContext) -> Protection;
 
     /// An empty local transaction; [`Engine::begin`] starts it.
-    fn part(&self, desk: &Self::Desk) -> Self::Part;
-    fn begin(&self, desk: &Self::Desk, part: &mut Self::Part, protection: Protection);
+    fn local_txn(&self, ctx: &Self::WorkerContext) -> Self::LocalTxn;
+    fn begin(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn, protection: Protection);
 
     /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
     /// for. It takes no lock and promises nothing.
-    fn want(&self, _: &Self::Desk, _: &mut Self::Wanted, _: TableId, _: &[u8]) {}
+    fn prefetch_hint(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList, _: TableId, _: &[u8]) {}
 
     /// Prefetches the rows themselves, and clears the list. To be called a while after
-    /// [`Engine::want`], right before that transaction.
-    fn fetch(&self, _: &Self::Desk, _: &mut Self::Wanted) {}
+    /// [`Engine::prefetch_hint`], right before that transaction.
+    fn prefetch_rows(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList) {}
 
-    fn protection(part: &Self::Part) -> Protection;
+    fn protection(txn: &Self::LocalTxn) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
-    /// [`Order::Upwards`].
-    fn in_order(part: &mut Self::Part, order: Order);
+    /// [`WaitOrder::Upwards`].
+    fn set_wait_order(txn: &mut Self::LocalTxn, order: WaitOrder);
     /// Whether it has written anything.
-    fn wrote(part: &Self::Part) -> bool;
+    fn wrote(txn: &Self::LocalTxn) -> bool;
 
-    fn here<'a>(
+    fn access<'a>(
         &'a self,
-        desk: &'a Self::Desk,
+        ctx: &'a Self::WorkerContext,
         executor: &'a Executor,
-        part: &'a mut Self::Part,
-    ) -> Self::Here<'a>;
+        txn: &'a mut Self::LocalTxn,
+    ) -> Self::RowAccess<'a>;
 
     /// Validates an abort: whether all that the local transaction has read was there at one moment.
     /// Only then is an abort that the procedure decided on an answer. The local transaction is to
     /// be rolled back after this in either case.
-    fn holds(&self, desk: &Self::Desk, part: &mut Self::Part) -> bool;
+    fn holds(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> bool;
 
     /// Validates the local transaction, so that it can commit: all it has read still holds, and
     /// will until its end.
     ///
     /// # Errors
     /// The local transaction has to be rolled back.
-    async fn certify(
+    async fn validate(
         &self,
-        desk: &Self::Desk,
+        ctx: &Self::WorkerContext,
         executor: &Executor,
-        part: &mut Self::Part,
+        txn: &mut Self::LocalTxn,
         scope: Scope,
     ) -> Result<(), Abort>;
 
@@ -281,7 +281,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`Abort::Fault`] when the engine accepts nothing more; the local transaction is over, and
     /// restart undoes it.
-    fn commit(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<Lsn, Abort>;
+    fn commit(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> Result<Lsn, Abort>;
 
     /// As [`Engine::commit`], with a note that every restart returns until it is forgotten.
     ///
@@ -289,12 +289,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// As [`Engine::commit`].
     fn commit_with_note(
         &self,
-        desk: &Self::Desk,
-        part: &mut Self::Part,
+        ctx: &Self::WorkerContext,
+        txn: &mut Self::LocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort>;
 
-    fn forget(&self, desk: &Self::Desk, note: NoteId);
+    fn forget(&self, ctx: &Self::WorkerContext, note: NoteId);
 
     /// Prepares a validated local transaction that has written: afterwards it can commit or roll
     /// back. The caller may vote once the returned position is durable.
@@ -303,8 +303,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// The local transaction has to be rolled back.
     fn prepare(
         &self,
-        desk: &Self::Desk,
-        part: &mut Self::Part,
+        ctx: &Self::WorkerContext,
+        txn: &mut Self::LocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort>;
@@ -313,27 +313,27 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when that failed; restart undoes them.
-    fn rollback(&self, desk: &Self::Desk, part: &mut Self::Part) -> Result<(), Abort>;
+    fn rollback(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn) -> Result<(), Abort>;
 
     /// Gives a local transaction up without ending it: the worker stops, and restart finds it as
     /// its log records say.
-    fn abandon(&self, desk: &Self::Desk, part: &mut Self::Part);
+    fn abandon(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn);
 
     /// Takes over a transaction that restart found prepared, and protects the rows it changed
     /// again.
-    fn adopt(&self, desk: &Self::Desk, in_doubt: Self::InDoubt) -> Self::Part;
+    fn adopt(&self, ctx: &Self::WorkerContext, in_doubt: Self::InDoubt) -> Self::LocalTxn;
 
     /// Whether each worker owns keys, so that a step may belong to another worker.
     const OWNERS: bool = false;
 
     /// The worker and site where steps with this route must run; `None` if any worker may run them.
-    fn spot(&self, _: Route) -> Option<Spot> {
+    fn site_owner(&self, _: Route) -> Option<SiteOwner> {
         None
     }
 
     /// The map version. To be taken before the steps of one message are routed; with it the
     /// receiver tells whether the steps still are its own.
-    fn stamp(&self) -> Stamp {
+    fn map_version(&self) -> MapVersion {
         unreachable!("an engine without owners")
     }
 
@@ -345,7 +345,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Admits a local transaction to its own worker's keys: until its end, steps that are routed to
     /// this worker stay so. `false` if it has to wait, by [`Engine::pass`].
-    fn admit(&self, _: &mut Self::Part) -> bool {
+    fn admit(&self, _: &mut Self::LocalTxn) -> bool {
         true
     }
 
@@ -353,27 +353,27 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
-    async fn pass(&self, _: &Self::Desk, _: &Executor, _: &mut Self::Part) -> Result<(), Abort> {
+    async fn pass(&self, _: &Self::WorkerContext, _: &Executor, _: &mut Self::LocalTxn) -> Result<(), Abort> {
         Ok(())
     }
 
     /// Has the worker carry out changes of ownership, in its turns; the repartition request names
     /// the receiver of the outcome.
-    fn repartition(&self, _: &Self::Desk, errand: Errand) {
+    fn repartition(&self, _: &Self::WorkerContext, request: RepartitionRequest) {
         // The thread that asked may have ended.
-        let _ = errand.done.send(Err(Refusal::NoOwners));
+        let _ = request.done.send(Err(Refusal::NoOwners));
     }
 
     /// Called before the steps of a visit run.
-    fn begin_visit(&self, _: &mut Self::Part) {}
+    fn begin_visit(&self, _: &mut Self::LocalTxn) {}
 
     /// The number of visits that the worker has admitted and not yet answered.
-    fn waiting(&self, _: &Self::Desk) -> usize {
+    fn waiting(&self, _: &Self::WorkerContext) -> usize {
         0
     }
 
     /// The sites with keys that the worker owns, where that matters.
-    fn sites_of(&self, _: &Self::Desk) -> Option<Range<u32>> {
+    fn sites_of(&self, _: &Self::WorkerContext) -> Option<Range<u32>> {
         None
     }
 
@@ -383,24 +383,24 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn back_memory(&self);
 
     /// A load begins: from here on the worker may own its pages.
-    fn take_over(&self, _: &Self::Desk) {}
+    fn take_over(&self, _: &Self::WorkerContext) {}
 
     /// The load has halted: from here on any thread may touch any page.
-    fn give_back(&self, _: &Self::Desk) {}
+    fn give_back(&self, _: &Self::WorkerContext) {}
 
     /// Opens a rendezvous of steps at several workers, and returns its number.
-    fn meeting(&self, _: &Self::Desk) -> u32 {
+    fn meeting(&self, _: &Self::WorkerContext) -> u32 {
         unreachable!("an engine without owners")
     }
 
-    /// Sends encoded steps to their owner, on behalf of a local transaction. The stamp holds their
-    /// sites.
+    /// Sends encoded steps to their owner, on behalf of a local transaction. The map version holds
+    /// their sites.
     fn send(
         &self,
-        _: &Self::Desk,
-        _: &mut Self::Part,
+        _: &Self::WorkerContext,
+        _: &mut Self::LocalTxn,
         _meeting: u32,
-        _owner: (usize, Stamp),
+        _owner: (usize, MapVersion),
         _steps: Vec<u8>,
     ) {
         unreachable!("an engine without owners")
@@ -408,35 +408,46 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Waits until all steps that were sent are answered, and ends the rendezvous. The answer is
     /// [`Abort::NotHere`] for steps that belong to another worker meanwhile: none of them has run.
-    async fn rendezvous(&self, _: &Self::Desk, _: &mut Self::Part, _meeting: u32) -> Vec<Answer> {
+    async fn rendezvous(
+        &self,
+        _: &Self::WorkerContext,
+        _: &mut Self::LocalTxn,
+        _meeting: u32,
+    ) -> Vec<Answer> {
         unreachable!("an engine without owners")
     }
 
     /// Reads the messages of other workers and handles them, up to the next steps to run here.
-    fn receive(&self, _: &Self::Desk) -> Option<Visit<Self::Part>> {
+    fn receive(&self, _: &Self::WorkerContext) -> Option<Visit<Self::LocalTxn>> {
         None
     }
 
     /// Sends the results of a visit back.
-    fn answer(&self, _: &Self::Desk, _: Visit<Self::Part>, _: Result<(), Abort>, _outputs: Vec<u8>) {
+    fn answer(
+        &self,
+        _: &Self::WorkerContext,
+        _: Visit<Self::LocalTxn>,
+        _: Result<(), Abort>,
+        _outputs: Vec<u8>,
+    ) {
         unreachable!("an engine without owners")
     }
 
     /// Whether there is neither a message nor a transaction that has finished its wait for the log:
     /// part of the check before a sleep.
-    fn is_quiet(&self, _: &Self::Desk) -> bool {
+    fn is_quiet(&self, _: &Self::WorkerContext) -> bool {
         true
     }
 
     /// Whether all branches that this worker sent elsewhere to be undone are undone.
-    fn is_settled(&self, _: &Self::Desk) -> bool {
+    fn is_settled(&self, _: &Self::WorkerContext) -> bool {
         true
     }
 
     /// The position that has to be durable before the outcome is told of a local transaction that
     /// wrote nothing or that is going to be rolled back: it may have read changes that are not
     /// durable yet.
-    fn horizon(&self, part: &Self::Part, desk: &Self::Desk) -> Lsn;
+    fn horizon(&self, txn: &Self::LocalTxn, ctx: &Self::WorkerContext) -> Lsn;
 
     /// The result that [`Engine::durable`] has at once; `None` if it would wait.
     fn durable_now(&self, lsn: Lsn) -> Option<Result<(), Abort>>;
@@ -445,12 +456,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes without a wait.
-    async fn durable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn durable(&self, ctx: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort>;
 
     /// The thread that should flush the log for a transaction's wait, given the number of other
     /// transactions that its worker can run meanwhile.
-    fn urge(&self, _others: usize) -> Urge {
-        Urge::Caller
+    fn flush_by(&self, _others: usize) -> FlushBy {
+        FlushBy::Caller
     }
 
     /// Waits until the device has the log up to `lsn`, also where the durability mode promises
@@ -458,12 +469,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// As [`Engine::durable`].
-    async fn stable(&self, desk: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort>;
+    async fn stable(&self, ctx: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort>;
 
     /// Whether the device has the log up to `lsn` already; asks for it if not.
     fn is_stable(&self, lsn: Lsn) -> bool;
 
-    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].
     fn flush_log(&self);
 
     /// The same on the calling thread, if no other thread is flushing: for a worker that has
@@ -471,11 +482,11 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn flush_log_here(&self);
 
     /// The worker's share of the engine's work between transactions. `true` if there was any.
-    fn turn(self: &Arc<Self>, desk: &Self::Desk) -> bool;
+    fn turn(self: &Arc<Self>, ctx: &Self::WorkerContext) -> bool;
 
     /// A bounded piece of the work that makes room for later transactions, for a worker that has
     /// nothing else to do. `true` if there was some, and there may be more.
-    fn tidy(&self, _: &Self::Desk) -> bool {
+    fn tidy(&self, _: &Self::WorkerContext) -> bool {
         false
     }
 
@@ -492,7 +503,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn stop_cleaner(&self);
 
     /// Takes a checkpoint if one is due. The workers call it from time to time.
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &Self::Desk);
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &Self::WorkerContext);
 
     /// Writes a checkpoint. Called on a worker, because that may own the pages.
     ///
@@ -507,7 +518,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// Access for a load into an empty engine. It takes new rows only: none can be read before all
     /// are there.
-    fn filling<'a>(&'a self, desk: &'a Self::Desk) -> Self::Filling<'a>;
+    fn filling<'a>(&'a self, ctx: &'a Self::WorkerContext) -> Self::Filling<'a>;
 
     /// Ends the filling by one worker.
     ///

@@ -1,9 +1,9 @@
 //! Execution inside one instance: the tasks of a worker, and the work of one transaction at this
 //! instance under a design.
 //!
-//! In: the accesses of a step ([`Here`], the page access, which implements [`txn::Access`]). Out:
+//! In: the accesses of a step ([`PageAccess`], which implements [`txn::Access`]). Out:
 //! locks taken, pages changed through `store`, and at the end a commit, a prepare or a rollback of
-//! a local transaction ([`Part`]). This crate knows neither channels nor other instances. A
+//! a local transaction ([`LocalTxn`]). This crate knows neither channels nor other instances. A
 //! distributed transaction is, to this crate, a local transaction that is prepared before it is
 //! committed.
 //!
@@ -14,47 +14,48 @@
 //!   durability; pages that workers own.
 //! - [`memory`]: the engine of design `occ`: its rows live in main memory.
 //! - [`local`]: the local transaction, and whether it takes locks.
-//! - [`owners`]: which worker owns which keys. `chart`: the owner map, and how it changes while
-//!   transactions run. `mail`, `branches`: messages between workers, and the work of one
-//!   transaction at several workers. `board`: deadlocks over several owners.
-//! - [`Here`]: record operations under key-range locking, written once for all lock-based designs.
+//! - [`owners`]: which worker owns which keys. `owner_map`: the owner map, and how it changes while
+//!   transactions run. `mailboxes`, `branches`: messages between workers, and the work of one
+//!   transaction at several workers. `waits_for`: deadlocks over several owners.
+//! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
+//!   designs.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
-mod board;
 mod branches;
-mod chart;
-#[cfg(test)]
-mod chart_tests;
 pub mod design;
 pub mod engine;
 pub mod executor;
-mod here;
 pub mod local;
-mod mail;
+mod mailboxes;
 pub mod memory;
 #[cfg(test)]
 mod models;
+mod owner_map;
+#[cfg(test)]
+mod owner_map_tests;
 pub mod owners;
+mod page_access;
 pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod schema;
 mod sync;
+mod waits_for;
 
 pub use branches::{Answer, Visit};
-pub use chart::Stamp;
 pub use design::{
     Conventional, Design, DesignKind, OccAhead, OccConflict, OccReads, Partitioned, PartlyOwned, Serial,
 };
-pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder};
 pub use executor::{Executor, yield_now};
-pub use here::Here;
-pub use local::{Locking, Part, Protection};
+pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
-pub use owners::{Actor, Owners, Spot, Territory, actor};
-pub use paged::{Carried, EngineOptions, Errand, PageEngine, Refusal};
+pub use owner_map::MapVersion;
+pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
+pub use page_access::PageAccess;
+pub use paged::{Carried, EngineOptions, PageEngine, Refusal, RepartitionRequest};
 pub use pages::Latching;
 pub use schema::Refused;
 pub use store::Divided;

@@ -11,7 +11,7 @@
 use crate::branches::Branches;
 use locks::Locker;
 use std::ops::Range;
-use store::{Ahead, Txn};
+use store::{Prefetched, Txn};
 
 /// When a design takes locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,26 +32,27 @@ pub enum Protection {
     /// No other transaction runs beside it: it never suspends between its first access and its end.
     /// So it cannot wait for a page that is not in memory. It is undone then and runs again under
     /// locks, and the page is read meanwhile.
-    Alone,
+    Unlocked,
     /// No transaction beside it touches its rows (a load, a check). It needs no locks and may wait.
-    Quiet,
-    /// It only reads, and sees the state at its begin ([`Engine::PAST`](crate::Engine::PAST)). If
-    /// it tries to write, it runs again under locks.
-    Past,
+    Exclusive,
+    /// It only reads, and sees the state at its begin
+    /// ([`Engine::SNAPSHOTS`](crate::Engine::SNAPSHOTS)). If it tries to write, it runs again under
+    /// locks.
+    Snapshot,
 }
 
 /// A local transaction: its log chain and undo list, and its locks. Only the worker that holds the
 /// value touches it. Reused for the next transaction, so that its buffers stay.
-pub struct Part {
-    pub(crate) txn: Txn,
+pub struct LocalTxn {
+    pub(crate) store_txn: Txn,
     pub(crate) locker: Locker,
     /// The rows it is about to ask for.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     pub(crate) protection: Protection,
     /// The worker that owns the lock table it uses.
     pub(crate) owner: usize,
-    /// The transaction's name in the waits-for graph ([`Board`](crate::board::Board)); 0 where
-    /// there is none.
+    /// The transaction's name in the waits-for graph
+    /// ([`WaitsForGraph`](crate::waits_for::WaitsForGraph)); 0 where there is none.
     pub(crate) name: u64,
     /// Its scans visit only rows of these sites of the deployment.
     pub(crate) sites: Option<Range<u32>>,
@@ -65,13 +66,13 @@ pub struct Part {
     pub(crate) hold: probe::Hold,
 }
 
-impl Part {
+impl LocalTxn {
     pub fn protection(&self) -> Protection {
         self.protection
     }
 
     /// Whether it has written anything, at this worker or at others.
     pub fn wrote(&self) -> bool {
-        self.txn.wrote() || self.branches.wrote()
+        self.store_txn.wrote() || self.branches.wrote()
     }
 }

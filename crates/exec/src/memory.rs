@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   operations   note the rows they read, and buffer their writes, which no other transaction sees
-//!   certify      lock the writes, validate the reads; distributed: and keep both to the decision
+//!   validate     lock the writes, validate the reads; distributed: and keep both to the decision
 //!   commit       write, unlock
 //! ```
 //!
@@ -13,7 +13,7 @@
 //! policy is [`Abort`](crate::OccConflict::Abort). Its reads may be inconsistent until they are
 //! validated. So each conclusion that a procedure draws from them, an abort included, is an answer
 //! only if [`Engine::holds`](crate::Engine::holds). A transaction that only reads may read the
-//! state at its begin ([`Protection::Past`]): it waits for transactions that came before it and
+//! state at its begin ([`Protection::Snapshot`]): it waits for transactions that came before it and
 //! were not done, and is neither validated nor aborted.
 //!
 //! Commits are logged in the store's own log (`memstore`), in epochs: an [`Lsn`](base::Lsn) of this
@@ -32,12 +32,12 @@ mod durability;
 mod durable_tests;
 mod face;
 mod filling;
-mod here;
+mod row_access;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use crate::engine::Order;
+use crate::engine::WaitOrder;
 use crate::local::Protection;
 use base::TableId;
 use memstore::{Memstore, Refused, Snapshot, Txn, Worker};
@@ -51,13 +51,13 @@ use waiting::Waiting;
 pub use check::{Checked, TableCount};
 pub use durability::expect_files;
 pub use filling::MemoryFilling;
-pub use here::MemoryHere;
+pub use row_access::MemoryAccess;
 
 /// One instance's rows, shared by its workers.
 pub struct MemoryEngine {
     pub(crate) store: Arc<Memstore>,
     /// The table or index of each id.
-    places: Vec<Place>,
+    relations: Vec<Relation>,
     pub(crate) waiting: Waiting,
     wait_ns: u64,
     /// The number after those of the instance's workers, for a thread that reads the store without
@@ -80,7 +80,7 @@ struct Ticker {
 }
 
 /// The meaning of an id.
-enum Place {
+enum Relation {
     Nothing,
     Table(Box<Table>),
     Index {
@@ -90,11 +90,11 @@ enum Place {
     },
 }
 
-impl Place {
+impl Relation {
     fn table(&self) -> Option<&Table> {
         match self {
-            Place::Table(table) => Some(table),
-            Place::Nothing | Place::Index { .. } => None,
+            Relation::Table(table) => Some(table),
+            Relation::Nothing | Relation::Index { .. } => None,
         }
     }
 }
@@ -107,23 +107,23 @@ pub(crate) struct Table {
 }
 
 /// The worker context of this engine. Only the worker's thread touches it.
-pub struct MemoryDesk {
+pub struct MemoryWorkerContext {
     pub(crate) worker: RefCell<Worker>,
     pub(crate) number: usize,
     awaiting: awaiting::Awaiting,
 }
 
 /// A local transaction of this engine.
-pub struct MemoryPart {
+pub struct MemoryLocalTxn {
     /// `None` before it has begun and after its end, and where it reads the past.
-    pub(crate) txn: Option<Box<Txn>>,
-    /// The snapshot that it reads under [`Protection::Past`].
+    pub(crate) store_txn: Option<Box<Txn>>,
+    /// The snapshot that it reads under [`Protection::Snapshot`].
     past: Option<Snapshot>,
     pub(crate) protection: Protection,
-    pub(crate) order: Order,
+    pub(crate) order: WaitOrder,
     /// Its reads and writes are kept from others until it ends.
     pub(crate) prepared: bool,
-    /// Rows read or written by a [`Protection::Quiet`] transaction since it was last cut.
+    /// Rows read or written by a [`Protection::Exclusive`] transaction since it was last cut.
     pub(crate) rows: u32,
     /// The latest epoch of its commits at cuts; 0 if there is none.
     pub(crate) logged: u64,
@@ -131,13 +131,13 @@ pub struct MemoryPart {
     pub(crate) keys: [Vec<u8>; 2],
 }
 
-impl MemoryPart {
-    fn new() -> MemoryPart {
-        MemoryPart {
-            txn: None,
+impl MemoryLocalTxn {
+    fn new() -> MemoryLocalTxn {
+        MemoryLocalTxn {
+            store_txn: None,
             past: None,
             protection: Protection::Locks,
-            order: Order::Upwards,
+            order: WaitOrder::Upwards,
             prepared: false,
             rows: 0,
             logged: 0,
@@ -149,14 +149,14 @@ impl MemoryPart {
     /// behind it.
     #[inline]
     pub(crate) fn is_awaited(&self) -> bool {
-        self.prepared || self.txn.as_ref().is_some_and(|txn| txn.has_turns())
+        self.prepared || self.store_txn.as_ref().is_some_and(|store_txn| store_txn.has_turns())
     }
 
     /// # Panics
     /// If the local transaction has not begun.
     #[inline]
-    pub(crate) fn txn(&mut self) -> &mut Txn {
-        self.txn.as_mut().expect("a part begins before it is worked on")
+    pub(crate) fn store_txn(&mut self) -> &mut Txn {
+        self.store_txn.as_mut().expect("a local transaction begins before it is worked on")
     }
 }
 
@@ -170,19 +170,20 @@ pub(crate) const CUT: u32 = 512;
 
 impl MemoryEngine {
     fn of(store: Arc<Memstore>, schema: &Schema, workers: usize, wait_ns: u64) -> MemoryEngine {
-        let mut places: Vec<Place> = (0..durability::ids_of(schema)).map(|_| Place::Nothing).collect();
+        let mut relations: Vec<Relation> =
+            (0..durability::ids_of(schema)).map(|_| Relation::Nothing).collect();
         for def in &schema.tables {
             let mut indexed = Columns::NONE;
             for (at, index) in def.indexes.iter().enumerate() {
-                places[usize::from(index.id.0)] = Place::Index { table: def.id, at };
+                relations[usize::from(index.id.0)] = Relation::Index { table: def.id, at };
                 indexed = index.columns.iter().fold(indexed, |set, &column| set.with(column));
             }
             let table = Table { def: def.clone(), layout: Layout::of(def), indexed };
-            places[usize::from(def.id.0)] = Place::Table(Box::new(table));
+            relations[usize::from(def.id.0)] = Relation::Table(Box::new(table));
         }
         MemoryEngine {
             store,
-            places,
+            relations,
             waiting: Waiting::default(),
             wait_ns,
             spare: workers,
@@ -195,17 +196,17 @@ impl MemoryEngine {
 
     #[inline]
     pub(crate) fn table(&self, id: TableId) -> Result<&Table, Abort> {
-        match self.places.get(usize::from(id.0)) {
-            Some(Place::Table(table)) => Ok(table),
+        match self.relations.get(usize::from(id.0)) {
+            Some(Relation::Table(table)) => Ok(table),
             _ => Err(Abort::BadRequest),
         }
     }
 
     /// The table of an id, and the position among its indexes if the id is an index.
     pub(crate) fn index(&self, id: TableId) -> Result<(&Table, Option<usize>), Abort> {
-        match self.places.get(usize::from(id.0)) {
-            Some(Place::Table(table)) => Ok((table, None)),
-            Some(Place::Index { table, at }) => Ok((self.table(*table)?, Some(*at))),
+        match self.relations.get(usize::from(id.0)) {
+            Some(Relation::Table(table)) => Ok((table, None)),
+            Some(Relation::Index { table, at }) => Ok((self.table(*table)?, Some(*at))),
             _ => Err(Abort::BadRequest),
         }
     }
@@ -247,42 +248,42 @@ impl MemoryEngine {
 
     /// Ends a local transaction that read the past. Returns the epoch that has to be durable before
     /// its results are told, or 0 if it did not read the past.
-    fn end_past(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> u64 {
-        let Some(past) = part.past.take() else { return 0 };
+    fn end_past(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> u64 {
+        let Some(past) = txn.past.take() else { return 0 };
         probe::part_ends();
-        let mut worker = desk.worker.borrow_mut();
-        let epoch = worker.snapshot_rests_on(&past);
+        let mut worker = ctx.worker.borrow_mut();
+        let epoch = worker.snapshot_depends_on(&past);
         worker.close_snapshot(past);
         epoch
     }
 
     /// Ends the store's transaction and begins another, for a local transaction with no concurrent
     /// writer on its rows.
-    pub(crate) fn cut(&self, worker: &mut Worker, part: &mut MemoryPart) -> Result<(), Abort> {
-        let awaited = part.is_awaited();
-        let Some(txn) = part.txn.take() else { return Ok(()) };
-        part.rows = 0;
-        let ended = if txn.is_read_only() {
-            worker.abort(txn);
+    pub(crate) fn cut(&self, worker: &mut Worker, txn: &mut MemoryLocalTxn) -> Result<(), Abort> {
+        let awaited = txn.is_awaited();
+        let Some(store_txn) = txn.store_txn.take() else { return Ok(()) };
+        txn.rows = 0;
+        let ended = if store_txn.is_read_only() {
+            worker.abort(store_txn);
             self.ended(awaited);
             Ok(())
         } else {
-            self.commit_now(worker, txn).map(|epoch| part.logged = part.logged.max(epoch))
+            self.commit_now(worker, store_txn).map(|epoch| txn.logged = txn.logged.max(epoch))
         };
-        part.txn = Some(worker.begin());
+        txn.store_txn = Some(worker.begin());
         ended
     }
 
     /// Commits a transaction that was not validated: one with no concurrent writer on its rows.
     /// Returns its epoch.
-    fn commit_now(&self, worker: &mut Worker, txn: Box<Txn>) -> Result<u64, Abort> {
+    fn commit_now(&self, worker: &mut Worker, store_txn: Box<Txn>) -> Result<u64, Abort> {
         self.stir();
-        let has_turns = txn.has_turns();
-        let ended = match worker.commit(txn) {
+        let has_turns = store_txn.has_turns();
+        let ended = match worker.commit(store_txn) {
             Ok(committed) => Ok(committed.epoch),
             Err((refused, back)) => {
-                if let Some(txn) = back {
-                    worker.abort(txn);
+                if let Some(store_txn) = back {
+                    worker.abort(store_txn);
                 }
                 Err(abort_of(refused))
             }

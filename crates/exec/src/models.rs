@@ -1,6 +1,6 @@
 //! The owner map under loom: every interleaving of a giver, a taker and a home, with loom's memory
-//! model. `chart.rs` is compiled here a second time, against loom's atomics, so the explored code
-//! is the shipped code.
+//! model. `owner_map.rs` is compiled here a second time, against loom's atomics, so the explored
+//! code is the shipped code.
 //!
 //! A worker's work on a site is two accesses of a counter that order nothing themselves. Two
 //! workers at work at once, or a taker that does not see the giver's work, lose a count. Messages
@@ -11,17 +11,17 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 }
 #[allow(dead_code, clippy::duplicate_mod)]
-#[path = "chart.rs"]
-mod chart;
+#[path = "owner_map.rs"]
+mod owner_map;
 
-use chart::{Chart, Stamp};
 use loom::sync::Arc;
 use loom::sync::mpsc::{Receiver, Sender, channel};
 use loom::thread::spawn;
+use owner_map::{MapVersion, OwnerMap};
 use sync::{AtomicU64, Ordering};
 
-enum Letter {
-    Step(Stamp),
+enum Message {
+    Step(MapVersion),
     /// From the balancer.
     Give,
     End,
@@ -35,7 +35,7 @@ enum Reply {
 
 /// One site, and the count of the work there.
 struct World {
-    chart: Chart,
+    map: OwnerMap,
     count: AtomicU64,
 }
 
@@ -45,16 +45,16 @@ impl World {
         self.count.store(before + 1, Ordering::Relaxed);
     }
 
-    fn owner(&self, worker: usize, letters: &Receiver<Letter>, home: &Sender<Reply>) {
+    fn owner(&self, worker: usize, messages: &Receiver<Message>, home: &Sender<Reply>) {
         loop {
-            match letters.recv().unwrap() {
-                Letter::Step(stamp) if self.chart.holds(worker, &stamp) => {
+            match messages.recv().unwrap() {
+                Message::Step(map_version) if self.map.holds(worker, &map_version) => {
                     self.work();
                     home.send(Reply::Done).unwrap();
                 }
-                Letter::Step(_) => home.send(Reply::Moved).unwrap(),
-                Letter::Give => self.chart.give(0..1, 1 - worker),
-                Letter::End => return,
+                Message::Step(_) => home.send(Reply::Moved).unwrap(),
+                Message::Give => self.map.give(0..1, 1 - worker),
+                Message::End => return,
             }
         }
     }
@@ -67,32 +67,32 @@ fn a_site_that_changes_hands_has_one_worker_at_a_time() {
     // More switches have found nothing beyond these, and take minutes.
     model.preemption_bound = Some(2);
     model.check(|| {
-        let world = Arc::new(World { chart: Chart::new([0]), count: AtomicU64::new(0) });
+        let world = Arc::new(World { map: OwnerMap::new([0]), count: AtomicU64::new(0) });
         let (to_home, answers) = channel();
         let mut owners = Vec::new();
         let mut threads = Vec::new();
         for worker in 0..2 {
-            let (to, letters) = channel();
+            let (to, messages) = channel();
             let (world, home) = (Arc::clone(&world), to_home.clone());
-            threads.push(spawn(move || world.owner(worker, &letters, &home)));
+            threads.push(spawn(move || world.owner(worker, &messages, &home)));
             owners.push(to);
         }
         let giver = owners[0].clone();
-        let balancer = spawn(move || giver.send(Letter::Give).unwrap());
+        let balancer = spawn(move || giver.send(Message::Give).unwrap());
         for _ in 0..STEPS {
             loop {
-                let mut stamp = world.chart.stamp();
-                let owner = world.chart.owner(0);
-                stamp.widen(0);
-                owners[owner].send(Letter::Step(stamp)).unwrap();
+                let mut map_version = world.map.map_version();
+                let owner = world.map.owner(0);
+                map_version.widen(0);
+                owners[owner].send(Message::Step(map_version)).unwrap();
                 if answers.recv().unwrap() == Reply::Done {
                     break;
                 }
             }
         }
         balancer.join().unwrap();
-        owners.iter().for_each(|to| to.send(Letter::End).unwrap());
+        owners.iter().for_each(|to| to.send(Message::End).unwrap());
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert_eq!((world.count.load(Ordering::Relaxed), world.chart.owner(0)), (STEPS, 1));
+        assert_eq!((world.count.load(Ordering::Relaxed), world.map.owner(0)), (STEPS, 1));
     });
 }

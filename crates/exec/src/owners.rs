@@ -16,13 +16,13 @@
 //! as it has sites.
 //!
 //! Access rules: the facts about tables never change. The owner of a site may change while
-//! transactions run: every worker reads it in the owner map (`chart`), which one owner at a time
-//! writes when it gives keys away. The borders between partitions are finer, since a worker may own
-//! several partitions. Threads that change them read and write them under a mutex.
+//! transactions run: every worker reads it in the owner map (`owner_map`), which one owner at a
+//! time writes when it gives keys away. The borders between partitions are finer, since a worker
+//! may own several partitions. Threads that change them read and write them under a mutex.
 
-use crate::chart::{Chart, Stamp};
+use crate::owner_map::{MapVersion, OwnerMap};
 use base::{Key, KeyReader, TableId, WorkerId};
-use partition::{Change, Partition, RangeError, Ranges};
+use partition::{Partition, RangeChange, RangeError, Ranges};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use txn::{Abort, Route, Schema};
@@ -30,7 +30,7 @@ use txn::{Abort, Route, Schema};
 /// The site range of an engine: the part of the deployment's data that it holds, and how finely its
 /// owners lock it.
 #[derive(Clone, Debug)]
-pub struct Territory {
+pub struct SiteRange {
     /// Sites of the deployment.
     pub sites: u32,
     /// The sites of this instance.
@@ -40,10 +40,10 @@ pub struct Territory {
     pub lock_columns: Vec<(TableId, u8)>,
 }
 
-impl Territory {
+impl SiteRange {
     /// One site, and one lock for each value of a key's first column.
-    pub fn whole() -> Territory {
-        Territory { sites: 1, own: 0..1, lock_columns: Vec::new() }
+    pub fn whole() -> SiteRange {
+        SiteRange { sites: 1, own: 0..1, lock_columns: Vec::new() }
     }
 }
 
@@ -67,7 +67,7 @@ struct Known {
 
 /// The worker and the site where a step belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Spot {
+pub struct SiteOwner {
     pub worker: usize,
     /// Counted from the instance's first.
     pub site: u32,
@@ -89,7 +89,7 @@ pub struct Owners {
     first: u32,
     /// There is one worker, or one site: one worker owns everything.
     alone: bool,
-    chart: Chart,
+    map: OwnerMap,
     ranges: Mutex<Ranges>,
 }
 
@@ -105,9 +105,9 @@ impl Owners {
     ///
     /// # Errors
     /// [`RangeError`] if the instance has no site.
-    pub fn even(schema: &Schema, territory: &Territory, workers: usize) -> Result<Owners, RangeError> {
-        let sites = territory.own.end - territory.own.start;
-        Owners::divided(schema, territory, workers, workers.min(sites as usize).max(1))
+    pub fn even(schema: &Schema, site_range: &SiteRange, workers: usize) -> Result<Owners, RangeError> {
+        let sites = site_range.own.end - site_range.own.start;
+        Owners::divided(schema, site_range, workers, workers.min(sites as usize).max(1))
     }
 
     /// Divides the instance's sites into `parts` partitions of equal length, and gives each worker
@@ -117,20 +117,20 @@ impl Owners {
     /// [`RangeError`] if the instance has fewer sites.
     pub fn divided(
         schema: &Schema,
-        territory: &Territory,
+        site_range: &SiteRange,
         workers: usize,
         parts: usize,
     ) -> Result<Owners, RangeError> {
-        let sites = u64::from(territory.own.end - territory.own.start);
+        let sites = u64::from(site_range.own.end - site_range.own.start);
         let owners: Vec<WorkerId> = (0..workers.min(parts).max(1)).map(|w| WorkerId(w as u16)).collect();
         let ranges = Ranges::equal(SITES, sites, parts, &owners)?;
         let mut tables = Vec::new();
         for def in &schema.tables {
-            let columns = territory.lock_columns.iter().find(|(id, _)| *id == def.id).map_or(1, |(_, n)| *n);
+            let columns = site_range.lock_columns.iter().find(|(id, _)| *id == def.id).map_or(1, |(_, n)| *n);
             let columns = usize::from(columns).min(def.key.len());
             let known = Known {
                 domain: def.domain,
-                scale: Scale::new(territory.sites, def.domain),
+                scale: Scale::new(site_range.sites, def.domain),
                 locked: columns * INTEGER,
                 table: def.id,
                 routed: true,
@@ -143,58 +143,59 @@ impl Owners {
                 enter(&mut tables, index.id, Known { routed, aligned, ..known });
             }
         }
-        let chart = Chart::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
+        let map =
+            OwnerMap::new(ranges.partitions().flat_map(|p| p.keys.map(move |_| usize::from(p.owner.0))));
         let alone = workers == 1 || sites == 1;
-        let (sites, first) = (territory.sites, territory.own.start);
-        Ok(Owners { tables, sites, first, alone, chart, ranges: Mutex::new(ranges) })
+        let (sites, first) = (site_range.sites, site_range.own.start);
+        Ok(Owners { tables, sites, first, alone, map, ranges: Mutex::new(ranges) })
     }
 
     /// One worker owns everything.
     pub fn whole(schema: &Schema) -> Owners {
-        Owners::even(schema, &Territory::whole(), 1).expect("one worker for one site")
+        Owners::even(schema, &SiteRange::whole(), 1).expect("one worker for one site")
     }
 
     /// The worker and site for steps with this route. `None` for a copy, which any worker here may
     /// read, and for an unknown table.
     #[inline]
-    pub fn spot(&self, route: Route) -> Option<Spot> {
+    pub fn site_owner(&self, route: Route) -> Option<SiteOwner> {
         let known = self.known(route.table).filter(|known| known.domain > 0)?;
         let site = match known.scale {
             Some(scale) if route.key < known.domain => scale.site(route.key),
             _ => (u128::from(route.key) * u128::from(self.sites) / u128::from(known.domain)) as u64,
         };
-        let last = self.chart.sites() as u64 - 1;
+        let last = self.map.sites() as u64 - 1;
         let site = site.saturating_sub(u64::from(self.first)).min(last) as u32;
-        Some(Spot { worker: self.chart.owner(site as usize), site })
+        Some(SiteOwner { worker: self.map.owner(site as usize), site })
     }
 
-    /// The worker that runs the steps routed there; `None` as for [`Owners::spot`].
+    /// The worker that runs the steps routed there; `None` as for [`Owners::site_owner`].
     #[inline]
     pub fn owner(&self, route: Route) -> Option<usize> {
-        Some(self.spot(route)?.worker)
+        Some(self.site_owner(route)?.worker)
     }
 
     /// To be taken before the steps of a message are routed.
     #[inline]
-    pub fn stamp(&self) -> Stamp {
-        self.chart.stamp()
+    pub fn map_version(&self) -> MapVersion {
+        self.map.map_version()
     }
 
-    /// Whether `worker`, the calling one, may run the steps of a message with this stamp.
+    /// Whether `worker`, the calling one, may run the steps of a message with this map version.
     #[inline]
-    pub(crate) fn holds(&self, worker: usize, stamp: &Stamp) -> bool {
-        self.chart.holds(worker, stamp)
+    pub(crate) fn holds(&self, worker: usize, map_version: &MapVersion) -> bool {
+        self.map.holds(worker, map_version)
     }
 
     /// The map version, incremented whenever keys change hands.
     #[inline]
     pub(crate) fn version(&self) -> u64 {
-        self.chart.version()
+        self.map.version()
     }
 
     /// Sites of the instance.
     pub fn sites(&self) -> usize {
-        self.chart.sites()
+        self.map.sites()
     }
 
     /// The owner of the row or entry with this key; `None` as for [`Owners::owner`], and for a key
@@ -209,8 +210,8 @@ impl Owners {
     /// do so otherwise.
     pub fn sites_of(&self, worker: usize) -> Range<u32> {
         let mut runs: Vec<(usize, Range<u32>)> = Vec::new();
-        for site in 0..self.chart.sites() as u32 {
-            let owner = self.chart.owner(site as usize);
+        for site in 0..self.map.sites() as u32 {
+            let owner = self.map.owner(site as usize);
             match runs.last_mut() {
                 Some((last, run)) if *last == owner => run.end = site + 1,
                 _ => runs.push((owner, site..site + 1)),
@@ -261,7 +262,7 @@ impl Owners {
     pub(crate) fn keys_of(&self, table: TableId, sites: &Range<u32>) -> Option<(Key, Option<Key>)> {
         let [start, end] = [sites.start, sites.end].map(|site| u64::from(site.saturating_sub(self.first)));
         let from = self.border(table, start)?;
-        let to = if end >= self.chart.sites() as u64 { None } else { self.border(table, end) };
+        let to = if end >= self.map.sites() as u64 { None } else { self.border(table, end) };
         Some((from, to))
     }
 
@@ -271,11 +272,11 @@ impl Owners {
     /// [`Abort::Conflict`] if another worker owns some of them, [`Abort::BadRequest`] if they are
     /// not all this instance's.
     pub(crate) fn all_of(&self, worker: usize, sites: &Range<u32>) -> Result<(), Abort> {
-        let last = self.first + self.chart.sites() as u32;
+        let last = self.first + self.map.sites() as u32;
         if sites.is_empty() || sites.start < self.first || sites.end > last {
             return Err(Abort::BadRequest);
         }
-        let is_own = |site: u32| self.chart.owner((site - self.first) as usize) == worker;
+        let is_own = |site: u32| self.map.owner((site - self.first) as usize) == worker;
         if sites.clone().all(is_own) { Ok(()) } else { Err(Abort::Conflict) }
     }
 
@@ -301,7 +302,7 @@ impl Owners {
             return Err(RangeError::Stale { table: SITES, expected, found });
         }
         for Gift { sites, to, .. } in gifts {
-            self.chart.give(sites.start as usize..sites.end as usize, *to);
+            self.map.give(sites.start as usize..sites.end as usize, *to);
         }
         *now = next;
         Ok(())
@@ -405,14 +406,15 @@ pub struct Actor {
 
 /// The worker that carries out a change from one version of the partitions to the next: the giver,
 /// or the owner of the changed partition. `None` if two workers would have to give.
-pub fn actor(before: &Ranges, after: &Ranges, change: Change) -> Option<Actor> {
+pub fn actor(before: &Ranges, after: &Ranges, change: RangeChange) -> Option<Actor> {
     let gifts = gifts(before, after);
     match gifts.first() {
         Some(first) if gifts.iter().any(|gift| gift.from != first.from) => None,
         Some(first) => Some(Actor { worker: first.from, gives: true }),
         None => {
-            let (Change::Split { at, .. } | Change::Merge { at, .. } | Change::Move { start: at, .. }) =
-                change;
+            let (RangeChange::Split { at, .. }
+            | RangeChange::Merge { at, .. }
+            | RangeChange::Move { start: at, .. }) = change;
             Some(Actor { worker: usize::from(after.find(at).owner.0), gives: false })
         }
     }
@@ -463,8 +465,8 @@ mod tests {
     }
 
     fn owners(workers: usize) -> Owners {
-        let territory = Territory { sites: 8, own: 2..6, lock_columns: vec![(T, 2)] };
-        Owners::even(&schema(), &territory, workers).unwrap()
+        let site_range = SiteRange { sites: 8, own: 2..6, lock_columns: vec![(T, 2)] };
+        Owners::even(&schema(), &site_range, workers).unwrap()
     }
 
     #[test]

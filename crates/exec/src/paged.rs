@@ -20,16 +20,16 @@ mod face;
 mod filling;
 mod moving;
 mod owning;
-mod property;
+mod page_ownership;
 
-use crate::board::{AGAIN_NS, Board};
-use crate::branches::{Branches, Letter};
+use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
 use crate::engine::LockPoint;
 use crate::executor::Executor;
-use crate::local::{Locking, Part, Protection};
-use crate::mail::Mail;
+use crate::local::{LocalTxn, Locking, Protection};
+use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
+use crate::waits_for::{AGAIN_NS, WaitsForGraph};
 use base::Lsn;
 use latch::CachePadded;
 use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
@@ -38,15 +38,15 @@ use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
-use store::{Ahead, CheckpointRun, NoteId, Store, StoreFault, Txn};
+use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
-use property::Property;
+use page_ownership::PageOwnership;
 
-pub use face::PageDesk;
+pub use face::PageWorkerContext;
 pub use filling::PageFilling;
-pub use moving::{Carried, DRAIN_NS, Errand, Refusal};
+pub use moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
 
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
@@ -70,12 +70,12 @@ pub struct PageEngine<D: Design> {
     locking: Box<[CachePadded<Locked>]>,
     /// The owner of each key; only where workers own keys.
     pub(crate) owners: Option<Owners>,
-    mail: Mail<Letter>,
-    board: Board,
+    mailboxes: Mailboxes<BranchMessage>,
+    waits_for: WaitsForGraph,
     /// In-doubt locks: those of transactions that restart found prepared.
-    keepers: Mutex<Vec<adopting::Keeper>>,
+    in_doubt_locks: Mutex<Vec<adopting::InDoubtLocks>>,
     /// Page ownership: whether workers own pages, and when they may.
-    property: Property,
+    ownership: PageOwnership,
     /// Set while a checkpoint is being taken.
     checkpointing: AtomicBool,
     /// Where one worker owns the pages and takes its part in slices: the rest of that part.
@@ -88,7 +88,7 @@ pub struct PageEngine<D: Design> {
 struct Locked {
     /// The local transactions under [`Protection::Locks`] at present, where designs run others
     /// alone.
-    parts: AtomicUsize,
+    txns: AtomicUsize,
     /// The drain gate is shut: no other transaction is admitted, since keys are about to be given
     /// away (`moving`).
     shut: AtomicBool,
@@ -129,10 +129,10 @@ impl<D: Design> PageEngine<D> {
             options,
             locking: (0..tables).map(|_| CachePadded::default()).collect(),
             owners,
-            mail: Mail::new(tables),
-            board: Board::default(),
-            keepers: Mutex::default(),
-            property: Property::default(),
+            mailboxes: Mailboxes::new(tables),
+            waits_for: WaitsForGraph::default(),
+            in_doubt_locks: Mutex::default(),
+            ownership: PageOwnership::default(),
             checkpointing: AtomicBool::new(false),
             run: Mutex::default(),
         }
@@ -176,24 +176,24 @@ impl<D: Design> PageEngine<D> {
     pub fn protection_at_home(&self, worker: usize) -> Protection {
         match D::LOCKING {
             Locking::Always => Protection::Locks,
-            _ if self.locking(worker).parts.load(Ordering::Relaxed) == 0 => Protection::Alone,
+            _ if self.locking(worker).txns.load(Ordering::Relaxed) == 0 => Protection::Unlocked,
             _ => Protection::Locks,
         }
     }
 
     /// An empty local transaction of the first worker; [`PageEngine::begin`] starts it.
-    pub fn part(&self) -> Part {
-        self.part_of(0)
+    pub fn local_txn(&self) -> LocalTxn {
+        self.local_txn_of(0)
     }
 
     /// An empty local transaction of a worker.
-    pub fn part_of(&self, worker: usize) -> Part {
+    pub fn local_txn_of(&self, worker: usize) -> LocalTxn {
         let owner = if D::OWNERS { worker } else { 0 };
-        Part {
-            txn: Txn::default(),
+        LocalTxn {
+            store_txn: Txn::default(),
             locker: self.locks(owner).locker(),
-            ahead: Ahead::default(),
-            protection: Protection::Alone,
+            prefetched: Prefetched::default(),
+            protection: Protection::Unlocked,
             owner,
             name: 0,
             sites: None,
@@ -208,20 +208,20 @@ impl<D: Design> PageEngine<D> {
         &self.locking[if D::OWNERS { worker } else { 0 }]
     }
 
-    pub fn begin(&self, part: &mut Part, worker: usize, protection: Protection) {
+    pub fn begin(&self, txn: &mut LocalTxn, worker: usize, protection: Protection) {
         let hold = probe::part_begins();
-        part.ahead.clear();
-        self.store.begin(&mut part.txn, worker);
-        part.protection = protection;
-        part.sites = None;
-        part.abroad = false;
+        txn.prefetched.clear();
+        self.store.begin(&mut txn.store_txn, worker);
+        txn.protection = protection;
+        txn.sites = None;
+        txn.abroad = false;
         if protection == Protection::Locks {
-            part.hold = hold;
+            txn.hold = hold;
             if !D::OWNERS {
                 self.count_locking(0, 1);
             }
             if self.options.locks.tuning.victim == Victim::Youngest {
-                part.locker.begun_ns = world::now_ns();
+                txn.locker.begun_ns = world::now_ns();
             }
         }
     }
@@ -229,7 +229,7 @@ impl<D: Design> PageEngine<D> {
     fn count_locking(&self, owner: usize, by: isize) {
         if D::LOCKING != Locking::Always {
             // One thread writes this, so a load and a store are enough.
-            let locking = &self.locking(owner).parts;
+            let locking = &self.locking(owner).txns;
             let now = locking.load(Ordering::Relaxed);
             locking.store(now.wrapping_add_signed(by), Ordering::Relaxed);
         }
@@ -239,24 +239,24 @@ impl<D: Design> PageEngine<D> {
     /// not run alone. Before that it has touched nothing, so a transaction that is only on its way
     /// to other owners hinders no other.
     #[cold]
-    fn begin_locking(&self, part: &mut Part) {
-        part.counted = true;
-        self.count_locking(part.owner, 1);
-        self.locks(part.owner).label(&mut part.locker, part.name);
+    fn begin_locking(&self, txn: &mut LocalTxn) {
+        txn.counted = true;
+        self.count_locking(txn.owner, 1);
+        self.locks(txn.owner).label(&mut txn.locker, txn.name);
     }
 
-    fn end(&self, part: &mut Part) {
+    fn end(&self, txn: &mut LocalTxn) {
         probe::part_ends();
-        if part.protection == Protection::Locks {
-            if !D::OWNERS || part.counted {
-                let locks = self.locks(part.owner);
-                probe::within(Component::Locking, || locks.release_all(&mut part.locker));
-                self.count_locking(part.owner, -1);
-                part.counted = false;
+        if txn.protection == Protection::Locks {
+            if !D::OWNERS || txn.counted {
+                let locks = self.locks(txn.owner);
+                probe::within(Component::Locking, || locks.release_all(&mut txn.locker));
+                self.count_locking(txn.owner, -1);
+                txn.counted = false;
             }
-            probe::held(std::mem::take(&mut part.hold));
+            probe::held(std::mem::take(&mut txn.hold));
         }
-        part.protection = Protection::Alone;
+        txn.protection = Protection::Unlocked;
     }
 
     /// Commits a local transaction that was not prepared, or that was prepared and has the decision
@@ -265,29 +265,29 @@ impl<D: Design> PageEngine<D> {
     /// # Errors
     /// [`Abort::Fault`] when the store accepts nothing more; the local transaction is over, and
     /// restart undoes it.
-    pub fn commit(&self, part: &mut Part) -> Result<Lsn, Abort> {
-        let logged = self.store.commit(&mut part.txn, None);
-        self.after_commit(part, logged)
+    pub fn commit(&self, txn: &mut LocalTxn) -> Result<Lsn, Abort> {
+        let logged = self.store.commit(&mut txn.store_txn, None);
+        self.after_commit(txn, logged)
     }
 
     /// As [`PageEngine::commit`], with a note that every restart returns until it is forgotten.
-    pub fn commit_with_note(&self, part: &mut Part, note: &[u8]) -> Result<(Lsn, NoteId), Abort> {
-        let logged = self.store.commit(&mut part.txn, Some(note));
-        self.after_commit(part, logged).map(|lsn| (lsn, NoteId(lsn)))
+    pub fn commit_with_note(&self, txn: &mut LocalTxn, note: &[u8]) -> Result<(Lsn, NoteId), Abort> {
+        let logged = self.store.commit(&mut txn.store_txn, Some(note));
+        self.after_commit(txn, logged).map(|lsn| (lsn, NoteId(lsn)))
     }
 
-    fn after_commit(&self, part: &mut Part, logged: Result<Lsn, StoreFault>) -> Result<Lsn, Abort> {
+    fn after_commit(&self, txn: &mut LocalTxn, logged: Result<Lsn, StoreFault>) -> Result<Lsn, Abort> {
         let logged = match logged {
             Ok(lsn) => lsn,
             Err(_) => {
                 // On a store that has met a fault this only ends the transaction.
-                let _ = self.store.rollback::<D::Latch>(&mut part.txn);
-                self.end(part);
+                let _ = self.store.rollback::<D::Latch>(&mut txn.store_txn);
+                self.end(txn);
                 return Err(Abort::Fault);
             }
         };
-        self.end(part);
-        self.store.committed::<D::Latch>(&mut part.txn);
+        self.end(txn);
+        self.store.committed::<D::Latch>(&mut txn.store_txn);
         Ok(if logged == Lsn(0) { self.horizon() } else { logged })
     }
 
@@ -300,19 +300,19 @@ impl<D: Design> PageEngine<D> {
     /// Prepares a local transaction that has written: afterwards it can commit or roll back. Its
     /// read locks go only if the whole transaction holds all its locks already. The caller may vote
     /// once the returned LSN is durable.
-    pub fn prepare(&self, part: &mut Part, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
-        let prepared = if part.branches.is_empty() {
-            self.store.prepare(&mut part.txn, note)
+    pub fn prepare(&self, txn: &mut LocalTxn, note: &[u8], lock_point: LockPoint) -> Result<Lsn, Abort> {
+        let prepared = if txn.branches.is_empty() {
+            self.store.prepare(&mut txn.store_txn, note)
         } else {
-            self.prepare_branches(part, note)
+            self.prepare_branches(txn, note)
         };
         let lsn = prepared.map_err(|fault| match fault {
             StoreFault::Schema(_) => Abort::BadRequest,
             _ => Abort::Fault,
         })?;
         if lock_point == LockPoint::Reached {
-            let locks = self.locks(part.owner);
-            probe::within(Component::Locking, || locks.release_shared(&mut part.locker));
+            let locks = self.locks(txn.owner);
+            probe::within(Component::Locking, || locks.release_shared(&mut txn.locker));
         }
         Ok(lsn)
     }
@@ -325,13 +325,13 @@ impl<D: Design> PageEngine<D> {
     /// [`Abort::Fault`] when the store has met a fault: restart undoes the changes then. The same
     /// for a local transaction that wrote nothing, since it may have read changes that another one
     /// could not undo.
-    pub fn rollback(&self, part: &mut Part) -> Result<(), Abort> {
+    pub fn rollback(&self, txn: &mut LocalTxn) -> Result<(), Abort> {
         #[cfg(feature = "planted")]
         if crate::planted::is(crate::planted::Bug::LostUndo) {
-            return self.commit(part).map(drop);
+            return self.commit(txn).map(drop);
         }
-        let undone = self.undo(&mut part.txn);
-        self.end(part);
+        let undone = self.undo(&mut txn.store_txn);
+        self.end(txn);
         undone
     }
 
@@ -378,9 +378,9 @@ impl<D: Design> PageEngine<D> {
     /// Gives a local transaction up without ending it: the worker stops, and the next opening of
     /// the store finds the transaction as its log records say (prepared, or to be undone). Its
     /// locks stay until the engine ends, since others may still be at work.
-    pub fn abandon(&self, part: &mut Part) {
-        std::mem::forget(std::mem::replace(&mut part.locker, self.locks(part.owner).locker()));
-        self.end(part);
+    pub fn abandon(&self, txn: &mut LocalTxn) {
+        std::mem::forget(std::mem::replace(&mut txn.locker, self.locks(txn.owner).locker()));
+        self.end(txn);
     }
 
     /// Makes it possible to repeat the operation that stopped, or returns why it cannot be
@@ -397,7 +397,7 @@ impl<D: Design> PageEngine<D> {
         seat: &mut Option<Seat<'e>>,
     ) -> Result<(), Abort> {
         match stop {
-            Stop::Page(page) if protection == Protection::Alone => {
+            Stop::Page(page) if protection == Protection::Unlocked => {
                 self.store.pool().prefetch(page);
                 Err(Abort::NeedsLocks)
             }
@@ -477,12 +477,12 @@ impl<D: Design> PageEngine<D> {
     /// # Errors
     /// [`Abort::Fault`] when the log has failed, also in the modes without a wait: records that
     /// were appended after that are not written.
-    pub async fn durable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub async fn durable(&self, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
         if let Some(known) = self.durable_now(lsn) {
             return known;
         }
         let log = self.store.log();
-        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, urge, cx)))
+        std::future::poll_fn(|cx| probe::parks(Wait::Log, log.poll_durable(lsn, flush_by, cx)))
             .await
             .map_err(|_| Abort::Fault)
     }
@@ -491,12 +491,12 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Errors
     /// As [`PageEngine::durable`].
-    pub async fn stable(&self, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub async fn stable(&self, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
         let log = self.store.log();
         if log.poisoned().is_some() {
             return Err(Abort::Fault);
         }
-        std::future::poll_fn(|cx| match log.poll_stable(lsn, urge, cx) {
+        std::future::poll_fn(|cx| match log.poll_stable(lsn, flush_by, cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
             Poll::Pending => probe::parks(Wait::Log, Poll::Pending),
         })
@@ -509,7 +509,7 @@ impl<D: Design> PageEngine<D> {
         log.ask_stable(lsn) && (log.durability() == Durability::Sync || log.poisoned().is_none())
     }
 
-    /// Has the log's own thread flush the log for transactions that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].
     pub fn flush_log(&self) {
         self.store.log().flush();
     }
@@ -588,48 +588,48 @@ impl<D: Design> PageEngine<D> {
     pub(crate) async fn lock(
         &self,
         executor: &Executor,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         path: &[LockName],
         name: LockName,
         mode: Mode,
     ) -> Result<(), Abort> {
-        if part.protection != Protection::Locks {
+        if txn.protection != Protection::Locks {
             return Ok(());
         }
-        if D::OWNERS && !part.counted {
-            self.begin_locking(part);
+        if D::OWNERS && !txn.counted {
+            self.begin_locking(txn);
         }
         #[cfg(feature = "planted")]
-        let Some(mode) = crate::planted::asked(self, part, mode) else { return Ok(()) };
+        let Some(mode) = crate::planted::asked(self, txn, mode) else { return Ok(()) };
         loop {
             match probe::within(Component::Locking, || {
-                self.locks(part.owner).acquire_below(&mut part.locker, path, name, mode)
+                self.locks(txn.owner).acquire_below(&mut txn.locker, path, name, mode)
             }) {
                 Acquired::Granted => return Ok(()),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 Acquired::Crowded => return Err(Abort::Crowded),
                 // The wait may be for the table: the lock beneath it is requested next.
-                Acquired::Waiting => Box::pin(self.wait(executor, part)).await?,
+                Acquired::Waiting => Box::pin(self.wait(executor, txn)).await?,
             }
         }
     }
 
     #[cold]
-    async fn wait(&self, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
+    async fn wait(&self, executor: &Executor, txn: &mut LocalTxn) -> Result<(), Abort> {
         let deadline = world::now_ns() + self.options.lock_timeout_ns;
-        part.locker.deadline_ns = deadline;
+        txn.locker.deadline_ns = deadline;
         let mut armed = false;
         let (mut next_ns, mut blockers) = (0, Vec::new());
         let waited = std::future::poll_fn(|cx| {
             let now = world::now_ns();
-            let polled = self.locks(part.owner).poll_until(&mut part.locker, now, cx);
-            if D::OWNERS && part.abroad && polled.is_pending() {
+            let polled = self.locks(txn.owner).poll_until(&mut txn.locker, now, cx);
+            if D::OWNERS && txn.abroad && polled.is_pending() {
                 if now < next_ns {
                     return probe::parks(Wait::Lock, Poll::Pending);
                 }
                 next_ns = now + AGAIN_NS;
                 executor.timer(next_ns, cx.waker().clone());
-                return self.look_at_board(part, &mut blockers);
+                return self.look_for_cycle(txn, &mut blockers);
             }
             if polled.is_pending() && !std::mem::replace(&mut armed, true) {
                 executor.timer(deadline, cx.waker().clone());
@@ -640,20 +640,20 @@ impl<D: Design> PageEngine<D> {
             })
         })
         .await;
-        if D::OWNERS && part.abroad {
-            self.board.strike_out(part.name, part.owner);
+        if D::OWNERS && txn.abroad {
+            self.waits_for.strike_out(txn.name, txn.owner);
         }
         waited
     }
 
     /// Called while the lock is not granted: checks whether a cycle over several owners is the
     /// reason.
-    fn look_at_board(&self, part: &mut Part, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
-        let locks = self.locks(part.owner);
+    fn look_for_cycle(&self, txn: &mut LocalTxn, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
+        let locks = self.locks(txn.owner);
         blockers.clear();
-        locks.blockers(&part.locker, |name| blockers.push(name));
-        if self.board.closes_cycle(part.name, part.owner, blockers) {
-            return Poll::Ready(match locks.cancel(&mut part.locker) {
+        locks.blockers(&txn.locker, |name| blockers.push(name));
+        if self.waits_for.closes_cycle(txn.name, txn.owner, blockers) {
+            return Poll::Ready(match locks.cancel(&mut txn.locker) {
                 Cancelled::Granted => Ok(()),
                 Cancelled::Gone => Err(Abort::Deadlock),
             });

@@ -3,7 +3,7 @@
 //! none of this.
 
 use crate::design::Design;
-use crate::local::Part;
+use crate::local::LocalTxn;
 use crate::paged::PageEngine;
 use locks::Mode;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -44,12 +44,12 @@ pub(crate) fn is(bug: Bug) -> bool {
 }
 
 /// The mode in which to lock, given the requested `mode`; `None` to take no lock.
-pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, part: &mut Part, mode: Mode) -> Option<Mode> {
+pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, txn: &mut LocalTxn, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
-        engine.locks(part.owner).release_shared(&mut part.locker);
+        engine.locks(txn.owner).release_shared(&mut txn.locker);
     }
     if is(Bug::EarlyRelease) {
-        engine.locks(part.owner).release_all(&mut part.locker);
+        engine.locks(txn.owner).release_all(&mut txn.locker);
     }
     match mode {
         Mode::GAP_S if is(Bug::NoGapLocks) => None,

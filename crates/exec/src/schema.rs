@@ -6,7 +6,7 @@
 //! other transaction meanwhile.
 
 use crate::design::Design;
-use crate::here::Here;
+use crate::page_access::PageAccess;
 use base::TableId;
 use locks::Mode;
 use store::{Savepoint, StoreFault};
@@ -28,14 +28,14 @@ impl From<Abort> for Refused {
     }
 }
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     /// Creates a table with its indexes, unless the same table exists already.
     ///
     /// # Errors
     /// [`Refused`].
     pub async fn create_table(&mut self, def: &TableDef) -> Result<(), Refused> {
         self.lock_table(def.id, Mode::X).await?;
-        Ok(self.engine.store.create_table::<D::Latch>(&mut self.part.txn, def)?)
+        Ok(self.engine.store.create_table::<D::Latch>(&mut self.txn.store_txn, def)?)
     }
 
     /// Drops a table and its indexes.
@@ -44,7 +44,7 @@ impl<D: Design> Here<'_, D> {
     /// [`Refused`].
     pub async fn drop_table(&mut self, id: TableId) -> Result<(), Refused> {
         self.lock_table(id, Mode::X).await?;
-        Ok(self.engine.store.drop_table::<D::Latch>(&mut self.part.txn, id)?)
+        Ok(self.engine.store.drop_table::<D::Latch>(&mut self.txn.store_txn, id)?)
     }
 
     /// Creates an index of `table` and fills it from the table's rows.
@@ -53,7 +53,7 @@ impl<D: Design> Here<'_, D> {
     /// [`Refused`].
     pub async fn create_index(&mut self, table: TableId, def: &IndexDef) -> Result<(), Refused> {
         self.lock_table(table, Mode::X).await?;
-        Ok(self.engine.store.create_index::<D::Latch>(&mut self.part.txn, table, def)?)
+        Ok(self.engine.store.create_index::<D::Latch>(&mut self.txn.store_txn, table, def)?)
     }
 
     /// Drops an index of `table`.
@@ -62,12 +62,12 @@ impl<D: Design> Here<'_, D> {
     /// [`Refused`].
     pub async fn drop_index(&mut self, table: TableId, id: TableId) -> Result<(), Refused> {
         self.lock_table(table, Mode::X).await?;
-        Ok(self.engine.store.drop_index::<D::Latch>(&mut self.part.txn, id)?)
+        Ok(self.engine.store.drop_index::<D::Latch>(&mut self.txn.store_txn, id)?)
     }
 
-    /// The current point of the local transaction, for [`Here::rollback_to`].
+    /// The current point of the local transaction, for [`PageAccess::rollback_to`].
     pub fn savepoint(&self) -> Savepoint {
-        self.engine.store.savepoint(&self.part.txn)
+        self.engine.store.savepoint(&self.txn.store_txn)
     }
 
     /// Undoes the changes of the local transaction since `savepoint`. Its locks stay, and it goes
@@ -81,9 +81,9 @@ impl<D: Design> Here<'_, D> {
     pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<(), Abort> {
         let mut seat = None;
         loop {
-            match self.engine.store.rollback_to::<D::Latch>(&mut self.part.txn, savepoint) {
+            match self.engine.store.rollback_to::<D::Latch>(&mut self.txn.store_txn, savepoint) {
                 Ok(()) => return Ok(()),
-                Err(stop) => self.engine.resume(stop, self.part.protection, &mut seat).await?,
+                Err(stop) => self.engine.resume(stop, self.txn.protection, &mut seat).await?,
             }
         }
     }

@@ -27,7 +27,7 @@ use trials::ledger::Ledger;
 use trials::store_run::{Mix, StoreRun};
 use trials::table;
 use txn::{Column, Direction, IndexDef, RowBuf, RowMut, Schema, TableDef, TableKind, Type};
-use wal::{CLR, Durability, Log, Order, RecordHeader};
+use wal::{CLR, Durability, Log, LogOrder, RecordHeader};
 use world::Open;
 use world::sim::Disk;
 
@@ -333,7 +333,7 @@ fn tail(bytes: &[u8]) {
         let undo_next = if flags & CLR == 0 { Lsn(0) } else { undo_next };
         let header = RecordHeader { kind, flags, txn, prev, undo_next, ..RecordHeader::default() };
         let body = input.piece();
-        let span = log.append(&header, Order::ANY, &[&body[..body.len().min(log.max_body())]]);
+        let span = log.append(&header, LogOrder::ANY, &[&body[..body.len().min(log.max_body())]]);
         lsns.push(span.start);
     }
     log.wait_durable(log.end()).expect("room on the simulated disk");

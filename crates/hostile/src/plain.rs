@@ -7,7 +7,7 @@ use pages::{PAGE_SIZE, Page};
 use twophase::{Decision, LockPoint, Message, Vote};
 use txn::row::Layout;
 use txn::{Abort, Column, Row, RowBuf, RowMut, TableDef, TableKind, Type};
-use wire::{Batch, BatchReader, Caller, Frame, Hello, Ride};
+use wire::{Batch, BatchReader, Caller, Frame, Hello, Piggyback};
 
 /// The messages between instances and clients.
 pub const FRAME: Target = Target { name: "frame", seeds: frames, run: frame, pace: Pace::Brisk };
@@ -35,9 +35,9 @@ fn frames() -> Vec<Vec<u8>> {
         Message::Inquire { gtid },
     ];
     let mut frames = vec![
-        Frame::Steps { call: 3, gtid, ride: Ride::Prepare(LockPoint::Ahead), steps: batch.bytes() },
-        Frame::Steps { call: u32::MAX, gtid, ride: Ride::More, steps: b"" },
-        Frame::Steps { call: 4, gtid, ride: Ride::Check, steps: b"" },
+        Frame::Steps { call: 3, gtid, piggyback: Piggyback::Prepare(LockPoint::Ahead), steps: batch.bytes() },
+        Frame::Steps { call: u32::MAX, gtid, piggyback: Piggyback::More, steps: b"" },
+        Frame::Steps { call: 4, gtid, piggyback: Piggyback::Check, steps: b"" },
         Frame::StepsDone { call: 3, gtid, outcome: Ok(Some(Vote::Yes)), outputs: batch.bytes() },
         Frame::StepsDone { call: 4, gtid, outcome: Err(Abort::User(5)), outputs: b"" },
         Frame::Submit { call: 1 << 40, request: b"x" },

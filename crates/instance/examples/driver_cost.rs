@@ -112,11 +112,11 @@ fn engine_ns() -> f64 {
     let options = EngineOptions { locks, lock_timeout_ns: 100_000_000, waits_for_log: false };
     let engine = PageEngine::<exec::Conventional>::new(store, options);
     engine.own();
-    let mut part = engine.part();
+    let mut txn = engine.local_txn();
     let start = Instant::now();
     for _ in 0..COUNT {
-        engine.begin(&mut part, 0, Protection::Locks);
-        engine.commit(&mut part).expect("committed");
+        engine.begin(&mut txn, 0, Protection::Locks);
+        engine.commit(&mut txn).expect("committed");
     }
     let ns = start.elapsed().as_nanos() as f64 / f64::from(COUNT);
     engine.disown();

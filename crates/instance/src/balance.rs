@@ -21,12 +21,12 @@
 use crate::config::Balance;
 use crate::local::Meetings;
 use crate::placing::Placer;
-use crate::shared::{Order, Shared};
+use crate::shared::{Shared, WorkerOrder};
 use base::WorkerId;
-use exec::{Carried, Engine, Errand, Refusal, actor};
+use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
-    BalanceError, Balancer, Change, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
-    PlanError, QueueLength, RangeError, RangeMap, Ranges, Settings, Verdict,
+    BalanceError, BalanceVerdict, Balancer, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
+    PlanError, QueueLength, RangeChange, RangeError, RangeMap, Ranges, Settings,
 };
 use probe::{Rebalance, Rebalanced};
 use std::ops::Range;
@@ -120,9 +120,14 @@ fn carry_out<W: Workload, E: Engine>(
         loop {
             let (done, answer) = mpsc::channel();
             let progress = Arc::<AtomicU64>::default();
-            let errand =
-                Errand { made_for, changes: changes.clone(), gives, progress: Arc::clone(&progress), done };
-            shared.inboxes[worker].put(Order::Errand(errand));
+            let request = RepartitionRequest {
+                made_for,
+                changes: changes.clone(),
+                gives,
+                progress: Arc::clone(&progress),
+                done,
+            };
+            shared.inboxes[worker].put(WorkerOrder::Repartition(request));
             match outcome(&answer, &progress)? {
                 Ok(did) => break carried.add(&did),
                 Err(Refusal::Busy { .. }) if tries + 1 < TRIES => tries += 1,
@@ -153,7 +158,7 @@ fn outcome(
 
 /// Consecutive changes by one worker: the worker, whether it gives keys away, the version of the
 /// map before the first change, and the changes.
-type Runs = Vec<(usize, bool, u64, Vec<Change>)>;
+type Runs = Vec<(usize, bool, u64, Vec<RangeChange>)>;
 
 fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
     let mut runs: Runs = Vec::new();
@@ -178,14 +183,14 @@ fn runs(now: &Ranges, plan: &Plan) -> Result<Runs, RepartitionError> {
 
 /// A merge of two partitions with different owners begins with moves to one owner: the worker that
 /// merges two trees must own both.
-fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
+fn each_by_one(now: &Ranges, change: RangeChange) -> Vec<RangeChange> {
     let mut all = Vec::new();
-    if let Change::Merge { at, owner } = change
+    if let RangeChange::Merge { at, owner } = change
         && at > 0
     {
         let pieces = [now.partition(now.index(at - 1)), now.partition(now.index(at))];
         let foreign = pieces.into_iter().filter(|piece| piece.owner != owner);
-        all.extend(foreign.map(|piece| Change::Move { start: piece.keys.start, owner }));
+        all.extend(foreign.map(|piece| RangeChange::Move { start: piece.keys.start, owner }));
     }
     all.push(change);
     all
@@ -195,17 +200,17 @@ fn each_by_one(now: &Ranges, change: Change) -> Vec<Change> {
 pub(crate) type Ledger = Arc<Mutex<Vec<Rebalance>>>;
 
 /// The balancer's thread, and the channel that ends it.
-pub(crate) struct Watch {
+pub(crate) struct BalancerThread {
     stop: Sender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Watch {
+impl BalancerThread {
     /// `None` where nothing is to be balanced.
     pub fn start<W: Workload, E: Engine>(
         shared: &Arc<Shared<W, E>>,
         ledger: &Ledger,
-    ) -> std::io::Result<Option<Watch>> {
+    ) -> std::io::Result<Option<BalancerThread>> {
         let Balance { mode, .. } = shared.config.balance;
         if mode == Mode::Off || !E::OWNERS || shared.config.workers() < 2 {
             return Ok(None);
@@ -215,7 +220,7 @@ impl Watch {
         let name = format!("i{}balance", shared.config.id.0);
         let body = move || Watching::new(&shared, ledger).watch(&stopped);
         let thread = std::thread::Builder::new().name(name).spawn(body)?;
-        Ok(Some(Watch { stop, thread }))
+        Ok(Some(BalancerThread { stop, thread }))
     }
 
     /// Ends the thread, and waits for it.
@@ -261,7 +266,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     /// `None` when a worker has ended.
     fn gather(&self) -> Option<Vec<Loads>> {
         let (reply, replies) = mpsc::channel();
-        self.shared.order_all(|| Order::Loads(reply.clone()));
+        self.shared.order_all(|| WorkerOrder::Loads(reply.clone()));
         drop(reply);
         (0..self.shared.config.workers()).map(|_| replies.recv_timeout(PATIENCE).ok()).collect()
     }
@@ -279,7 +284,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         let decided_ns = world::now_ns();
         let decision = self.balancer.judge(&ranges, &partitions)?;
         let on = self.shared.config.balance.mode == Mode::On;
-        if let Verdict::Repartition { plan, .. } = &decision.verdict {
+        if let BalanceVerdict::Repartition { plan, .. } = &decision.verdict {
             let outcome = on.then(|| carry_out(self.shared, &ranges, plan));
             self.enter(told(&decision), plan, outcome, decided_ns);
         } else if let Some(placer) = &mut self.placer {
@@ -402,7 +407,7 @@ mod tests {
         // One partition fewer: its keys change owners before they are merged with the others.
         let to = wanted(&now, &[(0..33, 1), (33..66, 1), (66..100, 2)], 3).unwrap();
         let whole = Plan {
-            changes: vec![Change::Merge { at: 33, owner: WorkerId(1) }],
+            changes: vec![RangeChange::Merge { at: 33, owner: WorkerId(1) }],
             ..Plan::between(&now, &to).unwrap()
         };
         let told: Vec<_> = super::runs(&now, &whole)

@@ -15,7 +15,7 @@ pub(crate) struct Reply {
 }
 
 /// The state of a slot.
-enum State {
+enum CallState {
     Free,
     Waiting { gtid: Gtid, link: LinkId, waker: Option<Waker>, patience: Patience },
     Done(Gtid, Reply),
@@ -32,7 +32,7 @@ enum Patience {
 
 /// A slot of the table, and how often it was used before.
 struct Slot {
-    state: State,
+    state: CallState,
     use_number: u32,
 }
 
@@ -66,11 +66,11 @@ impl Calls {
     }
 
     fn open_with(&self, gtid: Gtid, link: LinkId, patience: Patience) -> u32 {
-        let state = State::Waiting { gtid, link, waker: None, patience };
+        let state = CallState::Waiting { gtid, link, waker: None, patience };
         let mut slots = self.slots.borrow_mut();
         let slot = self.free.borrow_mut().pop().unwrap_or_else(|| {
             assert!(slots.len() <= SLOT_MASK as usize, "more calls under way than tasks can have");
-            slots.push(Slot { state: State::Free, use_number: 0 });
+            slots.push(Slot { state: CallState::Free, use_number: 0 });
             (slots.len() - 1) as u32
         });
         let used = &mut slots[slot as usize];
@@ -79,19 +79,19 @@ impl Calls {
     }
 
     /// Frees a call's slot. Numbers given out before do not match the slot's next use.
-    fn free(&self, slots: &mut [Slot], call: u32) -> State {
+    fn free(&self, slots: &mut [Slot], call: u32) -> CallState {
         let slot = call & SLOT_MASK;
         self.free.borrow_mut().push(slot);
         let used = &mut slots[slot as usize];
         used.use_number = used.use_number.wrapping_add(1) & (u32::MAX >> SLOT_BITS);
-        std::mem::replace(&mut used.state, State::Free)
+        std::mem::replace(&mut used.state, CallState::Free)
     }
 
     /// Delivers the reply to a request that was submitted elsewhere. Its call number holds the low
     /// half of a transaction number, as a guard against late replies.
     pub fn done(&self, (call, link): (u64, LinkId), outcome: Result<(), Abort>) {
         let waiting = match self.slots.borrow().get((call as u32 & SLOT_MASK) as usize) {
-            Some(Slot { state: State::Waiting { gtid, .. }, .. }) => *gtid,
+            Some(Slot { state: CallState::Waiting { gtid, .. }, .. }) => *gtid,
             _ => return,
         };
         if waiting.number as u32 == (call >> 32) as u32 {
@@ -109,8 +109,7 @@ impl Calls {
     ) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.get_mut((call & SLOT_MASK) as usize) else { return };
-        let is_its =
-            matches!(slot.state, State::Waiting { gtid, link: asked, .. } if gtid == from && asked == link);
+        let is_its = matches!(slot.state, CallState::Waiting { gtid, link: asked, .. } if gtid == from && asked == link);
         if !is_its || slot.use_number != call >> SLOT_BITS {
             return;
         }
@@ -118,8 +117,8 @@ impl Calls {
         let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(outputs);
-        let before = std::mem::replace(slot, State::Done(from, Reply { outcome, outputs: buffer }));
-        if let State::Waiting { waker: Some(waker), .. } = before {
+        let before = std::mem::replace(slot, CallState::Done(from, Reply { outcome, outputs: buffer }));
+        if let CallState::Waiting { waker: Some(waker), .. } = before {
             waker.wake();
         }
     }
@@ -128,11 +127,11 @@ impl Calls {
     fn fail(&self, outcome: Abort, mut ends: impl FnMut(Gtid, LinkId, &mut Patience) -> bool) {
         for slot in self.slots.borrow_mut().iter_mut() {
             let slot = &mut slot.state;
-            let State::Waiting { gtid, link, waker, patience } = slot else { continue };
+            let CallState::Waiting { gtid, link, waker, patience } = slot else { continue };
             let gtid = *gtid;
             if ends(gtid, *link, patience) {
                 let waker = waker.take();
-                *slot = State::Done(gtid, Reply { outcome: Err(outcome), outputs: Vec::new() });
+                *slot = CallState::Done(gtid, Reply { outcome: Err(outcome), outputs: Vec::new() });
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -167,19 +166,19 @@ impl Calls {
     /// Whether a transaction has a call of which the reply has not arrived, or has not been taken.
     pub fn has_open(&self, whose: Gtid) -> bool {
         self.slots.borrow().iter().any(|slot| match &slot.state {
-            State::Free => false,
-            State::Waiting { gtid, .. } | State::Done(gtid, _) => *gtid == whose,
+            CallState::Free => false,
+            CallState::Waiting { gtid, .. } | CallState::Done(gtid, _) => *gtid == whose,
         })
     }
 
     /// The reply to a call, once it has arrived; this frees the call.
     pub fn poll(&self, call: u32, cx: &mut Context<'_>) -> Poll<Reply> {
         let mut slots = self.slots.borrow_mut();
-        if let State::Waiting { waker, .. } = &mut slots[(call & SLOT_MASK) as usize].state {
+        if let CallState::Waiting { waker, .. } = &mut slots[(call & SLOT_MASK) as usize].state {
             *waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let State::Done(_, reply) = self.free(&mut slots, call) else {
+        let CallState::Done(_, reply) = self.free(&mut slots, call) else {
             unreachable!("a call is polled by its owner until it is done, and not again")
         };
         Poll::Ready(reply)

@@ -2,8 +2,9 @@
 //!
 //! In a *closed loop* each client keeps one request going: draw, run, count, again. The latency of
 //! a request counts from the end of the client's previous request. In an *open loop* requests come
-//! from a [`Source`](crate::source::Source) when they are due, and open-loop clients (`clerk`) run
-//! them, one at a time each. The latency counts from the moment at which the request was due.
+//! from a [`Source`](crate::source::Source) when they are due, and open-loop clients
+//! (`open_loop_client`) run them, one at a time each. The latency counts from the moment at which
+//! the request was due.
 //!
 //! A transient abort (deadlock, time-out, an instance that is down) is retried with the same
 //! request as [`traffic::Retries`] says, and the latency keeps counting. Any other abort ends the
@@ -11,14 +12,14 @@
 //!
 //! A request that has its home at another instance is counted there when it commits, and timed
 //! here, at its client. The same holds for a request that another worker of this instance runs as a
-//! whole ([`handover`](crate::handover)).
+//! whole ([`forwarding`](crate::forwarding)).
 //!
 //! On the whole way from here to a row, a future is pinned where it is made (`pin!(f()).await`).
 //! Awaiting it by value copies it twice, and the futures of a transaction, nested ten deep, are
 //! hundreds of bytes long.
 
 use crate::counts::Reach;
-use crate::handover::{Handed, Seat};
+use crate::forwarding::{ForwardedRequest, ReplySlot};
 use crate::home;
 use crate::local::{Keys, Local};
 use crate::source::Due;
@@ -62,9 +63,9 @@ enum Stay {
 /// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
 
-/// How many forwarded requests one runner runs before this worker's own requests have their turn.
+/// How many forwarded requests one task runs before this worker's own requests have their turn.
 const RUN: usize = 32;
-/// A runner reads the clock once for this many requests.
+/// A task reads the clock once for this many requests.
 const CLOCK: usize = 8;
 
 /// The workload's present options, and the first of the streams that are drawn under them.
@@ -84,38 +85,42 @@ struct Requests<W: Workload, E: Engine> {
     /// The number of the stream within the instance.
     stream: u64,
     routed: bool,
-    seat: Seat,
+    slot: ReplySlot,
     mix: u32,
-    wanted: E::Wanted,
+    prefetch_list: E::PrefetchList,
 }
 
 impl<W: Workload, E: Engine> Requests<W, E> {
-    fn new(local: &Local<W, E>, stream: u64, seat: Seat) -> Requests<W, E> {
+    fn new(local: &Local<W, E>, stream: u64, slot: ReplySlot) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
         let (generator, mix) = (local.generator(stream), local.mix.get().number);
-        Requests { generator, stream, routed, seat, mix, wanted: E::Wanted::default() }
+        Requests { generator, stream, routed, slot, mix, prefetch_list: E::PrefetchList::default() }
     }
 
     /// Makes a new generator if the options have changed.
     #[inline]
     fn follow(&mut self, local: &Local<W, E>) {
         if self.mix != local.mix.get().number {
-            *self = Requests::new(local, self.stream, self.seat);
+            *self = Requests::new(local, self.stream, self.slot);
         }
     }
 }
 
 /// The closed loop of one client.
-pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
-    let mut part = local.take_part();
-    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
+pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
+    local: Rc<Local<W, E>>,
+    stream: u64,
+    retries: Retries,
+) {
+    let mut txn = local.take_txn();
+    let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut since_ns = world::now_ns();
     let mut stay = Stay::Left;
     while !local.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
         // While other tasks run, the rows of this request are prefetched.
-        local.want(&request, &mut requests.wanted);
+        local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
             if local.halting.get() {
@@ -125,38 +130,42 @@ pub(crate) async fn client<W: Workload, E: Engine>(local: Rc<Local<W, E>>, strea
                 continue;
             }
         }
-        local.fetch(&mut requests.wanted);
+        local.prefetch_rows(&mut requests.prefetch_list);
         // The future is made where it runs. Made in a variable first, its thousands of bytes would
         // be moved for each request.
         let next;
         (next, stay, since_ns) =
-            pin!(to_its_end(&local, &request, &requests, &mut part, since_ns, retries)).await;
+            pin!(to_its_end(&local, &request, &requests, &mut txn, since_ns, retries)).await;
         if next == Next::Stop {
             break;
         }
     }
-    local.handover.give_seat(requests.seat);
-    local.give_part(part);
+    local.forwarding.give_slot(requests.slot);
+    local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
-pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream: u64, retries: Retries) {
-    let mut part = local.take_part();
-    let mut requests = Requests::new(&local, stream, local.handover.take_seat());
+pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
+    local: Rc<Local<W, E>>,
+    stream: u64,
+    retries: Retries,
+) {
+    let mut txn = local.take_txn();
+    let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
         let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
-        local.want(&request, &mut requests.wanted);
+        local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
         }
-        local.fetch(&mut requests.wanted);
+        local.prefetch_rows(&mut requests.prefetch_list);
         let (next, now);
         (next, stay, now) =
-            pin!(to_its_end(&local, &request, &requests, &mut part, due.since_ns, retries)).await;
+            pin!(to_its_end(&local, &request, &requests, &mut txn, due.since_ns, retries)).await;
         if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
@@ -164,8 +173,8 @@ pub(crate) async fn clerk<W: Workload, E: Engine>(local: Rc<Local<W, E>>, stream
             break;
         }
     }
-    local.handover.give_seat(requests.seat);
-    local.give_part(part);
+    local.forwarding.give_slot(requests.slot);
+    local.give_txn(txn);
     local.clients.set(local.clients.get() - 1);
 }
 
@@ -193,7 +202,7 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
 
 /// The arrival timer: wakes open-loop clients for the requests that are due, and sets a timer for
 /// the next one.
-pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
+pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     std::future::poll_fn(|cx| {
         if local.halting.get() {
             return Poll::Ready(());
@@ -206,7 +215,7 @@ pub(crate) async fn pump<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
         if let Some(at_ns) = source.timer_ns(now) {
             local.executor.timer(at_ns, cx.waker().clone());
         }
-        source.pump = Some(cx.waker().clone());
+        source.arrival_timer = Some(cx.waker().clone());
         probe::parks_untimed(Poll::Pending)
     })
     .await;
@@ -219,13 +228,13 @@ async fn to_its_end<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     since_ns: u64,
     retries: Retries,
 ) -> (Next, Stay, u64) {
     let mut tries = 0;
     loop {
-        let (outcome, stay, now) = pin!(one_try(local, request, of, part, since_ns)).await;
+        let (outcome, stay, now) = pin!(one_try(local, request, of, txn, since_ns)).await;
         let abort = match outcome {
             Ok(()) => return (Next::Draw, stay, now),
             Err(Abort::Fault) => return (Next::Stop, stay, now),
@@ -251,7 +260,7 @@ async fn one_try<W: Workload, E: Engine>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     since_ns: u64,
 ) -> (Result<(), Abort>, Stay, u64) {
     let home = if of.routed { local.home_of(request) } else { local.me() };
@@ -261,12 +270,12 @@ async fn one_try<W: Workload, E: Engine>(
     } else {
         match local.keys_of(request) {
             Keys::At(worker) => {
-                let outcome = pin!(local.run_by(worker, of.seat, request)).await;
-                (outcome, Stay::Left, local.handover.answered_ns.get())
+                let outcome = pin!(local.run_by(worker, of.slot, request)).await;
+                (outcome, Stay::Left, local.forwarding.answered_ns.get())
             }
             keys => {
                 let outcome =
-                    pin!(home::run(local, (request, keys), part, None)).await.map(|(_, reach)| reach);
+                    pin!(home::run(local, (request, keys), txn, None)).await.map(|(_, reach)| reach);
                 let now = world::now_ns();
                 local.count(request, outcome, now);
                 (outcome.map(drop), Stay::Kept, now)
@@ -280,18 +289,18 @@ async fn one_try<W: Workload, E: Engine>(
 }
 
 /// Runs the requests that other workers of the instance forward to this one.
-pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
-    let handover = &local.handover;
-    let mut part = local.take_part();
+pub(crate) async fn forwarded_request_task<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
+    let forwarding = &local.forwarding;
+    let mut txn = local.take_txn();
     loop {
         let (mut run, mut now) = (0, 0);
-        while let Some(Handed { from, seat, request }) = handover.take() {
-            // This request may have to wait: then another runner takes the following ones.
-            handover.called.set(false);
+        while let Some(ForwardedRequest { from, slot, request }) = forwarding.take() {
+            // This request may have to wait: then another task takes the following ones.
+            forwarding.called.set(false);
             let keys = local.keys_of(&request);
             let outcome =
-                pin!(home::run(&local, (&request, keys), &mut part, None)).await.map(|(_, reach)| reach);
-            handover.answer(from, seat, outcome.map(drop));
+                pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);
+            forwarding.answer(from, slot, outcome.map(drop));
             // The client measures the latency. The time here only puts the count into the right
             // second.
             if run % CLOCK == 0 {
@@ -304,10 +313,10 @@ pub(crate) async fn runner<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
             }
         }
         if run == RUN {
-            handover.called.set(true);
+            forwarding.called.set(true);
             exec::yield_now().await;
         } else {
-            std::future::poll_fn(|cx| probe::parks_untimed(handover.poll_idle(cx))).await;
+            std::future::poll_fn(|cx| probe::parks_untimed(forwarding.poll_idle(cx))).await;
         }
     }
 }
@@ -316,19 +325,19 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Prefetches the index entries of the rows that a request names. The request runs a little
     /// later.
     #[inline]
-    fn want(&self, request: &W::Request, wanted: &mut E::Wanted) {
-        if E::FETCHES && self.wants && self.clients.get() <= NEAR {
+    fn prefetch_request(&self, request: &W::Request, prefetch_list: &mut E::PrefetchList) {
+        if E::PREFETCHES && self.prefetches_requests && self.clients.get() <= NEAR {
             let engine = &self.shared.engine;
-            let mut want = |table, key: &[u8]| engine.want(&self.desk, wanted, table, key);
+            let mut want = |table, key: &[u8]| engine.prefetch_hint(&self.ctx, prefetch_list, table, key);
             self.workload.borrow().wants(request, &mut want);
         }
     }
 
     /// Prefetches the rows themselves. Their request runs next.
     #[inline]
-    fn fetch(&self, wanted: &mut E::Wanted) {
-        if E::FETCHES {
-            self.shared.engine.fetch(&self.desk, wanted);
+    fn prefetch_rows(&self, prefetch_list: &mut E::PrefetchList) {
+        if E::PREFETCHES {
+            self.shared.engine.prefetch_rows(&self.ctx, prefetch_list);
         }
     }
 
@@ -351,7 +360,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Stream `stream` of this instance: requests that this worker's clients may send. They are
     /// bound to the sites that the worker owns, if it owns any.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
-        let own = self.shared.engine.sites_of(&self.desk).filter(|sites| !sites.is_empty());
+        let own = self.shared.engine.sites_of(&self.ctx).filter(|sites| !sites.is_empty());
         self.generator_over(stream, own.or_else(|| self.share_of_sites()))
     }
 
@@ -388,40 +397,42 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Has another worker of this instance run a request of which it owns all keys. That worker
     /// counts it.
-    async fn run_by(&self, worker: usize, seat: Seat, request: &W::Request) -> Result<(), Abort> {
-        probe::communicating(|| self.handover.hand(worker, seat, request.clone()));
-        std::future::poll_fn(|cx| probe::parks_untimed(self.handover.poll(seat, cx))).await
+    async fn run_by(&self, worker: usize, slot: ReplySlot, request: &W::Request) -> Result<(), Abort> {
+        probe::communicating(|| self.forwarding.forward(worker, slot, request.clone()));
+        std::future::poll_fn(|cx| probe::parks_untimed(self.forwarding.poll(slot, cx))).await
     }
 
     /// Wakes the clients of which answers have come from other workers, and makes sure that a
-    /// runner takes the requests that other workers have forwarded.
-    pub(crate) fn receive_handed(self: &Rc<Self>) -> bool {
-        let handover = &self.handover;
-        let any = probe::communicating(|| handover.take_answers());
+    /// task takes the requests that other workers have forwarded.
+    pub(crate) fn receive_forwarded(self: &Rc<Self>) -> bool {
+        let forwarding = &self.forwarding;
+        let any = probe::communicating(|| forwarding.take_answers());
         if any {
-            handover.answered_ns.set(world::now_ns());
+            forwarding.answered_ns.set(world::now_ns());
         }
-        if !handover.has_requests() {
+        if !forwarding.has_requests() {
             return any;
         }
-        if !handover.called.get() {
-            let called = match handover.idle_runner() {
-                Some(runner) => {
-                    runner.wake();
+        if !forwarding.called.get() {
+            let called = match forwarding.idle_task() {
+                Some(task) => {
+                    task.wake();
                     true
                 }
-                // With every task slot taken, the requests wait until a runner is free.
-                None => self.executor.spawn(probe::charged(Role::Home, runner(Rc::clone(self)))),
+                // With every task slot taken, the requests wait until a task is free.
+                None => {
+                    self.executor.spawn(probe::charged(Role::Home, forwarded_request_task(Rc::clone(self))))
+                }
             };
-            handover.called.set(called);
+            forwarding.called.set(called);
         }
         true
     }
 
     /// Publishes the requests and answers that were staged since the last call.
     #[inline]
-    pub(crate) fn flush_handed(&self) {
-        self.handover.flush(|worker| self.shared.inboxes[worker].wake());
+    pub(crate) fn flush_forwarded(&self) {
+        self.forwarding.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
     /// Runs a request at its home, as an outside client would.

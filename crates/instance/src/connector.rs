@@ -2,7 +2,7 @@
 //! them.
 
 use crate::links::Peer;
-use crate::shared::{Order, Shared, Wanted};
+use crate::shared::{ConnectorOrder, Shared, WorkerOrder};
 use base::{InstanceId, WorkerId};
 use channel::{Address, ChannelError, Hello, Listener};
 use exec::Engine;
@@ -78,7 +78,7 @@ fn refused(id: InstanceId, error: &ChannelError) {
 }
 
 /// Keeps one link from each worker to each peer.
-pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted: &Receiver<Wanted>) {
+pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted: &Receiver<ConnectorOrder>) {
     let mut addresses: HashMap<InstanceId, Address> = HashMap::new();
     let mut missing: Vec<(usize, InstanceId)> = Vec::new();
     let mut waiting: Vec<Sender<()>> = Vec::new();
@@ -89,9 +89,9 @@ pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted
             wanted.recv_timeout(RETRY)
         };
         match next {
-            Ok(Wanted::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-            Ok(Wanted::Lost(worker, peer)) => missing.push((worker, peer)),
-            Ok(Wanted::Peers(peers, done)) => {
+            Ok(ConnectorOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(ConnectorOrder::Lost(worker, peer)) => missing.push((worker, peer)),
+            Ok(ConnectorOrder::Peers(peers, done)) => {
                 waiting.push(done);
                 for (peer, address) in peers {
                     if addresses.insert(peer, address).is_none() {
@@ -118,7 +118,7 @@ fn open<W: Workload, E: Engine>(
     let Ok(link) = channel::connect(address, hello(shared, worker), Duration::from_millis(500)) else {
         return false;
     };
-    shared.inboxes[worker].put(Order::Link(link, Peer::Callee(peer)));
+    shared.inboxes[worker].put(WorkerOrder::Link(link, Peer::Callee(peer)));
     true
 }
 

@@ -17,10 +17,10 @@ use crate::counts::{self, Reach};
 use crate::gate;
 use crate::groups::{self, Groups};
 use crate::links::MOST_PAYLOAD;
-use crate::local::{Keys, Local, Place};
+use crate::local::{Keys, Local, StepPlace};
 use crate::state::Home;
 use base::{Gtid, InstanceId};
-use exec::{Engine, Holds, Order, Protection, Scope};
+use exec::{Engine, Holds, Protection, Scope, WaitOrder};
 use probe::{Component, Wait};
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -29,7 +29,7 @@ use std::task::Poll;
 use twophase::coordinator::{Coordinator, Effect, Effects, Event, Phase, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Spread, Steps, Transaction, Workload};
-use wire::{Frame, Ride};
+use wire::{Frame, Piggyback};
 
 /// Runs one request until its outcome is durable. `keys` says which workers own its keys, as found
 /// just before. A reply that leaves this instance is encoded into `parcel`. A reply that is too
@@ -37,16 +37,16 @@ use wire::{Frame, Ride};
 pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
     mut parcel: Option<&mut Vec<u8>>,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
     local.note_meeting(request);
-    let (engine, desk) = (&local.shared.engine, &local.desk);
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = match keys {
-        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Past,
-        Keys::Here => engine.protection_at_home(desk),
+        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Snapshot,
+        Keys::Here => engine.protection_at_home(ctx),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     };
     let _pass = match &local.gate {
@@ -54,14 +54,14 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         _ => None,
     };
     loop {
-        engine.begin(desk, part, protection);
+        engine.begin(ctx, txn, protection);
         let mut run =
-            Run { local, part, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
+            Run { local, txn, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None };
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
-            outcome = Err(Box::pin(run.vouch(gtid, abort)).await);
+            outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         // The first abort of a step ends the transaction, even if the procedure ignores it. Only
         // the abort that a step decided on itself may be replaced by another abort of the
@@ -79,30 +79,30 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             Ok(reply) if alone => Ok(reply),
             Ok(reply) => {
                 let scope = if gtid.is_some() { Scope::Distributed } else { Scope::Home };
-                pin!(engine.certify(desk, &local.executor, part, scope)).await.map(|()| reply)
+                pin!(engine.validate(ctx, &local.executor, txn, scope)).await.map(|()| reply)
             }
-            Err(abort) => Err(answer(&**engine, desk, part, abort)),
+            Err(abort) => Err(answer(&**engine, ctx, txn, abort)),
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let lsn = engine.commit(desk, part)?;
+                let lsn = engine.commit(ctx, txn)?;
                 local.durable(lsn).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, if alone { Reach::Distributed } else { Reach::Home }));
             }
             (Ok(reply), Some(gtid)) => {
                 local.feed_home(gtid, Event::LocalReady);
-                Box::pin(commit_everywhere(local, gtid, part)).await?;
+                Box::pin(commit_everywhere(local, gtid, txn)).await?;
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }
             (Err(Abort::NeedsLocks), _) if protection != Protection::Locks => {
-                engine.rollback(desk, part)?;
+                engine.rollback(ctx, txn)?;
                 protection = Protection::Locks;
             }
             (Err(abort), gtid) => {
-                let seen = engine.horizon(part, desk);
-                let undone = engine.rollback(desk, part);
+                let seen = engine.horizon(txn, ctx);
+                let undone = engine.rollback(ctx, txn);
                 if let Some(gtid) = gtid {
                     local.feed_home(gtid, Event::LocalFailed);
                     local.homes.borrow_mut().remove(&gtid);
@@ -137,8 +137,13 @@ fn is_its_own(abort: Abort) -> bool {
 
 /// The abort to report. An abort that the procedure or a step decided on counts only if all rows
 /// that it read were there at one moment; otherwise it is a conflict.
-pub(crate) fn answer<E: Engine>(engine: &E, desk: &E::Desk, part: &mut E::Part, abort: Abort) -> Abort {
-    if is_its_own(abort) && !engine.holds(desk, part) { Abort::Conflict } else { abort }
+pub(crate) fn answer<E: Engine>(
+    engine: &E,
+    ctx: &E::WorkerContext,
+    txn: &mut E::LocalTxn,
+    abort: Abort,
+) -> Abort {
+    if is_its_own(abort) && !engine.holds(ctx, txn) { Abort::Conflict } else { abort }
 }
 
 /// Adds the workload's own counts for a request that was carried out.
@@ -158,9 +163,9 @@ fn observe<W: Workload, E: Engine>(
 async fn commit_everywhere<W: Workload, E: Engine>(
     local: &Local<W, E>,
     gtid: Gtid,
-    part: &mut E::Part,
+    txn: &mut E::LocalTxn,
 ) -> Result<(), Abort> {
-    let (engine, desk) = (&local.shared.engine, &local.desk);
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let participants = std::future::poll_fn(|cx| {
         let mut homes = local.homes.borrow_mut();
         let home = homes.get_mut(&gtid).expect("a home lives until its task ends it");
@@ -176,11 +181,11 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     .await;
     let Some(participants) = participants else {
         local.homes.borrow_mut().remove(&gtid);
-        engine.rollback(desk, part)?;
+        engine.rollback(ctx, txn)?;
         return Err(Abort::Participant);
     };
     if participants.is_empty() {
-        let lsn = engine.commit(desk, part)?;
+        let lsn = engine.commit(ctx, txn)?;
         local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
         local.homes.borrow_mut().remove(&gtid);
@@ -188,7 +193,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
     }
     let note = local.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
-    let (lsn, id) = engine.commit_with_note(desk, part, &note)?;
+    let (lsn, id) = engine.commit_with_note(ctx, txn, &note)?;
     if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
@@ -201,7 +206,7 @@ async fn commit_everywhere<W: Workload, E: Engine>(
 /// One run of a procedure.
 pub(crate) struct Run<'l, W: Workload, E: Engine> {
     pub local: &'l Local<W, E>,
-    pub part: &'l mut E::Part,
+    pub txn: &'l mut E::LocalTxn,
     /// Set when the first step leaves this instance, except in [`Run::ask_alone`].
     gtid: Option<Gtid>,
     /// Whether the only steps elsewhere were the last ones, went to one instance, and only read
@@ -254,23 +259,23 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             // locks: nothing would protect these steps.
             return Err(Abort::AfterLast);
         }
-        let here = |i: usize| local.place(steps.route(i)) == Place::Here;
+        let here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
         if E::OWNERS && !local.tallies.is_empty() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
         }
         if local.is_all_here() || (0..count).all(here) {
             let engine = &local.shared.engine;
-            if engine.admit(self.part) {
-                return pin!(steps.run_all(&mut local.here(self.part))).await;
+            if engine.admit(self.txn) {
+                return pin!(steps.run_all(&mut local.access(self.txn))).await;
             }
-            Box::pin(engine.pass(&local.desk, &local.executor, self.part)).await?;
+            Box::pin(engine.pass(&local.ctx, &local.executor, self.txn)).await?;
             // While this waited, keys that were owned here may have gone to another worker. From
             // now on the owner stays the same.
             if (0..count).all(here) {
-                return pin!(steps.run_all(&mut local.here(self.part))).await;
+                return pin!(steps.run_all(&mut local.access(self.txn))).await;
             }
         }
-        if E::protection(self.part) != Protection::Locks {
+        if E::protection(self.txn) != Protection::Locks {
             return Err(Abort::NeedsLocks);
         }
         pin!(self.everywhere(&steps, last)).await
@@ -290,7 +295,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let outcome = match (&mut groups[..], steps.effect()) {
             ([], _) => pin!(self.run_home(steps, &mut partial)).await,
             ([group], _)
-                if last == Last::Yes && E::HOLDS == Holds::FromCertify && group.only_reads(steps) =>
+                if last == Last::Yes && E::HOLDS == Holds::FromValidation && group.only_reads(steps) =>
             {
                 match self.gtid {
                     None => pin!(self.ask_alone(group, steps, &mut partial)).await,
@@ -305,14 +310,14 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 
     /// The case in which the only steps left elsewhere read at one instance, and validation
-    /// protects reads (`Holds::FromCertify`). The home validates first and then sends the steps.
+    /// protects reads (`Holds::FromValidation`). The home validates first and then sends the steps.
     /// The other instance reads, validates its reads, and ends with its vote. Its validation is the
     /// moment at which the whole transaction takes effect. This costs one message in each
     /// direction; the other instance keeps nothing, and needs no decision.
     ///
     /// A home with the higher number waits here for a lower instance while its own rows are held,
     /// which could close a circle of waits. The lower instance therefore waits only a short time
-    /// ([`Order::Any`]).
+    /// ([`WaitOrder::Any`]).
     async fn home_first<S: Steps>(
         &mut self,
         group: &mut Group,
@@ -320,7 +325,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         pin!(self.run_home(steps, partial)).await?;
-        pin!(self.certify_ahead(Last::Yes)).await?;
+        pin!(self.validate_first(Last::Yes)).await?;
         self.send(group, Last::Yes, LockPoint::Reached)?;
         pin!(self.rendezvous(group, steps, partial)).await
     }
@@ -337,14 +342,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         pin!(self.run_home(steps, partial)).await?;
-        pin!(self.certify_ahead(Last::Yes)).await?;
+        pin!(self.validate_first(Last::Yes)).await?;
         let local = self.local;
         let gtid = local.new_gtid();
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         let call = local.calls.open_alone(gtid, link);
         self.alone = true;
-        let ride = Ride::Prepare(LockPoint::Reached);
-        if let Err(unsent) = local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() })
+        let piggyback = Piggyback::Prepare(LockPoint::Reached);
+        if let Err(unsent) =
+            local.send(link, &Frame::Steps { call, gtid, piggyback, steps: group.steps.bytes() })
         {
             local.calls.abandon(call);
             return Err(unsent.into());
@@ -396,7 +402,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         for visit in 0..groups.len() {
             if visit == home {
                 pin!(self.run_home(steps, partial)).await?;
-                pin!(self.certify_ahead(last)).await?;
+                pin!(self.validate_first(last)).await?;
             }
             // The last instance to be visited is asked at the lock point.
             let last_visit = visit + 1 == groups.len() && home <= visit;
@@ -451,7 +457,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// release their locks before their commits are durable.
     fn is_to_be_checked(&self, abort: Abort) -> bool {
         match E::HOLDS {
-            Holds::FromCertify => is_its_own(abort),
+            Holds::FromValidation => is_its_own(abort),
             Holds::FromSteps => matches!(abort, Abort::User(_)),
         }
     }
@@ -472,7 +478,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ///
     /// Returns the abort with which the transaction is to end. The caller checks the home's own
     /// reads afterwards.
-    async fn vouch(&mut self, gtid: Gtid, abort: Abort) -> Abort {
+    async fn validate_abort(&mut self, gtid: Gtid, abort: Abort) -> Abort {
         let local = self.local;
         let mut calls: SmallVec<[u32; 8]> = SmallVec::new();
         let mut outcome = Ok(());
@@ -481,7 +487,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let sent = link.is_some_and(|link| {
                 let call = local.calls.open(gtid, link);
                 calls.push(call);
-                local.send(link, &Frame::Steps { call, gtid, ride: Ride::Check, steps: &[] }).is_ok()
+                local
+                    .send(link, &Frame::Steps { call, gtid, piggyback: Piggyback::Check, steps: &[] })
+                    .is_ok()
             });
             if !sent {
                 outcome = Err(Abort::InstanceDown);
@@ -503,12 +511,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// Validates the home's local transaction before the others are asked, once it has no step
     /// left.
-    async fn certify_ahead(&mut self, last: Last) -> Result<(), Abort> {
+    async fn validate_first(&mut self, last: Last) -> Result<(), Abort> {
         if E::HOLDS == Holds::FromSteps || last != Last::Yes {
             return Ok(());
         }
         let local = self.local;
-        pin!(local.shared.engine.certify(&local.desk, &local.executor, self.part, Scope::Distributed)).await
+        pin!(local.shared.engine.validate(&local.ctx, &local.executor, self.txn, Scope::Distributed)).await
     }
 
     async fn run_home<S: Steps>(&mut self, steps: &S, partial: &mut S::Partial) -> Result<(), Abort> {
@@ -518,7 +526,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {
-                pin!(steps.run(i, &mut local.here(self.part), partial)).await?;
+                pin!(steps.run(i, &mut local.access(self.txn), partial)).await?;
             }
         }
         Ok(())
@@ -528,21 +536,21 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let _span = probe::span(Component::Management);
         let local = self.local;
         let gtid = *self.gtid.get_or_insert_with(|| local.open_home());
-        let (ride, request) = match last {
-            Last::No => (Ride::More, Request::Steps),
-            Last::Yes => (Ride::Prepare(lock_point), Request::LastSteps(lock_point)),
+        let (piggyback, request) = match last {
+            Last::No => (Piggyback::More, Request::Steps),
+            Last::Yes => (Piggyback::Prepare(lock_point), Request::LastSteps(lock_point)),
             Last::Here if E::HOLDS == Holds::FromSteps => {
-                (Ride::Prepare(lock_point), Request::LastSteps(lock_point))
+                (Piggyback::Prepare(lock_point), Request::LastSteps(lock_point))
             }
             // The home goes on and may take locks, or other instances are still to be prepared.
             Last::Elsewhere | Last::Here => {
-                (Ride::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
+                (Piggyback::Prepare(LockPoint::Ahead), Request::LastSteps(LockPoint::Ahead))
             }
         };
-        if ride != Ride::More && group.owner > local.me() {
+        if piggyback != Piggyback::More && group.owner > local.me() {
             // The other instance may already be prepared when the home next waits for a lock, so
             // that wait may close a circle.
-            E::in_order(self.part, Order::Any);
+            E::set_wait_order(self.txn, WaitOrder::Any);
         }
         if self.asked.iter().all(|asked| asked.instance != group.owner) {
             self.asked.push(Asked { instance: group.owner, keeps: Keeps::NotYet });
@@ -550,7 +558,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let link = local.links.to(group.owner).ok_or(Abort::InstanceDown)?;
         self.request(gtid, group.owner, request)?;
         let call = local.calls.open(gtid, link);
-        match local.send(link, &Frame::Steps { call, gtid, ride, steps: group.steps.bytes() }) {
+        match local.send(link, &Frame::Steps { call, gtid, piggyback, steps: group.steps.bytes() }) {
             Ok(()) => {
                 group.call = Some(call);
                 Ok(())
@@ -659,10 +667,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let holds = match E::HOLDS {
             Holds::FromSteps => twophase::Holds::FromSteps,
             #[cfg(feature = "planted")]
-            Holds::FromCertify if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
+            Holds::FromValidation if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
                 twophase::Holds::FromSteps
             }
-            Holds::FromCertify => twophase::Holds::FromPrepare,
+            Holds::FromValidation => twophase::Holds::FromPrepare,
         };
         self.homes
             .borrow_mut()
@@ -708,7 +716,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             && let Some(home) = self.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
-            self.shared.engine.forget(&self.desk, note);
+            self.shared.engine.forget(&self.ctx, note);
         }
         if let Some(waker) = wake {
             waker.wake();

@@ -18,7 +18,7 @@
 //! - [`config`]: the settings of an instance at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `gate`: limits distributed transactions.
 //!   `participant`: local parts of transactions that have their home elsewhere.
-//! - `handover`: request forwarding to the one worker that owns all keys of a request. `owned`:
+//! - `forwarding`: request forwarding to the one worker that owns all keys of a request. `owned`:
 //!   steps at other workers of the instance, where each owns keys. `groups`: the steps of a phase
 //!   by owner. `spread`: steps over many sites.
 //! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links are opened,
@@ -39,9 +39,9 @@ mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod forwarding;
 mod gate;
 mod groups;
-mod handover;
 mod home;
 mod links;
 mod load;

@@ -28,7 +28,7 @@ pub(crate) async fn load<W: Workload, E: Engine>(
 
 async fn fill<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
     let (workload, engine) = (local.workload(), &local.shared.engine);
-    let mut filling = engine.filling(&local.desk);
+    let mut filling = engine.filling(&local.ctx);
     let failed = |piece, why: &str| {
         let fault = engine.fault().unwrap_or(why.to_owned());
         format!("{}: {fault}", named(piece))
@@ -58,28 +58,28 @@ fn named(piece: Option<(SiteId, u32)>) -> String {
 
 async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
     let workload = local.workload();
-    let (engine, desk) = (&local.shared.engine, &local.desk);
-    let mut part = local.take_part();
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
+    let mut txn = local.take_txn();
     let mut replicated = local.worker == 0;
     loop {
         let piece = if replicated { None } else { plan.take() };
         if piece.is_none() && !replicated {
             break;
         }
-        engine.begin(desk, &mut part, Protection::Quiet);
+        engine.begin(ctx, &mut txn, Protection::Exclusive);
         let loaded = match piece {
-            None => workload.load_replicated(&mut local.here(&mut part)).await,
-            Some((site, number)) => workload.load(site, number, &mut local.here(&mut part)).await,
+            None => workload.load_replicated(&mut local.access(&mut txn)).await,
+            Some((site, number)) => workload.load(site, number, &mut local.access(&mut txn)).await,
         };
         if let Err(abort) = loaded {
-            let undone = engine.rollback(desk, &mut part);
+            let undone = engine.rollback(ctx, &mut txn);
             let what = named(piece);
             let why = engine.fault().unwrap_or(abort.name().to_string());
             return Err(format!("{what}: {why} {}", if undone.is_err() { "(not undone)" } else { "" }));
         }
-        let certain = engine.certify(desk, &local.executor, &mut part, Scope::Home).await;
+        let certain = engine.validate(ctx, &local.executor, &mut txn, Scope::Home).await;
         certain.map_err(|a| a.name().to_string())?;
-        let lsn = engine.commit(desk, &mut part).map_err(|a| a.name().to_string())?;
+        let lsn = engine.commit(ctx, &mut txn).map_err(|a| a.name().to_string())?;
         if piece.is_some() {
             plan.done.fetch_add(1, Ordering::Relaxed);
         }
@@ -87,20 +87,20 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         local.durable(lsn).await.map_err(|a| a.name().to_string())?;
         exec::yield_now().await;
     }
-    local.give_part(part);
+    local.give_txn(txn);
     Ok(())
 }
 
 /// The workload's report on the data of this instance, encoded.
 pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Result<Vec<u8>, String> {
     let workload = local.workload();
-    let (engine, desk) = (&local.shared.engine, &local.desk);
-    let mut part = local.take_part();
-    engine.begin(desk, &mut part, Protection::Quiet);
+    let (engine, ctx) = (&local.shared.engine, &local.ctx);
+    let mut txn = local.take_txn();
+    engine.begin(ctx, &mut txn, Protection::Exclusive);
     let sites = local.shared.config.placement.sites_of(local.me());
-    let audit = workload.audit(sites, &mut local.here(&mut part)).await;
-    let ended = engine.commit(desk, &mut part);
-    local.give_part(part);
+    let audit = workload.audit(sites, &mut local.access(&mut txn)).await;
+    let ended = engine.commit(ctx, &mut txn);
+    local.give_txn(txn);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
     ended.map_err(|a| a.name().to_string())?;
     postcard::to_stdvec(&audit).map_err(|e| e.to_string())

@@ -6,15 +6,15 @@ use crate::balance::Loads;
 use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
+use crate::forwarding::Forwarding;
 use crate::gate::Gate;
-use crate::handover::Handover;
 use crate::links::{Class, LinkId, Links, Unsent};
 use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, Spot};
+use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
 use partition::{Mode, QueueMeter};
 use probe::Round;
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 use wire::{Batch, Frame};
 
 /// One in this many transactions is sampled, to see which sites occur together.
@@ -42,7 +42,7 @@ const FULL_NS: u64 = 1_000_000;
 
 /// Where a step runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum StepPlace {
     /// On this worker.
     Here,
     /// On another worker of this instance.
@@ -66,7 +66,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// This worker's number within the instance.
     pub worker: usize,
     /// The engine's worker context.
-    pub desk: E::Desk,
+    pub ctx: E::WorkerContext,
     /// The tasks and timers of this worker.
     pub executor: Executor,
     /// Replaced by [`Local::reconfigure`].
@@ -84,21 +84,21 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     /// Transactions that write nothing read the rows as of their begin.
     pub reads_past: bool,
     /// The rows that a request names are prefetched while other requests run before it.
-    pub wants: bool,
+    pub prefetches_requests: bool,
     /// Coordinators of the distributed transactions that have their home at this worker.
     pub homes: RefCell<ByGtid<Home>>,
     /// Participants at this worker.
-    pub sessions: RefCell<ByGtid<Session<E::Part>>>,
+    pub sessions: RefCell<ByGtid<Session<E::LocalTxn>>>,
     /// Requests that wait for a task, oldest first.
-    pub jobs: RefCell<VecDeque<Job<E::Part>>>,
+    pub jobs: RefCell<VecDeque<Job<E::LocalTxn>>>,
     /// Tasks that wait for jobs.
     pub idle: RefCell<Vec<Waker>>,
     /// A task has been woken or spawned for the first job and has not taken it yet.
     pub summoned: Cell<bool>,
     /// Request forwarding to and from the other workers.
-    pub handover: Handover<W::Request>,
+    pub forwarding: Forwarding<W::Request>,
     /// Local transactions for reuse.
-    parts: RefCell<Vec<E::Part>>,
+    spare_txns: RefCell<Vec<E::LocalTxn>>,
     /// Batches for reuse.
     batches: RefCell<Vec<Batch>>,
     /// Buffers for reuse.
@@ -143,21 +143,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
         executor: Executor,
         workload: W,
     ) -> Rc<Self> {
-        let desk = shared.engine.desk(worker, unpark);
-        let handover = shared.crossings.take(worker);
+        let ctx = shared.engine.worker_context(worker, unpark);
+        let forwarding = shared.forward_rings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
         // Without waits on conflict all transactions may be in flight at once. Where a vote waits
         // for a device, more transactions in flight hide that latency.
         let config = &shared.config;
         let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
-        let reads_past = E::PAST && config.occ_reads == OccReads::Snapshot;
-        let wants = E::FETCHES && config.occ_ahead == OccAhead::Requests;
+        let reads_past = E::SNAPSHOTS && config.occ_reads == OccReads::Snapshot;
+        let prefetches_requests = E::PREFETCHES && config.occ_ahead == OccAhead::Requests;
         let most_requests = config.most_requests;
-        let is_gated = E::HOLDS == Holds::FromCertify && waits;
+        let is_gated = E::HOLDS == Holds::FromValidation && waits;
         let local = Rc::new(Local {
             shared,
-            desk,
+            ctx,
             worker,
             executor,
             workload: RefCell::new(Rc::new(workload)),
@@ -168,14 +168,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
             unflushed: Cell::new(false),
             gate: is_gated.then(Gate::default),
             reads_past,
-            wants,
+            prefetches_requests,
             homes: RefCell::default(),
             sessions: RefCell::default(),
             jobs: RefCell::default(),
             idle: RefCell::default(),
             summoned: Cell::new(false),
-            handover,
-            parts: RefCell::default(),
+            forwarding,
+            spare_txns: RefCell::default(),
             batches: RefCell::default(),
             buffers: RefCell::default(),
             acks: RefCell::default(),
@@ -242,24 +242,24 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Where the steps for this route run.
     #[inline]
-    pub fn place(&self, route: Route) -> Place {
+    pub fn place(&self, route: Route) -> StepPlace {
         if !self.is_alone() {
             let owner = self.owner(route);
             if owner != self.me() {
-                return Place::Instance(owner);
+                return StepPlace::Instance(owner);
             }
         }
-        match self.shared.engine.spot(route) {
-            Some(Spot { worker, .. }) if E::OWNERS && worker != self.worker => Place::Worker(worker),
-            _ => Place::Here,
+        match self.shared.engine.site_owner(route) {
+            Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => StepPlace::Worker(worker),
+            _ => StepPlace::Here,
         }
     }
 
     /// Counts a step of this worker's transactions, for the balancer.
     #[inline]
     pub fn tally(&self, route: Route) {
-        if let Some(spot) = self.shared.engine.spot(route)
-            && let Some(tally) = self.tallies.get(spot.site as usize)
+        if let Some(owner) = self.shared.engine.site_owner(route)
+            && let Some(tally) = self.tallies.get(owner.site as usize)
         {
             tally.set(tally.get().saturating_add(1));
         }
@@ -270,7 +270,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn look_at_queue(&self) {
         if E::OWNERS && !self.tallies.is_empty() {
             let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.desk) + self.handover.waiting());
+            queue.look(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
             self.queue.set(queue);
         }
     }
@@ -301,7 +301,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn draw_meeting(&self, request: &W::Request) {
         let Some(meetings) = &self.meetings else { return };
         let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.spot(route).map(|spot| spot.site));
+        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
         self.workload.borrow().routes(request, &mut visit);
         sites.sort_unstable();
         sites.dedup();
@@ -331,9 +331,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 return;
             }
             let its = match self.place(route) {
-                Place::Here => Keys::Here,
-                Place::Worker(worker) => Keys::At(worker),
-                Place::Instance(_) => Keys::Spread,
+                StepPlace::Here => Keys::Here,
+                StepPlace::Worker(worker) => Keys::At(worker),
+                StepPlace::Instance(_) => Keys::Spread,
             };
             keys = Some(if keys.is_none_or(|keys| keys == its) { its } else { Keys::Spread });
         });
@@ -363,12 +363,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    pub fn take_part(&self) -> E::Part {
-        self.parts.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.part(&self.desk))
+    pub fn take_txn(&self) -> E::LocalTxn {
+        self.spare_txns.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
     }
 
-    pub fn give_part(&self, part: E::Part) {
-        self.parts.borrow_mut().push(part);
+    pub fn give_txn(&self, txn: E::LocalTxn) {
+        self.spare_txns.borrow_mut().push(txn);
     }
 
     pub fn take_batch(&self) -> Batch {
@@ -395,8 +395,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The rows, as one local transaction sees them.
     #[inline]
-    pub fn here<'a>(&'a self, part: &'a mut E::Part) -> E::Here<'a> {
-        self.shared.engine.here(&self.desk, &self.executor, part)
+    pub fn access<'a>(&'a self, txn: &'a mut E::LocalTxn) -> E::RowAccess<'a> {
+        self.shared.engine.access(&self.ctx, &self.executor, txn)
     }
 
     /// # Errors
@@ -437,7 +437,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if let Some(known) = engine.durable_now(lsn) {
             return known;
         }
-        let durable = engine.durable(&self.desk, lsn, self.enter_log()).await;
+        let durable = engine.durable(&self.ctx, lsn, self.enter_log()).await;
         self.in_log.set(self.in_log.get() - 1);
         durable
     }
@@ -450,7 +450,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return self.durable(lsn).await;
         }
         let engine = &self.shared.engine;
-        let stable = engine.stable(&self.desk, lsn, self.enter_log()).await;
+        let stable = engine.stable(&self.ctx, lsn, self.enter_log()).await;
         self.in_log.set(self.in_log.get() - 1);
         stable
     }
@@ -471,11 +471,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// A task is about to wait for the log. Returns which thread is to flush it.
-    fn enter_log(&self) -> Urge {
+    fn enter_log(&self) -> FlushBy {
         self.in_log.set(self.in_log.get() + 1);
         self.unflushed.set(true);
         let others = self.executor.tasks().saturating_sub(self.in_log.get());
-        self.shared.engine.urge(others)
+        self.shared.engine.flush_by(others)
     }
 
     /// Has the log flushed for the tasks that wait for it. The worker flushes on its own thread

@@ -41,7 +41,7 @@ pub enum Family {
 }
 
 /// Progress callback: the instance, the present activity, the amount done, and the total amount.
-pub type Watch<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
+pub type ExamineProgress<'a> = &'a mut dyn FnMut(InstanceId, &str, u64, u64);
 
 /// Transactions that some instance remembers as committed.
 type Committed = BTreeSet<Gtid>;
@@ -84,7 +84,7 @@ pub fn examine<W: Workload>(
     placement: &Placement,
     folders: Vec<Folder>,
     (family, pool_pages): (Family, usize),
-    watch: Watch<'_>,
+    watch: ExamineProgress<'_>,
 ) -> Vec<Examined> {
     let (mut all, mut committed) = (Vec::new(), Committed::new());
     for (i, (dir, findings)) in folders.into_iter().enumerate() {
@@ -121,7 +121,7 @@ impl Looked {
         &mut self,
         workload: &W,
         (family, pool_pages): (Family, usize),
-        watch: store::Watch<'_>,
+        watch: store::CheckProgress<'_>,
     ) -> Vec<Gtid> {
         let files = world::overlay(world::real());
         let (dir, examined) = (&self.dir, &mut self.examined);
@@ -192,17 +192,17 @@ fn audit<W: Workload, E: Engine>(
     sites: std::ops::Range<u32>,
 ) -> Result<Vec<u8>, String> {
     let executor = Rc::new(Executor::new(Arc::new(|| {})));
-    let desk = Rc::new(engine.desk(0, Arc::new(|| {})));
+    let ctx = Rc::new(engine.worker_context(0, Arc::new(|| {})));
     let outcome = Rc::new(RefCell::new(Err("it did not end".to_owned())));
     let task = {
-        let (engine, executor, desk) = (engine.clone(), executor.clone(), desk.clone());
+        let (engine, executor, ctx) = (engine.clone(), executor.clone(), ctx.clone());
         let (workload, outcome) = (workload.clone(), outcome.clone());
         async move {
-            let mut part = engine.part(&desk);
-            engine.begin(&desk, &mut part, Protection::Quiet);
-            let audit = workload.audit(sites, &mut engine.here(&desk, &executor, &mut part)).await;
-            let certain = engine.certify(&desk, &executor, &mut part, Scope::Home).await;
-            let ended = certain.and_then(|()| engine.commit(&desk, &mut part));
+            let mut txn = engine.local_txn(&ctx);
+            engine.begin(&ctx, &mut txn, Protection::Exclusive);
+            let audit = workload.audit(sites, &mut engine.access(&ctx, &executor, &mut txn)).await;
+            let certain = engine.validate(&ctx, &executor, &mut txn, Scope::Home).await;
+            let ended = certain.and_then(|()| engine.commit(&ctx, &mut txn));
             let fault = |abort: txn::Abort| {
                 engine.fault().unwrap_or_else(|| format!("reading the tables ended with '{}'", abort.name()))
             };
@@ -216,11 +216,11 @@ fn audit<W: Workload, E: Engine>(
         return Err("no task is free".into());
     }
     while executor.tasks() > 0 {
-        let turned = engine.turn(&desk);
+        let turned = engine.turn(&ctx);
         if executor.turn(world::now_ns()) == 0 && !turned {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
     }
-    engine.leave(&desk);
+    engine.leave(&ctx);
     outcome.replace(Ok(Vec::new()))
 }

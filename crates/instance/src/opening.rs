@@ -11,10 +11,10 @@
 //!     |------- steps + prepare, ahead ------------> life 1: reads x
 //!     |<------ results + ReadOnly ----------------- keeps x from others
 //!     |                                             crashes
-//!     |<------ Hello, life 2 ---------------------- life 2: its door is closed
+//!     |<------ Hello, life 2 ---------------------- life 2: admits no link
 //!   every worker: links of life 1 break,
 //!   undecided transactions with steps there abort
-//!     |------- Known, life 2 ---------------------> all peers know: the door opens
+//!     |------- Known, life 2 ---------------------> all peers know: admission
 //!                                                   others may change x
 //! ```
 //!
@@ -22,22 +22,22 @@
 //! 2. An instance acknowledges a life ([`Frame::Known`](wire::Frame::Known)) after each of its
 //!    workers has broken the links from and to earlier lives of that peer. By then its coordinators
 //!    have been fed `PeerLost` ([`Shared::meet`]).
-//! 3. In a life other than the first, links that clients and peers open wait at the closed door,
+//! 3. In a life other than the first, links that clients and peers open wait for admission,
 //!    and so does the load of the instance's own clients. The instance's own links to peers are
 //!    open, so transactions in doubt are settled meanwhile.
-//! 4. The door opens when every peer has acknowledged this life.
+//! 4. Admission opens when every peer has acknowledged this life.
 //! 5. It also opens after [`closed_ns`], since peers may be down or out of reach. This is safe
 //!    because no home decides Commit for a transaction older than its time-out
 //!    ([`Home::on`](crate::state::Home::on)): a coordinator that the new life could not warn has
 //!    given up. It requires the same time-out at all instances, and clocks that run, at rates
 //!    within a fifth of each other.
 //!
-//! A door does not wait for other doors: an acknowledgement needs the listener and the workers,
+//! No admission waits for another: an acknowledgement needs the listener and the workers,
 //! which run from the start. So instances that restart together open as soon as all of them listen,
 //! and one that stays down delays the others once, by [`closed_ns`].
 
 use crate::links::Peer;
-use crate::shared::{Order, Shared};
+use crate::shared::{Shared, WorkerOrder};
 use base::InstanceId;
 use channel::Link;
 use exec::Engine;
@@ -48,8 +48,8 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use txn::Workload;
 
-/// How long a door stays closed at most: the time-out of the homes, and a quarter more for clocks
-/// that differ.
+/// How long admission stays closed at most: the time-out of the homes, and a quarter more for
+/// clocks that differ.
 pub(crate) fn closed_ns(give_up_ns: u64) -> u64 {
     give_up_ns.saturating_add(give_up_ns / 4)
 }
@@ -64,18 +64,18 @@ fn is_first(life: u32) -> bool {
     life <= FIRST
 }
 
-/// The door of an instance, and the links that wait there.
+/// The admission of an instance, and the links that wait for it.
 pub(crate) struct Opening {
     is_open: AtomicBool,
-    door: Mutex<Door>,
+    admission: Mutex<Admission>,
     opened: Condvar,
-    /// When the door opens if acknowledgements are missing.
+    /// When admission opens if acknowledgements are missing.
     by_ns: u64,
 }
 
-/// The state of the door, under its mutex.
-struct Door {
-    /// Peers that have not acknowledged this life. The door is open when there are none.
+/// The state of admission, under its mutex.
+struct Admission {
+    /// Peers that have not acknowledged this life. Admission is open when there are none.
     unaware: BTreeSet<InstanceId>,
     /// Links, each with the worker that gets it.
     waiting: Vec<(usize, Link, Peer)>,
@@ -86,31 +86,32 @@ struct Door {
 pub(crate) type Lives = Mutex<BTreeMap<InstanceId, u32>>;
 
 impl Opening {
-    /// The door of life `life` of instance `id`, of `instances` in all. It opens by `by_ns`.
+    /// The admission of life `life` of instance `id`, of `instances` in all. It opens by `by_ns`.
     pub fn new(id: InstanceId, life: u32, instances: u16, by_ns: u64) -> Opening {
         let others = (0..instances).map(InstanceId).filter(|other| *other != id);
         let unaware: BTreeSet<_> = if is_first(life) { BTreeSet::new() } else { others.collect() };
         Opening {
             is_open: AtomicBool::new(unaware.is_empty()),
-            door: Mutex::new(Door { unaware, waiting: Vec::new() }),
+            admission: Mutex::new(Admission { unaware, waiting: Vec::new() }),
             opened: Condvar::new(),
             by_ns,
         }
     }
 
-    fn door(&self) -> MutexGuard<'_, Door> {
-        self.door.lock().expect("no holder of this lock panics")
+    fn admission(&self) -> MutexGuard<'_, Admission> {
+        self.admission.lock().expect("no holder of this lock panics")
     }
 
-    /// Blocks until the door is open.
+    /// Blocks until admission is open.
     pub fn wait(&self) {
-        let mut door = self.door();
-        while !door.unaware.is_empty() {
+        let mut admission = self.admission();
+        while !admission.unaware.is_empty() {
             let left = self.by_ns.saturating_sub(world::now_ns());
             if left == 0 {
                 return;
             }
-            door = self.opened.wait_timeout(door, Duration::from_nanos(left)).expect("no holder panics").0;
+            admission =
+                self.opened.wait_timeout(admission, Duration::from_nanos(left)).expect("no holder panics").0;
         }
     }
 }
@@ -122,44 +123,44 @@ impl<W: Workload, E: Engine> Shared<W, E> {
         self.config.distributed_timeout_ns()
     }
 
-    /// Hands a link that was opened to this instance to its worker, once the door is open.
+    /// Hands a link that was opened to this instance to its worker, once admission is open.
     pub fn let_in(&self, worker: usize, link: Link, peer: Peer) {
-        let mut door = self.opening.door();
-        if door.unaware.is_empty() {
-            drop(door);
-            self.inboxes[worker].put(Order::Link(link, peer));
+        let mut admission = self.opening.admission();
+        if admission.unaware.is_empty() {
+            drop(admission);
+            self.inboxes[worker].put(WorkerOrder::Link(link, peer));
         } else {
-            door.waiting.push((worker, link, peer));
+            admission.waiting.push((worker, link, peer));
         }
     }
 
     /// A peer knows of this life.
     pub fn acknowledged(&self, peer: InstanceId) {
         if !self.opening.is_open.load(Ordering::Acquire) {
-            let mut door = self.opening.door();
-            door.unaware.remove(&peer);
-            self.open_if_all_know(door);
+            let mut admission = self.opening.admission();
+            admission.unaware.remove(&peer);
+            self.open_if_all_know(admission);
         }
     }
 
-    /// Opens the door when it has been closed for long enough.
+    /// Opens admission when it has been closed for long enough.
     pub fn open_in_time(&self, now_ns: u64) {
         if now_ns >= self.opening.by_ns && !self.opening.is_open.load(Ordering::Acquire) {
-            let mut door = self.opening.door();
-            door.unaware.clear();
-            self.open_if_all_know(door);
+            let mut admission = self.opening.admission();
+            admission.unaware.clear();
+            self.open_if_all_know(admission);
         }
     }
 
-    fn open_if_all_know(&self, mut door: MutexGuard<'_, Door>) {
-        if !door.unaware.is_empty() {
+    fn open_if_all_know(&self, mut admission: MutexGuard<'_, Admission>) {
+        if !admission.unaware.is_empty() {
             return;
         }
-        for (worker, link, peer) in door.waiting.drain(..) {
-            self.inboxes[worker].put(Order::Link(link, peer));
+        for (worker, link, peer) in admission.waiting.drain(..) {
+            self.inboxes[worker].put(WorkerOrder::Link(link, peer));
         }
         self.opening.is_open.store(true, Ordering::Release);
-        drop(door);
+        drop(admission);
         self.opening.opened.notify_all();
     }
 
@@ -182,7 +183,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
 
     fn give_up_earlier(&self, peer: InstanceId, life: u32, stop: &AtomicBool) -> bool {
         let (done, answers) = mpsc::channel();
-        self.order_all(|| Order::Reborn { peer, life, done: done.clone() });
+        self.order_all(|| WorkerOrder::Reborn { peer, life, done: done.clone() });
         let mut missing = self.inboxes.len();
         while missing > 0 {
             match answers.recv_timeout(LOOK) {
@@ -202,9 +203,9 @@ mod tests {
     #[test]
     fn the_first_life_and_an_instance_alone_wait_for_no_peer() {
         for (life, instances) in [(1, 3), (5, 1)] {
-            assert!(Opening::new(InstanceId(0), life, instances, 0).door().unaware.is_empty());
+            assert!(Opening::new(InstanceId(0), life, instances, 0).admission().unaware.is_empty());
         }
-        let unaware = Opening::new(InstanceId(1), 2, 3, 0).door().unaware.clone();
+        let unaware = Opening::new(InstanceId(1), 2, 3, 0).admission().unaware.clone();
         assert_eq!(unaware.into_iter().collect::<Vec<_>>(), [InstanceId(0), InstanceId(2)]);
     }
 

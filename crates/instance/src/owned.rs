@@ -17,8 +17,8 @@
 
 use crate::groups::{Groups, group};
 use crate::home::Run;
-use crate::local::{Local, Place};
-use exec::{Engine, Stamp, Visit};
+use crate::local::{Local, StepPlace};
+use exec::{Engine, MapVersion, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
@@ -26,7 +26,7 @@ use wire::BatchReader;
 
 /// Steps by the worker that owns their keys, each group with the map version under which it was
 /// addressed.
-type Visits = Groups<usize, Option<Stamp>>;
+type Visits = Groups<usize, Option<MapVersion>>;
 
 /// Which steps of a phase are still to be run.
 type Open = SmallVec<[bool; 16]>;
@@ -49,8 +49,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let mut open: Open = smallvec![true; steps.count()];
         // A step stays open if its key came to this worker and left again meanwhile: neither worker
         // ran it.
-        let is_left =
-            |(i, open): (usize, &bool)| *open && !matches!(local.place(steps.route(i)), Place::Instance(_));
+        let is_left = |(i, open): (usize, &bool)| {
+            *open && !matches!(local.place(steps.route(i)), StepPlace::Instance(_))
+        };
         loop {
             match self.run_open(steps, partial, &mut open).await {
                 // Some of them have another owner by now.
@@ -69,9 +70,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let is_here = |i: usize| local.place(steps.route(i)) == Place::Here;
-        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.part) {
-            Box::pin(local.shared.engine.pass(&local.desk, &local.executor, self.part)).await?;
+        let is_here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
+        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.txn) {
+            Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.txn)).await?;
         }
         match steps.effect() {
             Effect::Reads => {
@@ -113,13 +114,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let (engine, desk) = (&local.shared.engine, &local.desk);
-        let meeting = engine.meeting(desk);
+        let (engine, ctx) = (&local.shared.engine, &local.ctx);
+        let meeting = engine.meeting(ctx);
         for group in &visits {
             let bytes = local.take_buffer(group.steps.bytes());
             engine.send(
-                desk,
-                self.part,
+                ctx,
+                self.txn,
                 meeting,
                 (group.owner, group.call.clone().expect("each visit is stamped")),
                 bytes,
@@ -130,7 +131,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
-        for answer in engine.rendezvous(desk, self.part, meeting).await {
+        for answer in engine.rendezvous(ctx, self.txn, meeting).await {
             let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
@@ -159,8 +160,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     ) -> Result<(), Abort> {
         let local = self.local;
         for i in 0..steps.count() {
-            if open[i] && is_asked(i) && local.place(steps.route(i)) == Place::Here {
-                steps.run(i, &mut local.here(self.part), partial).await?;
+            if open[i] && is_asked(i) && local.place(steps.route(i)) == StepPlace::Here {
+                steps.run(i, &mut local.access(self.txn), partial).await?;
                 open[i] = false;
             }
         }
@@ -187,9 +188,9 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
     for index in 0..open.len() {
         kind += u16::from(index > 0 && steps.id(index) != steps.id(index - 1));
         let owner = match local.place(steps.route(index)) {
-            Place::Here => local.worker,
-            Place::Worker(owner) => owner,
-            Place::Instance(_) => continue,
+            StepPlace::Here => local.worker,
+            StepPlace::Worker(owner) => owner,
+            StepPlace::Instance(_) => continue,
         };
         if open[index] {
             turns.push(Turn { kind, owner, index });
@@ -207,30 +208,33 @@ fn visits<W: Workload, E: Engine, S: Steps>(
 ) -> Visits {
     let engine = &local.shared.engine;
     // Taken before the owner map is read: a change in between makes the owner refuse the visit.
-    let unmoved = engine.stamp();
+    let unmoved = engine.map_version();
     let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
-        Some(Place::Worker(owner)) => Some(owner),
+        Some(StepPlace::Worker(owner)) => Some(owner),
         _ => None,
     });
     for visit in &mut visits {
-        let mut stamp = unmoved.clone();
-        visit.indexes().filter_map(|i| engine.spot(steps.route(i))).for_each(|spot| stamp.widen(spot.site));
-        visit.call = Some(stamp);
+        let mut map_version = unmoved.clone();
+        visit
+            .indexes()
+            .filter_map(|i| engine.site_owner(steps.route(i)))
+            .for_each(|owner| map_version.widen(owner.site));
+        visit.call = Some(map_version);
     }
     visits
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs the steps of a visit, and sends the results back.
-    pub(crate) async fn serve_visit(&self, mut visit: Visit<E::Part>) {
+    pub(crate) async fn serve_visit(&self, mut visit: Visit<E::LocalTxn>) {
         let mut outputs = self.take_batch();
         let steps = std::mem::take(&mut visit.steps);
-        self.shared.engine.begin_visit(&mut visit.part);
-        let outcome = self.run_batch(&mut visit.part, &steps, &mut outputs).await;
+        self.shared.engine.begin_visit(&mut visit.txn);
+        let outcome = self.run_batch(&mut visit.txn, &steps, &mut outputs).await;
         self.give_buffer(steps);
         let bytes = self.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
         self.give_batch(outputs);
-        self.shared.engine.answer(&self.desk, visit, outcome, bytes);
+        self.shared.engine.answer(&self.ctx, visit, outcome, bytes);
     }
 
     /// Sends a step that came from another instance to the worker that owns its key under the map
@@ -240,21 +244,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// [`Abort::NotHere`] if the key has another owner by now; nothing was done.
     pub(crate) async fn send_on(
         &self,
-        part: &mut E::Part,
-        to: (usize, Stamp),
+        txn: &mut E::LocalTxn,
+        to: (usize, MapVersion),
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         let mut step = self.take_batch();
         let body = step.open(id);
         step.buffer().extend_from_slice(args);
         step.close(body);
-        let meeting = engine.meeting(desk);
-        engine.send(desk, part, meeting, to, self.take_buffer(step.bytes()));
+        let meeting = engine.meeting(ctx);
+        engine.send(ctx, txn, meeting, to, self.take_buffer(step.bytes()));
         self.give_batch(step);
         let mut outcome = Ok(());
-        for answer in engine.rendezvous(desk, part, meeting).await {
+        for answer in engine.rendezvous(ctx, txn, meeting).await {
             outcome = answer.outcome;
             if outcome.is_ok()
                 && let Some((_, output)) = BatchReader::new(&answer.outputs).next()

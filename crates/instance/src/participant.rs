@@ -2,7 +2,7 @@
 //!
 //! A session is one transaction's local part, from its first step until it is over. Tasks serve the
 //! requests, since a step may wait for a lock; [`twophase::Participant`] decides the next action.
-//! While a task serves a session, the task holds the local transaction and `Session::part` is
+//! While a task serves a session, the task holds the local transaction and `Session::txn` is
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
 //! the local transaction back.
 
@@ -11,20 +11,20 @@ use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
-use exec::{Engine, Order, Protection, Scope};
+use exec::{Engine, Protection, Scope, WaitOrder};
 use probe::{Component, Role};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::participant::{Effect, Effects, Event, Participant, State, Wrote};
+use twophase::participant::{Effect, Effects, Event, Participant, ParticipantState, Wrote};
 use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
-use wire::{Batch, BatchReader, Frame, Ride};
+use wire::{Batch, BatchReader, Frame, Piggyback};
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and makes sure that a task takes it.
-    pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::Part>) {
+    pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::LocalTxn>) {
         self.jobs.borrow_mut().push_back(job);
         self.summon();
     }
@@ -78,7 +78,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             return self.tell(from, Message::Ack { gtid });
         }
         session.since_ns = world::now_ns();
-        if session.part.is_none() && !matches!(session.machine.state(), State::Committing) {
+        if session.txn.is_none() && !matches!(session.machine.state(), ParticipantState::Committing) {
             session.cancelled |= matches!(message, Message::Decide { decision: Decision::Abort, .. });
             return;
         }
@@ -106,38 +106,38 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     fn perform(&self, gtid: Gtid, effects: Effects) {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         for effect in effects {
             let taken = |local: &Self| {
                 let mut sessions = local.sessions.borrow_mut();
                 let session = sessions.get_mut(&gtid)?;
-                Some((session.part.take()?, session.link))
+                Some((session.txn.take()?, session.link))
             };
             match effect {
                 Effect::Send { to, message } => self.tell(to, message),
                 Effect::Commit => {
-                    let Some((mut part, link)) = taken(self) else { continue };
-                    let committed = engine.commit(desk, &mut part);
-                    self.give_part(part);
+                    let Some((mut txn, link)) = taken(self) else { continue };
+                    let committed = engine.commit(ctx, &mut txn);
+                    self.give_txn(txn);
                     // Without the record there is no acknowledgement: after the next restart this
                     // instance inquires again.
                     let Ok(lsn) = committed else { continue };
                     self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
                 Effect::Abort => {
-                    if let Some((mut part, _)) = taken(self) {
+                    if let Some((mut txn, _)) = taken(self) {
                         // A failed rollback has poisoned the store; nothing commits afterwards.
-                        let _ = engine.rollback(desk, &mut part);
-                        self.give_part(part);
+                        let _ = engine.rollback(ctx, &mut txn);
+                        self.give_txn(txn);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
                 }
                 Effect::Release => {
-                    if let Some((mut part, _)) = taken(self) {
+                    if let Some((mut txn, _)) = taken(self) {
                         // Nothing was written, so an error at the end of a reader has no
                         // consequences.
-                        let _ = engine.commit(desk, &mut part);
-                        self.give_part(part);
+                        let _ = engine.commit(ctx, &mut txn);
+                        self.give_txn(txn);
                     }
                     self.sessions.borrow_mut().remove(&gtid);
                 }
@@ -174,8 +174,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let mut sessions = self.sessions.borrow_mut();
             let session = sessions.get_mut(&gtid).expect("just listed");
             session.link = None;
-            if session.part.is_none() {
-                session.cancelled |= matches!(session.machine.state(), State::Working);
+            if session.txn.is_none() {
+                session.cancelled |= matches!(session.machine.state(), ParticipantState::Working);
                 continue;
             }
             let effects = session.machine.on(Event::PeerLost);
@@ -191,7 +191,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             .sessions
             .borrow()
             .iter()
-            .filter(|(_, s)| s.part.is_some() && now.saturating_sub(s.since_ns) >= older_than_ns)
+            .filter(|(_, s)| s.txn.is_some() && now.saturating_sub(s.since_ns) >= older_than_ns)
             .map(|(gtid, _)| *gtid)
             .collect();
         for gtid in quiet {
@@ -210,33 +210,33 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Takes the local transaction out of its session for a request. The first request of a
     /// transaction opens the session.
-    fn open_session(&self, gtid: Gtid, link: LinkId, ride: Ride) -> Result<E::Part, Abort> {
+    fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<E::LocalTxn, Abort> {
         let mut sessions = self.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
-            if session.machine.state() != State::Working {
+            if session.machine.state() != ParticipantState::Working {
                 // It is prepared, or a reader that waits for its release: no step may follow.
                 return Err(Abort::AfterLast);
             }
             session.link = Some(link);
-            return session.part.take().ok_or(Abort::BadRequest);
+            return session.txn.take().ok_or(Abort::BadRequest);
         }
         drop(sessions);
-        let part = self.begin(gtid, ride);
+        let txn = self.begin(gtid, piggyback);
         self.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
-        Ok(part)
+        Ok(txn)
     }
 
     /// Begins a local transaction for a participant.
-    fn begin(&self, gtid: Gtid, ride: Ride) -> E::Part {
-        let mut part = self.take_part();
-        self.shared.engine.begin(&self.desk, &mut part, Protection::Locks);
-        let home_is_certified = ride == Ride::Prepare(LockPoint::Reached) && self.me() < gtid.home;
-        if self.shared.config.placement.instances() > 2 || home_is_certified {
+    fn begin(&self, gtid: Gtid, piggyback: Piggyback) -> E::LocalTxn {
+        let mut txn = self.take_txn();
+        self.shared.engine.begin(&self.ctx, &mut txn, Protection::Locks);
+        let home_is_validated = piggyback == Piggyback::Prepare(LockPoint::Reached) && self.me() < gtid.home;
+        if self.shared.config.placement.instances() > 2 || home_is_validated {
             // A wait here may close a circle in two cases: with more than two instances several may
             // be prepared at once; and a home with the higher number may already be validated.
-            E::in_order(&mut part, Order::Any);
+            E::set_wait_order(&mut txn, WaitOrder::Any);
         }
-        part
+        txn
     }
 
     fn cancelled(&self, gtid: Gtid) -> bool {
@@ -246,7 +246,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs the steps of a request, on this worker or on the workers that own their keys.
     pub(crate) async fn run_batch(
         &self,
-        part: &mut E::Part,
+        txn: &mut E::LocalTxn,
         steps: &[u8],
         outputs: &mut Batch,
     ) -> Result<(), Abort> {
@@ -256,17 +256,17 @@ impl<W: Workload, E: Engine> Local<W, E> {
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
             loop {
-                let stamp = E::OWNERS.then(|| self.shared.engine.stamp());
-                let run = pin!(workload.run_step(id, args, &mut self.here(part), outputs.buffer())).await;
-                let (Err(Abort::NotHere(owner)), Some(stamp)) = (run, stamp) else { break run? };
+                let map_version = E::OWNERS.then(|| self.shared.engine.map_version());
+                let run = pin!(workload.run_step(id, args, &mut self.access(txn), outputs.buffer())).await;
+                let (Err(Abort::NotHere(owner)), Some(map_version)) = (run, map_version) else { break run? };
                 if usize::from(owner) == self.worker {
                     // The drain gate is closed: keys are about to be given to another worker,
                     // perhaps these.
-                    Box::pin(self.shared.engine.pass(&self.desk, &self.executor, part)).await?;
+                    Box::pin(self.shared.engine.pass(&self.ctx, &self.executor, txn)).await?;
                     continue;
                 }
-                let to = (owner.into(), stamp);
-                match Box::pin(self.send_on(part, to, (id, args), outputs.buffer())).await {
+                let to = (owner.into(), map_version);
+                match Box::pin(self.send_on(txn, to, (id, args), outputs.buffer())).await {
                     // The key has moved on to a third worker meanwhile.
                     Err(Abort::NotHere(_)) => {}
                     sent => break sent?,
@@ -282,33 +282,34 @@ impl<W: Workload, E: Engine> Local<W, E> {
         &self,
         gtid: Gtid,
         link: LinkId,
-        ride: Ride,
+        piggyback: Piggyback,
         steps: &[u8],
         outputs: &mut Batch,
     ) -> Result<Option<Vote>, Abort> {
-        if ride == Ride::Check {
+        if piggyback == Piggyback::Check {
             return Box::pin(self.check(gtid)).await.map(|()| None);
         }
         // A transaction that comes here only once opens a session only if it has to wait. Until
         // then this worker runs nothing else, so no message can look for the session.
-        let may_pass =
-            ride == Ride::Prepare(LockPoint::Reached) && !self.sessions.borrow().contains_key(&gtid);
+        let may_pass = piggyback == Piggyback::Prepare(LockPoint::Reached)
+            && !self.sessions.borrow().contains_key(&gtid);
         let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
-        let mut part = if may_pass { self.begin(gtid, ride) } else { self.open_session(gtid, link, ride)? };
-        let mut outcome = passing.run(pin!(self.run_batch(&mut part, steps, outputs))).await;
+        let mut txn =
+            if may_pass { self.begin(gtid, piggyback) } else { self.open_session(gtid, link, piggyback)? };
+        let mut outcome = passing.run(pin!(self.run_batch(&mut txn, steps, outputs))).await;
         if outcome.is_ok() && outputs.bytes().len() > MOST_PAYLOAD {
             outcome = Err(Abort::TooLong);
         }
-        if outcome.is_ok() && may_pass && !E::wrote(&part) {
-            outcome = passing.run(pin!(self.validate(&mut part))).await;
+        if outcome.is_ok() && may_pass && !E::wrote(&txn) {
+            outcome = passing.run(pin!(self.validate_at_home(&mut txn))).await;
             if outcome.is_ok() {
-                return pin!(self.pass(part, &passing)).await.map(Some);
+                return pin!(self.pass(txn, &passing)).await.map(Some);
             }
         }
         if let Err(abort) = outcome {
-            let abort = home::answer(&*self.shared.engine, &self.desk, &mut part, abort);
-            let seen = self.shared.engine.horizon(&part, &self.desk);
-            self.give_up(gtid, part)?;
+            let abort = home::answer(&*self.shared.engine, &self.ctx, &mut txn, abort);
+            let seen = self.shared.engine.horizon(&txn, &self.ctx);
+            self.give_up(gtid, txn)?;
             if let Abort::User(_) = abort {
                 // The home tells its client about rows that were read here, so those must be
                 // durable.
@@ -316,28 +317,28 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             return Err(abort);
         }
-        match ride {
-            Ride::More | Ride::Check => {
-                self.put_back(gtid, part);
+        match piggyback {
+            Piggyback::More | Piggyback::Check => {
+                self.put_back(gtid, txn);
                 Ok(None)
             }
-            Ride::Prepare(lock_point) => {
+            Piggyback::Prepare(lock_point) => {
                 passing.open();
-                pin!(self.prepare(gtid, part, lock_point)).await.map(Some)
+                pin!(self.prepare(gtid, txn, lock_point)).await.map(Some)
             }
         }
     }
 
     /// Checks, at the lock point, that all rows that a read-only participant has read are there at
     /// this moment. Changes after it do not matter.
-    async fn validate(&self, part: &mut E::Part) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Home)).await
+    async fn validate_at_home(&self, txn: &mut E::LocalTxn) -> Result<(), Abort> {
+        pin!(self.shared.engine.validate(&self.ctx, &self.executor, txn, Scope::Home)).await
     }
 
     /// Ends a participant that has only read, at the lock point.
-    async fn pass(&self, mut part: E::Part, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
-        let lsn = self.shared.engine.commit(&self.desk, &mut part);
-        self.give_part(part);
+    async fn pass(&self, mut txn: E::LocalTxn, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
+        let lsn = self.shared.engine.commit(&self.ctx, &mut txn);
+        self.give_txn(txn);
         if passing.opened.get() {
             self.sessions.borrow_mut().remove(&passing.gtid);
         }
@@ -348,13 +349,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Ends a session of which the home is about to abort by its own decision. Succeeds if all rows
     /// that were read here were there at one moment.
     async fn check(&self, gtid: Gtid) -> Result<(), Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
         // A session that is gone, or of which a step still runs, cannot be confirmed. A prepared
         // one waits for its decision.
-        let mut part = self.take_working(gtid).ok_or(Abort::Conflict)?;
-        let holds = engine.holds(desk, &mut part);
-        let seen = engine.horizon(&part, desk);
-        self.give_up(gtid, part)?;
+        let mut txn = self.take_working(gtid).ok_or(Abort::Conflict)?;
+        let holds = engine.holds(ctx, &mut txn);
+        let seen = engine.horizon(&txn, ctx);
+        self.give_up(gtid, txn)?;
         if !holds {
             return Err(Abort::Conflict);
         }
@@ -363,41 +364,41 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The local transaction of a session that has run steps and was not asked to prepare. `None`
     /// while a step still runs.
-    fn take_working(&self, gtid: Gtid) -> Option<E::Part> {
+    fn take_working(&self, gtid: Gtid) -> Option<E::LocalTxn> {
         let mut sessions = self.sessions.borrow_mut();
         let session = sessions.get_mut(&gtid)?;
-        if session.machine.state() == State::Working { session.part.take() } else { None }
+        if session.machine.state() == ParticipantState::Working { session.txn.take() } else { None }
     }
 
     /// Ends a session of which the local transaction cannot be prepared.
-    fn give_up(&self, gtid: Gtid, mut part: E::Part) -> Result<(), Abort> {
-        let undone = self.shared.engine.rollback(&self.desk, &mut part);
-        self.give_part(part);
+    fn give_up(&self, gtid: Gtid, mut txn: E::LocalTxn) -> Result<(), Abort> {
+        let undone = self.shared.engine.rollback(&self.ctx, &mut txn);
+        self.give_txn(txn);
         self.sessions.borrow_mut().remove(&gtid);
         undone
     }
 
-    fn put_back(&self, gtid: Gtid, part: E::Part) {
+    fn put_back(&self, gtid: Gtid, txn: E::LocalTxn) {
         if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
-            session.part = Some(part);
+            session.txn = Some(txn);
             session.since_ns = world::now_ns();
         }
     }
 
-    async fn certify(&self, gtid: Gtid, part: &mut E::Part) -> Result<(), Abort> {
-        pin!(self.shared.engine.certify(&self.desk, &self.executor, part, Scope::Distributed)).await?;
+    async fn validate_for_vote(&self, gtid: Gtid, txn: &mut E::LocalTxn) -> Result<(), Abort> {
+        pin!(self.shared.engine.validate(&self.ctx, &self.executor, txn, Scope::Distributed)).await?;
         // The home may have given up the transaction meanwhile.
         if self.cancelled(gtid) { Err(Abort::Participant) } else { Ok(()) }
     }
 
-    async fn prepare(&self, gtid: Gtid, mut part: E::Part, lock_point: LockPoint) -> Result<Vote, Abort> {
-        let (engine, desk) = (&self.shared.engine, &self.desk);
-        let certified = pin!(self.certify(gtid, &mut part)).await;
-        if let Err(abort) = certified {
-            self.give_up(gtid, part)?;
+    async fn prepare(&self, gtid: Gtid, mut txn: E::LocalTxn, lock_point: LockPoint) -> Result<Vote, Abort> {
+        let (engine, ctx) = (&self.shared.engine, &self.ctx);
+        let validated = pin!(self.validate_for_vote(gtid, &mut txn)).await;
+        if let Err(abort) = validated {
+            self.give_up(gtid, txn)?;
             return Err(abort);
         }
-        let wrote = if E::wrote(&part) { Wrote::Something } else { Wrote::Nothing };
+        let wrote = if E::wrote(&txn) { Wrote::Something } else { Wrote::Nothing };
         // The effects that the machine returns here follow from its diagram: the code below carries
         // them out. The vote rides on the reply.
         let event = Event::Prepare { wrote, lock_point };
@@ -408,15 +409,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
             (Wrote::Something, _) => {
                 let note = postcard::to_stdvec(&PrepareNote { gtid }).expect("a note is a plain value");
                 let lsn = engine.prepare(
-                    desk,
-                    &mut part,
+                    ctx,
+                    &mut txn,
                     &note,
                     match lock_point {
                         LockPoint::Reached => exec::LockPoint::Reached,
                         LockPoint::Ahead => exec::LockPoint::Ahead,
                     },
                 );
-                self.put_back(gtid, part);
+                self.put_back(gtid, txn);
                 // The home commits on this vote.
                 self.stable(lsn?).await?;
                 let mut sessions = self.sessions.borrow_mut();
@@ -425,14 +426,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Ok(Vote::Yes)
             }
             (Wrote::Nothing, LockPoint::Ahead) => {
-                let lsn = engine.horizon(&part, desk);
-                self.put_back(gtid, part);
+                let lsn = engine.horizon(&txn, ctx);
+                self.put_back(gtid, txn);
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
             }
             (Wrote::Nothing, LockPoint::Reached) => {
-                let lsn = engine.commit(desk, &mut part);
-                self.give_part(part);
+                let lsn = engine.commit(ctx, &mut txn);
+                self.give_txn(txn);
                 self.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
                 self.durable(lsn).await?;
@@ -441,15 +442,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    async fn serve_job(&self, job: Job<E::Part>) {
+    async fn serve_job(&self, job: Job<E::LocalTxn>) {
         match job {
             Job::Visit(visit) => pin!(self.serve_visit(visit)).await,
             // A step request is not begun once its link has broken: its home has given the
             // transaction up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
-            Job::Steps { link, call, gtid, ride, steps } => {
+            Job::Steps { link, call, gtid, piggyback, steps } => {
                 let mut outputs = self.take_batch();
-                let outcome = pin!(self.serve_steps(gtid, link, ride, &steps, &mut outputs)).await;
+                let outcome = pin!(self.serve_steps(gtid, link, piggyback, &steps, &mut outputs)).await;
                 let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
                 let done = Frame::StepsDone { call, gtid, outcome, outputs: bytes };
                 pin!(self.answer(link, bytes.len(), &done)).await;
@@ -458,12 +459,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             Job::Prepare { link, gtid, lock_point } => {
                 let vote = match self.take_working(gtid) {
-                    Some(mut part) => {
+                    Some(mut txn) => {
                         // The home is already validated.
                         if self.me() < gtid.home {
-                            E::in_order(&mut part, Order::Any);
+                            E::set_wait_order(&mut txn, WaitOrder::Any);
                         }
-                        pin!(self.prepare(gtid, part, lock_point)).await.unwrap_or(Vote::No)
+                        pin!(self.prepare(gtid, txn, lock_point)).await.unwrap_or(Vote::No)
                     }
                     // A prepare request while a step still runs breaks the protocol: the home gets
                     // a refusal.
@@ -494,11 +495,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs a request of which the client is elsewhere. A client of another instance measures its
     /// latency itself.
     async fn submit(&self, request: &W::Request, from: Peer, reply: &mut Vec<u8>) -> Result<(), Abort> {
-        let mut part = self.take_part();
+        let mut txn = self.take_txn();
         let started = world::now_ns();
         let keys = self.keys_of(request);
-        let outcome = pin!(home::run(self, (request, keys), &mut part, Some(reply))).await;
-        self.give_part(part);
+        let outcome = pin!(home::run(self, (request, keys), &mut txn, Some(reply))).await;
+        self.give_txn(txn);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
         if outcome.is_ok() && from == Peer::Client {
@@ -511,7 +512,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 fn new_session<P>(gtid: Gtid, link: LinkId) -> Session<P> {
     Session {
         machine: Participant::new(gtid),
-        part: None,
+        txn: None,
         link: Some(link),
         cancelled: false,
         since_ns: world::now_ns(),

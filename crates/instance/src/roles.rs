@@ -66,7 +66,7 @@ mod tests {
     use super::*;
     use base::Gtid;
     use twophase::{Decision, LockPoint, Message, Vote};
-    use wire::Ride;
+    use wire::Piggyback;
 
     const ME: InstanceId = InstanceId(0);
     const OTHER: InstanceId = InstanceId(1);
@@ -89,7 +89,7 @@ mod tests {
         let of = |home| Gtid { home, life: 1, number: 7 << 10 };
         let (callers, callees) = (|i| Peer::Caller(i, 1), |i| Peer::Callee(i));
         let instances = vec![callers(OTHER), callees(OTHER), callers(THIRD), callees(THIRD)];
-        let steps = |gtid| Frame::Steps { call: 0, gtid, ride: Ride::More, steps: b"" };
+        let steps = |gtid| Frame::Steps { call: 0, gtid, piggyback: Piggyback::More, steps: b"" };
         let done = |gtid| Frame::StepsDone { call: 0, gtid, outcome: Ok(None), outputs: b"" };
         let submit = Frame::Submit { call: 0, request: b"" };
         assert_eq!(senders(&submit), [Peer::Client, callers(OTHER), callers(THIRD)]);

@@ -1,17 +1,17 @@
 //! An instance from its start to its stop, as seen by the thread that owns it.
 
-use crate::balance::{self, Ledger, MAX_SITES, RepartitionError, Watch};
+use crate::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::handover::Crossings;
+use crate::forwarding::ForwardRings;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
 use crate::plan::LoadPlan;
-use crate::shared::{Inbox, Order, Scene, Shared, Wanted};
+use crate::shared::{ConnectorOrder, Inbox, Scene, Shared, WorkerOrder};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, Territory};
+use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, SiteRange};
 use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured, Profiling};
 use std::ops::Range;
@@ -51,11 +51,11 @@ pub(crate) struct Running<W: Workload, E: Engine> {
     /// The listener, its stop flag and its thread; `None` for an instance without an address.
     listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
     /// Orders to the connector thread, and the thread.
-    connector: Option<(Sender<Wanted>, JoinHandle<()>)>,
+    connector: Option<(Sender<ConnectorOrder>, JoinHandle<()>)>,
     /// The stop flag of the cleaner thread, and the thread.
     cleaner: Option<(Arc<AtomicBool>, JoinHandle<()>)>,
     /// `None` where keys are not balanced.
-    balancer: Option<Watch>,
+    balancer: Option<BalancerThread>,
     /// The balancer's decisions in this window.
     ledger: Ledger,
     /// The present options; the workers have copies.
@@ -102,7 +102,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
             lives: Lives::default(),
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
-            crossings: if E::OWNERS { Crossings::between(workers) } else { Crossings::none() },
+            forward_rings: if E::OWNERS { ForwardRings::between(workers) } else { ForwardRings::none() },
             lost: Mutex::new(None),
             config,
         });
@@ -144,7 +144,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             self.one(started)??;
         }
         self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
-        self.balancer = Watch::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
+        self.balancer = BalancerThread::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
         self.measure().map(drop)
     }
 
@@ -173,13 +173,13 @@ impl<W: Workload, E: Engine> Running<W, E> {
         // The connector ends only with the instance.
         if let Some((wanted, _)) = &self.connector {
             let (done, opened) = mpsc::channel();
-            let _ = wanted.send(Wanted::Peers(others, done));
+            let _ = wanted.send(ConnectorOrder::Peers(others, done));
             let _ = opened.recv_timeout(CONNECT);
         }
     }
 
     /// Sends an order to every worker; their answers arrive at the returned receiver.
-    fn ask<T>(&self, order: impl Fn(Sender<T>) -> Order<W>) -> Receiver<T> {
+    fn ask<T>(&self, order: impl Fn(Sender<T>) -> WorkerOrder<W>) -> Receiver<T> {
         let (reply, replies) = mpsc::channel();
         self.shared.order_all(|| order(reply.clone()));
         replies
@@ -207,7 +207,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let sites = self.shared.config.placement.sites_of(self.shared.config.id);
         let workload = self.workload.lock().expect("not poisoned").clone();
         let plan = Arc::new(LoadPlan::new(&workload, sites, self.workers.len()));
-        let replies = self.ask(|reply| Order::Load(Arc::clone(&plan), reply));
+        let replies = self.ask(|reply| WorkerOrder::Load(Arc::clone(&plan), reply));
         let mut missing = self.workers.len();
         while missing > 0 {
             if let Some(outcome) = self.next(&replies)? {
@@ -218,7 +218,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
         if self.shared.config.durability != Durability::Memory {
             let (done, written) = mpsc::channel();
-            self.shared.inboxes[0].put(Order::Checkpoint(done));
+            self.shared.inboxes[0].put(WorkerOrder::Checkpoint(done));
             self.one(&written)??;
         }
         Ok(())
@@ -245,20 +245,20 @@ impl<W: Workload, E: Engine> Running<W, E> {
     /// Starts a load, once the instance lets transactions in.
     pub fn drive(&self, traffic: Traffic, share: Share, seed: u64) {
         self.shared.opening.wait();
-        self.shared.order_all(|| Order::Drive { traffic, share, seed });
+        self.shared.order_all(|| WorkerOrder::Drive { traffic, share, seed });
     }
 
     pub fn script(&self, scenes: &[Scene<W>]) {
-        self.shared.order_all(|| Order::Script(scenes.to_vec()));
+        self.shared.order_all(|| WorkerOrder::Script(scenes.to_vec()));
     }
 
     pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
-        self.gather(&self.ask(|done| Order::Profile(profiling, done))).map(drop)
+        self.gather(&self.ask(|done| WorkerOrder::Profile(profiling, done))).map(drop)
     }
 
     pub fn measure(&self) -> Result<Measured, InstanceFault> {
         let mut measured = Measured::default();
-        self.gather(&self.ask(Order::Measure))?.iter().for_each(|worker| measured.merge(worker));
+        self.gather(&self.ask(WorkerOrder::Measure))?.iter().for_each(|worker| measured.merge(worker));
         let engine = self.shared.engine.counts();
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
@@ -303,16 +303,16 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     pub fn halt(&self) -> Result<(), InstanceFault> {
-        self.gather(&self.ask(Order::Halt)).map(drop)
+        self.gather(&self.ask(WorkerOrder::Halt)).map(drop)
     }
 
     pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
         *self.workload.lock().expect("not poisoned") = workload.clone();
-        self.gather(&self.ask(|done| Order::Reconfigure(workload.clone(), done))).map(drop)
+        self.gather(&self.ask(|done| WorkerOrder::Reconfigure(workload.clone(), done))).map(drop)
     }
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
-        let settled = self.ask(Order::Settle);
+        let settled = self.ask(WorkerOrder::Settle);
         let given_up = Duration::from_nanos(self.shared.config.distributed_timeout_ns());
         let patience = SETTLE.max(2 * given_up);
         for _ in 0..self.workers.len() {
@@ -324,7 +324,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             })?;
         }
         let (reply, replies) = mpsc::channel();
-        self.shared.inboxes[0].put(Order::Audit(reply));
+        self.shared.inboxes[0].put(WorkerOrder::Audit(reply));
         self.one(&replies)?.map_err(InstanceFault::Audit)
     }
 
@@ -358,10 +358,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
         }
         *self.shared.lost.lock().expect("not poisoned") = None;
         if let Some((wanted, thread)) = self.connector.take() {
-            let _ = wanted.send(Wanted::Stop);
+            let _ = wanted.send(ConnectorOrder::Stop);
             drop(thread.join());
         }
-        self.shared.order_all(|| Order::Stop);
+        self.shared.order_all(|| WorkerOrder::Stop);
         let mut outcome = Ok(());
         for worker in self.workers.drain(..) {
             if let Err(panic) = worker.join() {
@@ -390,7 +390,7 @@ fn open<W: Workload, E: Engine>(
 ) -> Result<(E, Recovered<E::InDoubt>, Binding), InstanceFault> {
     let columns = |table: &TableDef| (table.id, workload.lock_columns(table.id));
     let setup = Setup {
-        territory: Territory {
+        site_range: SiteRange {
             sites: config.placement.sites(),
             own: config.placement.sites_of(config.id),
             lock_columns: schema.tables.iter().map(columns).collect(),
@@ -520,7 +520,7 @@ fn start_listener<W: Workload, E: Engine>(
 
 fn start_connector<W: Workload, E: Engine>(
     shared: &Arc<Shared<W, E>>,
-) -> Result<(Sender<Wanted>, JoinHandle<()>), InstanceFault> {
+) -> Result<(Sender<ConnectorOrder>, JoinHandle<()>), InstanceFault> {
     let (wanted, orders) = mpsc::channel();
     *shared.lost.lock().expect("not poisoned") = Some(wanted.clone());
     let shared = Arc::clone(shared);

@@ -2,13 +2,13 @@
 
 use crate::balance::Loads;
 use crate::config::InstanceConfig;
-use crate::handover::Crossings;
+use crate::forwarding::ForwardRings;
 use crate::links::Peer;
 use crate::opening::{Lives, Opening};
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};
-use exec::{Engine, EngineFault, Errand};
+use exec::{Engine, EngineFault, RepartitionRequest};
 use partition::Mode;
 use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +33,9 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, to forward requests of which another worker owns all keys.
-    pub crossings: Crossings<W::Request>,
+    pub forward_rings: ForwardRings<W::Request>,
     /// Wakes the connector thread when a link to a peer has broken.
-    pub lost: Mutex<Option<Sender<Wanted>>>,
+    pub lost: Mutex<Option<Sender<ConnectorOrder>>>,
 }
 
 /// A change of the load.
@@ -50,7 +50,7 @@ pub struct Scene<W> {
 }
 
 /// An order to a worker from another thread of the instance.
-pub(crate) enum Order<W> {
+pub(crate) enum WorkerOrder<W> {
     Link(Link, Peer),
     /// Start this load; clients draw streams of requests from `seed` on.
     Drive {
@@ -71,7 +71,7 @@ pub(crate) enum Order<W> {
     Load(Arc<LoadPlan>, Sender<Result<(), String>>),
     Audit(Sender<Result<Vec<u8>, String>>),
     /// Repartition request: change the owners of keys, as far as this worker is concerned.
-    Errand(Errand),
+    Repartition(RepartitionRequest),
     /// Reply with the counts for the balancer.
     Loads(Sender<Loads>),
     /// Write a checkpoint: on the worker, because it may own the pages.
@@ -91,7 +91,7 @@ pub(crate) enum Order<W> {
 }
 
 /// An order to the connector thread.
-pub(crate) enum Wanted {
+pub(crate) enum ConnectorOrder {
     /// The present addresses of the peers (sent again after a restart of one of them). Answered
     /// when every worker has its link to each peer.
     Peers(Vec<(InstanceId, Address)>, Sender<()>),
@@ -103,7 +103,7 @@ pub(crate) enum Wanted {
 /// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in,
 /// and read before the lock is taken, so an empty inbox costs one load.
 pub(crate) struct Inbox<W> {
-    orders: Mutex<Vec<Order<W>>>,
+    orders: Mutex<Vec<WorkerOrder<W>>>,
     filled: AtomicBool,
     unparker: OnceLock<Unparker>,
 }
@@ -116,7 +116,7 @@ impl<W> Default for Inbox<W> {
 
 impl<W> Inbox<W> {
     /// Adds an order, and wakes the worker.
-    pub fn put(&self, order: Order<W>) {
+    pub fn put(&self, order: WorkerOrder<W>) {
         self.orders.lock().expect("no holder of this lock panics").push(order);
         self.filled.store(true, Ordering::Release);
         self.wake();
@@ -143,7 +143,7 @@ impl<W> Inbox<W> {
     }
 
     /// Takes all orders. The flag is cleared under the lock, so a later order sets it again.
-    pub fn take(&self) -> Vec<Order<W>> {
+    pub fn take(&self) -> Vec<WorkerOrder<W>> {
         if self.is_empty() {
             return Vec::new();
         }
@@ -167,7 +167,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
     }
 
     /// Sends an order to every worker.
-    pub fn order_all(&self, order: impl Fn() -> Order<W>) {
+    pub fn order_all(&self, order: impl Fn() -> WorkerOrder<W>) {
         self.inboxes.iter().for_each(|inbox| inbox.put(order()));
     }
 }

@@ -103,7 +103,7 @@ pub(crate) struct Source<W: Workload> {
     /// Open-loop clients without work.
     pub idle: Vec<Waker>,
     /// Wakes the arrival timer's task.
-    pub pump: Option<Waker>,
+    pub arrival_timer: Option<Waker>,
     /// When the arrival timer fires next; `u64::MAX` if it is not set.
     armed_ns: u64,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Source<W: Workload> {
 impl<W: Workload> Source<W> {
     pub fn new(kind: Kind<W>) -> Source<W> {
         let (waiting, offered) = (VecDeque::new(), Offered::default());
-        Source { kind, waiting, offered, idle: Vec::new(), pump: None, armed_ns: u64::MAX }
+        Source { kind, waiting, offered, idle: Vec::new(), arrival_timer: None, armed_ns: u64::MAX }
     }
 
     /// Moves the requests that have become due into the queue.
@@ -183,9 +183,9 @@ impl<W: Workload> Source<W> {
         terminals.requests[terminal as usize] = Some(next);
         // The arrival timer was set before this request was known.
         if at_ns < self.armed_ns
-            && let Some(pump) = self.pump.take()
+            && let Some(arrival_timer) = self.arrival_timer.take()
         {
-            pump.wake();
+            arrival_timer.wake();
         }
     }
 
@@ -195,8 +195,8 @@ impl<W: Workload> Source<W> {
         if let Kind::Arrivals(stream) = &mut self.kind {
             stream.change(rate, now_ns);
         }
-        if let Some(pump) = self.pump.take() {
-            pump.wake();
+        if let Some(arrival_timer) = self.arrival_timer.take() {
+            arrival_timer.wake();
         }
     }
 
@@ -209,7 +209,7 @@ impl<W: Workload> Source<W> {
 
     /// Wakes all clients and the arrival timer, so that they see the end of the load.
     pub fn wake_all(&mut self) {
-        self.idle.drain(..).chain(self.pump.take()).for_each(Waker::wake);
+        self.idle.drain(..).chain(self.arrival_timer.take()).for_each(Waker::wake);
     }
 
     /// Ends a window, and returns its counts.

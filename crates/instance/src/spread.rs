@@ -16,7 +16,7 @@
 //! from the start, because a write cannot be repeated.
 
 use crate::home::{Last, Run};
-use crate::local::{Local, Place};
+use crate::local::{Local, StepPlace};
 use exec::Engine;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -96,14 +96,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let Range { start, end } = step.keys();
         let start = start.min(domain - 1);
         let end = end.clamp(start + 1, domain);
-        let mut runs: SmallVec<[(Place, Range<u32>, u64); 4]> = SmallVec::new();
+        let mut runs: SmallVec<[(StepPlace, Range<u32>, u64); 4]> = SmallVec::new();
         for site in placement.site(start, domain).0..=placement.site(end - 1, domain).0 {
             if first_key(site) == first_key(site + 1) {
                 continue;
             }
             let key = first_key(site).max(start);
             let place = self.place(Route { table, key });
-            let is_one = !E::OWNERS || cut == Cut::Owners && !matches!(place, Place::Instance(_));
+            let is_one = !E::OWNERS || cut == Cut::Owners && !matches!(place, StepPlace::Instance(_));
             match runs.last_mut() {
                 Some((last, run, _)) if is_one && *last == place && run.end == site => run.end = site + 1,
                 _ => runs.push((place, site..site + 1, key)),

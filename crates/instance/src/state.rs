@@ -10,7 +10,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 use twophase::coordinator::{Effects, Event, Phase};
 use twophase::{Coordinator, LockPoint, Message, Participant};
-use wire::Ride;
+use wire::Piggyback;
 
 /// Values by transaction. The numbers are assigned by this deployment's instances, so the hash
 /// needs no secret key against chosen collisions.
@@ -105,7 +105,7 @@ impl Home {
 /// A participant: one remote transaction's local part at this worker.
 pub(crate) struct Session<P> {
     pub machine: Participant,
-    pub part: Option<P>,
+    pub txn: Option<P>,
     /// The link on which its requests come; `None` after a restart, or when that link broke.
     pub link: Option<LinkId>,
     /// To be rolled back as soon as the task that serves it puts the local transaction back.
@@ -121,7 +121,7 @@ pub(crate) enum Job<P> {
         link: LinkId,
         call: u32,
         gtid: Gtid,
-        ride: Ride,
+        piggyback: Piggyback,
         steps: Vec<u8>,
     },
     Prepare {

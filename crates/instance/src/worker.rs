@@ -6,12 +6,12 @@
 //! that was evicted meanwhile, or a new page needs a frame and none is available without writing
 //! first.
 
-use crate::clients::{Mix, clerk, client, pump};
+use crate::clients::{Mix, arrival_timer, closed_loop_client, open_loop_client};
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
 use crate::roles;
-use crate::shared::{Order, Scene, Shared, Wanted};
+use crate::shared::{ConnectorOrder, Scene, Shared, WorkerOrder};
 use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
@@ -123,10 +123,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// answered before this is done.
     fn inherit(&self, inheritance: Inheritance<E::InDoubt>) {
         for (gtid, in_doubt) in inheritance.in_doubt {
-            let part = self.local.shared.engine.adopt(&self.local.desk, in_doubt);
+            let txn = self.local.shared.engine.adopt(&self.local.ctx, in_doubt);
             let session = Session {
                 machine: Participant::recover(gtid),
-                part: Some(part),
+                txn: Some(txn),
                 link: None,
                 cancelled: false,
                 since_ns: 0,
@@ -140,7 +140,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    /// Runs until [`Order::Stop`].
+    /// Runs until [`WorkerOrder::Stop`].
     pub fn run(mut self) {
         let spin_ns = self.local.shared.config.spin_us * 1000;
         let mut idle_since = None;
@@ -157,10 +157,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             }
             busy |= self.receive(ask);
             busy |= self.receive_visits();
-            busy |= self.local.receive_handed();
-            self.local.flush_handed();
+            busy |= self.local.receive_forwarded();
+            self.local.flush_forwarded();
             busy |= self.local.poll_acks();
-            busy |= self.local.shared.engine.turn(&self.local.desk);
+            busy |= self.local.shared.engine.turn(&self.local.ctx);
             busy |= self.take_orders();
             if now >= self.next_tick_ns {
                 self.tick(now);
@@ -171,7 +171,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             probe::communicating(|| self.local.links.flush());
             self.report();
             self.local.flush_log();
-            busy = busy || self.local.shared.engine.tidy(&self.local.desk);
+            busy = busy || self.local.shared.engine.tidy(&self.local.ctx);
             if busy {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
@@ -188,11 +188,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         self.local.executor.clear();
         self.local.links.clear();
         for session in self.local.sessions.borrow_mut().values_mut() {
-            if let Some(part) = &mut session.part {
-                self.local.shared.engine.abandon(&self.local.desk, part);
+            if let Some(txn) = &mut session.txn {
+                self.local.shared.engine.abandon(&self.local.ctx, txn);
             }
         }
-        self.local.shared.engine.leave(&self.local.desk);
+        self.local.shared.engine.leave(&self.local.ctx);
     }
 
     /// Polls tasks until none is ready, a message has arrived, or `TURNS` turns are over.
@@ -201,10 +201,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if self.local.executor.turn(now) == 0 {
                 return done > 0;
             }
-            self.local.flush_handed();
+            self.local.flush_forwarded();
             if self.local.links.ring_ready()
-                || !self.local.handover.is_quiet()
-                || !self.local.shared.engine.is_quiet(&self.local.desk)
+                || !self.local.forwarding.is_quiet()
+                || !self.local.shared.engine.is_quiet(&self.local.ctx)
             {
                 break;
             }
@@ -236,7 +236,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let engine = &local.shared.engine;
         self.parker.park(Some(timeout), || {
             let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
-            idle && engine.is_quiet(&local.desk) && local.handover.is_quiet()
+            idle && engine.is_quiet(&local.ctx) && local.forwarding.is_quiet()
         });
     }
 
@@ -245,7 +245,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (local, mut visits) = (&self.local, 0);
         local.look_at_queue();
         while visits < BUDGET
-            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.desk))
+            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.ctx))
         {
             local.push_job(Job::Visit(visit));
             visits += 1;
@@ -269,9 +269,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 Ok(Frame::StepsDone { call, gtid, outcome, outputs }) => {
                     local.calls.reply((call, link), gtid, outcome, outputs)
                 }
-                Ok(Frame::Steps { call, gtid, ride, steps }) => {
+                Ok(Frame::Steps { call, gtid, piggyback, steps }) => {
                     let steps = local.take_buffer(steps);
-                    local.push_job(Job::Steps { link, call, gtid, ride, steps });
+                    local.push_job(Job::Steps { link, call, gtid, piggyback, steps });
                 }
                 Ok(Frame::Submit { call, request }) => {
                     let request = local.take_buffer(request);
@@ -331,7 +331,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             _ => worker,
         };
         if worker != local.worker {
-            return local.shared.inboxes[worker].put(Order::Message { from, message });
+            return local.shared.inboxes[worker].put(WorkerOrder::Message { from, message });
         }
         self.message(from, Some(link), message);
     }
@@ -373,7 +373,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let lost = self.local.shared.lost.lock().expect("no holder of this lock panics");
                 if let Some(lost) = lost.as_ref() {
                     // The connector is gone only when the instance stops.
-                    let _ = lost.send(Wanted::Lost(self.local.worker, instance));
+                    let _ = lost.send(ConnectorOrder::Lost(self.local.worker, instance));
                 }
             }
         }
@@ -383,7 +383,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn tick(&mut self, now: u64) {
         self.next_tick_ns = now + TICK_NS;
         self.local.shared.open_in_time(now);
-        self.local.shared.engine.checkpoint_if_due(&self.local.desk);
+        self.local.shared.engine.checkpoint_if_due(&self.local.ctx);
         self.local.ask_homes(QUIET_NS);
         self.local.feed_homes(|home| match home.machine.phase() {
             Phase::Telling if now.saturating_sub(home.since_ns) >= QUIET_NS => Some(Event::Tick),
@@ -407,10 +407,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         any
     }
 
-    fn obey(&mut self, order: Order<W>) {
+    fn obey(&mut self, order: WorkerOrder<W>) {
         let local = &self.local;
         match order {
-            Order::Link(mut link, peer) => {
+            WorkerOrder::Link(mut link, peer) => {
                 if link.register(&self.parker).is_ok() {
                     local.links.add(link, peer);
                     if let Peer::Callee(instance) = peer {
@@ -418,9 +418,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     }
                 }
             }
-            Order::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
-            Order::Script(scenes) => self.scenes = scenes.into(),
-            Order::Halt(done) => {
+            WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
+            WorkerOrder::Script(scenes) => self.scenes = scenes.into(),
+            WorkerOrder::Halt(done) => {
                 local.halting.set(true);
                 self.scenes.clear();
                 if let Some(source) = &mut *local.source.borrow_mut() {
@@ -428,38 +428,38 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 }
                 self.halts.push(done);
             }
-            Order::Settle(done) => self.settles.push(done),
-            Order::Profile(profiling, done) => {
+            WorkerOrder::Settle(done) => self.settles.push(done),
+            WorkerOrder::Profile(profiling, done) => {
                 probe::profile(profiling);
                 let _ = done.send(());
             }
-            Order::Measure(reply) => drop(reply.send(self.measure())),
-            Order::Reconfigure(workload, done) => {
+            WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
+            WorkerOrder::Reconfigure(workload, done) => {
                 local.reconfigure(workload);
                 let _ = done.send(());
             }
-            Order::Load(plan, done) => {
+            WorkerOrder::Load(plan, done) => {
                 let task = Rc::clone(local);
                 let spawned =
                     local.executor.spawn(async move { drop(done.send(load::load(&task, &plan).await)) });
                 assert!(spawned, "nothing else runs while loading");
             }
-            Order::Audit(done) => {
+            WorkerOrder::Audit(done) => {
                 let task = Rc::clone(local);
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            Order::Errand(errand) => local.shared.engine.repartition(&local.desk, errand),
-            Order::Loads(reply) => drop(reply.send(local.loads())),
-            Order::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
-            Order::Reborn { peer, life, done } => {
+            WorkerOrder::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
+            WorkerOrder::Loads(reply) => drop(reply.send(local.loads())),
+            WorkerOrder::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
+            WorkerOrder::Reborn { peer, life, done } => {
                 for Broken { id, peer } in local.links.drop_earlier(peer, life) {
                     self.link_broke(id, peer);
                 }
                 let _ = done.send(());
             }
-            Order::Message { from, message } => self.message(from, None, message),
-            Order::Stop => self.stop = true,
+            WorkerOrder::Message { from, message } => self.message(from, None, message),
+            WorkerOrder::Stop => self.stop = true,
         }
     }
 
@@ -468,21 +468,21 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
         let first = local.worker as u64 * clients;
         local.halting.set(false);
-        local.shared.engine.take_over(&local.desk);
+        local.shared.engine.take_over(&local.ctx);
         local.mix.set(Mix { number: local.mix.get().number + 1, seed });
         self.share = 1.0 / f64::from(share.of.max(1));
         self.terminals_stream = self.stream_of_terminals(traffic.clients);
         *local.source.borrow_mut() = self.source(traffic, share);
         let open = local.source.borrow().is_some();
         if open {
-            self.spawn_client(pump(Rc::clone(&local)));
+            self.spawn_client(arrival_timer(Rc::clone(&local)));
         }
         for stream in first..first + clients {
             let local = Rc::clone(&local);
             let spawned = if open {
-                self.spawn_client(probe::charged(Role::Home, clerk(local, stream, retries)))
+                self.spawn_client(probe::charged(Role::Home, open_loop_client(local, stream, retries)))
             } else {
-                self.spawn_client(probe::charged(Role::Home, client(local, stream, retries)))
+                self.spawn_client(probe::charged(Role::Home, closed_loop_client(local, stream, retries)))
             };
             if !spawned {
                 break;
@@ -555,12 +555,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// left.
     fn report(&mut self) {
         let local = &self.local;
-        if !local.shared.engine.is_settled(&local.desk) {
+        if !local.shared.engine.is_settled(&local.ctx) {
             return;
         }
         if !self.halts.is_empty() && local.clients.get() == 0 {
             *local.source.borrow_mut() = None;
-            local.shared.engine.give_back(&local.desk);
+            local.shared.engine.give_back(&local.ctx);
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {

@@ -40,7 +40,7 @@ pub use backoff::{Backoff, GaveUp};
 pub use owner::Owner;
 pub use pace::Pace;
 pub use padded::CachePadded;
-pub use page_latch::{Change, Glimpse, PageLatch, Refused, Seen};
+pub use page_latch::{Glimpse, PageChange, PageLatch, Refused, Seen};
 pub use policy::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use prefetch::{LINE, prefetch};
 pub use ring::{Consumer, Producer, ring};

@@ -54,7 +54,7 @@ mod spin;
 
 use loom::cell::UnsafeCell;
 use loom::thread::spawn;
-use page_latch::{Change, PageLatch};
+use page_latch::{PageChange, PageLatch};
 use std::sync::Arc;
 
 struct Guarded {
@@ -77,7 +77,7 @@ fn write(g: &Guarded) {
     if g.latch.exclusive().is_ok() {
         // SAFETY: the exclusive latch is held.
         g.value.with_mut(|v| unsafe { *v += 1 });
-        g.latch.unlock_exclusive(Change::Bytes);
+        g.latch.unlock_exclusive(PageChange::Bytes);
     }
 }
 
@@ -197,7 +197,7 @@ fn an_optimistic_reader_believes_no_half_change() {
             move || {
                 pair.latch.exclusive().ok().unwrap();
                 pair.set(1);
-                pair.latch.unlock_exclusive(Change::Bytes);
+                pair.latch.unlock_exclusive(PageChange::Bytes);
             }
         });
         if let Some([a, b]) = pair.believed() {
@@ -269,7 +269,7 @@ fn write_by_page(g: &Guarded) -> bool {
     if taken {
         // SAFETY: the page is held exclusively.
         g.value.with_mut(|v| unsafe { *v += 1 });
-        g.latch.by_page_unlock_exclusive(Change::Bytes);
+        g.latch.by_page_unlock_exclusive(PageChange::Bytes);
     }
     taken
 }
@@ -373,7 +373,7 @@ fn a_reader_from_before_the_owner_came_believes_no_half_change() {
                 pair.latch.own().ok().unwrap();
                 pair.latch.by_page_exclusive().ok().unwrap();
                 pair.set(1);
-                pair.latch.by_page_unlock_exclusive(Change::Bytes);
+                pair.latch.by_page_unlock_exclusive(PageChange::Bytes);
                 pair.latch.disown().ok().unwrap();
             }
         });

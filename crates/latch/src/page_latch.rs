@@ -101,7 +101,7 @@ fn is_foreign(word: u64) -> bool {
 
 /// Whether the holder of an exclusive latch changed the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PageChange {
     Nothing,
     Bytes,
 }
@@ -324,9 +324,9 @@ impl PageLatch {
 
     /// Releases the exclusive latch. The version grows by one.
     #[inline]
-    pub fn unlock_exclusive(&self, change: Change) {
+    pub fn unlock_exclusive(&self, change: PageChange) {
         // The page writer may clear `writing` at the same time, hence read-modify-writes.
-        if change == Change::Bytes && self.0.load(Ordering::Relaxed) & DIRTY == 0 {
+        if change == PageChange::Bytes && self.0.load(Ordering::Relaxed) & DIRTY == 0 {
             self.0.fetch_or(DIRTY, Ordering::Relaxed);
         }
         let before = self.0.fetch_add(VERSION_ONE - EXCLUSIVE, Ordering::Release);
@@ -444,8 +444,8 @@ impl PageLatch {
     }
 
     #[inline]
-    pub(super) fn owned_unlock_exclusive(&self, change: Change) {
-        let dirty = if change == Change::Bytes { DIRTY } else { 0 };
+    pub(super) fn owned_unlock_exclusive(&self, change: PageChange) {
+        let dirty = if change == PageChange::Bytes { DIRTY } else { 0 };
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Relaxed);
     }
@@ -480,7 +480,7 @@ impl PageLatch {
                 match self.exclusive() {
                     Ok(_) => {
                         self.own_held();
-                        self.unlock_exclusive(Change::Nothing);
+                        self.unlock_exclusive(PageChange::Nothing);
                         return Ok(());
                     }
                     Err(Refused::Absent) => {}
@@ -575,13 +575,13 @@ impl PageLatch {
     }
 
     #[inline]
-    pub(super) fn by_page_unlock_exclusive(&self, change: Change) {
+    pub(super) fn by_page_unlock_exclusive(&self, change: PageChange) {
         let word = self.0.load(Ordering::Relaxed);
         if word & (OWNER | WRITING) != mine() {
             return self.unlock_exclusive(change);
         }
         debug_assert!(word & EXCLUSIVE != 0, "an exclusive latch was let go that nobody held");
-        let dirty = if change == Change::Bytes { DIRTY } else { 0 };
+        let dirty = if change == PageChange::Bytes { DIRTY } else { 0 };
         self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Release);
     }
 }

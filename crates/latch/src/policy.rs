@@ -1,7 +1,7 @@
 //! How a design protects its pages. The access methods are generic over this policy, so each is
 //! written once.
 
-use crate::{Change, Owner, PageLatch, Refused};
+use crate::{Owner, PageChange, PageLatch, Refused};
 
 /// The protection of a page while it is read or changed.
 ///
@@ -34,7 +34,7 @@ pub trait LatchPolicy: Copy + Send + Sync + 'static {
         latch.exclusive()
     }
     #[inline]
-    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+    fn unlock_exclusive(latch: &PageLatch, change: PageChange) {
         latch.unlock_exclusive(change);
     }
     /// Whether this page, which is held or about to be, counts as latched in statistics.
@@ -111,7 +111,7 @@ impl LatchPolicy for Owned {
         latch.owned_exclusive()
     }
     #[inline]
-    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+    fn unlock_exclusive(latch: &PageLatch, change: PageChange) {
         latch.owned_unlock_exclusive(change);
     }
 }
@@ -141,7 +141,7 @@ impl LatchPolicy for ByPage {
         latch.by_page_exclusive()
     }
     #[inline]
-    fn unlock_exclusive(latch: &PageLatch, change: Change) {
+    fn unlock_exclusive(latch: &PageLatch, change: PageChange) {
         latch.by_page_unlock_exclusive(change);
     }
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Real threads on one latch and one mutex: no torn value, no lost update, with evictions in
 //! between.
 
-use crate::{Change, Owner, OwnerId, PageLatch, Refused, SpinMutex, act_for, acting_for, ring};
+use crate::{Owner, OwnerId, PageChange, PageLatch, Refused, SpinMutex, act_for, acting_for, ring};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ fn one_turn(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64, n: u64) {
         p[0] += 1;
         p[1] += 1;
         writes.fetch_add(1, Ordering::Relaxed);
-        latch.unlock_exclusive(Change::Nothing);
+        latch.unlock_exclusive(PageChange::Nothing);
         return;
     }
     match latch.shared() {
@@ -111,7 +111,7 @@ fn by_page(latch: &PageLatch, pair: &Cell2, writes: &AtomicU64) -> Result<(), Re
     p[0] += 1;
     p[1] += 1;
     writes.fetch_add(1, Ordering::Relaxed);
-    latch.by_page_unlock_exclusive(Change::Nothing);
+    latch.by_page_unlock_exclusive(PageChange::Nothing);
     latch.by_page_shared()?;
     // SAFETY: the page is held shared.
     let p = unsafe { &*pair.0.get() };
@@ -152,7 +152,7 @@ fn what_is_anothers_is_refused() {
     assert!(latch.begin_load());
     latch.end_load();
     assert!(latch.by_page_exclusive().is_ok());
-    latch.by_page_unlock_exclusive(Change::Nothing);
+    latch.by_page_unlock_exclusive(PageChange::Nothing);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_page_walks_through_its_states() {
     assert!(!latch.begin_evict(), "a page in use stays");
     latch.unlock_shared();
     assert_eq!(latch.exclusive(), Ok(v));
-    latch.unlock_exclusive(Change::Bytes);
+    latch.unlock_exclusive(PageChange::Bytes);
     assert!(!latch.begin_evict(), "a dirty page stays");
     assert!(latch.try_shared_unmarked() && latch.begin_write());
     latch.unlock_shared();
@@ -208,7 +208,7 @@ fn a_failed_write_leaves_the_page_dirty() {
     let latch = PageLatch::new();
     assert!(latch.begin_load());
     latch.end_load_exclusive();
-    latch.unlock_exclusive(Change::Bytes);
+    latch.unlock_exclusive(PageChange::Bytes);
     assert!(latch.try_shared_unmarked() && latch.begin_write());
     latch.unlock_shared();
     latch.fail_write();

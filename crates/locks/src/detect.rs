@@ -19,7 +19,7 @@
 //! releases nothing, so at one moment the whole cycle stood. If it is not confirmed, the walk
 //! starts again.
 
-use crate::locker::{Locker, Pending, Place, Use};
+use crate::locker::{LockPlace, Locker, Pending, Use};
 use crate::mode::LockName;
 use crate::queue::{Entry, LockerId};
 use crate::slot::{Awaited, Standing};
@@ -327,7 +327,7 @@ impl<M: RawMutex> LockTable<M> {
         if name.is_granule() {
             match locker.granules.iter_mut().find(|g| g.name == name && g.usage == Use::Held) {
                 Some(granule) => (granule.mode, granule.asked) = (wanted, wanted),
-                None => self.hold(locker, name, wanted, Place::Bucket),
+                None => self.hold(locker, name, wanted, LockPlace::Bucket),
             }
             return;
         }

@@ -10,7 +10,7 @@
 //!
 //! Once the table is held, the keys that its mode covers are released, and later ones are not
 //! requested. They are remembered: a transaction that must wait for another lock goes back to them
-//! (see `reduce`).
+//! (see `de_escalate`).
 
 use crate::locker::{Granule, Locker};
 use crate::mode::{LockName, Mode};

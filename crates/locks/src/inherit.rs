@@ -35,7 +35,7 @@
 
 use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
-use crate::locker::{Granule, Locker, Place, Use};
+use crate::locker::{Granule, LockPlace, Locker, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{LockerId, Queue};
 use crate::slot::Kept;
@@ -120,13 +120,13 @@ impl<M: RawMutex> LockTable<M> {
     pub(crate) fn settle_in_bucket(&self, locker: &mut Locker, at: usize) {
         let Granule { name, place, .. } = locker.granules[at];
         match place {
-            Place::Bucket => {}
-            Place::Fast => self.clear_fast(locker.id, name),
-            Place::Kept => self.bucket(name).with(|_| {
+            LockPlace::Bucket => {}
+            LockPlace::Fast => self.clear_fast(locker.id, name),
+            LockPlace::Kept => self.bucket(name).with(|_| {
                 self.kept_of(locker.id).with(|k| k.strike(name));
             }),
         }
-        locker.granules[at].place = Place::Bucket;
+        locker.granules[at].place = LockPlace::Bucket;
     }
 
     /// Removes parked requests that conflict with `mode` from a bucket.
@@ -151,7 +151,7 @@ impl<M: RawMutex> LockTable<M> {
         let slot = self.slots.get(locker.id);
         let Granule { name, mode: held, place, .. } = locker.granules[at];
         let taken = match place {
-            Place::Fast => mode.is_intention() && slot.fast.reuse(table_of(name), mode),
+            LockPlace::Fast => mode.is_intention() && slot.fast.reuse(table_of(name), mode),
             _ => mode == held && self.mark_kept(locker.id, name, true),
         };
         let parked = locker.granules[at];
@@ -188,7 +188,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Releases a parked granule, unless another thread has discarded it.
     fn drop_parked(&self, id: LockerId, granule: &Granule) {
         match granule.place {
-            Place::Fast => {
+            LockPlace::Fast => {
                 self.fast_of(id).with(|f| f.take(table_of(granule.name)));
             }
             _ => self.drop_kept(id, granule.name),
@@ -232,12 +232,12 @@ impl<M: RawMutex> LockTable<M> {
     /// slot go together, by one change of its word.
     pub(crate) fn leave_granules(&self, locker: &mut Locker) {
         let inheritance = self.tuning.inheritance;
-        let fast = |g: &Granule| g.place == Place::Fast && g.usage == Use::Held;
+        let fast = |g: &Granule| g.place == LockPlace::Fast && g.usage == Use::Held;
         let together = locker.granules.iter().any(fast) && self.slots.get(locker.id).fast.leave(inheritance);
         let mut at = 0;
         while at < locker.granules.len() {
             let stays = match locker.granules[at].usage {
-                Use::Held if together && locker.granules[at].place == Place::Fast => {
+                Use::Held if together && locker.granules[at].place == LockPlace::Fast => {
                     locker.counts.granule_calls += u64::from(inheritance == Inheritance::Off);
                     inheritance == Inheritance::On
                 }
@@ -267,23 +267,23 @@ impl<M: RawMutex> LockTable<M> {
     fn park_in_bucket(&self, locker: &mut Locker, at: usize) -> bool {
         let Granule { name, mode, place, .. } = locker.granules[at];
         let escalated = locker.granules[at].is_escalated();
-        if place == Place::Kept && self.mark_kept(locker.id, name, false) {
+        if place == LockPlace::Kept && self.mark_kept(locker.id, name, false) {
             return true;
         }
         locker.counts.granule_calls += 1;
         let fits = self.tuning.inheritance == Inheritance::On && mode.is_inheritable() && !escalated;
-        if fits && place == Place::Bucket {
+        if fits && place == LockPlace::Bucket {
             let id = locker.id;
             let parked = self.bucket(name).with(|q| {
                 let alone = !q.has_waiters(name) && q.state(name, id).is_some();
                 alone && self.kept_of(id).with(|k| k.note(name))
             });
             if parked {
-                locker.granules[at].place = Place::Kept;
+                locker.granules[at].place = LockPlace::Kept;
                 return true;
             }
         }
-        if place != Place::Fast || !self.lower_fast(locker.id, name, Mode::NONE) {
+        if place != LockPlace::Fast || !self.lower_fast(locker.id, name, Mode::NONE) {
             self.lower(locker.id, name, Mode::NONE);
             self.retract(name, mode, Mode::NONE);
         }

@@ -23,9 +23,10 @@
 //! - `locker`: a transaction's list; `slot`: the part of it that other lockers see; `fast`: its
 //!   intentions;
 //! - `table`: the table; `inherit`: the fast path and inheritance;
-//! - `escalate`, `reduce`: a table lock in place of many key locks, and back;
+//! - `escalate`, `de_escalate`: a table lock in place of many key locks, and back;
 //! - `detect`: waiting and cycles.
 
+mod de_escalate;
 mod detect;
 mod escalate;
 mod fast;
@@ -34,7 +35,6 @@ mod inherit;
 mod locker;
 mod mode;
 mod queue;
-mod reduce;
 mod requests;
 mod slot;
 mod sync;

@@ -54,7 +54,7 @@ impl Held {
 
 /// The place where the table has a granule's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum LockPlace {
     /// In the slot's fast list; another thread may have moved it to its bucket since.
     Fast,
     /// In its bucket.
@@ -78,7 +78,7 @@ pub(crate) enum Use {
 pub(crate) struct Granule {
     pub(crate) name: LockName,
     pub(crate) mode: Mode,
-    pub(crate) place: Place,
+    pub(crate) place: LockPlace,
     pub(crate) usage: Use,
     /// Number of keys locked beneath it by this transaction to read and to write, and the numbers
     /// above which it is escalated.
@@ -142,7 +142,7 @@ pub struct Locker {
     pub(crate) label: u64,
     pub(crate) granules: Vec<Granule>,
     pub(crate) held: Vec<Held>,
-    /// Keys that escalated granules cover (see `reduce`).
+    /// Keys that escalated granules cover (see `de_escalate`).
     pub(crate) covered: Vec<Held>,
     index: Vec<u32>,
     /// A bit for each key in `held`, while that list is short. A key of which the bit is not set is

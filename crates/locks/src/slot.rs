@@ -93,7 +93,7 @@ impl Kept {
 }
 
 #[derive(Default)]
-enum State {
+enum SlotState {
     #[default]
     Idle,
     Waiting(LockName),
@@ -113,7 +113,7 @@ pub(crate) enum Standing {
 /// The one wait of a locker.
 #[derive(Default)]
 pub(crate) struct Wait {
-    state: State,
+    state: SlotState,
     waker: Option<Waker>,
     /// Begin of the transaction, in ns of the caller's clock.
     begun_ns: u64,
@@ -131,7 +131,7 @@ pub(crate) struct Awaited {
 
 impl Wait {
     pub(crate) fn begin(&mut self, name: LockName, begun_ns: u64) {
-        *self = Wait { state: State::Waiting(name), waker: None, begun_ns, turn: self.turn + 1 };
+        *self = Wait { state: SlotState::Waiting(name), waker: None, begun_ns, turn: self.turn + 1 };
     }
 
     pub(crate) fn end(&mut self) {
@@ -139,28 +139,28 @@ impl Wait {
     }
 
     pub(crate) fn grant(&mut self) -> Option<Waker> {
-        self.state = State::Granted;
+        self.state = SlotState::Granted;
         self.waker.take()
     }
 
     pub(crate) fn deny(&mut self) -> Option<Waker> {
-        self.state = State::Denied;
+        self.state = SlotState::Denied;
         self.waker.take()
     }
 
     /// The awaited lock, if the locker waits.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self.state {
-            State::Waiting(name) => Some(Awaited { name, begun_ns: self.begun_ns, turn: self.turn }),
+            SlotState::Waiting(name) => Some(Awaited { name, begun_ns: self.begun_ns, turn: self.turn }),
             _ => None,
         }
     }
 
     pub(crate) fn standing(&self) -> Standing {
         match self.state {
-            State::Granted => Standing::Granted,
-            State::Denied => Standing::Denied,
-            State::Idle | State::Waiting(_) => Standing::Waits,
+            SlotState::Granted => Standing::Granted,
+            SlotState::Denied => Standing::Denied,
+            SlotState::Idle | SlotState::Waiting(_) => Standing::Waits,
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::detect::Walk;
 use crate::guarded::Guarded;
-use crate::locker::{Granule, Held, LockCounts, Locker, NO_TABLE, Pending, Place, Use};
+use crate::locker::{Granule, Held, LockCounts, LockPlace, Locker, NO_TABLE, Pending, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::{Slots, Wait};
@@ -59,7 +59,7 @@ pub struct LockStats {
     pub escalations_put_off: u64,
     /// Escalated locks that went back to key locks, because their holder had to wait or asked for a
     /// stronger mode.
-    pub reductions: u64,
+    pub de_escalations: u64,
     /// Granule locks requested, by transactions that have ended.
     pub granule_requests: u64,
     /// Of these, inherited from the transaction before.
@@ -81,7 +81,7 @@ impl LockStats {
             invalidated: self.invalidated + other.invalidated,
             escalations: self.escalations + other.escalations,
             escalations_put_off: self.escalations_put_off + other.escalations_put_off,
-            reductions: self.reductions + other.reductions,
+            de_escalations: self.de_escalations + other.de_escalations,
             granule_requests: self.granule_requests + other.granule_requests,
             inherited: self.inherited + other.inherited,
             granule_calls: self.granule_calls + other.granule_calls,
@@ -99,7 +99,7 @@ pub(crate) struct Counters {
     pub(crate) invalidated: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) escalations_put_off: AtomicU64,
-    pub(crate) reductions: AtomicU64,
+    pub(crate) de_escalations: AtomicU64,
 }
 
 /// A bucket fills one cache line: the mutex and up to three requests.
@@ -245,7 +245,7 @@ impl<M: RawMutex> LockTable<M> {
                 return Acquired::Granted;
             }
             if !held.covers(intention) {
-                self.reduce(locker, at);
+                self.de_escalate(locker, at);
                 match self.acquire(locker, granule, intention) {
                     Acquired::Granted => {}
                     other => return other,
@@ -362,7 +362,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.counts.higher += 1;
         locker.counts.granule_calls += 1;
         if mode.is_intention() && name.is_table() && self.enter_fast(locker, name, mode) {
-            self.hold(locker, name, mode, Place::Fast);
+            self.hold(locker, name, mode, LockPlace::Fast);
             locker.counts.fast += 1;
             return Acquired::Granted;
         }
@@ -375,7 +375,7 @@ impl<M: RawMutex> LockTable<M> {
         });
         match entry {
             Entry::Granted => {
-                self.hold(locker, name, mode, Place::Bucket);
+                self.hold(locker, name, mode, LockPlace::Bucket);
                 Acquired::Granted
             }
             Entry::Waiting => {
@@ -390,7 +390,7 @@ impl<M: RawMutex> LockTable<M> {
         locker.counts.granule_calls += 1;
         let Granule { name, mode: before, asked, place, .. } = locker.granules[at];
         let wanted = before.with(mode);
-        if place == Place::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
+        if place == LockPlace::Fast && wanted.is_intention() && self.raise_fast(locker, name, wanted) {
             (locker.granules[at].mode, locker.granules[at].asked) = (wanted, wanted);
             return Acquired::Granted;
         }
@@ -405,13 +405,13 @@ impl<M: RawMutex> LockTable<M> {
         }
     }
 
-    pub(crate) fn hold(&self, locker: &mut Locker, name: LockName, mode: Mode, place: Place) {
+    pub(crate) fn hold(&self, locker: &mut Locker, name: LockName, mode: Mode, place: LockPlace) {
         locker.granules.push(self.fresh(name, mode, place));
     }
 
     /// A granule of a transaction that has locked nothing beneath it yet.
     #[inline]
-    pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: Place) -> Granule {
+    pub(crate) fn fresh(&self, name: LockName, mode: Mode, place: LockPlace) -> Granule {
         let Escalation { reads, writes } = self.tuning.escalation;
         Granule {
             name,
@@ -521,10 +521,10 @@ impl<M: RawMutex> LockTable<M> {
     pub(crate) fn lower_granule(&self, locker: &mut Locker, at: usize, mode: Mode) {
         locker.counts.granule_calls += 1;
         let Granule { name, mode: held, place, .. } = locker.granules[at];
-        if place == Place::Kept {
+        if place == LockPlace::Kept {
             self.settle_in_bucket(locker, at);
         }
-        if place != Place::Fast || !self.lower_fast(locker.id, name, mode) {
+        if place != LockPlace::Fast || !self.lower_fast(locker.id, name, mode) {
             self.lower(locker.id, name, mode);
             self.retract(name, held, mode);
         }
@@ -574,7 +574,7 @@ impl<M: RawMutex> LockTable<M> {
             invalidated: read(&c.invalidated),
             escalations: read(&c.escalations),
             escalations_put_off: read(&c.escalations_put_off),
-            reductions: read(&c.reductions),
+            de_escalations: read(&c.de_escalations),
             granule_requests: sum(|t| &t.granule_requests),
             inherited: sum(|t| &t.inherited),
             granule_calls: sum(|t| &t.granule_calls),

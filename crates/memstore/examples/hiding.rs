@@ -40,7 +40,7 @@ fn keys<const N: usize>(random: &mut Rng, count: u64) -> [[u8; 8]; N] {
 fn read(w: &mut Worker, keys: &[[u8; 8]; 10], way: Way) {
     let mut t = w.begin();
     if way == Way::Ahead {
-        w.ahead(&mut t, T, keys).expect("a table");
+        w.prefetch(&mut t, T, keys).expect("a table");
     }
     for key in keys {
         black_box(w.read(&mut t, T, key, |row| row[8]).expect("alone").expect("a loaded key"));
@@ -51,7 +51,7 @@ fn read(w: &mut Worker, keys: &[[u8; 8]; 10], way: Way) {
 fn update(w: &mut Worker, keys: &[[u8; 8]; 10], way: Way) {
     let mut t = w.begin();
     if way == Way::Ahead {
-        w.ahead(&mut t, T, keys).expect("a table");
+        w.prefetch(&mut t, T, keys).expect("a table");
     }
     for key in keys {
         w.update(&mut t, T, key, |row| row[8] = row[8].wrapping_add(1)).expect("alone");

@@ -86,7 +86,7 @@ fn an_absent_row_that_was_passed_may_be_taken_away_but_its_key_may_not_come_back
                 commit(&mut w, u).unwrap();
                 w.collect(100);
             }
-            let certified = other.pre_commit(&mut t, scope).map(drop);
+            let validated = other.pre_commit(&mut t, scope).map(drop);
             let expected = match (scope, then) {
                 // A row that a part of a distributed transaction has passed over must stay, and did
                 // not.
@@ -94,8 +94,8 @@ fn an_absent_row_that_was_passed_may_be_taken_away_but_its_key_may_not_come_back
                 (Scope::Local, Nothing | OwnComes) => Ok(()),
                 (Scope::Local, _) => Err(Refused::Conflict(Cause::Phantom)),
             };
-            assert_eq!(certified, expected, "{scope:?} {then:?}");
-            match certified {
+            assert_eq!(validated, expected, "{scope:?} {then:?}");
+            match validated {
                 Ok(()) => drop(other.post_commit(t)),
                 Err(_) => other.abort(t),
             }

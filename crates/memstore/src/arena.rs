@@ -270,7 +270,7 @@ impl Local {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::epoch::{IDLE, What};
+    use crate::epoch::{EpochUse, IDLE};
 
     #[test]
     fn a_class_has_room_and_little_waste() {
@@ -309,13 +309,13 @@ mod tests {
         let epochs = Epochs::new(2, 1);
         let mut local = Local::new();
         let block = local.alloc(&arena, 128).unwrap();
-        epochs.publish(1, What::Reading, epochs.now());
+        epochs.publish(1, EpochUse::Reading, epochs.now());
         local.retire(&epochs, block, 128);
         epochs.tick();
         local.reclaim(&arena, &epochs);
         assert_eq!(local.waiting(), 1);
-        epochs.withdraw(1, What::Reading, IDLE);
-        epochs.publish(1, What::Reading, epochs.now());
+        epochs.withdraw(1, EpochUse::Reading, IDLE);
+        epochs.publish(1, EpochUse::Reading, epochs.now());
         local.reclaim(&arena, &epochs);
         assert_eq!(local.waiting(), 0);
         assert_eq!(local.alloc(&arena, 128), Ok(block));

@@ -20,8 +20,10 @@
 //! ```
 
 use crate::arena::Ref;
-use crate::epoch::What;
-use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, FileHead, Kind, Log, LogFault, Part, held};
+use crate::epoch::EpochUse;
+use crate::log::{
+    ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, CheckpointPart, FileHead, Kind, Log, LogFault, held,
+};
 use crate::row;
 use crate::store::Memstore;
 use crate::tid::{self, ABSENT, DEAD};
@@ -69,7 +71,7 @@ impl Memstore {
         }
         log.checkpoint_begins();
         let now = self.epochs.now();
-        let from = self.epochs.oldest(What::Committing).min(now);
+        let from = self.epochs.oldest(EpochUse::Committing).min(now);
         let (number, store, life, streams) = {
             let mut control = held(&log.shared.control);
             control.next_checkpoint += 1;
@@ -141,7 +143,7 @@ struct Run<'a> {
     log: &'a Log,
     head: FileHead,
     /// By the number of the part.
-    files: Mutex<Vec<Part>>,
+    files: Mutex<Vec<CheckpointPart>>,
     fault: OnceLock<LogFault>,
 }
 
@@ -150,7 +152,7 @@ impl Run<'_> {
         self.log.shared.dir.join(Checkpoint::part_name(self.head.number, part))
     }
 
-    fn write(&self) -> Result<Vec<Part>, LogFault> {
+    fn write(&self) -> Result<Vec<CheckpointPart>, LogFault> {
         let broken = || LogFault::Options("the store's own workers are in use".into());
         let tables = held(&self.log.shared.control).tables.clone();
         let slices = self.store.slices(&tables, &mut self.store.helper(0).ok_or_else(broken)?);
@@ -221,7 +223,7 @@ impl Out<'_> {
         let mut fault = Ok(());
         let mut value = Vec::new();
         let walked = worker.leaves(slice.table, range, Direction::Forward, |_, chunk, _| {
-            chunk.rows.iter().for_each(|row| row::ask_for(&store.arena, *row));
+            chunk.rows.iter().for_each(|row| row::prefetch_row(&store.arena, *row));
             for &row in &chunk.rows {
                 self.row(slice.table, row, &mut value);
                 if self.block.len() >= BLOCK_BYTES {
@@ -269,7 +271,7 @@ impl Out<'_> {
     fn begin(&self) -> Result<OpenPart, LogFault> {
         let part = {
             let mut parts = held(&self.run.files);
-            parts.push(Part::default());
+            parts.push(CheckpointPart::default());
             parts.len() - 1
         };
         let file = self.run.log.shared.files.open(&self.run.path(part), Open::Create)?;
@@ -306,7 +308,8 @@ impl Out<'_> {
         self.flush()?;
         if let Some(open) = self.open.take() {
             open.file.sync()?;
-            held(&self.run.files)[open.part] = Part { rows: std::mem::take(&mut self.rows), bytes: open.at };
+            held(&self.run.files)[open.part] =
+                CheckpointPart { rows: std::mem::take(&mut self.rows), bytes: open.at };
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ fn a_power_cut_after_a_checkpoint_in_async_leaves_no_half_of_a_transaction() {
             met.wait();
             met.wait();
         }
-        world::Verdict::Do
+        world::Intervention::Do
     });
     let log = LogOptions { threads: 1, ..log_options(Durability::Async) };
     let (store, _) = open_with(files, log.clone()).unwrap();
@@ -138,7 +138,7 @@ fn in_async_nobody_waits_for_the_device() {
             }
             late.fetch_or(!is_answered.load(Ordering::Acquire), Ordering::Release);
         }
-        world::Verdict::Do
+        world::Intervention::Do
     });
     let (store, _) = open_with(files, log_options(Durability::Async)).unwrap();
     // The next block's sync is due.

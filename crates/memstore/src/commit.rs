@@ -24,16 +24,16 @@
 //! nothing.
 
 use crate::arena::Ref;
-use crate::guard;
 use crate::index::{Chunk, Seek};
-use crate::log::Verdict;
+use crate::log::TxnVerdict;
 use crate::node::Node;
 use crate::planted::Bug;
 use crate::prepared::NoteId;
+use crate::read_reservation;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
-use crate::transaction::{Certified, Looked, Pin, Txn, Value, Write};
+use crate::transaction::{NodeSetEntry, Pin, Txn, Validated, Value, Write};
 use crate::worker::{CHANGED, Garbage, Worker};
 use base::TableId;
 use latch::Backoff;
@@ -85,7 +85,7 @@ impl Worker {
     /// See [`Refused`]; nothing was written.
     #[inline]
     pub fn commit(&mut self, mut txn: Box<Txn>) -> Result<Committed, Refusal> {
-        match self.certify(&mut txn, Scope::Local) {
+        match self.validate(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit(txn)),
             Err(refused) => Err(self.refuse(refused, txn)),
         }
@@ -101,7 +101,7 @@ impl Worker {
         mut txn: Box<Txn>,
         note: &[u8],
     ) -> Result<(Committed, NoteId), Refusal> {
-        match self.certify(&mut txn, Scope::Local) {
+        match self.validate(&mut txn, Scope::Local) {
             Ok(()) => Ok(self.post_commit_with_note(txn, note)),
             Err(refused) => Err(self.refuse(refused, txn)),
         }
@@ -123,8 +123,8 @@ impl Worker {
     /// # Errors
     /// See [`Refused`]; nothing is locked or reserved then.
     pub fn pre_commit(&mut self, txn: &mut Txn, scope: Scope) -> Result<Tid, Refused> {
-        if txn.certified.is_none() {
-            self.certify(txn, scope)?;
+        if txn.validated.is_none() {
+            self.validate(txn, scope)?;
             for write in &txn.writes {
                 row::tid(&self.store.arena, write.row).fetch_or(PREPARED, Ordering::Release);
             }
@@ -136,13 +136,13 @@ impl Worker {
             self.end_turns(txn);
             self.unpin(txn);
         }
-        Ok(Tid(txn.certified.map_or(0, |certified| certified.tid)))
+        Ok(Tid(txn.validated.map_or(0, |validated| validated.tid)))
     }
 
     /// From here on the transaction logs in a later epoch than its own, so that no epoch waits for
     /// a decision that is made elsewhere. Snapshots do wait for it.
     pub(crate) fn hold(&mut self, txn: &mut Txn) {
-        if let Some(Certified { pin, .. }) = &mut txn.certified
+        if let Some(Validated { pin, .. }) = &mut txn.validated
             && let Pin::Committing(since) = *pin
         {
             *pin = Pin::Prepared(self.own.prepared.add_at(&self.store.epochs, self.number, since));
@@ -156,34 +156,37 @@ impl Worker {
     /// # Errors
     /// As [`Worker::pre_commit`].
     #[inline]
-    pub fn certify(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
-        if txn.certified.is_some() {
+    pub fn validate(&mut self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+        if txn.validated.is_some() {
             return Ok(());
         }
         if txn.writes.is_empty() {
-            self.validate(txn, scope)?;
+            self.validate_reads_and_nodes(txn, scope)?;
             // A read-only transaction comes after everything that it has read, and none depends on
             // it.
             let last = txn.words_read().map(tid::of).max();
-            txn.certified = Some(Certified { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
+            txn.validated = Some(Validated { tid: last.unwrap_or(0), pin: Pin::Nothing, name: None });
             return Ok(());
         }
         self.may_log()?;
         let since = self.own.committing.add(&self.store.epochs, self.number);
-        let certified = self.lock_all(txn).and_then(|()| {
+        let validated = self.lock_all(txn).and_then(|()| {
             let tid = self.serialise(txn);
-            let tid = tid
-                .and_then(|tid| self.validate(txn, scope).and_then(|()| self.equip(txn, tid)).map(|()| tid));
+            let tid = tid.and_then(|tid| {
+                self.validate_reads_and_nodes(txn, scope)
+                    .and_then(|()| self.reserve_versions(txn, tid))
+                    .map(|()| tid)
+            });
             tid.inspect_err(|_| self.unlock(&txn.writes))
         });
-        match certified {
+        match validated {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                txn.certified = Some(Certified { tid, pin: Pin::Committing(since), name: None });
+                txn.validated = Some(Validated { tid, pin: Pin::Committing(since), name: None });
                 Ok(())
             }
             Err(refused) => {
-                self.unguard(txn);
+                self.unreserve_reads(txn);
                 self.own.committing.remove(&self.store.epochs, self.number, since);
                 Err(refused)
             }
@@ -254,9 +257,10 @@ impl Worker {
 
     /// The serialisation point.
     fn serialise(&self, txn: &Txn) -> Result<u64, Refused> {
-        guard::settle();
+        read_reservation::settle();
         for write in &txn.writes {
-            if guard::is_held(row::readers(&self.store.arena, write.row), guard::OF_ROW) {
+            if read_reservation::is_held(row::readers(&self.store.arena, write.row), read_reservation::OF_ROW)
+            {
                 return Err(self.met_readers(write.row, Held::Readers));
             }
         }
@@ -288,14 +292,14 @@ impl Worker {
 
     /// Checks that everything that was read is as it was read and that no other transaction is
     /// about to change it. For a distributed transaction it then stays so. The writes are locked.
-    fn validate(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
+    fn validate_reads_and_nodes(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
-            self.guard(txn);
+            self.reserve_reads(txn);
         }
-        self.validate_all(txn, scope).inspect_err(|_| self.unguard(txn))
+        self.check_reads_and_nodes(txn, scope).inspect_err(|_| self.unreserve_reads(txn))
     }
 
-    fn validate_all(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
+    fn check_reads_and_nodes(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
         if !self.store.planted.is(Bug::ReadsUnchecked) {
             let checked = self.validate_reads(txn).and_then(|()| self.validate_absent(txn, scope));
             checked.map_err(|(at, refused)| self.failed_at(&txn.heads, at, refused))?;
@@ -306,10 +310,10 @@ impl Worker {
         // Silo takes any change of a leaf for a phantom. So does a distributed transaction: a
         // reserved leaf must not change at all.
         let looks_again = self.store.contention == Contention::Queues && scope == Scope::Local;
-        let is_as_seen = |looked: &Looked| {
-            looked.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, looked)
+        let is_as_seen = |node: &NodeSetEntry| {
+            node.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, node)
         };
-        match txn.leaves.iter().all(is_as_seen) {
+        match txn.node_set.iter().all(is_as_seen) {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Phantom)),
         }
@@ -322,13 +326,13 @@ impl Worker {
     /// went since the transaction looked is still found here: rows stay in the index as long as a
     /// transaction runs that began before their deletion ([`Worker::collect`]).
     #[cold]
-    fn finds_no_other(&self, txn: &Txn, looked: &Looked) -> bool {
-        let Ok(index) = self.store.index(looked.table) else { return false };
-        let range = txn.range_of(looked);
+    fn finds_no_other(&self, txn: &Txn, node: &NodeSetEntry) -> bool {
+        let Ok(index) = self.store.index(node.table) else { return false };
+        let range = txn.range_of(node);
         let (mut chunk, mut from) = (Chunk::default(), range.low.map(<[u8]>::to_vec));
         loop {
             index.chunk(&self.store.arena, Seek::Up(from.as_deref()), range.high, &mut chunk);
-            if !chunk.rows.iter().all(|row| txn.knows(looked, *row)) {
+            if !chunk.rows.iter().all(|row| txn.knows(node, *row)) {
                 return false;
             }
             match chunk.next.take() {
@@ -340,32 +344,38 @@ impl Worker {
 
     /// Adds a read reservation on every row and leaf that the transaction has read without writing.
     #[cold]
-    fn guard(&self, txn: &mut Txn) {
+    fn reserve_reads(&self, txn: &mut Txn) {
         if self.store.planted.is(Bug::Unguarded) {
             return;
         }
-        let (mut rows, mut leaves) = std::mem::take(&mut txn.guarded);
+        let (mut rows, mut leaves) = std::mem::take(&mut txn.reserved);
         let absent = txn.absent.iter().map(|(_, row, _)| *row);
         let read = txn.reads.iter().map(|(row, _)| *row).chain(absent);
         rows.extend(read.filter(|row| txn.own(*row).is_none()));
-        leaves.extend(txn.leaves.iter().map(|looked| looked.seen.leaf));
+        leaves.extend(txn.node_set.iter().map(|node| node.seen.leaf));
         for list in [&mut rows, &mut leaves] {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
         }
         let arena = &self.store.arena;
-        rows.iter().for_each(|row| guard::enter(row::readers(arena, *row), guard::OF_ROW));
-        leaves.iter().for_each(|leaf| guard::enter(Node::at(arena, *leaf).readers(), guard::OF_LEAF));
-        txn.guarded = (rows, leaves);
+        rows.iter()
+            .for_each(|row| read_reservation::enter(row::readers(arena, *row), read_reservation::OF_ROW));
+        leaves.iter().for_each(|leaf| {
+            read_reservation::enter(Node::at(arena, *leaf).readers(), read_reservation::OF_LEAF)
+        });
+        txn.reserved = (rows, leaves);
     }
 
-    /// Ends the reservations of [`Worker::guard`], if there are any.
+    /// Ends the reservations of [`Worker::reserve_reads`], if there are any.
     #[inline]
-    pub(crate) fn unguard(&self, txn: &mut Txn) {
-        let (rows, leaves) = &mut txn.guarded;
+    pub(crate) fn unreserve_reads(&self, txn: &mut Txn) {
+        let (rows, leaves) = &mut txn.reserved;
         let arena = &self.store.arena;
-        rows.drain(..).for_each(|row| guard::leave(row::readers(arena, row), guard::OF_ROW));
-        leaves.drain(..).for_each(|leaf| guard::leave(Node::at(arena, leaf).readers(), guard::OF_LEAF));
+        rows.drain(..)
+            .for_each(|row| read_reservation::leave(row::readers(arena, row), read_reservation::OF_ROW));
+        leaves.drain(..).for_each(|leaf| {
+            read_reservation::leave(Node::at(arena, leaf).readers(), read_reservation::OF_LEAF)
+        });
     }
 
     fn validate_reads(&self, txn: &Txn) -> Result<(), FailedAt> {
@@ -412,7 +422,7 @@ impl Worker {
     }
 
     /// Allocates the memory that the writes need, so that no step after validation can fail.
-    pub(crate) fn equip(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
+    pub(crate) fn reserve_versions(&mut self, txn: &mut Txn, tid: u64) -> Result<(), Refused> {
         let store = Rc::clone(&self.store);
         let snapshot = store.snapshot.load(Ordering::Acquire);
         for i in 0..txn.writes.len() {
@@ -479,9 +489,9 @@ impl Worker {
     /// given.
     #[inline]
     fn finish(&mut self, mut txn: Box<Txn>, more: impl FnOnce(&mut Worker, u64)) -> Committed {
-        let certified = txn.certified.take().expect("only what is prepared can be committed");
-        let tid = certified.tid;
-        let epoch = match certified.pin {
+        let validated = txn.validated.take().expect("only what is prepared can be committed");
+        let tid = validated.tid;
+        let epoch = match validated.pin {
             Pin::Nothing => {
                 self.end(txn);
                 return Committed { tid: Tid(tid), epoch: self.seen(epoch(tid)) };
@@ -495,14 +505,14 @@ impl Worker {
             }
             Pin::Prepared(since) => {
                 let (pin, late) = self.enter_epoch();
-                match certified.name {
-                    Some(name) => self.log_decision(late, name, Verdict::Commit(tid)),
+                match validated.name {
+                    Some(name) => self.log_decision(late, name, TxnVerdict::Commit(tid)),
                     None => self.log_commit(&txn, tid, late),
                 }
                 more(self, late);
                 self.be_late(late);
                 self.overwrite(&txn, tid, late);
-                self.decided(certified.name);
+                self.decided(validated.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
                 self.own.prepared.remove(&self.store.epochs, self.number, since);
                 late
@@ -539,16 +549,16 @@ impl Worker {
 
     /// Ends a transaction without effect, prepared or not.
     pub fn abort(&mut self, mut txn: Box<Txn>) {
-        if let Some(certified) = txn.certified.take() {
+        if let Some(validated) = txn.validated.take() {
             self.unequip(&mut txn.writes);
-            if let Some(name) = certified.name {
+            if let Some(name) = validated.name {
                 let (pin, now) = self.enter_epoch();
-                self.log_decision(now, name, Verdict::Abort);
-                self.decided(certified.name);
+                self.log_decision(now, name, TxnVerdict::Abort);
+                self.decided(validated.name);
                 self.own.committing.remove(&self.store.epochs, self.number, pin);
             }
             self.unlock(&txn.writes);
-            match certified.pin {
+            match validated.pin {
                 Pin::Nothing => {}
                 Pin::Committing(since) => {
                     self.own.committing.remove(&self.store.epochs, self.number, since);

@@ -336,8 +336,8 @@ fn a_device_that_lies_about_syncs_is_noticed() {
         let files = world::watched(disk.files(), |path, deed| {
             let is_log = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-"));
             match deed {
-                world::Deed::Sync if is_log => world::Verdict::Swallow,
-                _ => world::Verdict::Do,
+                world::Deed::Sync if is_log => world::Intervention::Swallow,
+                _ => world::Intervention::Do,
             }
         });
         let (store, _) = open_with(files, log_options(Durability::Sync)).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::Scope;
 use crate::{
-    Committed, Durability, LogFault, LogOptions, Memstore, OpenError, Options, Recovered, Refused, Urge,
+    Committed, Durability, FlushBy, LogFault, LogOptions, Memstore, OpenError, Options, Recovered, Refused,
     Worker,
 };
 use base::TableId;
@@ -214,8 +214,8 @@ fn on_the_systems_own_files() {
 }
 
 /// Polls once.
-fn poll(store: &Memstore, epoch: u64, urge: Urge) -> Poll<Result<(), LogFault>> {
-    store.poll_durable(epoch, urge, &mut Context::from_waker(Waker::noop()))
+fn poll(store: &Memstore, epoch: u64, flush_by: FlushBy) -> Poll<Result<(), LogFault>> {
+    store.poll_durable(epoch, flush_by, &mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
@@ -228,10 +228,10 @@ fn a_worker_that_is_alone_flushes_by_itself() {
     for n in 0..10 {
         let done = put(&mut w, b"a", &[n]);
         let syncs = store.log_stats().fsyncs;
-        let mut is_ready = poll(&store, done.epoch, Urge::Caller).is_ready();
+        let mut is_ready = poll(&store, done.epoch, FlushBy::Caller).is_ready();
         if !is_ready {
             store.flush_here();
-            is_ready = poll(&store, done.epoch, Urge::Caller).is_ready();
+            is_ready = poll(&store, done.epoch, FlushBy::Caller).is_ready();
         }
         // A flusher that only starts now looks once, and may do the flush.
         if !is_ready || store.log_stats().fsyncs != syncs + 1 {
@@ -243,7 +243,7 @@ fn a_worker_that_is_alone_flushes_by_itself() {
         assert_eq!(w.read(&mut t, T, b"a", |row| row[0]), Ok(Some(n)));
         let read = w.commit(t).map_err(|(refused, _)| refused).unwrap();
         assert_eq!(read.epoch, done.epoch);
-        assert!(poll(&store, read.epoch, Urge::Caller).is_ready());
+        assert!(poll(&store, read.epoch, FlushBy::Caller).is_ready());
     }
     assert!(by_others <= 2, "{by_others} flushes were left to the two flushers");
 }
@@ -417,7 +417,7 @@ fn a_device_that_fails_ends_commits_and_nothing_else() {
         disk.plan(Plan { trouble: Trouble::Error, lasts: Lasts::Forever, at, only: Some(operation) });
         let lost = put(&mut w, b"b", b"2");
         assert!(store.wait_durable(lost.epoch).is_err());
-        assert!(matches!(poll(&store, safe.epoch, Urge::Flusher), Poll::Ready(Ok(()))));
+        assert!(matches!(poll(&store, safe.epoch, FlushBy::Flusher), Poll::Ready(Ok(()))));
         let mut t = w.begin();
         assert_eq!(w.read(&mut t, T, b"b", |row| row[0]), Ok(Some(b'2')), "reads go on");
         let read = w.commit(t).map_err(|(refused, _)| refused).unwrap();
@@ -693,7 +693,7 @@ fn a_checkpoint_counts_only_once_the_device_has_the_log_that_it_may_have_seen() 
     let files = world::watched(disk.files(), move |path, deed| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         told.lock().unwrap().push((name, matches!(deed, world::Deed::Sync)));
-        world::Verdict::Do
+        world::Intervention::Do
     });
     // No sync comes by itself in the time that this takes.
     let (store, _) = open_with(files, log_options(Durability::Async)).unwrap();

@@ -2,7 +2,7 @@
 //! order of commits across a crash, and the past that a snapshot sees.
 //!
 //! The store has one counter. Each worker has words of its own, on a cache line of its own: for
-//! each kind of activity ([`What`]), the epoch in which the oldest one that still runs began. A
+//! each kind of activity ([`EpochUse`]), the epoch in which the oldest one that still runs began. A
 //! thread that takes something out of a structure tags it with the epoch it reads after that. The
 //! memory is free once no worker reads in an epoch up to the tag.
 //!
@@ -27,7 +27,7 @@ use super::sync::{AtomicU64, CachePadded, Ordering, fence};
 pub(crate) const IDLE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What {
+pub(crate) enum EpochUse {
     /// Holds references into shared structures.
     Reading,
     /// Is between publishing this and the last of its writes. Its transaction, and all that it
@@ -68,16 +68,16 @@ impl Epochs {
     /// Publishes the oldest activity of this kind that this worker has, and its epoch: one that
     /// [`Epochs::now`] returned before the call.
     #[inline]
-    pub(crate) fn publish(&self, worker: usize, what: What, since: u64) {
-        self.words[worker][what as usize].store(since, Ordering::Relaxed);
+    pub(crate) fn publish(&self, worker: usize, used_for: EpochUse, since: u64) {
+        self.words[worker][used_for as usize].store(since, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// Publishes that the oldest activity of this kind has ended. `since` is the epoch of the
     /// oldest one that is left, or [`IDLE`].
     #[inline]
-    pub(crate) fn withdraw(&self, worker: usize, what: What, since: u64) {
-        self.words[worker][what as usize].store(since, Ordering::Release);
+    pub(crate) fn withdraw(&self, worker: usize, used_for: EpochUse, since: u64) {
+        self.words[worker][used_for as usize].store(since, Ordering::Release);
     }
 
     /// The tag for memory that was taken out before this call.
@@ -89,9 +89,9 @@ impl Epochs {
 
     /// The oldest epoch in which a worker began an activity of this kind that still runs; [`IDLE`]
     /// if there is none.
-    pub(crate) fn oldest(&self, what: What) -> u64 {
+    pub(crate) fn oldest(&self, used_for: EpochUse) -> u64 {
         fence(Ordering::SeqCst);
-        let words = self.words.iter().map(|words| words[what as usize].load(Ordering::Acquire));
+        let words = self.words.iter().map(|words| words[used_for as usize].load(Ordering::Acquire));
         words.min().unwrap_or(IDLE)
     }
 
@@ -100,14 +100,15 @@ impl Epochs {
     /// under one of the two, which are read in this order.
     pub(crate) fn oldest_undone(&self) -> u64 {
         fence(Ordering::SeqCst);
-        let undone = [What::Committing, What::Prepared];
-        let word = |words: &[AtomicU64; 4], what: What| words[what as usize].load(Ordering::Acquire);
-        let words = self.words.iter().flat_map(|words| undone.map(|what| word(words, what)));
+        let undone = [EpochUse::Committing, EpochUse::Prepared];
+        let word =
+            |words: &[AtomicU64; 4], used_for: EpochUse| words[used_for as usize].load(Ordering::Acquire);
+        let words = self.words.iter().flat_map(|words| undone.map(|used_for| word(words, used_for)));
         words.min().unwrap_or(IDLE)
     }
 
     /// Memory with a tag below this is out of reach of all readers.
     pub(crate) fn horizon(&self) -> u64 {
-        self.oldest(What::Reading)
+        self.oldest(EpochUse::Reading)
     }
 }

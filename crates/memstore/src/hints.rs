@@ -124,7 +124,7 @@ impl Hints {
 
     /// Prefetches the bucket that [`Hints::candidate`] will read.
     #[inline]
-    pub(crate) fn ask_for(&self, hash: Hash) {
+    pub(crate) fn prefetch(&self, hash: Hash) {
         prefetch(self.bucket(hash).as_ptr());
     }
 

@@ -159,7 +159,7 @@ fn operate(w: &mut Worker, txn: &mut Txn, record: &Record, random: &mut Rng) -> 
         // This key and another one, or the other one first: then the look-up in advance is taken
         // later.
         let (a, b) = (key(list), key(record.list(random)));
-        w.ahead(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
+        w.prefetch(txn, T, &if random.bool() { [a, b] } else { [b, a] })?;
     }
     match random.u32(..10) {
         0..5 => {

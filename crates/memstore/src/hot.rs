@@ -16,7 +16,7 @@
 //! Access rules:
 //!
 //! - Any thread sets and clears the hot bit of a row. It is a bit of the word that counts the row's
-//!   readers (`guard`), and is read together with the row.
+//!   readers (`read_reservation`), and is read together with the row.
 //! - A head is hot when its count of failures says so (`heads`), which any thread changes.
 //! - A queue's line changes under its mutex. The waiting transactions look only at `open`, which
 //!   says up to which place the turn has come.
@@ -45,7 +45,7 @@ const CALM: u32 = 512;
 const PATIENCE: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum For {
+pub(crate) enum AccessKind {
     /// Consecutive readers in a queue have their turns at the same time.
     Reading,
     Writing,
@@ -53,7 +53,7 @@ pub(crate) enum For {
 
 /// The place where turns are taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum At {
+pub(crate) enum QueueKey {
     Row(Ref),
     Head(Head),
 }
@@ -66,7 +66,7 @@ pub(crate) struct Head(pub(crate) u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
     pub(crate) queue: usize,
-    pub(crate) at: At,
+    pub(crate) at: QueueKey,
     /// Grows within a queue, from 1 on.
     pub(crate) place: u64,
     worker: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Turn {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum TurnState {
     Mine,
     /// The turn belongs to a transaction of another worker.
     Other,
@@ -89,7 +89,7 @@ pub(crate) enum State {
 
 /// The effect of a failure, or of the end of a turn, on a row or head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Now {
+pub(crate) enum HeatChange {
     Hot,
     Cold,
     AsBefore,
@@ -106,16 +106,16 @@ struct Queue {
 
 #[derive(Default)]
 struct Line {
-    places: VecDeque<Place>,
+    places: VecDeque<Waiting>,
     last: u64,
     /// Turns that have ended since a transaction last had to wait.
     calm: u32,
 }
 
-struct Place {
+struct Waiting {
     place: u64,
     worker: usize,
-    access: For,
+    access: AccessKind,
 }
 
 impl Queue {
@@ -123,7 +123,7 @@ impl Queue {
     /// directly behind it.
     fn publish(&self, line: &Line) {
         let Some(first) = line.places.front() else { return };
-        let with_it = line.places.iter().take_while(|place| place.access == For::Reading);
+        let with_it = line.places.iter().take_while(|place| place.access == AccessKind::Reading);
         self.worker.store(first.worker, Ordering::Relaxed);
         self.open.store(with_it.last().map_or(first.place, |last| last.place), Ordering::Release);
     }
@@ -145,11 +145,11 @@ fn spread(number: u64) -> usize {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
-impl At {
+impl QueueKey {
     fn number(self) -> u64 {
         match self {
-            At::Row(row) => row.0,
-            At::Head(head) => head.0,
+            QueueKey::Row(row) => row.0,
+            QueueKey::Head(head) => head.0,
         }
     }
 }
@@ -171,13 +171,13 @@ impl Heats {
     }
 
     /// Two workers that count at once may lose one failure. The next failures are counted again.
-    fn failed(&self, number: u64, now: u64) -> Now {
+    fn failed(&self, number: u64, now: u64) -> HeatChange {
         let heat = self.of(number);
         let before = heat.load(Ordering::Relaxed);
         let (since, count) = (before >> COUNT_BITS, before & COUNTS);
         let count = if now > since + MEMORY { 1 } else { (count + 1).min(FAILURES) };
         heat.store(now << COUNT_BITS | count, Ordering::Relaxed);
-        if count >= FAILURES { Now::Hot } else { Now::AsBefore }
+        if count >= FAILURES { HeatChange::Hot } else { HeatChange::AsBefore }
     }
 }
 
@@ -190,12 +190,12 @@ impl Hot {
         }
     }
 
-    pub(crate) fn queue_of(table: TableId, at: At) -> usize {
+    pub(crate) fn queue_of(table: TableId, at: QueueKey) -> usize {
         usize::from(table.0) % TABLES * QUEUES_OF_TABLE + spread(at.number()) % QUEUES_OF_TABLE
     }
 
     /// Notes that validation failed at a row.
-    pub(crate) fn failed(&self, row: Ref, now: u64) -> Now {
+    pub(crate) fn failed(&self, row: Ref, now: u64) -> HeatChange {
         self.rows.failed(row.0, now)
     }
 
@@ -215,12 +215,19 @@ impl Hot {
         self.heads.of(head.0).store(0, Ordering::Relaxed);
     }
 
-    pub(crate) fn enter(&self, queue: usize, at: At, access: For, worker: usize, now: u64) -> Turn {
+    pub(crate) fn enter(
+        &self,
+        queue: usize,
+        at: QueueKey,
+        access: AccessKind,
+        worker: usize,
+        now: u64,
+    ) -> Turn {
         let to = &self.queues[queue];
         let mut line = to.line.lock();
         line.last += 1;
         let place = line.last;
-        line.places.push_back(Place { place, worker, access });
+        line.places.push_back(Waiting { place, worker, access });
         to.publish(&line);
         if place > to.open.load(Ordering::Relaxed) {
             line.calm = 0;
@@ -229,16 +236,16 @@ impl Hot {
     }
 
     #[inline]
-    pub(crate) fn state(&self, turn: &Turn, now: u64) -> State {
+    pub(crate) fn state(&self, turn: &Turn, now: u64) -> TurnState {
         let queue = &self.queues[turn.queue];
         if turn.place <= queue.open.load(Ordering::Acquire) {
-            State::Mine
+            TurnState::Mine
         } else if now > turn.until {
-            State::Over
+            TurnState::Over
         } else if queue.worker.load(Ordering::Relaxed) == turn.worker {
-            State::OwnWorker
+            TurnState::OwnWorker
         } else {
-            State::Other
+            TurnState::Other
         }
     }
 
@@ -248,28 +255,28 @@ impl Hot {
     }
 
     /// Ends a turn, or gives up waiting for it.
-    pub(crate) fn leave(&self, turn: &Turn) -> Now {
+    pub(crate) fn leave(&self, turn: &Turn) -> HeatChange {
         let queue = &self.queues[turn.queue];
         let mut line = queue.line.lock();
         line.places.retain(|place| place.place != turn.place);
         queue.publish(&line);
         line.calm += 1;
         if line.calm < CALM {
-            return Now::AsBefore;
+            return HeatChange::AsBefore;
         }
         line.calm = 0;
-        Now::Cold
+        HeatChange::Cold
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use For::{Reading, Writing};
+    use AccessKind::{Reading, Writing};
     use std::sync::atomic::AtomicI32;
 
     const ROW: Ref = Ref(8);
-    const AT: At = At::Row(ROW);
+    const AT: QueueKey = QueueKey::Row(ROW);
 
     #[test]
     fn a_line_is_carried_out_in_its_order_and_readers_together() {
@@ -278,7 +285,7 @@ mod tests {
         let line =
             [enter(0, Writing), enter(1, Reading), enter(1, Reading), enter(2, Writing), enter(0, Reading)];
         let states = || line.map(|turn| hot.state(&turn, 1));
-        let (mine, other, own) = (State::Mine, State::Other, State::OwnWorker);
+        let (mine, other, own) = (TurnState::Mine, TurnState::Other, TurnState::OwnWorker);
         assert_eq!(states(), [mine, other, other, other, own]);
         hot.leave(&line[0]);
         assert_eq!(states()[1..], [mine, mine, other, other]);
@@ -297,24 +304,24 @@ mod tests {
     fn nobody_waits_longer_than_some_epochs() {
         let hot = Hot::new();
         let [first, second] = [0, 1].map(|worker| hot.enter(0, AT, Writing, worker, 5));
-        assert_eq!(hot.state(&second, 5 + PATIENCE), State::Other);
-        assert_eq!(hot.state(&second, 6 + PATIENCE), State::Over);
-        assert_eq!(hot.state(&first, 6 + PATIENCE), State::Mine);
+        assert_eq!(hot.state(&second, 5 + PATIENCE), TurnState::Other);
+        assert_eq!(hot.state(&second, 6 + PATIENCE), TurnState::Over);
+        assert_eq!(hot.state(&first, 6 + PATIENCE), TurnState::Mine);
     }
 
     #[test]
     fn rows_are_hot_after_failures_close_together_and_cold_after_turns_nobody_waited_for() {
         let hot = Hot::new();
         let spaced = [10, 20, 40, 60, 80].map(|now| hot.failed(ROW, now));
-        assert_eq!(spaced, [Now::AsBefore; 5]);
-        assert_eq!([80, 81].map(|now| hot.failed(ROW, now)), [Now::AsBefore, Now::Hot]);
+        assert_eq!(spaced, [HeatChange::AsBefore; 5]);
+        assert_eq!([80, 81].map(|now| hot.failed(ROW, now)), [HeatChange::AsBefore, HeatChange::Hot]);
         let alone = |n: u32| {
             let ends = (0..n).map(|_| hot.leave(&hot.enter(0, AT, Writing, 0, 1)));
-            ends.filter(|end| *end == Now::Cold).count()
+            ends.filter(|end| *end == HeatChange::Cold).count()
         };
         assert_eq!(alone(CALM - 1), 0);
         let [first, second] = [0, 1].map(|worker| hot.enter(0, AT, Writing, worker, 5));
-        assert_eq!([first, second].map(|turn| hot.leave(&turn)), [Now::AsBefore; 2]);
+        assert_eq!([first, second].map(|turn| hot.leave(&turn)), [HeatChange::AsBefore; 2]);
         assert_eq!(alone(CALM - 2), 1);
     }
 
@@ -331,10 +338,10 @@ mod tests {
                         let access = if random.bool() { Reading } else { Writing };
                         let turn = hot.enter(1, AT, access, worker, 1);
                         let gives_up = random.usize(..8) == 0;
-                        while hot.state(&turn, 1) != State::Mine && !gives_up {
+                        while hot.state(&turn, 1) != TurnState::Mine && !gives_up {
                             std::thread::yield_now();
                         }
-                        if hot.state(&turn, 1) == State::Mine {
+                        if hot.state(&turn, 1) == TurnState::Mine {
                             let (by, alone) = if access == Writing { (-1000, 0) } else { (1, i32::MAX) };
                             let before = inside.fetch_add(by, Ordering::SeqCst);
                             assert!((0..=alone).contains(&before), "{access:?} beside {before}");

@@ -31,9 +31,9 @@
 
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
-use crate::guard;
 use crate::head::compare_key;
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
+use crate::read_reservation;
 use crate::row;
 use crate::split::{New, retire_separator, room_beside};
 use crate::version;
@@ -76,7 +76,7 @@ pub(crate) enum Insertion {
     /// Another row has the key.
     Exists(Ref, Seen),
     /// A prepared transaction holds a reservation on the leaf.
-    Guarded(Ref),
+    Reserved(Ref),
 }
 
 /// The place where a row was entered last. Keys that come one after the other mostly lie side by
@@ -98,7 +98,7 @@ pub(crate) enum Removal {
     /// Done, and the leaf has become empty.
     Last,
     Missing,
-    Guarded,
+    Reserved,
 }
 
 /// The place where a scan continues, and its direction.
@@ -154,8 +154,8 @@ pub(crate) fn lock(node: Node<'_>, sight: &Sight) -> Result<(), Torn> {
 
 /// Whether a prepared transaction holds a reservation on this leaf, which the caller has locked.
 pub(crate) fn is_guarded(leaf: Node<'_>) -> bool {
-    guard::settle();
-    guard::is_held(leaf.readers(), guard::OF_LEAF)
+    read_reservation::settle();
+    read_reservation::is_held(leaf.readers(), read_reservation::OF_LEAF)
 }
 
 impl Index {
@@ -400,7 +400,7 @@ impl Index {
         lock(leaf, &s)?;
         if is_guarded(leaf) {
             version::unlock_unchanged(leaf.version());
-            return Ok(Insertion::Guarded(leaf.at));
+            return Ok(Insertion::Reserved(leaf.at));
         }
         row::enter(arena, row);
         leaf.insert(arena, i, sought, row);
@@ -461,13 +461,13 @@ impl Index {
         let split = self.split(arena, local, parent, (leaf, s), New::Here(i, entry))?;
         Ok(split.map(|split| match split {
             Some((after, off)) => Insertion::Done(Inserted { before, after, passed_to: Some((off, None)) }),
-            None => Insertion::Guarded(leaf.at),
+            None => Insertion::Reserved(leaf.at),
         }))
     }
 
-    /// Takes out the entry of exactly this row. [`Removal::Guarded`] if its leaf would become empty
-    /// and a prepared transaction holds a reservation on it: the leaf's range would go to a leaf
-    /// without that reservation.
+    /// Takes out the entry of exactly this row. [`Removal::Reserved`] if its leaf would become
+    /// empty and a prepared transaction holds a reservation on it: the leaf's range would go to a
+    /// leaf without that reservation.
     pub(crate) fn remove(
         &self,
         arena: &Arena,
@@ -497,7 +497,7 @@ impl Index {
         lock(leaf, &s)?;
         if s.count == 1 && is_guarded(leaf) {
             version::unlock_unchanged(leaf.version());
-            return Ok(Removal::Guarded);
+            return Ok(Removal::Reserved);
         }
         leaf.remove(i);
         version::unlock(leaf.version());

@@ -1,9 +1,9 @@
 //! The index against a `BTreeMap`, alone and under threads that insert, remove, look up and scan at
 //! the same time. Nodes are tiny here, so every few operations split one or remove one.
 
-use crate::abreast::LANES;
 use crate::arena::{Arena, Full, Local, Ref};
-use crate::epoch::{Epochs, IDLE, What};
+use crate::batched_lookup::LANES;
+use crate::epoch::{EpochUse, Epochs, IDLE};
 use crate::head::{load_key, store_key};
 use crate::index::{Chunk, Index, Insertion, Removal, Seek, Spot};
 use crate::node::{LEAF_CAP, ROW_KEY, ROW_LENGTHS};
@@ -25,7 +25,7 @@ fn world(bytes: u64, workers: usize) -> (World, Vec<Local>) {
 }
 
 fn pin(world: &World, worker: usize) {
-    world.epochs.publish(worker, What::Reading, world.epochs.now());
+    world.epochs.publish(worker, EpochUse::Reading, world.epochs.now());
 }
 
 fn words(key: &[u8]) -> usize {
@@ -59,7 +59,7 @@ impl World {
                 local.free(row, words(key));
                 None
             }
-            Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
+            Insertion::Reserved(leaf) => panic!("nobody guards {leaf:?}"),
         }
     }
 
@@ -69,9 +69,9 @@ impl World {
         local.retire(&self.epochs, row, words(key));
     }
 
-    fn find_abreast(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
+    fn find_batch(&self, keys: &[Vec<u8>]) -> Vec<Option<Ref>> {
         let mut all = vec![None; keys.len()];
-        self.index.find_abreast(&self.arena, keys, |i, found| {
+        self.index.find_batch(&self.arena, keys, |i, found| {
             assert_eq!(all[i].replace(found.row), None, "found twice");
         });
         all.into_iter().map(|found| found.expect("every key gets an answer")).collect()
@@ -129,7 +129,7 @@ fn it_is_an_ordered_map() {
                 7 => {
                     let keys: Vec<_> = (0..random.usize(..=LANES)).map(|_| random_key(&mut random)).collect();
                     let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
-                    assert_eq!(world.find_abreast(&keys), expected);
+                    assert_eq!(world.find_batch(&keys), expected);
                 }
                 _ => compare_scans(&world, &model, &key, &random_key(&mut random)),
             }
@@ -175,7 +175,7 @@ fn an_inserter_who_remembers_its_spot_enters_rows_where_they_belong() {
             match world.index.insert(&world.arena, local, &world.epochs, &key, row, spot).unwrap() {
                 Insertion::Done(_) => assert_eq!(model.insert(key, row), None),
                 Insertion::Exists(other, _) => assert_eq!(model.get(&key), Some(&other)),
-                Insertion::Guarded(leaf) => panic!("nobody guards {leaf:?}"),
+                Insertion::Reserved(leaf) => panic!("nobody guards {leaf:?}"),
             }
             if random.u8(..6) == 0 {
                 let near = model.range(runs[who].to_be_bytes().to_vec()..).next();
@@ -266,7 +266,7 @@ fn a_full_arena_is_an_error_and_changes_nothing() {
             ) {
                 Ok(Insertion::Done(_)) => rows.push((key, row)),
                 Ok(Insertion::Exists(..)) => {}
-                Ok(Insertion::Guarded(leaf)) => panic!("nobody guards {leaf:?}"),
+                Ok(Insertion::Reserved(leaf)) => panic!("nobody guards {leaf:?}"),
                 Err(Full) => filler.push((key, row)),
             }
         }
@@ -346,11 +346,11 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
             17..19 => {
                 let keys: Vec<_> = (0..8).map(|_| key_of(random.u64(..60) * threads + me as u64)).collect();
                 let expected: Vec<_> = keys.iter().map(|key| own.get(key).copied()).collect();
-                assert_eq!(world.find_abreast(&keys), expected);
+                assert_eq!(world.find_batch(&keys), expected);
             }
             _ => scan_as_owner(world, &own, threads, me, step % 2 == 0),
         }
-        world.epochs.withdraw(me, What::Reading, IDLE);
+        world.epochs.withdraw(me, EpochUse::Reading, IDLE);
         if step % 16 == 0 {
             world.epochs.tick();
             local.reclaim(&world.arena, &world.epochs);
@@ -358,7 +358,7 @@ fn owner(world: &World, local: &mut Local, me: usize, threads: u64) {
     }
     pin(world, me);
     own.iter().for_each(|(key, row)| world.remove(local, key, *row));
-    world.epochs.withdraw(me, What::Reading, IDLE);
+    world.epochs.withdraw(me, EpochUse::Reading, IDLE);
 }
 
 fn scan_as_owner(world: &World, own: &BTreeMap<Vec<u8>, Ref>, threads: u64, me: usize, up: bool) {
@@ -392,7 +392,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
                     std::hint::spin_loop();
                     world.remove(&mut churner, &key, row);
                 }
-                world.epochs.withdraw(0, What::Reading, IDLE);
+                world.epochs.withdraw(0, EpochUse::Reading, IDLE);
                 churner.reclaim(&world.arena, &world.epochs);
             }
         });
@@ -401,7 +401,7 @@ fn a_reverse_scan_ends_while_keys_come_and_go() {
             let (found, _) = world.scan(Seek::Down(None), None);
             let kept: Vec<_> = found.into_iter().filter(|row| rows.contains(row)).collect();
             assert!(kept.iter().eq(rows.iter().rev()), "a row that was there all the time was missed");
-            world.epochs.withdraw(1, What::Reading, IDLE);
+            world.epochs.withdraw(1, EpochUse::Reading, IDLE);
             world.epochs.tick();
         }
         stop.store(true, Relaxed);

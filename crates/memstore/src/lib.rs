@@ -18,12 +18,12 @@
 //! Modules, in reading order:
 //!
 //! - memory: addresses and blocks (`arena`); when memory may be used again (`epoch`, `pins`)
-//! - the index: `version`, `head`, `node`, `index`; batched look-up (`abreast`)
+//! - the index: `version`, `head`, `node`, `index`; batched look-up (`batched_lookup`)
 //! - rows and their words: `life`, `tid`, `row`
 //! - shared state: `store`
 //! - a transaction (`transaction`) and its operations (`worker`; over many rows `scan`)
-//! - look-ups without the index: the places where rows were found (`hints`), prefetch (`ahead`)
-//! - its commit: `commit`; over several stores `guard`; at hot rows `hot`, `turn`
+//! - look-ups without the index: the places where rows were found (`hints`), prefetch (`prefetch`)
+//! - its commit: `commit`; over several stores `read_reservation`; at hot rows `hot`, `turn`
 //! - the past: `snapshot`
 //! - durability: the log (`log`), the records that transactions write to it (`prepared`),
 //!   checkpoints (`checkpoint`), and opening a store from them (`recover`)
@@ -35,13 +35,11 @@
 
 #![forbid(unsafe_code)]
 
-mod abreast;
-mod ahead;
 mod arena;
+mod batched_lookup;
 mod checkpoint;
 mod commit;
 mod epoch;
-mod guard;
 mod head;
 mod hints;
 mod hot;
@@ -51,7 +49,9 @@ mod log;
 mod node;
 mod pins;
 mod planted;
+mod prefetch;
 mod prepared;
+mod read_reservation;
 mod recover;
 mod row;
 mod scan;
@@ -65,9 +65,9 @@ mod turn;
 mod version;
 mod worker;
 
-pub use ahead::Wanted;
 pub use commit::{Committed, Refusal, Scope, Tid};
-pub use log::{Durability, LogFault, LogOptions, LogStats, Urge};
+pub use log::{Durability, FlushBy, LogFault, LogOptions, LogStats};
+pub use prefetch::PrefetchList;
 pub use prepared::{InDoubt, NoteId};
 pub use recover::{Recovered, Replayed, expect_files};
 pub use row::{MAX_KEY, MAX_ROW};

@@ -32,10 +32,10 @@ mod stream;
 use block::Aligned;
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind, short_read};
 use buffer::{Buffer, NUDGE_BYTES};
-pub(crate) use control::{CONTROL, Checkpoint, Control, Ended, Part, Segment, Undecided};
+pub(crate) use control::{CONTROL, Checkpoint, CheckpointPart, Control, Ended, Segment, Undecided};
 pub use fault::LogFault;
-pub use options::{Durability, LogOptions, LogStats, Urge};
-pub(crate) use record::{Bytes, Change, Changes, Left, Malformed, Open, Record, Runs, Verdict};
+pub use options::{Durability, FlushBy, LogOptions, LogStats};
+pub(crate) use record::{Bytes, Changes, Left, Malformed, Open, Record, RowChange, Runs, TxnVerdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
 pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 
@@ -198,7 +198,7 @@ const FIRST_BYTES: u64 = 4 << 20;
 
 /// A log file's place in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum SegmentPlace {
     FirstOfLife,
     Later,
 }
@@ -214,13 +214,13 @@ pub(crate) fn make_segment(
     dir: &Path,
     head: &FileHead,
     name: &str,
-    (options, place): (&LogOptions, Place),
+    (options, place): (&LogOptions, SegmentPlace),
     mut between: impl FnMut(f64),
 ) -> Result<LogFile, LogFault> {
     const PIECE: usize = 1 << 18;
     let bytes = match place {
-        Place::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
-        Place::Later => options.segment_bytes,
+        SegmentPlace::FirstOfLife => options.segment_bytes.min(FIRST_BYTES),
+        SegmentPlace::Later => options.segment_bytes,
     };
     let (path, bytes) = (dir.join(name), bytes.next_multiple_of(ALIGN as u64));
     let (file, _) = files.open_direct(&path, world::Open::Create)?;
@@ -406,7 +406,7 @@ impl Log {
     pub(crate) fn poll_durable(
         &self,
         epoch: u64,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), LogFault>> {
         if let Some(known) = self.known(epoch) {
@@ -418,7 +418,7 @@ impl Log {
         if let Some(known) = self.known(epoch) {
             return Poll::Ready(known);
         }
-        if urge == Urge::Flusher {
+        if flush_by == FlushBy::Flusher {
             self.flush();
         }
         Poll::Pending
@@ -447,11 +447,11 @@ impl Log {
     pub(crate) fn poll_stable(
         &self,
         epoch: u64,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), LogFault>> {
         if self.durability() != Durability::Async {
-            return self.poll_durable(epoch, urge, cx);
+            return self.poll_durable(epoch, flush_by, cx);
         }
         if let Some(known) = self.stable_known(epoch) {
             return Poll::Ready(known);
@@ -461,7 +461,7 @@ impl Log {
         if let Some(known) = self.stable_known(epoch) {
             return Poll::Ready(known);
         }
-        if urge == Urge::Flusher {
+        if flush_by == FlushBy::Flusher {
             self.flush();
         }
         Poll::Pending

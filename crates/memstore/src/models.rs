@@ -49,11 +49,11 @@ mod buffer;
 #[path = "epoch.rs"]
 mod epoch;
 #[allow(dead_code, clippy::duplicate_mod)]
-#[path = "guard.rs"]
-mod guard;
-#[allow(dead_code, clippy::duplicate_mod)]
 #[path = "life.rs"]
 mod life;
+#[allow(dead_code, clippy::duplicate_mod)]
+#[path = "read_reservation.rs"]
+mod read_reservation;
 #[allow(dead_code, clippy::duplicate_mod)]
 #[path = "version.rs"]
 mod version;
@@ -170,22 +170,22 @@ fn a_guarded_reader_and_a_writer_see_each_other() {
         let reader = spawn({
             let (lock, count) = (lock.clone(), count.clone());
             move || {
-                guard::enter(&count, guard::OF_ROW);
+                read_reservation::enter(&count, read_reservation::OF_ROW);
                 let reads = lock.load(Ordering::Acquire) == 0;
                 if !reads {
-                    guard::leave(&count, guard::OF_ROW);
+                    read_reservation::leave(&count, read_reservation::OF_ROW);
                 }
                 reads
             }
         });
         assert!(lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok());
-        guard::settle();
-        let writes = !guard::is_held(&count, guard::OF_ROW);
+        read_reservation::settle();
+        let writes = !read_reservation::is_held(&count, read_reservation::OF_ROW);
         // The lower bits of the word change under the lock.
         count.fetch_add(2, Ordering::Relaxed);
         let reads = reader.join().unwrap();
         assert!(!(reads && writes), "what is read is written before the decision");
-        assert_eq!(count.load(Ordering::Relaxed), 9 + if reads { guard::OF_ROW } else { 0 });
+        assert_eq!(count.load(Ordering::Relaxed), 9 + if reads { read_reservation::OF_ROW } else { 0 });
     });
 }
 
@@ -202,10 +202,10 @@ fn reclaimed(tick: bool) {
         let reader = spawn({
             let (epochs, cell, blocks) = (epochs.clone(), cell.clone(), blocks.clone());
             move || {
-                epochs.publish(0, epoch::What::Reading, epochs.now());
+                epochs.publish(0, epoch::EpochUse::Reading, epochs.now());
                 let at = cell.load(Ordering::Acquire) as usize;
                 assert_eq!(blocks[at].load(Ordering::Relaxed), LINKED, "used again under a reader");
-                epochs.withdraw(0, epoch::What::Reading, epoch::IDLE);
+                epochs.withdraw(0, epoch::EpochUse::Reading, epoch::IDLE);
             }
         });
         cell.store(1, Ordering::Release);
@@ -241,7 +241,7 @@ fn hinted(wanted: u64, tick: bool) {
         let reader = spawn({
             let (epochs, word, key) = (epochs.clone(), word.clone(), key.clone());
             move || {
-                epochs.publish(0, epoch::What::Reading, epochs.now());
+                epochs.publish(0, epoch::EpochUse::Reading, epochs.now());
                 if life::is_there(&word) && key.load(Ordering::Relaxed) == wanted {
                     // The row is in its index, and its block does not become another row while the
                     // reader is pinned.
@@ -249,7 +249,7 @@ fn hinted(wanted: u64, tick: bool) {
                     assert_eq!(seen, wanted - 1, "the key is of another life than the word");
                     assert_eq!(key.load(Ordering::Relaxed), wanted, "another row under a reader");
                 }
-                epochs.withdraw(0, epoch::What::Reading, epoch::IDLE);
+                epochs.withdraw(0, epoch::EpochUse::Reading, epoch::IDLE);
             }
         });
         life::leave(&word, 0);
@@ -293,13 +293,13 @@ fn flushed(appends: Appends) -> Arc<std::sync::atomic::AtomicBool> {
         let worker = spawn({
             let (epochs, buffer) = (epochs.clone(), buffer.clone());
             move || {
-                epochs.publish(0, epoch::What::Committing, epochs.now());
+                epochs.publish(0, epoch::EpochUse::Committing, epochs.now());
                 let now = epochs.now();
                 let append = || buffer.append(|bytes| bytes.push(now as u8));
                 if appends == Appends::BeforeItWithdraws {
                     append();
                 }
-                epochs.withdraw(0, epoch::What::Committing, epoch::IDLE);
+                epochs.withdraw(0, epoch::EpochUse::Committing, epoch::IDLE);
                 if appends == Appends::Afterwards {
                     append();
                 }
@@ -308,7 +308,7 @@ fn flushed(appends: Appends) -> Arc<std::sync::atomic::AtomicBool> {
         });
         let ended = epochs.now();
         epochs.end(ended);
-        let is_complete = epochs.oldest(epoch::What::Committing) > ended;
+        let is_complete = epochs.oldest(epoch::EpochUse::Committing) > ended;
         let mut taken = Vec::new();
         buffer.take(&mut taken);
         let logged = worker.join().unwrap();

@@ -310,7 +310,7 @@ impl<'a> Node<'a> {
         (first..cap).for_each(|i| self.set(HEADS + i, NO_HEAD));
     }
 
-    /// The word in which a leaf counts its read reservations (`guard`).
+    /// The word in which a leaf counts its read reservations (`read_reservation`).
     #[inline]
     pub(crate) fn readers(self) -> &'a AtomicU64 {
         &self.words[5]

@@ -1,18 +1,18 @@
 //! A worker's open activities, counted by the epoch in which each began. The worker publishes the
 //! oldest epoch.
 
-use crate::epoch::{Epochs, IDLE, What};
+use crate::epoch::{EpochUse, Epochs, IDLE};
 use std::collections::VecDeque;
 
 /// One worker's open activities of one kind, in the order of their epochs.
 pub(crate) struct Pins {
-    what: What,
+    used_for: EpochUse,
     open: VecDeque<(u64, u32)>,
 }
 
 impl Pins {
-    pub(crate) fn new(what: What) -> Pins {
-        Pins { what, open: VecDeque::with_capacity(8) }
+    pub(crate) fn new(used_for: EpochUse) -> Pins {
+        Pins { used_for, open: VecDeque::with_capacity(8) }
     }
 
     /// Begins one more, now. Returns its epoch, for [`Pins::remove`].
@@ -34,7 +34,7 @@ impl Pins {
         }
         // Published again even if the epoch is the same: the worker needs the fence before it
         // looks.
-        epochs.publish(worker, self.what, self.open[0].0);
+        epochs.publish(worker, self.used_for, self.open[0].0);
         now
     }
 
@@ -45,7 +45,7 @@ impl Pins {
         while let Some((_, 0)) = self.open.front() {
             self.open.pop_front();
         }
-        epochs.withdraw(worker, self.what, self.open.front().map_or(IDLE, |(epoch, _)| *epoch));
+        epochs.withdraw(worker, self.used_for, self.open.front().map_or(IDLE, |(epoch, _)| *epoch));
     }
 }
 
@@ -56,16 +56,16 @@ mod tests {
     #[test]
     fn the_oldest_is_published_whatever_ends_first() {
         let epochs = Epochs::new(1, 1);
-        let mut pins = Pins::new(What::Reading);
+        let mut pins = Pins::new(EpochUse::Reading);
         let first = pins.add(&epochs, 0);
         epochs.tick();
         let (second, third) = (pins.add(&epochs, 0), pins.add(&epochs, 0));
-        assert_eq!((epochs.oldest(What::Reading), second), (first, third));
+        assert_eq!((epochs.oldest(EpochUse::Reading), second), (first, third));
         pins.remove(&epochs, 0, second);
-        assert_eq!(epochs.oldest(What::Reading), first);
+        assert_eq!(epochs.oldest(EpochUse::Reading), first);
         pins.remove(&epochs, 0, first);
-        assert_eq!(epochs.oldest(What::Reading), third);
+        assert_eq!(epochs.oldest(EpochUse::Reading), third);
         pins.remove(&epochs, 0, third);
-        assert_eq!(epochs.oldest(What::Reading), IDLE);
+        assert_eq!(epochs.oldest(EpochUse::Reading), IDLE);
     }
 }

@@ -18,14 +18,14 @@
 
 use crate::arena::{Arena, Ref};
 use crate::commit::Scope;
-use crate::log::{Open, Undecided, Verdict, held};
+use crate::log::{Open, TxnVerdict, Undecided, held};
 use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 use crate::planted::Bug;
 use crate::row;
 use crate::store::Refused;
 use crate::tid::{ABSENT, LAST_EPOCH, of};
-use crate::transaction::{Certified, Pin, Txn, Value, Write};
+use crate::transaction::{Pin, Txn, Validated, Value, Write};
 use crate::worker::Worker;
 use probe::Component;
 use std::sync::atomic::{Ordering, fence};
@@ -97,7 +97,7 @@ impl Worker {
         self.own.is_behind |= probe::within(Component::Logging, put);
     }
 
-    pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: Verdict) {
+    pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: TxnVerdict) {
         self.log(|out| put_decision(out, epoch, name, verdict));
     }
 
@@ -173,8 +173,8 @@ impl Worker {
     /// See [`Refused`]; nothing is locked then, unless it was before.
     pub fn prepare(&mut self, txn: &mut Txn, note: &[u8]) -> Result<u64, Refused> {
         let tid = self.pre_commit(txn, Scope::Distributed)?.0;
-        let certified = txn.certified.as_ref();
-        if certified.is_none_or(|certified| matches!(certified.pin, Pin::Nothing)) {
+        let validated = txn.validated.as_ref();
+        if validated.is_none_or(|validated| matches!(validated.pin, Pin::Nothing)) {
             return Ok(self.seen(crate::tid::epoch(tid)));
         }
         let name = self.name();
@@ -195,8 +195,8 @@ impl Worker {
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
             let undecided = Undecided { tid, note: note.to_vec(), writes, reads };
             held(&log.shared.named).undecided.insert(name, undecided);
-            if let Some(certified) = &mut txn.certified {
-                certified.name = Some(name);
+            if let Some(validated) = &mut txn.validated {
+                validated.name = Some(name);
             }
         }
         self.own.committing.remove(&self.store.epochs, self.number, pin);
@@ -205,7 +205,7 @@ impl Worker {
 
     /// The reads that a prepared transaction has reserved, in the log's format.
     fn reads(&self, txn: &mut Txn) -> Vec<u8> {
-        let (rows, leaves) = &txn.guarded;
+        let (rows, leaves) = &txn.reserved;
         let mut reads = if leaves.is_empty() { Vec::new() } else { std::mem::take(&mut txn.ranges) };
         let (arena, mut key) = (&self.store.arena, Vec::new());
         let is_guarded = |row: &Ref| rows.binary_search_by_key(&row.0, |row| row.0).is_ok();
@@ -223,7 +223,7 @@ impl Worker {
     /// rows that it has read here may change. Called between [`Worker::pre_commit`] and
     /// [`Worker::prepare`], or not at all.
     pub fn release_reads(&mut self, txn: &mut Txn) {
-        self.unguard(txn);
+        self.unreserve_reads(txn);
     }
 
     /// Takes over an in-doubt transaction. It is prepared again, as of now, and ends by
@@ -236,19 +236,19 @@ impl Worker {
         let (pin, _) = self.enter_epoch();
         // Its rows were locked before any transaction could read them, so there are no prepared
         // readers to give way to.
-        let equipped = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
+        let reserved = self.next_id(&doubt.txn, LAST_EPOCH).and_then(|tid| {
             if self.store.snapshot.load(Ordering::Acquire) != 0 {
                 // The snapshot may need the versions that are overwritten.
                 self.unequip(&mut doubt.txn.writes);
-                self.equip(&mut doubt.txn, tid)?;
+                self.reserve_versions(&mut doubt.txn, tid)?;
             }
             Ok(tid)
         });
-        match equipped {
+        match reserved {
             Ok(tid) => {
                 self.own.last_tid = tid;
-                doubt.txn.certified =
-                    Some(Certified { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
+                doubt.txn.validated =
+                    Some(Validated { tid, pin: Pin::Committing(pin), name: Some(doubt.name) });
                 self.hold(&mut doubt.txn);
                 Ok(doubt.txn)
             }

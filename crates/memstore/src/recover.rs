@@ -32,7 +32,7 @@ mod tail;
 
 use crate::log::{
     Beginning, Blocks, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named,
-    Place, Segment, Undecided, make_segment, segment_head, short_read,
+    Segment, SegmentPlace, Undecided, make_segment, segment_head, short_read,
 };
 use crate::prepared::{InDoubt, NoteId};
 use crate::store::{Memstore, OpenError, Options};
@@ -309,7 +309,7 @@ impl Found {
             in_doubt.push(InDoubt { note: one.note.clone(), name: *name, txn: loader.lock_undecided(one)? });
         }
         for (doubt, one) in in_doubt.iter_mut().zip(undecided.values()) {
-            loader.guard_undecided(&mut doubt.txn, one)?;
+            loader.reserve_undecided(&mut doubt.txn, one)?;
         }
         Ok(Found { notes, undecided, in_doubt })
     }
@@ -373,7 +373,7 @@ fn new_life(
         let segment = Segment { number: control.next_segment, stream, life: control.life };
         control.next_segment += 1;
         let head = segment_head(&control, &segment);
-        let which = (options, Place::FirstOfLife);
+        let which = (options, SegmentPlace::FirstOfLife);
         first.push((segment, make_segment(files, dir, &head, &segment.name(), which, |_| {})?));
         control.segments.push(segment);
     }

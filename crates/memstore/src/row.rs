@@ -12,8 +12,8 @@
 //!   word, or the one that has created the row and not entered it into the index yet.
 //! - Any thread may read them. It believes them if it then finds the TID word unchanged and the row
 //!   not absent.
-//! - The upper bits of the word of the older version count read reservations ([`guard`]). Prepared
-//!   readers change them without the lock.
+//! - The upper bits of the word of the older version count read reservations
+//!   ([`read_reservation`]). Prepared readers change them without the lock.
 //!
 //! A row stays at its address for life. A value that outgrows its room moves to a block outside,
 //! and the row holds the address of that block. An older version is laid out the same way, has no
@@ -21,10 +21,10 @@
 
 use crate::arena::{Arena, Full, Local, MAX_WORDS, Ref, rounded};
 use crate::epoch::Epochs;
-use crate::guard;
 use crate::head::{compare_key, load_key, store_key};
 use crate::life;
 use crate::node::{ROW_KEY, ROW_LENGTHS};
+use crate::read_reservation;
 use crate::tid::{ABSENT, DEAD, LOCKED, PREPARED, epoch, of};
 use base::TableId;
 use latch::prefetch;
@@ -120,7 +120,7 @@ fn lengths(arena: &Arena, row: Ref) -> Lengths {
 /// The older version that a row or version points to.
 #[inline]
 fn older(word: &AtomicU64) -> Ref {
-    Ref(load(word) & (guard::OF_ROW - 1))
+    Ref(load(word) & (read_reservation::OF_ROW - 1))
 }
 
 /// The word that counts read reservations on the row.
@@ -258,15 +258,15 @@ pub(crate) fn key(arena: &Arena, row: Ref, out: &mut Vec<u8>) {
 }
 
 #[inline]
-pub(crate) fn ask_for(arena: &Arena, row: Ref) {
+pub(crate) fn prefetch_row(arena: &Arena, row: Ref) {
     let first = arena.block(row, ROW_KEY).as_ptr();
     (0..5).for_each(|line| prefetch(first.wrapping_add(line * LINE)));
 }
 
-/// As [`ask_for`], when only the word, the key of `key` bytes, and the bytes at `at` in the value
-/// will be read.
+/// As [`prefetch_row`], when only the word, the key of `key` bytes, and the bytes at `at` in the
+/// value will be read.
 #[inline]
-pub(crate) fn ask_for_part(arena: &Arena, row: Ref, key: usize, at: usize) {
+pub(crate) fn prefetch_part(arena: &Arena, row: Ref, key: usize, at: usize) {
     let first = arena.block(row, ROW_KEY).as_ptr();
     prefetch(first);
     prefetch(first.wrapping_add(ROW_KEY + key.div_ceil(8) + at / 8));

@@ -41,7 +41,7 @@ impl Worker {
             let seen = chunk.seen.expect("a chunk says where it was seen");
             let at = txn.see(seen, table, range, &chunk.rows);
             for (row, coming) in worker.one_by_one(chunk) {
-                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
+                coming.inspect(|row| row::prefetch_row(&worker.store.arena, *row));
                 if worker.visit(txn, table, row, &mut f)? == Flow::Enough {
                     txn.end_at(at, direction, &worker.key);
                     is_whole = false;
@@ -76,7 +76,7 @@ impl Worker {
             let seen = chunk.seen.expect("a chunk says where it was seen");
             let at = txn.see(seen, entries, range, &chunk.rows);
             for (row, coming) in worker.one_by_one(chunk) {
-                coming.inspect(|row| row::ask_for(&worker.store.arena, *row));
+                coming.inspect(|row| row::prefetch_row(&worker.store.arena, *row));
                 let mut is_there = false;
                 let mut found = |_: &[u8], _: &[u8]| {
                     is_there = true;
@@ -157,7 +157,7 @@ impl Worker {
     /// row.
     fn one_by_one<'c>(&self, chunk: &'c Chunk) -> impl Iterator<Item = (Ref, Option<Ref>)> + use<'c> {
         let (first, coming) = chunk.rows.split_at(ASKED_FOR.min(chunk.rows.len()));
-        first.iter().for_each(|row| row::ask_for(&self.store.arena, *row));
+        first.iter().for_each(|row| row::prefetch_row(&self.store.arena, *row));
         let coming = coming.iter().map(|row| Some(*row)).chain(std::iter::repeat(None));
         chunk.rows.iter().copied().zip(coming)
     }

@@ -2,7 +2,9 @@
 //! thread.
 
 use crate::hot::Head;
-use crate::{Cause, Conflict, Contention, LookAhead, Memstore, Options, Refused, Scope, Txn, Wanted, Worker};
+use crate::{
+    Cause, Conflict, Contention, LookAhead, Memstore, Options, PrefetchList, Refused, Scope, Txn, Worker,
+};
 use base::TableId;
 use std::sync::Arc;
 use txn::{Direction, Flow, Inserted, Range};
@@ -473,7 +475,7 @@ fn waiting_for_turns_ends_and_cannot_close_a_cycle() {
 
 #[test]
 fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
-    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+    for look_ahead in [LookAhead::Batched, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
         // A row that is still there, absent, goes for good. Another one comes, and one is written.
@@ -482,8 +484,8 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
         commit(&mut other, u).unwrap();
         store.tick();
         let mut t = w.begin();
-        w.ahead(&mut t, T, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
-        assert_eq!(w.ahead(&mut t, TableId(9), &[b"a"]), Err(Refused::NoTable(TableId(9))));
+        w.prefetch(&mut t, T, &[b"a", b"b", b"c", b"d", b"e"]).unwrap();
+        assert_eq!(w.prefetch(&mut t, TableId(9), &[b"a"]), Err(Refused::NoTable(TableId(9))));
         let mut u = other.begin();
         assert_eq!(other.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
         put(&mut other, &mut u, b"e", 15);
@@ -495,7 +497,7 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
         commit(&mut w, t).unwrap();
         // Nothing is left for the next transaction, neither a result nor a key that was never read.
         let mut t = w.begin();
-        w.ahead(&mut t, T, &[b"a", b"x"]).unwrap();
+        w.prefetch(&mut t, T, &[b"a", b"x"]).unwrap();
         assert_eq!(get(&mut w, &mut t, b"b"), Some(2));
         assert_eq!(get(&mut w, &mut t, b"a"), Some(1));
         let mut u = other.begin();
@@ -507,14 +509,14 @@ fn what_was_looked_up_ahead_is_taken_only_while_it_holds() {
 
 #[test]
 fn what_a_transaction_to_come_wants_is_no_part_of_any() {
-    for look_ahead in [LookAhead::Abreast, LookAhead::Never] {
+    for look_ahead in [LookAhead::Batched, LookAhead::Never] {
         let (store, mut w) = with_rows_of(Options { look_ahead, ..small(Conflict::Abort) });
         let mut other = store.worker(1).unwrap();
         let mut t = w.begin();
         assert_eq!(get(&mut w, &mut t, b"a"), Some(1));
-        let mut wanted = Wanted::default();
+        let mut wanted = PrefetchList::default();
         for (table, key) in [(T, b"c"), (T, b"d"), (T, b"e"), (T, b"x"), (TableId(9), b"a")] {
-            w.want(&mut wanted, table, key);
+            w.prefetch_hint(&mut wanted, table, key);
         }
         // By now one hint leads to a dead row, or to a row of another key.
         let mut u = other.begin();
@@ -523,8 +525,8 @@ fn what_a_transaction_to_come_wants_is_no_part_of_any() {
         commit(&mut other, u).unwrap();
         (0..3).for_each(|_| _ = store.tick());
         other.collect(100);
-        w.fetch(&mut wanted);
-        w.fetch(&mut wanted);
+        w.prefetch_rows(&mut wanted);
+        w.prefetch_rows(&mut wanted);
         assert_eq!(get(&mut w, &mut t, b"e"), Some(15));
         commit(&mut w, t).unwrap();
         let mut t = w.begin();
@@ -546,7 +548,7 @@ fn keys_that_lie_together_are_looked_up_ahead_from_one_of_them() {
     for (group, first) in (0..3).flat_map(|group| (0..190).map(move |first| (group, first))) {
         let mut t = w.begin();
         let wanted: Vec<_> = (first..first + 12).map(|n| key(group, n)).collect();
-        w.ahead(&mut t, T, &wanted).unwrap();
+        w.prefetch(&mut t, T, &wanted).unwrap();
         for (n, wanted) in (first..).zip(&wanted) {
             let there = n % 7 > 0 && n < 200;
             assert_eq!(get(&mut w, &mut t, wanted), there.then_some(n as u8), "{n} of {first} and on");
@@ -562,7 +564,7 @@ fn an_absence_looked_up_ahead_is_a_phantom_if_it_ends() {
         let (_store, mut w) = with_rows(Conflict::Abort);
         let (mut t, mut u) = (w.begin(), w.begin());
         assert_eq!(get(&mut w, &mut u, b"a"), Some(1));
-        w.ahead(&mut t, T, wanted).unwrap();
+        w.prefetch(&mut t, T, wanted).unwrap();
         assert_eq!(get(&mut w, &mut t, b"b"), None);
         assert_eq!(w.insert(&mut u, T, b"b", &[2]), Ok(Inserted::Done));
         commit(&mut w, u).unwrap();

@@ -57,7 +57,7 @@ impl Worker {
 
     /// The commit dependency of the snapshot's results so far: they may not be reported before this
     /// epoch is durable ([`crate::Memstore::poll_durable`]).
-    pub fn snapshot_rests_on(&self, snapshot: &Snapshot) -> u64 {
+    pub fn snapshot_depends_on(&self, snapshot: &Snapshot) -> u64 {
         self.seen(snapshot.newest.get())
     }
 

@@ -1,7 +1,7 @@
 //! An epoch that is asked for on the device is there, also in modes that do not promise it.
 
 use crate::durable_tests::{log_options, of, open_with, put, rows_of};
-use crate::{Durability, Memstore, Urge};
+use crate::{Durability, FlushBy, Memstore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,14 +20,14 @@ impl Wake for Rouse {
 }
 
 /// Waits as a task does: until it is woken, or until the first poll answers.
-fn wait(store: &Memstore, epoch: u64, urge: Urge) {
+fn wait(store: &Memstore, epoch: u64, flush_by: FlushBy) {
     let begun = Instant::now();
     loop {
         let rouse = Arc::new(Rouse(std::thread::current(), AtomicBool::new(false)));
         let waker = Waker::from(Arc::clone(&rouse));
-        match store.poll_stable(epoch, urge, &mut Context::from_waker(&waker)) {
+        match store.poll_stable(epoch, flush_by, &mut Context::from_waker(&waker)) {
             Poll::Ready(outcome) => return outcome.unwrap(),
-            Poll::Pending if urge == Urge::Caller => store.flush_here(),
+            Poll::Pending if flush_by == FlushBy::Caller => store.flush_here(),
             Poll::Pending => {}
         }
         while !rouse.1.load(Ordering::SeqCst) {
@@ -39,16 +39,16 @@ fn wait(store: &Memstore, epoch: u64, urge: Urge) {
 
 #[test]
 fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
-    for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {
+    for (seed, flush_by) in (0..20).flat_map(|seed| [(seed, FlushBy::Flusher), (seed, FlushBy::Caller)]) {
         let disk = Disk::new();
         let (store, _) = open_with(disk.files(), log_options(Durability::Async)).unwrap();
         let mut w = store.worker(0).unwrap();
         put(&mut w, b"before", b"1");
         let asked = put(&mut w, b"asked", b"2");
-        wait(&store, asked.epoch, urge);
+        wait(&store, asked.epoch, flush_by);
         assert!(store.ask_stable(asked.epoch));
         let cut = disk.crash_image(seed);
-        assert_eq!(rows_of(&cut), of(&[(b"before", b"1"), (b"asked", b"2")]), "{seed} {urge:?}");
+        assert_eq!(rows_of(&cut), of(&[(b"before", b"1"), (b"asked", b"2")]), "{seed} {flush_by:?}");
         // An epoch that is not asked for is not waited for.
         store.wait_durable(put(&mut w, b"after", b"3").epoch).unwrap();
     }
@@ -61,7 +61,7 @@ fn every_task_that_asks_is_woken() {
     let disk = Disk::new();
     let (store, _) = open_with(disk.files(), log_options(Durability::Async)).unwrap();
     std::thread::scope(|scope| {
-        for (number, urge) in [Urge::Flusher, Urge::Caller].into_iter().enumerate() {
+        for (number, flush_by) in [FlushBy::Flusher, FlushBy::Caller].into_iter().enumerate() {
             let store = &store;
             scope.spawn(move || {
                 let mut w = store.worker(number).unwrap();
@@ -69,7 +69,7 @@ fn every_task_that_asks_is_woken() {
                     let done = put(&mut w, &[number as u8], &n.to_le_bytes());
                     match n % 3 {
                         0 => store.wait_durable(done.epoch).unwrap(),
-                        _ => wait(store, done.epoch, urge),
+                        _ => wait(store, done.epoch, flush_by),
                     }
                 }
             });
@@ -88,7 +88,7 @@ fn where_the_device_is_promised_it_is_the_same() {
     let disk = Disk::new();
     let (store, _) = open_with(disk.files(), log_options(Durability::Sync)).unwrap();
     let done = put(&mut store.worker(0).unwrap(), b"a", b"1");
-    wait(&store, done.epoch, Urge::Flusher);
+    wait(&store, done.epoch, FlushBy::Flusher);
     assert!(store.durable_epoch() >= done.epoch && store.ask_stable(done.epoch));
     assert_eq!(rows_of(&disk.crash_image(3)), of(&[(b"a", b"1")]));
 }

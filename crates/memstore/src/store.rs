@@ -1,14 +1,14 @@
 //! The store: the tables, epochs and memory that its workers share.
 
 use crate::arena::{Arena, Full, Local, Ref};
-use crate::epoch::{Epochs, What};
-use crate::guard;
+use crate::epoch::{EpochUse, Epochs};
 use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
-use crate::log::{self, Log, LogFault, LogStats, Urge};
+use crate::log::{self, FlushBy, Log, LogFault, LogStats};
 use crate::node::Node;
 use crate::planted::Planted;
+use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::tid;
 use crate::worker::{Left, Worker};
@@ -43,11 +43,11 @@ pub enum Contention {
     Queues,
 }
 
-/// The effect of [`Worker::ahead`].
+/// The effect of [`Worker::prefetch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookAhead {
     /// Looks the rows up side by side, so that the waits for memory overlap.
-    Abreast,
+    Batched,
     /// None: each row is looked up when it is read.
     Never,
 }
@@ -69,7 +69,7 @@ pub struct Options {
 impl Options {
     /// With huge pages, 256 tables, queues for hot rows, and aborts at prepared rows.
     pub fn new(budget: u64, workers: usize) -> Options {
-        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Abreast);
+        let (pages, conflict, look_ahead) = (world::PageSize::Huge, Conflict::Abort, LookAhead::Batched);
         let contention = Contention::Queues;
         Options { budget, pages, workers, tables: 256, conflict, look_ahead, contention }
     }
@@ -352,9 +352,13 @@ impl Memstore {
     pub fn is_busy(&self, RowId(at, held): RowId) -> bool {
         match held {
             Held::Writer => row::tid(&self.arena, at).load(Ordering::Acquire) & tid::LOCKED != 0,
-            Held::Readers => guard::is_held(row::readers(&self.arena, at), guard::OF_ROW),
+            Held::Readers => {
+                read_reservation::is_held(row::readers(&self.arena, at), read_reservation::OF_ROW)
+            }
             Held::Turn { queue, until } => self.hot.waits(queue, at.0, until, self.epochs.now()),
-            Held::LeafReaders => guard::is_held(Node::at(&self.arena, at).readers(), guard::OF_LEAF),
+            Held::LeafReaders => {
+                read_reservation::is_held(Node::at(&self.arena, at).readers(), read_reservation::OF_LEAF)
+            }
         }
     }
 
@@ -370,8 +374,13 @@ impl Memstore {
     /// # Errors
     /// The reason why it never will be.
     #[inline]
-    pub fn poll_durable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, urge, cx))
+    pub fn poll_durable(
+        &self,
+        epoch: u64,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_durable(epoch, flush_by, cx))
     }
 
     /// As [`Memstore::poll_durable`], for a thread that may block.
@@ -393,8 +402,13 @@ impl Memstore {
     ///
     /// # Errors
     /// The reason why it never will be there.
-    pub fn poll_stable(&self, epoch: u64, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, urge, cx))
+    pub fn poll_stable(
+        &self,
+        epoch: u64,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.log.as_ref().map_or(Poll::Ready(Ok(())), |log| log.poll_stable(epoch, flush_by, cx))
     }
 
     /// Whether the device has all commits of epochs up to this one. If not, it will before long; no
@@ -431,7 +445,7 @@ impl Memstore {
         log.fault().map_or(Ok(()), Err)
     }
 
-    /// Has the log's own thread flush, for the callers that wait with [`Urge::Caller`].
+    /// Has the log's own thread flush, for the callers that wait with [`FlushBy::Caller`].
     pub fn flush(&self) {
         if let Some(log) = &self.log {
             log.flush();
@@ -463,6 +477,6 @@ impl Memstore {
     /// The oldest snapshot that may still be read. Every version that was overwritten before its
     /// end can go.
     pub(crate) fn oldest_snapshot(&self) -> u64 {
-        self.epochs.oldest(What::Snapshot)
+        self.epochs.oldest(EpochUse::Snapshot)
     }
 }

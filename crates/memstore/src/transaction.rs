@@ -1,9 +1,9 @@
 //! A transaction's read set, write set and node set.
 
-use crate::ahead::Ahead;
 use crate::arena::Ref;
 use crate::hot::{Head, Turn};
 use crate::index::{Inserted, Seen, Spot};
+use crate::prefetch::Prefetched;
 use crate::row::{Prepared, Touched};
 use base::TableId;
 use txn::{Direction, Range};
@@ -22,7 +22,7 @@ pub struct Txn {
     /// leaf.
     pub(crate) absent: Vec<(TableId, Ref, u64)>,
     pub(crate) writes: Vec<Write>,
-    pub(crate) leaves: Vec<Looked>,
+    pub(crate) node_set: Vec<NodeSetEntry>,
     /// The bounds of the ranges that it looked at in those leaves, and the rows it found there.
     bounds: Vec<u8>,
     found: Vec<Ref>,
@@ -41,20 +41,20 @@ pub struct Txn {
     /// The epoch of its read pin, as published; `None` once it is prepared.
     pub(crate) since: Option<u64>,
     /// Set once the transaction is certain to be able to commit.
-    pub(crate) certified: Option<Certified>,
+    pub(crate) validated: Option<Validated>,
     /// Its places in the queues of hot rows and heads.
     pub(crate) turns: Vec<Turn>,
     /// Keys from which it has begun to look for rows to take.
     pub(crate) heads: Heads,
     /// Rows, then leaves, on which it holds read reservations, once this part of a distributed
     /// transaction is prepared.
-    pub(crate) guarded: (Vec<Ref>, Vec<Ref>),
+    pub(crate) reserved: (Vec<Ref>, Vec<Ref>),
     /// The place where it entered a row last.
     pub(crate) spot: (TableId, Spot),
     /// The leaf in which a descent of the index last found a row.
     pub(crate) near: (TableId, Option<Ref>),
     /// Rows that were prefetched for operations to come.
-    pub(crate) ahead: Ahead,
+    pub(crate) prefetched: Prefetched,
     /// Ranges that it has read, and keys that it did not find, in the log's format. Filled only in
     /// stores that have a log.
     pub(crate) ranges: Vec<u8>,
@@ -64,7 +64,7 @@ pub struct Txn {
 /// `high` are positions and lengths in the transaction's `bounds`; `found` is one in its list of
 /// rows found.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Looked {
+pub(crate) struct NodeSetEntry {
     pub(crate) seen: Seen,
     pub(crate) table: TableId,
     low: Option<(u32, u32)>,
@@ -76,7 +76,7 @@ pub(crate) type Heads = Vec<(TableId, Head)>;
 
 /// A transaction that has locked and validated.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Certified {
+pub(crate) struct Validated {
     pub(crate) tid: u64,
     pub(crate) pin: Pin,
     /// Its name in its prepare record, if it has one.
@@ -200,15 +200,15 @@ impl Txn {
         self.absent.clear();
         self.writes.clear();
         self.places.clear();
-        self.leaves.clear();
+        self.node_set.clear();
         self.bounds.clear();
         self.found.clear();
         self.entered.clear();
         self.heads.clear();
-        self.ahead.clear();
+        self.prefetched.clear();
         (self.spot, self.near) = Default::default();
         self.ranges.clear();
-        (self.used, self.written, self.certified) = (0, [0; 4], None);
+        (self.used, self.written, self.validated) = (0, [0; 4], None);
     }
 
     /// Whether it has written nothing so far.
@@ -224,7 +224,7 @@ impl Txn {
 
     /// Whether it has passed [`Worker::pre_commit`](crate::Worker::pre_commit).
     pub fn is_prepared(&self) -> bool {
-        self.certified.is_some()
+        self.validated.is_some()
     }
 
     #[inline]
@@ -301,8 +301,8 @@ impl Txn {
         let (low, high) = (put(range.low), put(range.high));
         let from = self.found.len();
         self.found.extend_from_slice(rows);
-        self.leaves.push(Looked { seen, table, low, high, found: (from as u32, rows.len() as u32) });
-        self.leaves.len() - 1
+        self.node_set.push(NodeSetEntry { seen, table, low, high, found: (from as u32, rows.len() as u32) });
+        self.node_set.len() - 1
     }
 
     /// Notes that it looked in a leaf for this key and found nothing.
@@ -315,27 +315,27 @@ impl Txn {
     pub(crate) fn end_at(&mut self, at: usize, direction: Direction, key: &[u8]) {
         let from = self.bounds.len() as u32;
         self.bounds.extend_from_slice(key);
-        let looked = &mut self.leaves[at];
+        let node = &mut self.node_set[at];
         match direction {
-            Direction::Backward => looked.low = Some((from, key.len() as u32)),
+            Direction::Backward => node.low = Some((from, key.len() as u32)),
             Direction::Forward => {
                 // The smallest key behind it.
                 self.bounds.push(0);
-                looked.high = Some((from, key.len() as u32 + 1));
+                node.high = Some((from, key.len() as u32 + 1));
             }
         }
     }
 
     /// The range of keys for which it looked in a leaf.
-    pub(crate) fn range_of(&self, looked: &Looked) -> Range<'_> {
+    pub(crate) fn range_of(&self, node: &NodeSetEntry) -> Range<'_> {
         let key = |(from, len): (u32, u32)| &self.bounds[from as usize..][..len as usize];
-        Range { low: looked.low.map(key), high: looked.high.map(key) }
+        Range { low: node.low.map(key), high: node.high.map(key) }
     }
 
     /// Whether it expects a row in a range that it looked at: it found the row then, or entered it
     /// itself.
-    pub(crate) fn knows(&self, looked: &Looked, row: Ref) -> bool {
-        let (from, len) = looked.found;
+    pub(crate) fn knows(&self, node: &NodeSetEntry, row: Ref) -> bool {
+        let (from, len) = node.found;
         self.found[from as usize..][..len as usize].contains(&row)
             || self.entered.iter().any(|(_, entered, _)| *entered == row)
     }
@@ -344,21 +344,21 @@ impl Txn {
     /// now.
     #[inline]
     pub(crate) fn adjust(&mut self, inserted: Inserted) {
-        if !self.leaves.is_empty() {
+        if !self.node_set.is_empty() {
             self.adjust_all(inserted);
         }
     }
 
     fn adjust_all(&mut self, inserted: Inserted) {
-        for at in 0..self.leaves.len() {
-            let looked = &mut self.leaves[at];
+        for at in 0..self.node_set.len() {
+            let node = &mut self.node_set[at];
             match inserted.passed_to {
-                Some((other, was)) if Some(looked.seen) == was => looked.seen = other,
-                _ if looked.seen != inserted.before => {}
+                Some((other, was)) if Some(node.seen) == was => node.seen = other,
+                _ if node.seen != inserted.before => {}
                 passed_to => {
-                    looked.seen = inserted.after;
-                    let looked = *looked;
-                    self.leaves.extend(passed_to.map(|(other, _)| Looked { seen: other, ..looked }));
+                    node.seen = inserted.after;
+                    let node = *node;
+                    self.node_set.extend(passed_to.map(|(other, _)| NodeSetEntry { seen: other, ..node }));
                 }
             }
         }

@@ -1,8 +1,8 @@
 //! How a transaction waits for its turn at hot rows and heads (`hot`).
 
 use crate::arena::Ref;
-use crate::guard::HOT;
-use crate::hot::{At, For, Head, Hot, Now, State, Turn};
+use crate::hot::{AccessKind, Head, HeatChange, Hot, QueueKey, Turn, TurnState};
+use crate::read_reservation::HOT;
 use crate::row;
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{LOCKED, PREPARED};
@@ -33,12 +33,12 @@ impl Worker {
         txn: &mut Txn,
         table: TableId,
         row: Ref,
-        access: For,
+        access: AccessKind,
     ) -> Result<(), Refused> {
         if row::readers(&self.store.arena, row).load(Ordering::Relaxed) & HOT == 0 {
             return Ok(());
         }
-        self.queue_up(txn, table, At::Row(row), access)
+        self.queue_up(txn, table, QueueKey::Row(row), access)
     }
 
     /// Says that a transaction is about to look for rows of a table, from a key on, that it will
@@ -54,14 +54,20 @@ impl Worker {
             txn.heads.push((table, head));
         }
         if self.store.hot.is_hot(head) {
-            self.queue_up(txn, table, At::Head(head), For::Writing)
+            self.queue_up(txn, table, QueueKey::Head(head), AccessKind::Writing)
         } else {
             Ok(())
         }
     }
 
     #[cold]
-    fn queue_up(&self, txn: &mut Txn, table: TableId, at: At, access: For) -> Result<(), Refused> {
+    fn queue_up(
+        &self,
+        txn: &mut Txn,
+        table: TableId,
+        at: QueueKey,
+        access: AccessKind,
+    ) -> Result<(), Refused> {
         let (hot, queue, now) = (&self.store.hot, Hot::queue_of(table, at), self.store.epochs.now());
         // Waits that only go upwards in the order of queues form no cycle.
         let is_upwards = txn.turns.iter().all(|turn| turn.queue <= queue);
@@ -74,7 +80,7 @@ impl Worker {
         if turn.has_begun {
             return Ok(());
         }
-        let waits = known.is_some() || hot.state(&turn, now) != State::Mine;
+        let waits = known.is_some() || hot.state(&turn, now) != TurnState::Mine;
         self.await_turn(turn, is_upwards)?;
         txn.turns[place].has_begun = true;
         // Rows that it read before it waited may have changed: an abort costs less here than at
@@ -91,12 +97,14 @@ impl Worker {
         let mut rounds = 0;
         loop {
             match self.store.hot.state(&turn, self.store.epochs.now()) {
-                State::Mine | State::Over => return Ok(()),
-                State::Other if rounds < SPINS => std::hint::spin_loop(),
+                TurnState::Mine | TurnState::Over => return Ok(()),
+                TurnState::Other if rounds < SPINS => std::hint::spin_loop(),
                 state => match (self.store.conflict, state) {
                     _ if !is_upwards => return Ok(()),
                     (Conflict::Wait, _) => return Err(Refused::Busy(id_of(&turn))),
-                    (Conflict::Abort, State::Other) if rounds < SPINS + YIELDS => std::thread::yield_now(),
+                    (Conflict::Abort, TurnState::Other) if rounds < SPINS + YIELDS => {
+                        std::thread::yield_now()
+                    }
                     (Conflict::Abort, _) => return Ok(()),
                 },
             }
@@ -119,12 +127,12 @@ impl Worker {
     #[cold]
     fn leave_queues(&self, txn: &mut Txn) {
         for turn in txn.turns.drain(..) {
-            if self.store.hot.leave(&turn) == Now::Cold {
+            if self.store.hot.leave(&turn) == HeatChange::Cold {
                 match turn.at {
-                    At::Row(row) => {
+                    QueueKey::Row(row) => {
                         _ = row::readers(&self.store.arena, row).fetch_and(!HOT, Ordering::Relaxed)
                     }
-                    At::Head(head) => self.store.hot.cool(head),
+                    QueueKey::Head(head) => self.store.hot.cool(head),
                 }
             }
         }
@@ -138,7 +146,7 @@ impl Worker {
             return refused;
         }
         let (hot, now) = (&self.store.hot, self.store.epochs.now());
-        if hot.failed(row, now) == Now::Hot {
+        if hot.failed(row, now) == HeatChange::Hot {
             row::readers(&self.store.arena, row).fetch_or(HOT, Ordering::Relaxed);
         }
         // Only the first of several heads counts: a transaction that waits there does not come to

@@ -5,14 +5,14 @@
 //! exception: an insert enters its row into the index, marked absent.
 
 use crate::arena::{Local, Ref};
-use crate::epoch::What;
-use crate::guard;
+use crate::epoch::EpochUse;
 use crate::hints::Hash;
-use crate::hot::For;
+use crate::hot::AccessKind;
 use crate::index::{Chunk, Insertion, Removal, Spot};
 use crate::life;
 use crate::log::{Read, put_read};
 use crate::pins::Pins;
+use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
 use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
@@ -56,10 +56,10 @@ impl Default for Left {
     fn default() -> Left {
         Left {
             local: Local::new(),
-            reading: Pins::new(What::Reading),
-            committing: Pins::new(What::Committing),
-            prepared: Pins::new(What::Prepared),
-            snapshots: Pins::new(What::Snapshot),
+            reading: Pins::new(EpochUse::Reading),
+            committing: Pins::new(EpochUse::Committing),
+            prepared: Pins::new(EpochUse::Prepared),
+            snapshots: Pins::new(EpochUse::Snapshot),
             garbage: VecDeque::new(),
             kept: 0,
             last_tid: 0,
@@ -124,7 +124,7 @@ impl Worker {
     }
 
     pub(crate) fn end(&mut self, mut txn: Box<Txn>) {
-        self.unguard(&mut txn);
+        self.unreserve_reads(&mut txn);
         self.end_turns(&mut txn);
         self.unpin(&mut txn);
         txn.clear();
@@ -186,7 +186,7 @@ impl Worker {
     #[inline]
     fn note_find(&self, txn: &mut Txn, table: TableId, key: &[u8]) -> Result<Option<Ref>, Refused> {
         let (store, hash) = (&self.store, Hash::of(table, key));
-        let hinted = txn.ahead.take(hash).or_else(|| store.hints.candidate(hash));
+        let hinted = txn.prefetched.take(hash).or_else(|| store.hints.candidate(hash));
         if let Some(row) = hinted
             && row::is_of(&store.arena, row, table, key)
         {
@@ -211,13 +211,13 @@ impl Worker {
             && last == table
             && let Some(row) = index.find_in(&store.arena, leaf, key)
         {
-            row::ask_for(&store.arena, row);
+            row::prefetch_row(&store.arena, row);
             return Ok(Some(row));
         }
         let found = index.find(&store.arena, key);
         txn.near = (table, Some(found.seen.leaf));
         if let Some(row) = found.row {
-            row::ask_for(&store.arena, row);
+            row::prefetch_row(&store.arena, row);
             store.hints.enter(hash, row, store.arena.used_bytes());
         } else {
             txn.see_key(found.seen, table, key);
@@ -257,7 +257,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return self.own_value(txn, own, f);
         }
-        self.take_turn(txn, table, row, For::Reading)?;
+        self.take_turn(txn, table, row, AccessKind::Reading)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -322,7 +322,7 @@ impl Worker {
         if let Some(own) = txn.own(row) {
             return self.update_own(txn, own, f);
         }
-        self.take_turn(txn, table, row, For::Writing)?;
+        self.take_turn(txn, table, row, AccessKind::Writing)?;
         let value = txn.value();
         let bytes = &mut txn.values[value];
         let word = self.look(row, bytes)?;
@@ -427,7 +427,7 @@ impl Worker {
                 row
             }
             Insertion::Exists(other, _) => other,
-            Insertion::Guarded(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
+            Insertion::Reserved(leaf) => return Err(self.met_readers(leaf, Held::LeafReaders)),
         };
         self.put(txn, table, row, bytes)
     }
@@ -440,7 +440,7 @@ impl Worker {
             Some(Value::New(_) | Value::Placed) => return Ok(Inserted::Exists),
             Some(Value::Absent) => {}
             None => {
-                self.take_turn(txn, table, row, For::Writing)?;
+                self.take_turn(txn, table, row, AccessKind::Writing)?;
                 let mut buffer = std::mem::take(&mut self.buffer);
                 let word = self.look(row, &mut buffer);
                 self.buffer = buffer;
@@ -505,7 +505,7 @@ impl Worker {
             txn.rewrite(own, Value::Absent, Touched::ALL);
             return Ok(was_there);
         }
-        self.take_turn(txn, table, row, For::Writing)?;
+        self.take_turn(txn, table, row, AccessKind::Writing)?;
         let mut buffer = std::mem::take(&mut self.buffer);
         let word = self.look(row, &mut buffer);
         self.buffer = buffer;
@@ -578,8 +578,8 @@ impl Worker {
             // The row is present, or the block is another row's by now, or free.
             Lock::Dead => return,
         }
-        guard::settle();
-        if guard::is_held(row::readers(&store.arena, row), guard::OF_ROW) {
+        read_reservation::settle();
+        if read_reservation::is_held(row::readers(&store.arena, row), read_reservation::OF_ROW) {
             return self.put_off(table, row, word);
         }
         self.key.clear();
@@ -587,7 +587,7 @@ impl Worker {
         if let Ok(index) = store.index(table) {
             let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
             debug_assert_ne!(removal, Removal::Missing, "whoever took the row out has marked it dead");
-            if removal == Removal::Guarded {
+            if removal == Removal::Reserved {
                 return self.put_off(table, row, word);
             }
         }

@@ -14,7 +14,7 @@ use crate::replacement::{From, Replacement};
 use crate::slots::Slot;
 use crate::write::Copied;
 use base::PageId;
-use latch::{Backoff, Change};
+use latch::{Backoff, PageChange};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -193,7 +193,7 @@ impl Pool {
         debug_assert_eq!(self.slots.page(slot), Some(id), "a slot in hand names its page");
         if !latch.look().marked() {
             // The page was used between the look and the latch.
-            latch.unlock_exclusive(Change::Nothing);
+            latch.unlock_exclusive(PageChange::Nothing);
             self.queues().stays(slot);
             return false;
         }

@@ -4,7 +4,7 @@
 use crate::page::Page;
 use crate::pool::latching;
 use base::{Lsn, PageId};
-use latch::{Change, LatchPolicy, PageLatch};
+use latch::{LatchPolicy, PageChange, PageLatch};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -64,7 +64,7 @@ pub struct PageMut<'p, L: LatchPolicy> {
     page: NonNull<Page>,
     id: PageId,
     version: u64,
-    change: Change,
+    change: PageChange,
     policy: PhantomData<(L, *const ())>,
 }
 
@@ -74,7 +74,7 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
     /// hands it over.
     #[inline]
     pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
-        PageMut { latch, page, id, version, change: Change::Nothing, policy: PhantomData }
+        PageMut { latch, page, id, version, change: PageChange::Nothing, policy: PhantomData }
     }
 
     #[inline]
@@ -123,7 +123,7 @@ impl<L: LatchPolicy> Deref for PageMut<'_, L> {
 impl<L: LatchPolicy> DerefMut for PageMut<'_, L> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Page {
-        self.change = Change::Bytes;
+        self.change = PageChange::Bytes;
         // SAFETY: under the exclusive latch that this guard holds no other thread reaches the page.
         unsafe { self.page.as_mut() }
     }

@@ -23,7 +23,7 @@ use crate::renew::Renewed;
 use crate::run::pages_of;
 use crate::slots::Slot;
 use base::PageId;
-use latch::{Backoff, Change};
+use latch::{Backoff, PageChange};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -333,7 +333,7 @@ impl Pool {
                 Renewed::AsItWas => latch.end_load(),
                 Renewed::Changed => {
                     latch.end_load_exclusive();
-                    latch.unlock_exclusive(Change::Bytes);
+                    latch.unlock_exclusive(PageChange::Bytes);
                 }
             }
             self.entered(index, id);

@@ -24,13 +24,13 @@ pub(crate) type Offered = (usize, PageId, From);
 
 #[derive(Default)]
 pub(crate) struct Offers {
-    desk: SpinMutex<Desk>,
-    /// The number of requests in `desk`, readable without its lock.
+    requests: SpinMutex<Requests>,
+    /// The number of requests in `requests`, readable without its lock.
     waiting: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Desk {
+struct Requests {
     leaving: BTreeMap<OwnerId, Vec<Offered>>,
     /// Dirty pages that a checkpoint waits for.
     wanted: BTreeMap<OwnerId, BTreeSet<PageId>>,
@@ -39,7 +39,7 @@ struct Desk {
     upto: u64,
 }
 
-impl Desk {
+impl Requests {
     fn count(&self) -> usize {
         let leaving: usize = self.leaving.values().map(Vec::len).sum();
         leaving + self.wanted.values().map(BTreeSet::len).sum::<usize>()
@@ -47,10 +47,10 @@ impl Desk {
 }
 
 impl Offers {
-    fn with<R>(&self, f: impl FnOnce(&mut Desk) -> R) -> R {
-        let mut desk = self.desk.lock();
-        let result = f(&mut desk);
-        self.waiting.store(desk.count(), Ordering::Release);
+    fn with<R>(&self, f: impl FnOnce(&mut Requests) -> R) -> R {
+        let mut requests = self.requests.lock();
+        let result = f(&mut requests);
+        self.waiting.store(requests.count(), Ordering::Release);
         result
     }
 
@@ -62,16 +62,16 @@ impl Offers {
     /// Whether this owner has requests.
     fn any_of(&self, owner: OwnerId) -> bool {
         self.any()
-            && self.with(|desk| {
-                desk.leaving.get(&owner).is_some_and(|l| !l.is_empty())
-                    || desk.wanted.get(&owner).is_some_and(|w| !w.is_empty())
+            && self.with(|requests| {
+                requests.leaving.get(&owner).is_some_and(|l| !l.is_empty())
+                    || requests.wanted.get(&owner).is_some_and(|w| !w.is_empty())
             })
     }
 
     /// Offers a page for eviction; `false` if the owner has the maximum number of offers already.
     fn offer(&self, owner: OwnerId, offered: Offered) -> bool {
-        self.with(|desk| {
-            let leaving = desk.leaving.entry(owner).or_default();
+        self.with(|requests| {
+            let leaving = requests.leaving.entry(owner).or_default();
             let room = leaving.len() < OFFERED;
             if room {
                 leaving.push(offered);
@@ -83,7 +83,7 @@ impl Offers {
     /// The number of batches that must be written for the wanted pages; `None` while owners have
     /// not copied them all.
     pub fn copied_upto(&self) -> Option<u64> {
-        self.with(|desk| desk.wanted.values().all(BTreeSet::is_empty).then_some(desk.upto))
+        self.with(|requests| requests.wanted.values().all(BTreeSet::is_empty).then_some(requests.upto))
     }
 }
 
@@ -99,7 +99,7 @@ impl Pool {
 
     /// Asks `owner`, to which page `id` belongs, to copy it for writing.
     pub(crate) fn want(&self, owner: OwnerId, id: PageId) {
-        self.offers.with(|desk| desk.wanted.entry(owner).or_default().insert(id));
+        self.offers.with(|requests| requests.wanted.entry(owner).or_default().insert(id));
         self.loads.queue.ring_bell();
     }
 
@@ -113,7 +113,7 @@ impl Pool {
     #[cold]
     pub(crate) fn do_asked(&self) -> bool {
         let Some(owner) = acting_for() else { return false };
-        let leaving = self.offers.with(|desk| desk.leaving.remove(&owner)).unwrap_or_default();
+        let leaving = self.offers.with(|requests| requests.leaving.remove(&owner)).unwrap_or_default();
         let mut any = !leaving.is_empty();
         let (mut found, mut batch) = (Found::default(), None);
         for (slot, id, from) in leaving {
@@ -130,8 +130,8 @@ impl Pool {
     }
 
     fn copy_wanted(&self, owner: OwnerId) -> bool {
-        let wanted: Vec<PageId> = self.offers.with(|desk| {
-            let wanted = desk.wanted.get(&owner).into_iter().flatten();
+        let wanted: Vec<PageId> = self.offers.with(|requests| {
+            let wanted = requests.wanted.get(&owner).into_iter().flatten();
             wanted.copied().take(BATCH).collect()
         });
         if wanted.is_empty() {
@@ -152,9 +152,9 @@ impl Pool {
             }
         }
         let upto = self.hand_in(batch);
-        self.offers.with(|desk| {
-            desk.upto = desk.upto.max(upto);
-            if let Some(wanted) = desk.wanted.get_mut(&owner) {
+        self.offers.with(|requests| {
+            requests.upto = requests.upto.max(upto);
+            if let Some(wanted) = requests.wanted.get_mut(&owner) {
                 wanted.retain(|id| !done.contains(id));
             }
         });
@@ -228,9 +228,9 @@ impl Pool {
     pub fn disown_all(&self) {
         let next = self.allocator().next;
         (1..next.0).for_each(|id| self.latch(PageId(id)).abandon_owner());
-        let desk = self.offers.with(std::mem::take);
-        self.offers.with(|now| now.upto = desk.upto);
-        for (slot, ..) in desk.leaving.into_values().flatten() {
+        let requests = self.offers.with(std::mem::take);
+        self.offers.with(|now| now.upto = requests.upto);
+        for (slot, ..) in requests.leaving.into_values().flatten() {
             self.stays(slot);
         }
     }

@@ -94,12 +94,12 @@ mod tests {
     use std::path::Path;
     use std::sync::{Arc, Mutex};
     use wal::Durability;
-    use world::{Deed, Files, Verdict, memory, watched};
+    use world::{Deed, Files, Intervention, memory, watched};
 
     /// A database of which no page is in memory, and the lengths of its reads in pages. `verdict`
     /// decides the result of each read.
     fn reopened(
-        verdict: impl Fn(u64, usize) -> Verdict + Send + Sync + 'static,
+        verdict: impl Fn(u64, usize) -> Intervention + Send + Sync + 'static,
     ) -> (Pool, Arc<Mutex<Vec<usize>>>) {
         let (reads, files) = (Arc::<Mutex<Vec<usize>>>::default(), memory());
         let first = open(&files, Durability::Sync);
@@ -112,7 +112,7 @@ mod tests {
                 seen.lock().unwrap().push(bytes / PAGE_SIZE);
                 verdict(offset, bytes)
             }
-            _ => Verdict::Do,
+            _ => Intervention::Do,
         });
         let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(FRAMES) };
         let pool =
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_read_together() {
-        let (pool, reads) = reopened(|_, _| Verdict::Do);
+        let (pool, reads) = reopened(|_, _| Intervention::Do);
         pool.load(PageId(4)).unwrap();
         let pages = [1, 2, 3, 4, 5, 6, 9].map(PageId);
         assert_eq!(pool.prefetch_all(&pages), 6, "all but the one that is there");
@@ -151,8 +151,8 @@ mod tests {
         let bad = 3 * PAGE_SIZE as u64;
         let covers = move |offset: u64, bytes: usize| (offset..offset + bytes as u64).contains(&bad);
         let (pool, reads) = reopened(move |offset, bytes| match covers(offset, bytes) {
-            true => Verdict::Fail(ErrorKind::Other),
-            false => Verdict::Do,
+            true => Intervention::Fail(ErrorKind::Other),
+            false => Intervention::Do,
         });
         assert_eq!(pool.prefetch_all(&[1, 2, 3, 4].map(PageId)), 4);
         arrive(&pool);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn who_wants_a_page_of_a_run_waits_for_the_run_and_frames_bound_it() {
-        let (pool, _) = reopened(|_, _| Verdict::Do);
+        let (pool, _) = reopened(|_, _| Intervention::Do);
         let pages: Vec<PageId> = (1..=FRAMES as u32 * 2).map(PageId).collect();
         let begun = pool.prefetch_all(&pages);
         assert!((1..=FRAMES).contains(&begun), "{begun} pages in {FRAMES} frames");

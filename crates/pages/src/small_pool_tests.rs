@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use wal::{Durability, Order, RecordHeader};
+use wal::{Durability, LogOrder, RecordHeader};
 use world::memory;
 
 /// The last page numbers of a tree's root, its inner pages, its leaves, and the heap's pages.
@@ -44,7 +44,7 @@ fn visit(pool: &Pool, path: &[PageId; PATH as usize], number: u64) -> Result<(),
         return pool.shared::<Coupled>(*last).map(drop);
     }
     let mut page = pool.exclusive::<Coupled>(*last)?;
-    let span = pool.log().append(&RecordHeader::default(), Order::ANY, &[&number.to_le_bytes()]);
+    let span = pool.log().append(&RecordHeader::default(), LogOrder::ANY, &[&number.to_le_bytes()]);
     page.bytes_mut()[PAGE_HEADER] = number as u8;
     page.logged(span.start);
     Ok(())

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::scope;
-use wal::{Durability, Log, LogOptions, Order, RecordHeader};
-use world::{Deed, Files, Open, Verdict, memory, watched};
+use wal::{Durability, Log, LogOptions, LogOrder, RecordHeader};
+use world::{Deed, Files, Intervention, Open, memory, watched};
 
 pub(crate) const DATA: &str = "db/data";
 pub(crate) const FRAMES: usize = 16;
@@ -51,7 +51,8 @@ fn with_pages<T>(pool: &Pool, f: impl Fn() -> Result<T, Stop>) -> T {
 pub(crate) fn put<L: LatchPolicy>(pool: &Pool, id: PageId, value: u8) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<L>(id)?;
-        let span = pool.log().append(&RecordHeader::default(), Order::ANY, &[&id.0.to_le_bytes(), &[value]]);
+        let span =
+            pool.log().append(&RecordHeader::default(), LogOrder::ANY, &[&id.0.to_le_bytes(), &[value]]);
         page.bytes_mut()[PAGE_HEADER..].fill(value);
         page.logged(span.start);
         Ok(())
@@ -232,7 +233,7 @@ fn random_work_on_many_threads_loses_nothing() {
 fn increment(pool: &Pool, id: PageId) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<Coupled>(id)?;
-        let lsn = pool.log().append(&RecordHeader::default(), Order::ANY, &[b"+1"]).end;
+        let lsn = pool.log().append(&RecordHeader::default(), LogOrder::ANY, &[b"+1"]).end;
         page.bytes_mut()[PAGE_HEADER..].iter_mut().for_each(|b| *b = b.wrapping_add(1));
         page.logged(lsn);
         Ok(())
@@ -512,9 +513,9 @@ fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
             Deed::Write { offset, .. } if path == Path::new(DATA) && full.load(Ordering::SeqCst) => {
                 // A failure half-way through a batch is harder than one at its start.
                 let later = !(offset / PAGE_SIZE as u64).is_multiple_of(3);
-                if later { Verdict::Fail(ErrorKind::StorageFull) } else { Verdict::Do }
+                if later { Intervention::Fail(ErrorKind::StorageFull) } else { Intervention::Do }
             }
-            _ => Verdict::Do,
+            _ => Intervention::Do,
         }
     });
     (files, full)
@@ -550,9 +551,9 @@ fn after_a_failed_sync_nothing_is_written_any_more() {
         let broken = broken.clone();
         move |path, deed| match deed {
             Deed::Sync if path == Path::new(DATA) && broken.load(Ordering::SeqCst) => {
-                Verdict::Fail(ErrorKind::Other)
+                Intervention::Fail(ErrorKind::Other)
             }
-            _ => Verdict::Do,
+            _ => Intervention::Do,
         }
     });
     let pool = open(&files, Durability::Sync);
@@ -573,7 +574,7 @@ fn a_slow_device_is_not_mistaken_for_a_full_pool() {
             if matches!(deed, Deed::Sync) && path.ends_with("doublewrite") && slow.load(Ordering::SeqCst) {
                 std::thread::sleep(std::time::Duration::from_millis(300));
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let options = PoolOptions { max_pages: 1000, ..PoolOptions::new(8) };
@@ -648,7 +649,7 @@ fn no_page_runs_ahead_of_the_log_or_its_own_copy() {
                 // The flusher and the page writer both call this. The test sees a violation at its
                 // end.
                 recorder.lock().unwrap().see(path, deed, 64);
-                Verdict::Do
+                Intervention::Do
             }
         });
         let options =

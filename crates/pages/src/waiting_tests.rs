@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 use wal::Durability;
-use world::{Deed, Files, Means, Open, Verdict, memory, watched};
+use world::{Deed, Files, Intervention, Means, Open, memory, watched};
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -196,9 +196,9 @@ fn a_failed_read_reaches_every_waiter_and_can_be_repeated() {
                 Deed::Read { offset, .. }
                     if offset > 0 && path == Path::new(DATA) && broken.load(Ordering::SeqCst) =>
                 {
-                    Verdict::Fail(ErrorKind::TimedOut)
+                    Intervention::Fail(ErrorKind::TimedOut)
                 }
-                _ => Verdict::Do,
+                _ => Intervention::Do,
             }
         });
         let pool = reopened(&files, means);
@@ -235,9 +235,9 @@ fn full_disk() -> (Arc<dyn Files>, Arc<AtomicBool>) {
     let flag = full.clone();
     let files = watched(memory(), move |path, deed| match deed {
         Deed::Write { .. } if path == Path::new(DATA) && flag.load(Ordering::SeqCst) => {
-            Verdict::Fail(ErrorKind::StorageFull)
+            Intervention::Fail(ErrorKind::StorageFull)
         }
-        _ => Verdict::Do,
+        _ => Intervention::Do,
     });
     (files, full)
 }
@@ -322,7 +322,7 @@ fn random_waiting_work_on_many_threads_loses_nothing() {
 async fn increment(pool: &Pool, id: PageId) {
     with_pages(pool, || {
         let mut page = pool.exclusive::<Coupled>(id)?;
-        let lsn = pool.log().append(&wal::RecordHeader::default(), wal::Order::Last, &[b"+1"]).end;
+        let lsn = pool.log().append(&wal::RecordHeader::default(), wal::LogOrder::Last, &[b"+1"]).end;
         page.bytes_mut()[PAGE_HEADER..].iter_mut().for_each(|b| *b = b.wrapping_add(1));
         page.logged(lsn);
         Ok(())

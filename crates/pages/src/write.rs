@@ -49,8 +49,8 @@ pub(crate) struct Writer {
     pub doublewrite: Option<Doublewrite>,
     /// Held while pages are copied.
     copying: Mutex<()>,
-    desk: Mutex<Desk>,
-    /// Signalled when a batch moves between the lists of `desk`.
+    batches: Mutex<Batches>,
+    /// Signalled when a batch moves between the lists of `batches`.
     pub moved: Condvar,
     /// The number of sleeping threads that keep frames free.
     napping: AtomicUsize,
@@ -64,7 +64,7 @@ pub(crate) struct Writer {
 }
 
 /// The lists of batches. The counters only grow, and batches are written in order.
-struct Desk {
+struct Batches {
     spare: Vec<Batch>,
     waiting: VecDeque<Batch>,
     finished: VecDeque<(Batch, Result<(), PageFault>)>,
@@ -112,7 +112,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Writer {
     pub fn new(data: DataFile, doublewrite: Option<Doublewrite>) -> io::Result<Writer> {
         let spare = (0..BATCHES).map(|_| Batch::new()).collect();
-        let desk = Desk {
+        let batches = Batches {
             spare,
             waiting: VecDeque::new(),
             finished: VecDeque::new(),
@@ -125,7 +125,7 @@ impl Writer {
             data,
             doublewrite,
             copying: Mutex::default(),
-            desk: Mutex::new(desk),
+            batches: Mutex::new(batches),
             moved: Condvar::new(),
             napping: AtomicUsize::new(0),
             device: Mutex::new(Device { queue, unsynced: false, unfinished: None }),
@@ -149,13 +149,13 @@ impl Writer {
         if self.failures() == failures {
             return Ok(());
         }
-        held(&self.desk).last_failure.clone().map_or(Ok(()), Err)
+        held(&self.batches).last_failure.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a batch is waiting, being written, or not settled.
     pub fn busy(&self) -> bool {
-        let desk = held(&self.desk);
-        desk.asked != desk.written || !desk.finished.is_empty()
+        let batches = held(&self.batches);
+        batches.asked != batches.written || !batches.finished.is_empty()
     }
 
     #[inline]
@@ -164,28 +164,28 @@ impl Writer {
     }
 
     fn take_finished(&self) -> Option<(Batch, Result<(), PageFault>)> {
-        let mut desk = held(&self.desk);
-        let finished = desk.finished.pop_front();
-        self.unsettled.store(desk.finished.len(), Ordering::Release);
+        let mut batches = held(&self.batches);
+        let finished = batches.finished.pop_front();
+        self.unsettled.store(batches.finished.len(), Ordering::Release);
         finished
     }
 
     /// A batch to fill, if more than `keep` batches are spare.
     pub fn take_spare(&self, keep: usize) -> Option<Batch> {
-        let mut desk = held(&self.desk);
-        if desk.spare.len() > keep { desk.spare.pop() } else { None }
+        let mut batches = held(&self.batches);
+        if batches.spare.len() > keep { batches.spare.pop() } else { None }
     }
 
     /// Waits until a batch moves, at most for `most`.
     pub fn wait(&self, most: Duration) {
-        drop(self.moved.wait_timeout(held(&self.desk), most));
+        drop(self.moved.wait_timeout(held(&self.batches), most));
     }
 
     /// Waits for a batch to write, at most for `most`.
     pub fn wait_for_work(&self, most: Duration) {
-        let desk = held(&self.desk);
-        if desk.waiting.is_empty() {
-            drop(self.moved.wait_timeout(desk, most));
+        let batches = held(&self.batches);
+        if batches.waiting.is_empty() {
+            drop(self.moved.wait_timeout(batches, most));
         }
     }
 
@@ -312,7 +312,7 @@ impl Pool {
         if run.pending.is_empty() {
             if run.missed.is_empty() {
                 let Some(upto) = self.offers.copied_upto() else { return Ok(Progress::Waiting) };
-                let done = held(&self.writer.desk).written >= run.upto.max(upto);
+                let done = held(&self.writer.batches).written >= run.upto.max(upto);
                 return Ok(if done { Progress::Finished } else { Progress::Waiting });
             }
             run.pending = std::mem::take(&mut run.missed);
@@ -401,36 +401,36 @@ impl Pool {
     /// Hands a batch in for writing, or returns it to the spare ones if it is empty. Returns the
     /// number of batches handed in so far.
     pub(crate) fn hand_in(&self, mut batch: Batch) -> u64 {
-        let mut desk = held(&self.writer.desk);
+        let mut batches = held(&self.writer.batches);
         if batch.ids.is_empty() {
             batch.clear();
-            desk.spare.push(batch);
+            batches.spare.push(batch);
         } else {
-            desk.asked += 1;
-            desk.waiting.push_back(batch);
+            batches.asked += 1;
+            batches.waiting.push_back(batch);
         }
         self.writer.moved.notify_all();
-        desk.asked
+        batches.asked
     }
 
     /// Writes the oldest waiting batch, after any batch that is being written; `false` if none
     /// waits. Blocks for the device. Touches no page, so any thread may call it.
     pub fn write_out(&self) -> bool {
         let mut device = held(&self.writer.device);
-        let Some(mut batch) = held(&self.writer.desk).waiting.pop_front() else { return false };
+        let Some(mut batch) = held(&self.writer.batches).waiting.pop_front() else { return false };
         let done = self.log_first(batch.youngest).and_then(|()| self.writer.output(&mut device, &mut batch));
-        let mut desk = held(&self.writer.desk);
-        desk.written += 1;
+        let mut batches = held(&self.writer.batches);
+        batches.written += 1;
         match &done {
             Ok(()) => drop(self.counts.written.fetch_add(batch.ids.len() as u64, Ordering::Relaxed)),
             Err(fault) => {
-                desk.last_failure = Some(fault.clone());
+                batches.last_failure = Some(fault.clone());
                 self.writer.failures.fetch_add(1, Ordering::Release);
             }
         }
-        desk.finished.push_back((batch, done));
-        self.writer.unsettled.store(desk.finished.len(), Ordering::Release);
-        drop(desk);
+        batches.finished.push_back((batch, done));
+        self.writer.unsettled.store(batches.finished.len(), Ordering::Release);
+        drop(batches);
         self.writer.moved.notify_all();
         // An owner that must settle the batch may be asleep.
         self.loads.queue.ring_bell();
@@ -453,7 +453,7 @@ impl Pool {
             }
             self.leave(std::mem::take(&mut batch.leaving));
             batch.clear();
-            held(&self.writer.desk).spare.push(batch);
+            held(&self.writer.batches).spare.push(batch);
         }
         if any {
             self.writer.moved.notify_all();

@@ -13,7 +13,8 @@
 
 use base::{TableId, WorkerId};
 use partition::{
-    Balancer, Decision, Mode, Partition, PartitionLoad, QueueLength, Ranges, Settings, SubLoad, Verdict,
+    BalanceVerdict, Balancer, Decision, Mode, Partition, PartitionLoad, QueueLength, Ranges, Settings,
+    SubLoad,
 };
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -106,7 +107,7 @@ fn decide(text: &str, mode: Mode) -> Result<String, String> {
 
 fn told(decision: &Decision) -> String {
     let mut out = format!("{decision}\n");
-    if let Verdict::Repartition { plan, to, .. } = &decision.verdict {
+    if let BalanceVerdict::Repartition { plan, to, .. } = &decision.verdict {
         let _ = writeln!(out, "{plan}\nafterwards:");
         for Partition { keys, owner } in to.partitions() {
             let _ = writeln!(out, "  worker {owner}: {}..{}", keys.start, keys.end);

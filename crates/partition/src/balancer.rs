@@ -197,7 +197,7 @@ pub enum Keep {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
+pub enum BalanceVerdict {
     Keep(Keep),
     Repartition {
         plan: Plan,
@@ -216,14 +216,14 @@ pub struct Decision {
     pub mode: Mode,
     pub partitions: usize,
     pub finding: Finding,
-    pub verdict: Verdict,
+    pub verdict: BalanceVerdict,
 }
 
 impl Decision {
     /// The plan to carry out; `None` if there is none, or only advice was asked for.
     pub fn plan(&self) -> Option<&Plan> {
         match (&self.verdict, self.mode) {
-            (Verdict::Repartition { plan, .. }, Mode::On) => Some(plan),
+            (BalanceVerdict::Repartition { plan, .. }, Mode::On) => Some(plan),
             _ => None,
         }
     }
@@ -265,7 +265,7 @@ impl Balancer {
         let groups = work(loads);
         let finding = find(loads, &groups);
         let verdict = match self.keeps(ranges, &finding) {
-            Some(keep) => Verdict::Keep(keep),
+            Some(keep) => BalanceVerdict::Keep(keep),
             None => self.decide(ranges, &finding, groups)?,
         };
         let (table, mode) = (ranges.table(), self.settings.mode);
@@ -335,7 +335,7 @@ impl Balancer {
         ranges: &Ranges,
         finding: &Finding,
         groups: Vec<Group>,
-    ) -> Result<Verdict, BalanceError> {
+    ) -> Result<BalanceVerdict, BalanceError> {
         let levelled = evened(groups, self.settings.tolerance);
         let promised = levelled.imbalance();
         let gain = finding.imbalance - promised;
@@ -343,7 +343,7 @@ impl Balancer {
         let wanted = self.settings.gain.max(quarter).max(chance(ranges.len(), finding));
         let starts = levelled.starts().filter(|_| gain >= wanted);
         let Some(starts) = starts else {
-            return Ok(Verdict::Keep(Keep::LittleGain { promised, stuck: levelled.stuck }));
+            return Ok(BalanceVerdict::Keep(Keep::LittleGain { promised, stuck: levelled.stuck }));
         };
         let to = with_borders(ranges, &starts)?;
         let plan = Plan::between(ranges, &to)?;
@@ -354,7 +354,7 @@ impl Balancer {
             let Finding { imbalance: before, hottest, .. } = *finding;
             self.promise = Some(Promise { made_for, leads_to, before, promised, hottest });
         }
-        Ok(Verdict::Repartition { plan, to, promised, sub_splits: levelled.splits })
+        Ok(BalanceVerdict::Repartition { plan, to, promised, sub_splits: levelled.splits })
     }
 }
 
@@ -440,8 +440,8 @@ impl fmt::Display for Decision {
         }
         write!(f, " ({accesses} accesses): ")?;
         match &self.verdict {
-            Verdict::Keep(keep) => write!(f, "keep, {keep}"),
-            Verdict::Repartition { plan, promised, sub_splits, .. } => {
+            BalanceVerdict::Keep(keep) => write!(f, "keep, {keep}"),
+            BalanceVerdict::Repartition { plan, promised, sub_splits, .. } => {
                 let verb = if self.mode == Mode::On { "repartition" } else { "advise to repartition" };
                 write!(f, "{verb} to {promised:.2}: {} ({sub_splits} sub-buckets split)", plan.counts())
             }

@@ -33,10 +33,10 @@ pub mod cost;
 pub mod placement;
 
 pub use balancer::{
-    BalanceError, Balancer, Decision, Finding, Keep, Mode, Settings, SettingsError, Verdict, evened,
+    BalanceError, BalanceVerdict, Balancer, Decision, Finding, Keep, Mode, Settings, SettingsError, evened,
 };
 pub use count::{CountError, Demand, counts};
 pub use histogram::{BadKeys, Grain, Histogram, PartitionLoad, QueueLength, QueueMeter, SubLoad, WEIGHT};
 pub use plan::{Counts, Plan, PlanError};
-pub use range::{Change, Partition, Place, RangeError, RangeMap, Ranges};
+pub use range::{KeyPlace, Partition, RangeChange, RangeError, RangeMap, Ranges};
 pub use routing::{MAX_DOMAIN, Routing, RoutingError};

@@ -10,7 +10,7 @@
 //! at most as many partitions as before plus new borders, and each piece already belongs to the
 //! owner of its final range.
 
-use crate::range::{Change, RangeError, RangeMap, Ranges};
+use crate::range::{RangeChange, RangeError, RangeMap, Ranges};
 use base::{TableId, WorkerId};
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub enum PlanError {
 pub struct Plan {
     pub table: TableId,
     pub made_for: u64,
-    pub changes: Vec<Change>,
+    pub changes: Vec<RangeChange>,
 }
 
 /// The number of changes of each kind.
@@ -75,13 +75,13 @@ impl Plan {
         let splits = made.map(|&at| {
             // The lower half begins at the nearest border to the left, old or new.
             let (a, b) = (old.starts()[old.index(at)], new.starts()[new.index(at - 1)]);
-            Change::Split { at, lower: owner(a.max(b)), upper: owner(at) }
+            RangeChange::Split { at, lower: owner(a.max(b)), upper: owner(at) }
         });
         let gone = old.starts().iter().filter(|at| !has(new, at));
-        let merges = gone.map(|&at| Change::Merge { at, owner: owner(at) });
+        let merges = gone.map(|&at| RangeChange::Merge { at, owner: owner(at) });
         let same = old.partitions().filter(|p| new.partition(new.index(p.keys.start)).keys == p.keys);
         let moved = same.filter(|p| owner(p.keys.start) != p.owner);
-        let moves = moved.map(|p| Change::Move { start: p.keys.start, owner: owner(p.keys.start) });
+        let moves = moved.map(|p| RangeChange::Move { start: p.keys.start, owner: owner(p.keys.start) });
         let changes = splits.chain(merges).chain(moves).collect();
         Ok(Plan { table: old.table(), made_for: old.version(), changes })
     }
@@ -99,9 +99,9 @@ impl Plan {
         let mut counts = Counts::default();
         for change in &self.changes {
             match change {
-                Change::Split { .. } => counts.splits += 1,
-                Change::Merge { .. } => counts.merges += 1,
-                Change::Move { .. } => counts.moves += 1,
+                RangeChange::Split { .. } => counts.splits += 1,
+                RangeChange::Merge { .. } => counts.merges += 1,
+                RangeChange::Move { .. } => counts.moves += 1,
             }
         }
         counts

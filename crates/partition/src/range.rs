@@ -59,7 +59,7 @@ pub struct Partition {
 
 /// The result of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct KeyPlace {
     /// Position of the partition among its table's, in key order; valid for one version of the map.
     pub partition: u32,
     pub owner: WorkerId,
@@ -67,7 +67,7 @@ pub struct Place {
 
 /// One change from a version to the next. A border is named by the first key to its right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum RangeChange {
     /// The partition around `at` becomes two, the upper one beginning at `at`.
     Split { at: u64, lower: WorkerId, upper: WorkerId },
     /// The partitions left and right of `at` become one.
@@ -76,14 +76,16 @@ pub enum Change {
     Move { start: u64, owner: WorkerId },
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for RangeChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Change::Split { at, lower, upper } => {
+            RangeChange::Split { at, lower, upper } => {
                 write!(f, "split at {at}: lower to worker {lower}, upper to {upper}")
             }
-            Change::Merge { at, owner } => write!(f, "merge at {at}: worker {owner} owns both"),
-            Change::Move { start, owner } => write!(f, "move the partition at {start} to worker {owner}"),
+            RangeChange::Merge { at, owner } => write!(f, "merge at {at}: worker {owner} owns both"),
+            RangeChange::Move { start, owner } => {
+                write!(f, "move the partition at {start} to worker {owner}")
+            }
         }
     }
 }
@@ -198,21 +200,21 @@ impl Ranges {
     }
 
     #[inline]
-    pub fn find(&self, key: u64) -> Place {
+    pub fn find(&self, key: u64) -> KeyPlace {
         let i = self.index(key);
-        Place { partition: i as u32, owner: self.owners[i] }
+        KeyPlace { partition: i as u32, owner: self.owners[i] }
     }
 
     /// The next version, with `change` made. `made_for` is the version on which the change was
     /// decided.
-    pub fn apply(&self, made_for: u64, change: Change) -> Result<Ranges, RangeError> {
+    pub fn apply(&self, made_for: u64, change: RangeChange) -> Result<Ranges, RangeError> {
         let table = self.table;
         if made_for != self.version {
             return Err(RangeError::Stale { table, expected: made_for, found: self.version });
         }
         let mut next = Ranges { version: self.version + 1, ..self.clone() };
         match change {
-            Change::Split { at, lower, upper } => {
+            RangeChange::Split { at, lower, upper } => {
                 let i = self.index(at);
                 if at >= self.domain || self.starts[i] == at {
                     return Err(RangeError::NoRoomToSplit { table, at });
@@ -221,7 +223,7 @@ impl Ranges {
                 next.starts.insert(i + 1, at);
                 next.owners.insert(i + 1, upper);
             }
-            Change::Merge { at, owner } => {
+            RangeChange::Merge { at, owner } => {
                 let i = self.beginning(at)?;
                 if i == 0 {
                     return Err(RangeError::NoLeftNeighbour { table });
@@ -230,7 +232,7 @@ impl Ranges {
                 next.starts.remove(i);
                 next.owners.remove(i);
             }
-            Change::Move { start, owner } => next.owners[self.beginning(start)?] = owner,
+            RangeChange::Move { start, owner } => next.owners[self.beginning(start)?] = owner,
         }
         Ok(next)
     }
@@ -301,12 +303,12 @@ impl RangeMap {
     /// The partition and worker for a step on routing key `key`; `None` for a table that is not
     /// partitioned.
     #[inline]
-    pub fn find(&self, table: TableId, key: u64) -> Option<Place> {
+    pub fn find(&self, table: TableId, key: u64) -> Option<KeyPlace> {
         self.table(table).map(|ranges| ranges.find(key))
     }
 
     /// The next map, with one table changed.
-    pub fn apply(&self, table: TableId, made_for: u64, change: Change) -> Result<RangeMap, RangeError> {
+    pub fn apply(&self, table: TableId, made_for: u64, change: RangeChange) -> Result<RangeMap, RangeError> {
         let ranges = self.table(table).ok_or(RangeError::UnknownTable { table })?;
         Ok(self.clone().with(ranges.apply(made_for, change)?))
     }
@@ -360,7 +362,7 @@ mod tests {
             let expected = if key < 40 { 0 } else { 1 + usize::from(key >= 60) };
             assert_eq!(ranges.index(key), expected, "key {key}");
         }
-        assert_eq!(ranges.find(u64::MAX), Place { partition: 2, owner: WorkerId(2) });
+        assert_eq!(ranges.find(u64::MAX), KeyPlace { partition: 2, owner: WorkerId(2) });
     }
 
     #[test]
@@ -377,9 +379,9 @@ mod tests {
     fn changes_make_new_versions_and_leave_the_old_alone() {
         let old = RangeMap::new([three()]);
         let [a, b, c] = [7, 8, 9].map(WorkerId);
-        let map = old.apply(T, 1, Change::Split { at: 10, lower: a, upper: b }).unwrap();
-        let map = map.apply(T, 2, Change::Merge { at: 60, owner: c }).unwrap();
-        let map = map.apply(T, 3, Change::Move { start: 10, owner: a }).unwrap();
+        let map = old.apply(T, 1, RangeChange::Split { at: 10, lower: a, upper: b }).unwrap();
+        let map = map.apply(T, 2, RangeChange::Merge { at: 60, owner: c }).unwrap();
+        let map = map.apply(T, 3, RangeChange::Move { start: 10, owner: a }).unwrap();
         let ranges = map.table(T).unwrap();
         assert_eq!(
             (ranges.starts(), ranges.owners(), ranges.version()),
@@ -393,14 +395,23 @@ mod tests {
         let map = RangeMap::new([three()]);
         let w = WorkerId(0);
         let apply = |version, change| map.apply(T, version, change).unwrap_err();
-        let split = |at| Change::Split { at, lower: w, upper: w };
+        let split = |at| RangeChange::Split { at, lower: w, upper: w };
         assert_eq!(apply(2, split(10)), RangeError::Stale { table: T, expected: 2, found: 1 });
         for at in [0, 40, 100, 1000] {
             assert_eq!(apply(1, split(at)), RangeError::NoRoomToSplit { table: T, at });
         }
-        assert_eq!(apply(1, Change::Merge { at: 41, owner: w }), RangeError::NoBorder { table: T, at: 41 });
-        assert_eq!(apply(1, Change::Merge { at: 0, owner: w }), RangeError::NoLeftNeighbour { table: T });
-        assert_eq!(apply(1, Change::Move { start: 1, owner: w }), RangeError::NoBorder { table: T, at: 1 });
+        assert_eq!(
+            apply(1, RangeChange::Merge { at: 41, owner: w }),
+            RangeError::NoBorder { table: T, at: 41 }
+        );
+        assert_eq!(
+            apply(1, RangeChange::Merge { at: 0, owner: w }),
+            RangeError::NoLeftNeighbour { table: T }
+        );
+        assert_eq!(
+            apply(1, RangeChange::Move { start: 1, owner: w }),
+            RangeError::NoBorder { table: T, at: 1 }
+        );
         let other = map.apply(TableId(6), 1, split(10)).unwrap_err();
         assert_eq!(other, RangeError::UnknownTable { table: TableId(6) });
     }

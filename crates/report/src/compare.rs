@@ -9,7 +9,7 @@ use crate::rows::Row;
 use crate::sweep::{Sweep, settings};
 use crate::table::{Align, Cell, Table, Tone};
 use crate::text::{short, thousands};
-use crate::verdict::{Measure, Spread, Verdict};
+use crate::verdict::{Measure, RowVerdict, Spread};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,9 +121,9 @@ fn pair(name: String, a: Option<&Row>, b: Option<&Row>, question: &Question) -> 
         (Some(a), Some(b)) => {
             let verdict = match question.by.judge(&b.row, &a.row) {
                 None => Outcome::NotMeasured,
-                Some(Verdict::Better) => Outcome::Better,
-                Some(Verdict::Worse) => Outcome::Worse,
-                Some(Verdict::NoDifference) => Outcome::NoDifference,
+                Some(RowVerdict::Better) => Outcome::Better,
+                Some(RowVerdict::Worse) => Outcome::Worse,
+                Some(RowVerdict::NoDifference) => Outcome::NoDifference,
             };
             (verdict, question.by.advantage(&b.row, &a.row))
         }

@@ -34,7 +34,7 @@ pub enum Measure {
 
 /// The relation of one row to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum RowVerdict {
     Better,
     Worse,
     NoDifference,
@@ -112,15 +112,15 @@ impl Measure {
     }
 
     /// The relation of `a` to `b` by the rule above; `None` if a row does not have the measure.
-    pub fn judge(self, a: &ResultRow, b: &ResultRow) -> Option<Verdict> {
+    pub fn judge(self, a: &ResultRow, b: &ResultRow) -> Option<RowVerdict> {
         let (this, that) = (self.spread(a)?, self.spread(b)?);
         let (less, more) = if this.value < that.value { (&this, &that) } else { (&that, &this) };
         let margin = (a.noise.max(0.0) + b.noise.max(0.0)).max(LEAST);
         if less.high >= more.low || more.value <= less.value * (1.0 + margin) {
-            return Some(Verdict::NoDifference);
+            return Some(RowVerdict::NoDifference);
         }
         let is_more = this.value > that.value;
-        Some(if is_more == (self == Measure::Tps) { Verdict::Better } else { Verdict::Worse })
+        Some(if is_more == (self == Measure::Tps) { RowVerdict::Better } else { RowVerdict::Worse })
     }
 }
 
@@ -149,7 +149,7 @@ impl Standing {
         order.sort_by(|a, b| rows(*b).tps.total_cmp(&rows(*a).tps));
         let (first, others) = order.split_first()?;
         let is_beaten =
-            |other: &usize| Measure::Tps.judge(rows(*first), rows(*other)) == Some(Verdict::Better);
+            |other: &usize| Measure::Tps.judge(rows(*first), rows(*other)) == Some(RowVerdict::Better);
         let (beaten, ties) = others.iter().partition(|other| is_beaten(other));
         Some(Standing { first: *first, ties, beaten })
     }
@@ -187,13 +187,13 @@ mod tests {
         }
     }
 
-    fn judge(a: &ResultRow, b: &ResultRow) -> Verdict {
+    fn judge(a: &ResultRow, b: &ResultRow) -> RowVerdict {
         let verdict = Measure::Tps.judge(a, b).unwrap();
         let turned = Measure::Tps.judge(b, a).unwrap();
         let opposite = match verdict {
-            Verdict::Better => Verdict::Worse,
-            Verdict::Worse => Verdict::Better,
-            Verdict::NoDifference => Verdict::NoDifference,
+            RowVerdict::Better => RowVerdict::Worse,
+            RowVerdict::Worse => RowVerdict::Better,
+            RowVerdict::NoDifference => RowVerdict::NoDifference,
         };
         assert_eq!(turned, opposite, "the rule has no side");
         for latency in [Measure::P50, Measure::P99] {
@@ -205,28 +205,28 @@ mod tests {
     #[test]
     fn a_winner_is_beyond_the_spread_of_both() {
         let slow = row(&[100.0, 102.0, 98.0], 0.0);
-        assert_eq!(judge(&row(&[120.0, 122.0, 118.0], 0.0), &slow), Verdict::Better);
+        assert_eq!(judge(&row(&[120.0, 122.0, 118.0], 0.0), &slow), RowVerdict::Better);
         // 1.94 times as fast with a spread of 149 %: one repetition was slower than all repetitions
         // of the other row.
-        assert_eq!(judge(&row(&[194.0, 369.0, 80.0], 0.0), &slow), Verdict::NoDifference);
+        assert_eq!(judge(&row(&[194.0, 369.0, 80.0], 0.0), &slow), RowVerdict::NoDifference);
         // 1.02 times as fast with a spread of 7 %.
-        assert_eq!(judge(&row(&[102.0, 106.0, 99.0], 0.0), &slow), Verdict::NoDifference);
-        assert_eq!(judge(&slow, &slow), Verdict::NoDifference);
+        assert_eq!(judge(&row(&[102.0, 106.0, 99.0], 0.0), &slow), RowVerdict::NoDifference);
+        assert_eq!(judge(&slow, &slow), RowVerdict::NoDifference);
     }
 
     #[test]
     fn a_winner_is_beyond_the_noise_and_the_least_difference() {
         let slow = row(&[100.0, 100.1, 99.9], 0.0);
-        assert_eq!(judge(&row(&[101.5, 101.6, 101.4], 0.0), &slow), Verdict::NoDifference);
-        assert_eq!(judge(&row(&[103.0, 103.1, 102.9], 0.0), &slow), Verdict::Better);
-        assert_eq!(judge(&row(&[103.0, 103.1, 102.9], 0.04), &slow), Verdict::NoDifference);
+        assert_eq!(judge(&row(&[101.5, 101.6, 101.4], 0.0), &slow), RowVerdict::NoDifference);
+        assert_eq!(judge(&row(&[103.0, 103.1, 102.9], 0.0), &slow), RowVerdict::Better);
+        assert_eq!(judge(&row(&[103.0, 103.1, 102.9], 0.04), &slow), RowVerdict::NoDifference);
         assert_eq!(
             judge(&row(&[130.0, 130.1, 129.9], 0.04), &row(&[100.0, 100.1, 99.9], 0.3)),
-            Verdict::NoDifference
+            RowVerdict::NoDifference
         );
         assert_eq!(
             judge(&row(&[150.0, 150.1, 149.9], 0.04), &row(&[100.0, 100.1, 99.9], 0.3)),
-            Verdict::Better
+            RowVerdict::Better
         );
     }
 
@@ -234,14 +234,14 @@ mod tests {
     fn a_value_without_repetitions_may_be_off() {
         let one = |tps| row(&[tps], 0.0);
         assert!(!Measure::Tps.spread(&one(100.0)).unwrap().measured);
-        assert_eq!(judge(&one(115.0), &one(100.0)), Verdict::NoDifference);
-        assert_eq!(judge(&one(130.0), &one(100.0)), Verdict::Better);
+        assert_eq!(judge(&one(115.0), &one(100.0)), RowVerdict::NoDifference);
+        assert_eq!(judge(&one(130.0), &one(100.0)), RowVerdict::Better);
         // A row of an earlier version has the ends, but not the repetitions.
         let old = ResultRow { repetitions: Vec::new(), ..row(&[194.0, 369.0, 80.0], 0.0) };
-        assert_eq!(Measure::Tps.judge(&old, &one(100.0)), Some(Verdict::NoDifference));
+        assert_eq!(Measure::Tps.judge(&old, &one(100.0)), Some(RowVerdict::NoDifference));
         assert_eq!(Measure::P95.judge(&old, &one(100.0)), None, "nothing is judged that was not measured");
         let nothing = ResultRow::default();
-        assert_eq!(Measure::Tps.judge(&nothing, &nothing), Some(Verdict::NoDifference));
+        assert_eq!(Measure::Tps.judge(&nothing, &nothing), Some(RowVerdict::NoDifference));
         assert_eq!(Measure::Tps.advantage(&nothing, &one(1.0)), None);
     }
 

@@ -17,7 +17,7 @@
 //! transaction that waited for the lock must look the table up again afterwards**.
 
 use crate::StoreFault;
-use crate::definition::{Definition, HeapForm, State, Structure};
+use crate::definition::{Definition, HeapForm, Structure, StructureState};
 use crate::division::Coming;
 use crate::open::held;
 use access::{InsertPages, RootMap, TreeRole};
@@ -262,7 +262,7 @@ impl Catalog {
 
 /// All tables in order of their ids, each with its indexes.
 pub(crate) fn schema(known: &BTreeMap<Rid, Definition>) -> Schema {
-    let ids = known.values().filter(|d| d.state == State::Used).filter_map(|d| match &d.structure {
+    let ids = known.values().filter(|d| d.state == StructureState::Used).filter_map(|d| match &d.structure {
         Structure::Table { def, .. } => Some(def.id),
         Structure::Index { .. } => None,
     });
@@ -282,7 +282,7 @@ fn assemble(
     let place = |root: PageId| TreePlace { root, roots: roots.get(&root).cloned() };
     let mut found = None;
     let mut indexes = Vec::new();
-    for row in known.values().filter(|d| d.state == State::Used && d.structure.table() == id) {
+    for row in known.values().filter(|d| d.state == StructureState::Used && d.structure.table() == id) {
         match &row.structure {
             Structure::Table { def, tree, heap, form, .. } if found.is_none() => {
                 found = Some((def.clone(), tree.map(place), *heap, *form));

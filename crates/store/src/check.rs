@@ -67,7 +67,7 @@ impl TableReport {
 }
 
 /// A progress callback: the subject, the units done, and the total number of units.
-pub type Watch<'a> = &'a mut dyn FnMut(&str, u64, u64);
+pub type CheckProgress<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
 /// An entry of a tree without its key: the row's address, and a hash of the key.
 type Mark = (Rid, u64);
@@ -76,7 +76,11 @@ type Mark = (Rid, u64);
 ///
 /// # Errors
 /// The data file is missing, or is not of this version.
-pub fn scan_files(files: &dyn Files, dir: &Path, watch: Watch<'_>) -> Result<Vec<Finding>, StoreFault> {
+pub fn scan_files(
+    files: &dyn Files,
+    dir: &Path,
+    watch: CheckProgress<'_>,
+) -> Result<Vec<Finding>, StoreFault> {
     let path = dir.join(DATA);
     let mut findings = Vec::new();
     pages::scan(files, &path, |id, pages, found, page| {
@@ -128,14 +132,14 @@ impl Store {
     }
 
     /// As [`Store::check`], but returns all findings, and reads the whole log.
-    pub fn examine(&self, watch: Watch<'_>) -> (CheckReport, Vec<Finding>) {
+    pub fn examine(&self, watch: CheckProgress<'_>) -> (CheckReport, Vec<Finding>) {
         let mut findings = Vec::new();
         let log_records = self.read_log(&mut findings, watch);
         let report = self.check_tables(&mut findings, watch);
         (CheckReport { log_records, ..report }, findings)
     }
 
-    fn read_log(&self, findings: &mut Vec<Finding>, watch: Watch<'_>) -> u64 {
+    fn read_log(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> u64 {
         let (first, end, mut records) = (self.log.first(), self.log.end(), 0);
         for record in self.log.read_from(first) {
             match record {
@@ -151,7 +155,7 @@ impl Store {
         records
     }
 
-    fn check_tables(&self, findings: &mut Vec<Finding>, watch: Watch<'_>) -> CheckReport {
+    fn check_tables(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> CheckReport {
         let mut report = CheckReport::default();
         let schema = self.schema().unwrap_or_default();
         let (mut seen, total) = (BTreeSet::new(), schema.tables.len() as u64);
@@ -220,14 +224,14 @@ impl Store {
             }
         }
         if form != HeapForm::Shared && findings.len() == before {
-            report.undivided = self.check_homes(table, findings);
+            report.undivided = self.check_placement(table, findings);
         }
         Some(report)
     }
 
     /// Checks that every heap page holds rows of one partition. Returns the number of pages with
     /// rows of several leaves, if the form is [`HeapForm::ByLeaf`].
-    fn check_homes(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
+    fn check_placement(&self, table: &Table, findings: &mut Vec<Finding>) -> u64 {
         let starts = self.tree(table).partitions();
         // For each page: leaf and partition of the first row found in it.
         let (mut whose, mut leaf) = (BTreeMap::<PageId, (usize, usize)>::new(), 0);

@@ -23,7 +23,7 @@
 
 use crate::StoreFault;
 use crate::catalog::{self, NOWHERE, Reference, Table, TreePlace};
-use crate::definition::{self, Definition, State, Structure, TreeKind};
+use crate::definition::{self, Definition, Structure, StructureState, TreeKind};
 use crate::kind::CATALOG;
 use crate::open::{Store, held};
 use crate::scan::ChunkEnd;
@@ -93,7 +93,7 @@ impl Store {
                 let structure =
                     Structure::Index { table: def.id, def: index.clone(), root, kind: store.trees };
                 let rid = store.make::<P>(txn, structure)?;
-                store.set_state::<P>(txn, rid, State::Used)?;
+                store.set_state::<P>(txn, rid, StructureState::Used)?;
             }
             let heap = store.pool.allocate().map_err(no_room)?;
             let tree = if def.key.is_empty() { None } else { Some(store.pool.allocate()) };
@@ -101,7 +101,7 @@ impl Store {
             let def = TableDef { indexes: Vec::new(), ..def.clone() };
             let rid = store
                 .make::<P>(txn, Structure::Table { def, tree, heap, kind: store.trees, form: store.heaps })?;
-            store.set_state::<P>(txn, rid, State::Used)
+            store.set_state::<P>(txn, rid, StructureState::Used)
         })
     }
 
@@ -142,7 +142,7 @@ impl Store {
             let rows = store.table(table).ok_or_else(missing)?;
             let place = TreePlace { root, roots: store.roots_of(&structure).map_err(no_room)? };
             store.build::<P>(rows, def, store.tree_at(&place, def.id))?;
-            store.set_state::<P>(txn, rid, State::Used)
+            store.set_state::<P>(txn, rid, StructureState::Used)
         })
     }
 
@@ -159,7 +159,7 @@ impl Store {
     /// The rows of used structures that `wanted` accepts, each with its owner.
     fn used(&self, wanted: impl Fn(&Structure) -> bool) -> Vec<(Rid, TableId)> {
         let known = held(&self.catalog.known);
-        let rows = known.iter().filter(|(_, d)| d.state == State::Used && wanted(&d.structure));
+        let rows = known.iter().filter(|(_, d)| d.state == StructureState::Used && wanted(&d.structure));
         rows.map(|(&rid, d)| (rid, d.structure.owner())).collect()
     }
 
@@ -189,7 +189,7 @@ impl Store {
     /// Makes an empty structure in its allocated roots, and its catalog row, idle.
     fn make<P: Policies>(&self, txn: &mut Txn, structure: Structure) -> Result<Rid, StoreFault> {
         let roots = structure.roots();
-        let plan = Definition { state: State::Planned, structure };
+        let plan = Definition { state: StructureState::Planned, structure };
         let heap = self.catalog_heap();
         let planned = plan.encode().and_then(|row| {
             self.insist(|| heap.insert::<P::Heap>(&mut self.system(Lsn(0)), &row)).map_err(no_room)
@@ -200,7 +200,7 @@ impl Store {
             self.take_away::<P>(rid, &roots).map_err(no_room)?;
             return Err(no_room(stop));
         }
-        let idle = Definition { state: State::Idle, ..plan };
+        let idle = Definition { state: StructureState::Idle, ..plan };
         let row = idle.encode()?;
         self.insist(|| heap.update::<P::Heap>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
             .map_err(no_room)?;
@@ -229,11 +229,16 @@ impl Store {
 
     fn retire<P: Policies>(&self, txn: &mut Txn, rid: Rid) -> Result<(), StoreFault> {
         txn.defined.push(rid);
-        self.set_state::<P>(txn, rid, State::Idle)
+        self.set_state::<P>(txn, rid, StructureState::Idle)
     }
 
     /// The transaction's own change of a definition, undone with the transaction.
-    fn set_state<P: Policies>(&self, txn: &mut Txn, rid: Rid, state: State) -> Result<(), StoreFault> {
+    fn set_state<P: Policies>(
+        &self,
+        txn: &mut Txn,
+        rid: Rid,
+        state: StructureState,
+    ) -> Result<(), StoreFault> {
         let lost =
             || StoreFault::Broken { table: CATALOG, what: format!("the definition at {rid:?} is gone") };
         let old = held(&self.catalog.known).get(&rid).cloned().ok_or_else(lost)?;
@@ -288,7 +293,7 @@ impl Store {
     /// were allocated and may have no content yet.
     fn take_away<P: Policies>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
         let row = held(&self.catalog.known).get(&rid).cloned();
-        let Some(row) = row.filter(|d| d.state != State::Used) else { return Ok(()) };
+        let Some(row) = row.filter(|d| d.state != StructureState::Used) else { return Ok(()) };
         self.active.wait_for_visitors();
         let pages = self.pages_of::<P>(&row)?;
         log_freed(&mut self.system(Lsn(0)), row.structure.owner(), &pages);
@@ -305,7 +310,7 @@ impl Store {
     /// Every page of an unused structure.
     fn pages_of<P: Policies>(&self, row: &Definition) -> Result<Vec<PageId>, Stop> {
         let roots = row.structure.roots();
-        if row.state == State::Planned {
+        if row.state == StructureState::Planned {
             // Formatted roots are empty structures; the other roots were never used. An empty
             // multi-rooted tree may have two pages.
             let formatted: Vec<PageId> = roots.into_iter().filter(|&root| self.pool.uses(root)).collect();
@@ -445,7 +450,7 @@ impl Store {
             for (rid, row) in rows {
                 known.insert(rid, row?);
             }
-            for row in known.values().filter(|d| d.state == State::Used) {
+            for row in known.values().filter(|d| d.state == StructureState::Used) {
                 self.roots_of(&row.structure).map_err(no_room)?;
             }
             let tables: BTreeSet<TableId> = known.values().map(|d| d.structure.table()).collect();
@@ -472,7 +477,11 @@ impl Store {
 
     fn unused(&self) -> Vec<(Rid, Definition)> {
         let known = held(&self.catalog.known);
-        known.iter().filter(|(_, d)| d.state != State::Used).map(|(&rid, d)| (rid, d.clone())).collect()
+        known
+            .iter()
+            .filter(|(_, d)| d.state != StructureState::Used)
+            .map(|(&rid, d)| (rid, d.clone()))
+            .collect()
     }
 
     /// At the end of restart, removes all unused structures. No transaction works on the catalog

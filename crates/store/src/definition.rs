@@ -31,7 +31,7 @@ const LONGEST: usize = 8000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum StructureState {
     Planned = 1,
     Idle = 2,
     Used = 3,
@@ -105,7 +105,7 @@ pub(crate) enum Structure {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Definition {
-    pub state: State,
+    pub state: StructureState,
     pub structure: Structure,
 }
 
@@ -171,7 +171,7 @@ impl Definition {
     /// [`StoreFault::Broken`] if these bytes are not a definition of this version.
     pub fn decode(row: &[u8]) -> Result<Definition, StoreFault> {
         let broken = |what: String| StoreFault::Broken { table: CATALOG, what };
-        let states = [State::Planned, State::Idle, State::Used];
+        let states = [StructureState::Planned, StructureState::Idle, StructureState::Used];
         let front = row.first_chunk::<FRONT>().ok_or_else(|| broken("a definition is cut short".into()))?;
         if front[1] != FORMAT {
             let found = front[1];
@@ -245,7 +245,7 @@ mod tests {
         let def = IndexDef { id: TableId(4), name: "by".into(), columns: vec![1] };
         let structure =
             Structure::Index { table: TableId(3), def, root: PageId(9), kind: TreeKind::MultiRooted };
-        for state in [State::Planned, State::Idle, State::Used] {
+        for state in [StructureState::Planned, StructureState::Idle, StructureState::Used] {
             let definition = Definition { state, structure: structure.clone() };
             let mut row = definition.encode().unwrap();
             assert_eq!(Definition::decode(&row).unwrap(), definition);

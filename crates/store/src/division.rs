@@ -21,8 +21,8 @@
 
 use crate::catalog::Table;
 use crate::definition::HeapForm;
-use crate::housing::{Divided, Homes, Part};
 use crate::open::Store;
+use crate::row_placement::{Divided, NearPages, Sharing};
 use crate::txn::Txn;
 use access::{ChunkEnd, Direction};
 use base::{Key, PageId, Rid, TableId};
@@ -104,7 +104,7 @@ pub struct Division {
     /// Pages with rows on both sides, which are to be divided.
     mixed: Vec<PageId>,
     /// The pages that took the last moved rows: below the key, and from the key on.
-    spill: [Homes; 2],
+    spill: [NearPages; 2],
 }
 
 /// Pages, each with the side of a key on which it has rows.
@@ -172,7 +172,7 @@ impl Store {
             until,
             sides: Vec::new(),
             mixed: Vec::new(),
-            spill: [Homes::new(), Homes::new()],
+            spill: [NearPages::new(), NearPages::new()],
             key,
         };
         if by_leaf {
@@ -199,7 +199,7 @@ impl Store {
         })?;
         let mut pages = Vec::new();
         for (page, [below, above]) in entries {
-            let rows = self.insist(|| self.heap(table).housed::<P::Heap>(page))?.rows;
+            let rows = self.insist(|| self.heap(table).page_summary::<P::Heap>(page))?.rows;
             if (below > 0 && above > 0) || rows > below + above {
                 pages.push(page);
             }
@@ -223,7 +223,7 @@ impl Store {
         let Some(table) = self.table(division.table) else { return Ok(done) };
         // A page that has lost all its rows meanwhile may belong to another partition.
         let mine = |page: &PageId| acting_for().is_some() && self.pool.owner_of(*page) == acting_for();
-        division.spill.iter_mut().for_each(|homes| homes.retain(|page| mine(page)));
+        division.spill.iter_mut().for_each(|near_pages| near_pages.retain(|page| mine(page)));
         for _ in 0..most {
             if let Some(from) = division.from.take() {
                 division.from = self.look_at_leaf::<P>(table, division, from)?;
@@ -232,10 +232,10 @@ impl Store {
                 let Division { key, spill, .. } = division;
                 if table.form() == HeapForm::ByLeaf && division.reach == Reach::Partition {
                     // This page may belong to another leaf than the last one.
-                    spill.iter_mut().for_each(Homes::clear);
+                    spill.iter_mut().for_each(NearPages::clear);
                 }
-                let part = Part::At { key, reserved: spill };
-                done += self.divide_page::<P>(txn, table, page, part, writers)?;
+                let sharing = Sharing::At { key, reserved: spill };
+                done += self.divide_page::<P>(txn, table, page, sharing, writers)?;
             } else {
                 division.sides = Vec::new();
                 break;

@@ -19,34 +19,38 @@ use crate::joint::cannot_prepare;
 use crate::kind;
 use crate::open::{Store, held};
 use crate::touched::row_of;
-use crate::txn::{Home, Mark, Savepoint, State, Txn, system_record};
+use crate::txn::{Home, Mark, Savepoint, Txn, TxnState, system_record};
 use access::{Kind, entry_of};
 use base::{Key, Lsn, PageId, TableId};
 use latch::Policies;
 use pages::{PageFault, Stop};
 use std::sync::Arc;
-use wal::{Order, RecordHeader};
+use wal::{LogOrder, RecordHeader};
 
 /// The name of a live note: the end of its record. For a note given with a commit that is the
 /// position that [`Store::commit`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NoteId(pub Lsn);
 
-/// The log order of a transaction's end record: wherever there is room. It rests on everything
+/// The log order of a transaction's end record: wherever there is room. It depends on everything
 /// logged before (a commit dependency), because the transaction may have read changes of other
 /// transactions. If a crash loses one of those records, this end does not count.
-pub(crate) const RESTING: Order = Order::Resting(Lsn(0));
+pub(crate) const DEPENDENT: LogOrder = LogOrder::Dependent(Lsn(0));
 
 impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` is the number of the
     /// worker that runs it, a hint that spreads inserts over pages.
     pub fn begin(&self, txn: &mut Txn, worker: usize) {
-        assert_eq!(txn.state, State::Idle, "a transaction begins before the last one in its place has ended");
+        assert_eq!(
+            txn.state,
+            TxnState::Idle,
+            "a transaction begins before the last one in its place has ended"
+        );
         self.attach(txn);
         txn.chain.worker = worker;
         txn.chain.parted.clear();
         txn.begun += 1;
-        txn.state = State::Running;
+        txn.state = TxnState::Running;
     }
 
     pub(crate) fn attach(&self, txn: &mut Txn) {
@@ -68,17 +72,17 @@ impl Store {
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn commit(&self, txn: &mut Txn, note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
-        debug_assert_ne!(txn.state, State::Idle, "a transaction commits before it begins");
+        debug_assert_ne!(txn.state, TxnState::Idle, "a transaction commits before it begins");
         self.fault().map_or(Ok(()), Err)?;
         let lsn = match note {
             None if !txn.wrote() => Lsn(0),
-            None => txn.chain.append_last(&self.log, kind::COMMIT, RESTING, &[]).holds,
+            None => txn.chain.append_last(&self.log, kind::COMMIT, DEPENDENT, &[]).holds,
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
                 // A note is named by the end of its record, and the caller waits for that same
                 // position. So the record must follow everything it depends on.
-                let end = txn.chain.append_last(&self.log, kind, Order::Last, &[note]).end;
+                let end = txn.chain.append_last(&self.log, kind, LogOrder::Last, &[note]).end;
                 notes.insert(end, note.to_vec());
                 end
             }
@@ -123,13 +127,17 @@ impl Store {
     /// # Panics
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn prepare(&self, txn: &mut Txn, note: &[u8]) -> Result<Lsn, StoreFault> {
-        debug_assert_eq!(txn.state, State::Running, "a transaction is prepared twice, or before it begins");
+        debug_assert_eq!(
+            txn.state,
+            TxnState::Running,
+            "a transaction is prepared twice, or before it begins"
+        );
         self.fault().map_or(Ok(()), Err)?;
         if !txn.defined.is_empty() {
             return Err(cannot_prepare());
         }
-        let span = txn.chain.append(&self.log, kind::PREPARE, RESTING, &[note]);
-        txn.state = State::Prepared;
+        let span = txn.chain.append(&self.log, kind::PREPARE, DEPENDENT, &[note]);
+        txn.state = TxnState::Prepared;
         Ok(span.holds)
     }
 
@@ -142,7 +150,7 @@ impl Store {
         if self.fault().is_none() {
             self.undo_to::<P>(txn, Mark::default())?;
             if txn.wrote() {
-                txn.chain.append_last(&self.log, kind::END, RESTING, &[]);
+                txn.chain.append_last(&self.log, kind::END, DEPENDENT, &[]);
             }
         }
         txn.ghosts.clear();
@@ -156,7 +164,7 @@ impl Store {
 
     /// The current point of the transaction, for [`Store::rollback_to`].
     pub fn savepoint(&self, txn: &Txn) -> Savepoint {
-        debug_assert_eq!(txn.state, State::Running, "a savepoint belongs to a running transaction");
+        debug_assert_eq!(txn.state, TxnState::Running, "a savepoint belongs to a running transaction");
         txn.savepoint()
     }
 
@@ -176,7 +184,7 @@ impl Store {
             txn.reaches(savepoint),
             "a savepoint of another transaction, or one that was rolled back over"
         );
-        debug_assert_eq!(txn.state, State::Running, "a prepared transaction is kept or undone whole");
+        debug_assert_eq!(txn.state, TxnState::Running, "a prepared transaction is kept or undone whole");
         self.undo_to::<P>(txn, savepoint.mark)
     }
 
@@ -245,7 +253,7 @@ impl Store {
     pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         let mut notes = held(&self.notes);
-        let end = system_record(&self.log, kind::NOTE, Order::Last, &[note]).end;
+        let end = system_record(&self.log, kind::NOTE, LogOrder::Last, &[note]).end;
         notes.insert(end, note.to_vec());
         Ok((NoteId(end), end))
     }
@@ -255,7 +263,7 @@ impl Store {
     pub fn forget(&self, note: NoteId) {
         let mut notes = held(&self.notes);
         if notes.remove(&note.0).is_some() {
-            system_record(&self.log, kind::FORGET, Order::Last, &[&note.0.0.to_le_bytes()]);
+            system_record(&self.log, kind::FORGET, LogOrder::Last, &[&note.0.0.to_le_bytes()]);
         }
     }
 

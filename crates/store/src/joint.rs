@@ -10,13 +10,13 @@
 //! changes. Restart undoes the records of all losers in order of age anyway.
 
 use crate::StoreFault;
-use crate::end::RESTING;
+use crate::end::DEPENDENT;
 use crate::kind::{self, Joint};
 use crate::open::{Store, held};
-use crate::txn::{Chain, State, Txn};
+use crate::txn::{Chain, Txn, TxnState};
 use base::{Lsn, TxnId};
 use smallvec::SmallVec;
-use wal::Order;
+use wal::LogOrder;
 
 type Branches<T> = SmallVec<[T; 8]>;
 
@@ -47,16 +47,19 @@ impl Store {
     }
 
     fn commit_several(&self, txns: &mut [&mut Txn], note: Option<&[u8]>) -> Result<Lsn, StoreFault> {
-        debug_assert!(txns.iter().all(|txn| txn.state != State::Idle), "a branch commits before it begins");
+        debug_assert!(
+            txns.iter().all(|txn| txn.state != TxnState::Idle),
+            "a branch commits before it begins"
+        );
         self.fault().map_or(Ok(()), Err)?;
         let chains: Branches<&Chain> = txns.iter().filter(|txn| txn.wrote()).map(|txn| &txn.chain).collect();
         let ids = list(chains.iter().map(|chain| chain.id()).collect());
         let lsn = match note {
-            None => Chain::append_last_of(&chains, &self.log, kind::JOINT_COMMIT, RESTING, &[&ids]).holds,
+            None => Chain::append_last_of(&chains, &self.log, kind::JOINT_COMMIT, DEPENDENT, &[&ids]).holds,
             Some(note) => {
                 let mut notes = held(&self.notes);
                 let (kind, body) = (kind::NOTED_JOINT_COMMIT, [&ids[..], note]);
-                let end = Chain::append_last_of(&chains, &self.log, kind, Order::Last, &body).end;
+                let end = Chain::append_last_of(&chains, &self.log, kind, LogOrder::Last, &body).end;
                 notes.insert(end, note.to_vec());
                 end
             }
@@ -93,10 +96,10 @@ impl Store {
         let last = writers().map(|txn| txn.chain.last).max().unwrap_or_default();
         let mut written = txns.iter_mut().filter(|txn| txn.wrote());
         let leader = written.next().expect("two branches or more wrote");
-        let order = RESTING.not_before(Lsn(last.0 + 1));
+        let order = DEPENDENT.not_before(Lsn(last.0 + 1));
         let span = leader.chain.append(&self.log, kind::JOINT_PREPARE, order, &[&ids, note]);
-        leader.state = State::Prepared;
-        written.for_each(|txn| txn.state = State::Prepared);
+        leader.state = TxnState::Prepared;
+        written.for_each(|txn| txn.state = TxnState::Prepared);
         Ok(span.holds)
     }
 }

@@ -46,7 +46,6 @@
 #![forbid(unsafe_code)]
 
 mod active;
-mod ahead;
 mod analysis;
 mod catalog;
 mod check;
@@ -59,36 +58,37 @@ mod division;
 mod end;
 mod fault;
 mod finding;
-mod housing;
 mod joint;
 mod kind;
 mod load;
 mod open;
+mod prefetch;
 mod redo;
 mod repartition;
 mod restart;
+mod row_placement;
 mod rows;
 mod scan;
 mod touched;
 mod txn;
 
 pub use access::Moved;
-pub use ahead::Ahead;
 pub use catalog::Table;
-pub use check::{CheckReport, TableReport, Watch, scan_files};
+pub use check::{CheckProgress, CheckReport, TableReport, scan_files};
 pub use checkpoint::CheckpointRun;
 pub use definition::{HeapForm, TreeKind};
 pub use division::{Division, Reach, Writers};
 pub use end::NoteId;
 pub use fault::StoreFault;
 pub use finding::{Finding, Weight};
-pub use housing::Divided;
 pub use load::{Loaded, Loader};
 pub use open::{Store, StoreOptions, expect_database};
+pub use prefetch::Prefetched;
 pub use restart::{InDoubt, Recovered};
+pub use row_placement::Divided;
 pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
 pub use scan::ChunkEnd;
-pub use touched::{Change, Touched};
+pub use touched::{KeyChange, Touched};
 pub use txn::{Savepoint, Txn};
 
 /// The name of the data file within a data folder.

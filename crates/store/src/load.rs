@@ -257,7 +257,7 @@ impl Store {
         // addresses.
         let schema = self.schema().unwrap_or_default();
         let tables = schema.tables.iter().filter_map(|def| self.table(def.id));
-        tables.map(|table| self.house::<P>(table)).try_for_each(|housed| housed.map(drop))
+        tables.map(|table| self.place_loaded_rows::<P>(table)).try_for_each(|placed| placed.map(drop))
     }
 
     /// Fills an empty tree with sorted entries. A multi-rooted tree gets `partitions` sub-trees

@@ -62,14 +62,14 @@ const ABREAST: usize = 32;
 /// The result of the pass over the log: which record changes which page, in log order.
 #[derive(Default)]
 pub(crate) struct History {
-    changes: Vec<Change>,
+    changes: Vec<PageRecord>,
     /// The position of the first record.
     start: u64,
     last_page: u32,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Change {
+struct PageRecord {
     page: u32,
     /// The start of the record, in [`GRAIN`]s from the history's start.
     place: u32,
@@ -83,15 +83,15 @@ impl History {
             self.start = start.0;
         }
         self.last_page = self.last_page.max(page.0);
-        self.changes.push(Change { page: page.0, place: ((start.0 - self.start) / GRAIN) as u32 });
+        self.changes.push(PageRecord { page: page.0, place: ((start.0 - self.start) / GRAIN) as u32 });
     }
 
     /// The changes by page, each page's in log order. A stable radix sort by the bytes of the page
     /// number, lowest first.
-    fn by_page(mut self) -> Vec<Change> {
-        let mut sorted = vec![Change::default(); self.changes.len()];
+    fn by_page(mut self) -> Vec<PageRecord> {
+        let mut sorted = vec![PageRecord::default(); self.changes.len()];
         for shift in (0..u32::BITS - self.last_page.leading_zeros()).step_by(8) {
-            let digit = |change: &Change| (change.page >> shift) as usize & 255;
+            let digit = |change: &PageRecord| (change.page >> shift) as usize & 255;
             let mut next = [0usize; 257];
             self.changes.iter().for_each(|change| next[digit(change) + 1] += 1);
             (0..256).for_each(|n| next[n + 1] += next[n]);
@@ -133,7 +133,7 @@ impl Waiting {
     fn new(history: History, log: Stretch) -> Waiting {
         let start = history.start;
         let (mut pages, mut places) = (Vec::new(), Vec::with_capacity(history.changes.len()));
-        for Change { page, place } in history.by_page() {
+        for PageRecord { page, place } in history.by_page() {
             if pages.last().is_none_or(|&(last, _)| last != page) {
                 pages.push((page, places.len() as u32));
             }

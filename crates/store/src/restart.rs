@@ -27,7 +27,7 @@ use crate::end::NoteId;
 use crate::open::{Store, held};
 use crate::redo::{History, MOST};
 use crate::touched::{Touched, row_of};
-use crate::txn::{State, Txn};
+use crate::txn::{Txn, TxnState};
 use access::Kind;
 use base::{Lsn, Rid, TableId, TxnId};
 use latch::Coupled;
@@ -182,7 +182,7 @@ fn adopt(store: &Store, id: TxnId, found: Open) -> (Txn, Option<Prepared>) {
     // If a prepared deletion commits, its ghosts must be purged.
     let deleted = found.undo.iter().filter(|(e, _)| Kind::of(e.kind) == Some(Kind::HeapDelete));
     txn.ghosts = deleted.filter_map(|(e, body)| row_of(e.kind, body)).collect();
-    txn.state = if found.prepared.is_some() { State::Prepared } else { State::Running };
+    txn.state = if found.prepared.is_some() { TxnState::Prepared } else { TxnState::Running };
     txn.chain.adopt(id, found.first, found.last, found.undo);
     (txn, found.prepared)
 }

@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::find`]. Uses the address from a batched look-up ([`Store::ahead`]) if it is
+    /// As [`Store::find`]. Uses the address from a batched look-up ([`Store::prefetch`]) if it is
     /// still valid.
     #[inline]
     fn locate<P: Policies>(
@@ -189,7 +189,7 @@ impl Store {
         self.get_seen::<P, R>(table, key, None, f)
     }
 
-    /// As [`Store::get`], with the result of [`Store::ahead`] for the key.
+    /// As [`Store::get`], with the result of [`Store::prefetch`] for the key.
     ///
     /// # Errors
     /// As [`Store::get`].
@@ -253,8 +253,8 @@ impl Store {
         }
     }
 
-    /// As [`Store::update`], with the result of [`Store::ahead`] for the key, and with a choice for
-    /// secondary indexes.
+    /// As [`Store::update`], with the result of [`Store::prefetch`] for the key, and with a choice
+    /// for secondary indexes.
     ///
     /// # Errors
     /// As [`Store::update`].
@@ -354,13 +354,13 @@ impl Store {
     /// address stays the same, so that indexes need no change. In the other forms the row may move
     /// to another address.
     fn rewrite<P: Policies>(&self, txn: &mut Txn, table: &Table, rid: Rid, row: &[u8]) -> Result<Rid, Stop> {
-        let homes = match table.form() {
+        let near_pages = match table.form() {
             HeapForm::Shared => None,
-            _ => Some(self.homes_of_outgrown::<P>(table, row, rid)?),
+            _ => Some(self.pages_for_outgrown::<P>(table, row, rid)?),
         };
-        let (heap, moves) = match &homes {
+        let (heap, moves) = match &near_pages {
             None => (self.heap(table), Moves::Forward),
-            Some(homes) => (self.heap(table).among(homes), Moves::Report),
+            Some(near_pages) => (self.heap(table).among(near_pages), Moves::Report),
         };
         let write = || heap.update::<P::Heap>(&mut self.writer(&mut txn.chain), rid, row, moves);
         match self.insist(write)? {
@@ -526,7 +526,7 @@ impl Store {
             }
             self.insist(|| self.heap(table).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?
         } else {
-            match self.put_at_home::<P>(txn, table, key, row)? {
+            match self.insert_near::<P>(txn, table, key, row)? {
                 Some(rid) => rid,
                 None => return Ok(Err(InsertOutcome::Exists)),
             }

@@ -22,7 +22,7 @@ pub struct Touched {
     /// table without a key has one entry with an empty key, if rows were appended.
     pub index: TableId,
     pub key: Key,
-    pub change: Change,
+    pub change: KeyChange,
     /// For a deleted key: the key that follows it (`None` for the end of the index). The gap before
     /// that key must stay locked, because a rollback brings the deleted key back.
     pub gap: Option<Option<Key>>,
@@ -30,18 +30,18 @@ pub struct Touched {
 
 /// How a key was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum KeyChange {
     /// The contents of its row or entry changed.
     InPlace,
     /// It was inserted or deleted, perhaps both, so the gap below it changed.
     PutOrTaken,
 }
 
-impl Change {
-    fn of(kind: u8) -> Change {
+impl KeyChange {
+    fn of(kind: u8) -> KeyChange {
         match Kind::of(kind) {
-            Some(Kind::TreeInsert | Kind::TreeDelete | Kind::TreeReplace) => Change::PutOrTaken,
-            _ => Change::InPlace,
+            Some(Kind::TreeInsert | Kind::TreeDelete | Kind::TreeReplace) => KeyChange::PutOrTaken,
+            _ => KeyChange::InPlace,
         }
     }
 }
@@ -84,10 +84,10 @@ impl Store {
                 Some(Kind::TreeDelete) => Some(self.key_behind(index, &key)?),
                 _ => None,
             };
-            let change = Change::of(entry.kind);
+            let change = KeyChange::of(entry.kind);
             let touched = Touched { table: table.def.id, index, key: key.clone(), change, gap };
             let seen = all.entry((index, key)).or_insert_with(|| touched.clone());
-            if change == Change::PutOrTaken {
+            if change == KeyChange::PutOrTaken {
                 seen.change = change;
             }
             if touched.gap.is_some() {

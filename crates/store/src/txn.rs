@@ -10,7 +10,7 @@ use base::{Key, Lsn, Rid, TableId, TxnId, copy_short};
 use pages::Pool;
 use std::ops::Range;
 use std::sync::Arc;
-use wal::{CLR, Log, Order, RecordHeader, Span};
+use wal::{CLR, Log, LogOrder, RecordHeader, Span};
 
 /// An undoable record, kept in memory so that rollback need not read the log.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +104,7 @@ impl UndoList {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum TxnState {
     #[default]
     Idle,
     Running,
@@ -164,7 +164,7 @@ pub(crate) struct Chain {
 #[derive(Default)]
 pub struct Txn {
     pub(crate) chain: Chain,
-    pub(crate) state: State,
+    pub(crate) state: TxnState,
     /// The number of transactions that began in this `Txn`.
     pub(crate) begun: u64,
     /// Deleted rows (ghosts), to be purged after the commit.
@@ -201,7 +201,7 @@ impl Chain {
     }
 
     /// Appends a record of this transaction, linked to the one before it.
-    pub fn append(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+    pub fn append(&mut self, log: &Log, kind: u8, order: LogOrder, body: &[&[u8]]) -> Span {
         let id = self.number();
         let header = RecordHeader {
             kind,
@@ -209,7 +209,7 @@ impl Chain {
             txn: id,
             prev: self.last,
             undo_next: self.compensating.unwrap_or_default(),
-            rests_on: Lsn(0),
+            depends_on: Lsn(0),
         };
         // A record is longer than one byte, so `last + 1` lies after the start of the last record,
         // and no record can start inside another.
@@ -247,10 +247,10 @@ impl Chain {
     /// Appends the transaction's last record. From then on a checkpoint does not list the
     /// transaction.
     ///
-    /// `order` must be `Order::Last` or `Order::Resting`: if this transaction read data of others,
-    /// and a crash loses the end of one of those, then this end must not count either.
-    pub fn append_last(&mut self, log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
-        debug_assert!(!matches!(order, Order::After(_)), "an end that rests on nothing");
+    /// `order` must be `LogOrder::Last` or `LogOrder::Dependent`: if this transaction read data of
+    /// others, and a crash loses the end of one of those, then this end must not count either.
+    pub fn append_last(&mut self, log: &Log, kind: u8, order: LogOrder, body: &[&[u8]]) -> Span {
+        debug_assert!(!matches!(order, LogOrder::After(_)), "an end that rests on nothing");
         let order = order.not_before(Lsn(self.last.0 + 1));
         let header = RecordHeader { kind, txn: self.id, prev: self.last, ..RecordHeader::default() };
         let mut span = Span::default();
@@ -263,7 +263,7 @@ impl Chain {
 
     /// As [`Chain::append_last`], with one record for several transactions that have written. The
     /// header names the first of them.
-    pub fn append_last_of(chains: &[&Chain], log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+    pub fn append_last_of(chains: &[&Chain], log: &Log, kind: u8, order: LogOrder, body: &[&[u8]]) -> Span {
         let last = chains.iter().map(|chain| chain.last).max().unwrap_or_default();
         let order = order.not_before(Lsn(last.0 + 1));
         let header =
@@ -300,13 +300,13 @@ impl Journal for Writer<'_> {
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
         let end = match self.chain.compensating {
             None => self.chain.append_undoable(self.log, kind, after, body),
-            Some(_) => self.chain.append(self.log, kind, Order::After(after), body).end,
+            Some(_) => self.chain.append(self.log, kind, LogOrder::After(after), body).end,
         };
         account(self.pool, kind, body);
         end
     }
 
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn {
         let lsn = system_record(self.log, kind, order, body).end;
         account(self.pool, kind, body);
         lsn
@@ -322,7 +322,7 @@ impl Journal for Writer<'_> {
 }
 
 /// Appends a redo-only record that belongs to no transaction.
-pub(crate) fn system_record(log: &Log, kind: u8, order: Order, body: &[&[u8]]) -> Span {
+pub(crate) fn system_record(log: &Log, kind: u8, order: LogOrder, body: &[&[u8]]) -> Span {
     log.append(&RecordHeader { kind, ..RecordHeader::default() }, order, body)
 }
 
@@ -363,10 +363,10 @@ impl Store {
 
 impl Journal for SystemJournal<'_> {
     fn undoable(&mut self, kind: u8, after: Lsn, body: &[&[u8]]) -> Lsn {
-        self.system(kind, Order::After(after), body)
+        self.system(kind, LogOrder::After(after), body)
     }
 
-    fn system(&mut self, kind: u8, order: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, order: LogOrder, body: &[&[u8]]) -> Lsn {
         let lsn = system_record(self.log, kind, order.not_before(self.after), body).end;
         account(self.pool, kind, body);
         lsn
@@ -403,7 +403,7 @@ impl Txn {
 
     /// Whether it waits for a decision.
     pub fn is_prepared(&self) -> bool {
-        self.state == State::Prepared
+        self.state == TxnState::Prepared
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -425,7 +425,7 @@ impl Txn {
 
     pub(crate) fn finish(&mut self) {
         self.chain.reset();
-        self.state = State::Idle;
+        self.state = TxnState::Idle;
     }
 }
 

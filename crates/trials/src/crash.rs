@@ -20,7 +20,7 @@ use store::Store;
 use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Tape};
-use world::{Deed, Files, Open, Verdict};
+use world::{Deed, Files, Intervention, Open};
 
 /// Where the database is on the simulated disk.
 pub const DIR: &str = "/db";
@@ -215,7 +215,7 @@ impl<'a> Chain<'a> {
             return self.live_in_memory(disk, before, promise).map(|ledger| (ledger, Vec::new()));
         }
         let frames = self.random.usize(24..80);
-        let options = table::housed(table::options_of(self.kind, self.durability, frames), self.seed);
+        let options = table::with_heap_form(table::options_of(self.kind, self.durability, frames), self.seed);
         let opened = Store::open(device(disk, self.effort.lying), Path::new(DIR), options);
         let (store, recovered) = opened.map_err(Flaw::Refused)?;
         store.create(&table::schema_of(self.kind))?;
@@ -390,7 +390,7 @@ fn device(disk: &Disk, lying: Option<&'static str>) -> Arc<dyn Files> {
     let Some(prefix) = lying else { return disk.files() };
     world::watched(disk.files(), move |path, deed| {
         let meant = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix));
-        if meant && matches!(deed, Deed::Sync) { Verdict::Swallow } else { Verdict::Do }
+        if meant && matches!(deed, Deed::Sync) { Intervention::Swallow } else { Intervention::Do }
     })
 }
 

@@ -2,7 +2,7 @@
 //! clients, recorded while procedures send steps from owner to owner, scans are spread over all of
 //! them, and keys move between them. The judge is that of [`crate::histories`].
 
-use crate::histories::{Plan, Recorder, Verdict, judge};
+use crate::histories::{HistoryVerdict, Plan, Recorder, judge};
 use crate::lists::{Lists, SLOTS};
 use exec::{DesignKind, Refusal};
 use fastrand::Rng;
@@ -27,7 +27,12 @@ pub enum Keys {
 ///
 /// # Errors
 /// The instance does not start, or does not end as it should.
-pub fn deployed(design: DesignKind, plan: Plan, keys: Keys, dir: &Path) -> Result<Verdict, InstanceFault> {
+pub fn deployed(
+    design: DesignKind,
+    plan: Plan,
+    keys: Keys,
+    dir: &Path,
+) -> Result<HistoryVerdict, InstanceFault> {
     let recorder = Arc::new(Recorder::default());
     let lists = Lists {
         recorder: Arc::clone(&recorder),

@@ -104,7 +104,7 @@ async fn transact<E: Engine>(
     client.begin(if random.bool() { Pace::InOneGo } else { Pace::Interrupted });
     let changed = change(client, number, mix, random).await;
     let certain = match changed {
-        Ok(changes) if random.u32(..10) > 0 => client.certify().await.map(|()| changes),
+        Ok(changes) if random.u32(..10) > 0 => client.validate().await.map(|()| changes),
         other => other.and(Err(Abort::User(0))),
     };
     let changes = match certain {
@@ -201,19 +201,19 @@ async fn change<E: Engine>(
     random: &mut Rng,
 ) -> Result<Changes, Abort> {
     let mut changes = Changes::new();
-    client.here().append(HISTORY, &table::history_row(number)).await?;
+    client.access().append(HISTORY, &table::history_row(number)).await?;
     for _ in 0..random.usize(1..5) {
         let id = random.i64(..mix.keys);
         let key = table::key(id);
         let value = (random.i64(..50), "n".repeat(random.usize(..40).pow(2) / 4 + 1));
         match random.u32(..6) {
             0 | 1 => {
-                if client.here().insert(ACCOUNTS, &key, &table::row(id, &value)).await? == Inserted::Done {
+                if client.access().insert(ACCOUNTS, &key, &table::row(id, &value)).await? == Inserted::Done {
                     changes.insert(id, Some(value));
                 }
             }
             2 => {
-                if client.here().delete(ACCOUNTS, &key).await? {
+                if client.access().delete(ACCOUNTS, &key).await? {
                     changes.insert(id, None);
                 }
             }
@@ -224,14 +224,14 @@ async fn change<E: Engine>(
                     seen += 1;
                     if seen < 5 { Flow::More } else { Flow::Enough }
                 };
-                client.here().scan(ACCOUNTS, range, Direction::Forward, visit).await?;
+                client.access().scan(ACCOUNTS, range, Direction::Forward, visit).await?;
             }
             _ => {
                 let set = |row: &mut txn::RowMut<'_>| {
                     row.set_int(SCORE, value.0);
                     row.set_text(NAME, &value.1);
                 };
-                if client.here().update(ACCOUNTS, &key, set).await?.is_some() {
+                if client.access().update(ACCOUNTS, &key, set).await?.is_some() {
                     changes.insert(id, Some(value));
                 }
             }

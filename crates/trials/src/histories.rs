@@ -13,7 +13,7 @@ use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
 use exec::{
     Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Latching, MemoryEngine,
-    OccConflict, PageEngine, Partitioned, Serial, Setup, Territory,
+    OccConflict, PageEngine, Partitioned, Serial, Setup, SiteRange,
 };
 use fastrand::Rng;
 use locks::LockTuning;
@@ -167,7 +167,7 @@ pub struct Plan {
 }
 
 /// A recorded history and the checker's verdict.
-pub struct Verdict {
+pub struct HistoryVerdict {
     pub strictly_serialisable: bool,
     pub committed: usize,
     pub aborted: usize,
@@ -180,7 +180,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// The store's fault.
-pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn conventional(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Conventional>(plan)
 }
 
@@ -189,7 +189,7 @@ pub fn conventional(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The store's fault.
-pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn serial(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
@@ -197,11 +197,11 @@ pub fn serial(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The store's fault.
-pub fn logical(plan: Plan) -> Result<Verdict, StoreFault> {
+pub fn logical(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     record::<Partitioned>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan })
 }
 
-fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
+fn record<D: Design>(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     let options = StoreOptions::new(plan.durability, 2048);
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
     store.create(&Schema { tables: vec![table(plan.kind)] })?;
@@ -219,7 +219,7 @@ fn record<D: Design>(plan: Plan) -> Result<Verdict, StoreFault> {
 ///
 /// # Errors
 /// The engine does not open.
-pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
+pub fn occ(plan: Plan) -> Result<HistoryVerdict, EngineFault> {
     let conflict = OccConflict::ALL[plan.seed as usize % 2];
     let setup = Setup {
         design: DesignKind::Occ,
@@ -235,7 +235,7 @@ pub fn occ(plan: Plan) -> Result<Verdict, EngineFault> {
         latching: Latching::default(),
         partitions: 1,
         schema: Schema { tables: vec![table(plan.kind)] },
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     };
     let files = world::sim::Disk::new().files();
     let (engine, _) = MemoryEngine::open_on(files, &setup, |log| log.segment_bytes = 1 << 20)?;
@@ -258,12 +258,12 @@ fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
 }
 
 /// Has the checker judge a history.
-pub(crate) fn judge(history: &History) -> Verdict {
+pub(crate) fn judge(history: &History) -> HistoryVerdict {
     let count = |kind| history.ops.iter().filter(|op| op.kind == kind).count();
     let opts = Opts { timeout: std::time::Duration::from_secs(20), ..Opts::default() };
     let report = adya::check(history, Workload::ListAppend, &opts);
     let first = report.anomalies.values().flatten().next();
-    Verdict {
+    HistoryVerdict {
         strictly_serialisable: report.valid == Valid::True,
         committed: count(OpType::Ok),
         aborted: count(OpType::Fail),
@@ -292,7 +292,7 @@ async fn work<E: Engine>(mut client: Client<E>, recorder: Arc<Recorder>, plan: P
         }
         let mut done = carry_out(&mut client, &asks, &mut random).await;
         if done.is_ok() && !gives_up {
-            done = client.certify().await.and(done);
+            done = client.validate().await.and(done);
         }
         let (kind, seen) = match done {
             Ok(seen) if !gives_up => match client.commit().await {
@@ -351,7 +351,7 @@ async fn carry_out<E: Engine>(
                 seen.push(Seen::Append { id, element });
             }
             Ask::Read { id } => {
-                let read = client.here().read(LISTS, &key(id), |row| elements(row.text(LIST))).await?;
+                let read = client.access().read(LISTS, &key(id), |row| elements(row.text(LIST))).await?;
                 seen.push(Seen::Read { id, list: Some(read.unwrap_or_default()) });
             }
             Ask::Scan { low, direction } => {
@@ -362,7 +362,7 @@ async fn carry_out<E: Engine>(
                     found.push((row.int(0), elements(row.text(LIST))));
                     Flow::More
                 };
-                client.here().scan(LISTS, range, direction, visit).await?;
+                client.access().scan(LISTS, range, direction, visit).await?;
                 seen.extend((low..low + RANGE).map(|id| {
                     let read = found.iter().find(|(n, _)| *n == id).map(|(_, list)| list.clone());
                     Seen::Read { id, list: Some(read.unwrap_or_default()) }
@@ -382,14 +382,14 @@ async fn append<E: Engine>(client: &mut Client<E>, id: i64, element: i64) -> Res
         let text = format!("{},{element}", row.row().text(LIST));
         row.set_text(LIST, &text);
     };
-    if client.here().update(LISTS, &key(id), add).await?.is_some() {
+    if client.access().update(LISTS, &key(id), add).await?.is_some() {
         return Ok(());
     }
     let mut buf = RowBuf::new(&table(TableKind::Heap));
     let mut row = buf.start();
     row.set_int(0, id);
     row.set_text(LIST, &element.to_string());
-    match client.here().insert(LISTS, &key(id), buf.bytes()).await? {
+    match client.access().insert(LISTS, &key(id), buf.bytes()).await? {
         Inserted::Done => Ok(()),
         // The update that found no row has locked its absence.
         Inserted::Exists => Err(Abort::User(1)),

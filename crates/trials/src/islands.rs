@@ -21,7 +21,7 @@
 //! each transaction is there completely or not at all, over all instances, and an aborted one is
 //! not there.
 
-use crate::histories::{Event, Recorder, Seen, Verdict, history, judge};
+use crate::histories::{Event, HistoryVerdict, Recorder, Seen, history, judge};
 use crate::lists::{Ask, ELEMENTS, Lists, Phase, SLOTS, Ticket, ToDo, Touch, unknown};
 use crate::member::{Member, MemberFault};
 use adya::history::OpType;
@@ -214,7 +214,7 @@ fn readers(made: DesignKind) -> Vec<DesignKind> {
 
 /// The result of a history.
 pub struct Outcome {
-    pub verdict: Verdict,
+    pub verdict: HistoryVerdict,
     /// Elements that are there at the end and should not be, or the other way round.
     pub flaws: Vec<String>,
     /// Ends of instances, and transactions with an outcome unknown to their clients.
@@ -233,7 +233,7 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { committed, aborted, anomalies, explanation, .. } = &self.verdict;
+        let HistoryVerdict { committed, aborted, anomalies, explanation, .. } = &self.verdict;
         write!(
             f,
             "{committed} committed, {aborted} aborted, {} unknown, {} ended, settled in {} ms",

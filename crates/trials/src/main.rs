@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use trials::crash::{self, Effort, Subject};
 use trials::deployed::{Keys, deployed};
-use trials::histories::{Plan, Verdict};
+use trials::histories::{HistoryVerdict, Plan};
 use trials::islands::{Course, Trouble};
 use trials::workers::Crew;
 use txn::TableKind;
@@ -274,7 +274,7 @@ fn islands(args: &[String]) -> Result<(), Failed> {
 }
 
 /// A history of a whole instance, of which the keys have several owners and move between them.
-fn among_owners(plan: Plan) -> Result<(&'static str, Verdict), Failed> {
+fn among_owners(plan: Plan) -> Result<(&'static str, HistoryVerdict), Failed> {
     let owners = [DesignKind::Logical, DesignKind::PlpRegular, DesignKind::PlpPartition, DesignKind::PlpLeaf];
     let design = owners[plan.seed as usize % owners.len()];
     let dir = tempfile::tempdir().map_err(Failed::Folder)?;

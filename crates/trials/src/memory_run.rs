@@ -10,7 +10,7 @@ use crate::ledger::{Commit, Flaw, Found, Ledger, Promise};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::unwound;
 use exec::{
-    DesignKind, Engine, EngineFault, Executor, MemoryEngine, OccConflict, Protection, Setup, Territory,
+    DesignKind, Engine, EngineFault, Executor, MemoryEngine, OccConflict, Protection, Setup, SiteRange,
 };
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
         heaps: exec::HeapForm::default(),
         latching: exec::Latching::default(),
         schema: table::schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 
@@ -112,37 +112,37 @@ impl Opened {
         promise: Promise,
     ) -> Result<(Ledger, BTreeMap<i64, base::Lsn>), Flaw> {
         let engine = &self.engine;
-        let desk = engine.desk(0, Arc::new(|| {}));
+        let ctx = engine.worker_context(0, Arc::new(|| {}));
         let (mut doubts, mut ends) = (BTreeMap::new(), BTreeMap::new());
         for (number, doubt) in std::mem::take(&mut self.in_doubt) {
-            let mut part = engine.adopt(&desk, doubt);
+            let mut txn = engine.adopt(&ctx, doubt);
             let ended = match commits(number) {
-                true => engine.commit(&desk, &mut part),
-                false => engine.rollback(&desk, &mut part).map(|()| base::Lsn(0)),
+                true => engine.commit(&ctx, &mut txn),
+                false => engine.rollback(&ctx, &mut txn).map(|()| base::Lsn(0)),
             };
             let lsn = ended.map_err(|abort| Flaw::Other(format!("a decision: {}", abort.name())))?;
             doubts.insert(number, None);
             ends.insert(number, lsn);
         }
         let executor = Executor::new(Arc::new(|| {}));
-        let mut part = engine.part(&desk);
-        engine.begin(&desk, &mut part, Protection::Quiet);
-        let mut here = engine.here(&desk, &executor, &mut part);
+        let mut txn = engine.local_txn(&ctx);
+        engine.begin(&ctx, &mut txn, Protection::Exclusive);
+        let mut access = engine.access(&ctx, &executor, &mut txn);
         let (mut accounts, mut history) = (table::Rows::new(), Vec::new());
-        at_once(here.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {
+        at_once(access.scan(ACCOUNTS, Range::ALL, Direction::Forward, |key, row| {
             let value = (row.int(SCORE), row.text(NAME).to_owned());
             accounts.insert(table::id_of(key).unwrap_or(-1), value);
             Flow::More
         }))?;
-        at_once(here.scan(HISTORY, Range::ALL, Direction::Forward, |_, row| {
+        at_once(access.scan(HISTORY, Range::ALL, Direction::Forward, |_, row| {
             history.push(row.int(0));
             Flow::More
         }))?;
-        let _ = engine.rollback(&desk, &mut part);
+        let _ = engine.rollback(&ctx, &mut txn);
         history.retain(|number| !doubts.contains_key(number));
         history.sort_unstable();
         let shown: BTreeSet<i64> = doubts.keys().copied().filter(|n| commits(*n)).collect();
-        drop(desk);
+        drop(ctx);
         if let Some((table, what)) = engine.check(&mut |_, _, _| {}).wrong.first() {
             return Err(Flaw::Differs(format!("table {}: {what}", table.0)));
         }

@@ -64,7 +64,7 @@ pub fn options_of(kind: TableKind, durability: Durability, frames: usize) -> Sto
 }
 
 /// Heap pages shared by rows of any key, of one partition, or of one leaf, chosen by the seed.
-pub fn housed(options: StoreOptions, seed: u64) -> StoreOptions {
+pub fn with_heap_form(options: StoreOptions, seed: u64) -> StoreOptions {
     let heaps = HeapForm::ALL[seed as usize % 3];
     let trees = if heaps == HeapForm::Shared { options.trees } else { TreeKind::MultiRooted };
     StoreOptions { heaps, trees, ..options }

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
 use txn::Abort;
-use wal::Urge;
+use wal::FlushBy;
 
 /// Few buckets, so that names share them; inheritance as usual, and escalation early for every
 /// second seed.
@@ -28,9 +28,9 @@ pub struct Crew {
 /// One client: runs transactions on its worker's thread.
 pub struct Client<E: Engine> {
     pub engine: Arc<E>,
-    desk: Rc<E::Desk>,
+    ctx: Rc<E::WorkerContext>,
     executor: Rc<Executor>,
-    part: E::Part,
+    txn: E::LocalTxn,
     pace: Pace,
     /// Among all clients of all workers.
     pub number: usize,
@@ -50,30 +50,30 @@ impl<E: Engine> Client<E> {
     /// Begins a transaction.
     pub fn begin(&mut self, pace: Pace) {
         let protection = match pace {
-            Pace::InOneGo => self.engine.protection_at_home(&self.desk),
+            Pace::InOneGo => self.engine.protection_at_home(&self.ctx),
             Pace::Interrupted => Protection::Locks,
         };
         self.pace = pace;
-        self.engine.begin(&self.desk, &mut self.part, protection);
+        self.engine.begin(&self.ctx, &mut self.txn, protection);
     }
 
     /// Begins a read-only transaction: on a snapshot, where the engine offers that.
     pub fn begin_reading(&mut self, pace: Pace) {
-        if !E::PAST {
+        if !E::SNAPSHOTS {
             return self.begin(pace);
         }
         self.pace = pace;
-        self.engine.begin(&self.desk, &mut self.part, Protection::Past);
+        self.engine.begin(&self.ctx, &mut self.txn, Protection::Snapshot);
     }
 
     /// The rows, as this client's transaction sees them.
-    pub fn here(&mut self) -> E::Here<'_> {
-        self.engine.here(&self.desk, &self.executor, &mut self.part)
+    pub fn access(&mut self) -> E::RowAccess<'_> {
+        self.engine.access(&self.ctx, &self.executor, &mut self.txn)
     }
 
     /// Runs other clients, if this transaction may be interrupted.
     pub async fn pause(&self) {
-        if [Protection::Locks, Protection::Past].contains(&E::protection(&self.part)) {
+        if [Protection::Locks, Protection::Snapshot].contains(&E::protection(&self.txn)) {
             yield_now().await;
         }
     }
@@ -83,9 +83,9 @@ impl<E: Engine> Client<E> {
     ///
     /// # Errors
     /// It has to be rolled back.
-    pub async fn certify(&mut self) -> Result<(), Abort> {
+    pub async fn validate(&mut self) -> Result<(), Abort> {
         let scope = if self.pace == Pace::InOneGo { Scope::Home } else { Scope::Distributed };
-        self.engine.certify(&self.desk, &self.executor, &mut self.part, scope).await?;
+        self.engine.validate(&self.ctx, &self.executor, &mut self.txn, scope).await?;
         if self.pace == Pace::Interrupted {
             self.pause().await;
         }
@@ -102,14 +102,14 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// [`Abort::Fault`]; whether it is prepared is then unknown.
     pub async fn prepare(&mut self, note: &[u8]) -> Result<(), Abort> {
-        let lsn = self.engine.prepare(&self.desk, &mut self.part, note, LockPoint::Ahead)?;
-        self.engine.durable(&self.desk, lsn, self.urge()).await
+        let lsn = self.engine.prepare(&self.ctx, &mut self.txn, note, LockPoint::Ahead)?;
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await
     }
 
     /// Leaves a prepared transaction in doubt, for the next opening.
     pub fn abandon(&mut self) {
-        self.engine.abandon(&self.desk, &mut self.part);
-        self.part = self.engine.part(&self.desk);
+        self.engine.abandon(&self.ctx, &mut self.txn);
+        self.txn = self.engine.local_txn(&self.ctx);
     }
 
     /// Commits the validated transaction, and waits until that is durable.
@@ -117,8 +117,8 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// [`Abort::Fault`]; whether it is committed is then unknown.
     pub async fn commit(&mut self) -> Result<base::Lsn, Abort> {
-        let lsn = self.engine.commit(&self.desk, &mut self.part)?;
-        self.engine.durable(&self.desk, lsn, self.urge()).await?;
+        let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await?;
         Ok(lsn)
     }
 
@@ -127,20 +127,20 @@ impl<E: Engine> Client<E> {
     /// # Errors
     /// As [`Client::commit`].
     pub async fn commit_telling(&mut self, told: impl FnOnce(base::Lsn)) -> Result<(), Abort> {
-        let lsn = self.engine.commit(&self.desk, &mut self.part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut self.txn)?;
         told(lsn);
-        self.engine.durable(&self.desk, lsn, self.urge()).await
+        self.engine.durable(&self.ctx, lsn, self.flush_by()).await
     }
 
     /// For some clients the log's own thread flushes, for others the worker.
-    fn urge(&self) -> Urge {
-        if self.number.is_multiple_of(2) { Urge::Caller } else { Urge::Flusher }
+    fn flush_by(&self) -> FlushBy {
+        if self.number.is_multiple_of(2) { FlushBy::Caller } else { FlushBy::Flusher }
     }
 
     /// # Errors
     /// [`Abort::Fault`]; restart will undo it.
     pub fn rollback(&mut self) -> Result<(), Abort> {
-        self.engine.rollback(&self.desk, &mut self.part)
+        self.engine.rollback(&self.ctx, &mut self.txn)
     }
 }
 
@@ -157,28 +157,28 @@ where
         for worker in 0..crew.workers {
             let client = &client;
             scope.spawn(move || {
-                let desk = Rc::new(engine.desk(worker, Arc::new(|| {})));
+                let ctx = Rc::new(engine.worker_context(worker, Arc::new(|| {})));
                 let executor = Rc::new(Executor::new(Arc::new(|| {})));
                 for n in 0..crew.clients {
                     let spawned = executor.spawn(client(Client {
                         engine: Arc::clone(engine),
-                        desk: Rc::clone(&desk),
+                        ctx: Rc::clone(&ctx),
                         executor: Rc::clone(&executor),
-                        part: engine.part(&desk),
+                        txn: engine.local_txn(&ctx),
                         pace: Pace::InOneGo,
                         number: worker * crew.clients + n,
                     }));
                     assert!(spawned, "more clients than an executor has tasks");
                 }
                 while executor.tasks() > 0 {
-                    engine.checkpoint_if_due(&desk);
-                    engine.turn(&desk);
+                    engine.checkpoint_if_due(&ctx);
+                    engine.turn(&ctx);
                     if executor.turn(world::now_ns()) == 0 {
                         engine.flush_log_here();
                         std::thread::yield_now();
                     }
                 }
-                engine.leave(&desk);
+                engine.leave(&ctx);
             });
         }
     });

@@ -78,7 +78,7 @@ pub enum Effect {
 pub type Effects = SmallVec<[Effect; 2]>;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
+pub enum ParticipantState {
     /// Its steps run, or it waits for the next ones.
     Working,
     /// The prepare record is appended and not yet durable; no vote has been given.
@@ -102,38 +102,38 @@ pub enum End {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Participant {
     gtid: Gtid,
-    state: State,
+    state: ParticipantState,
 }
 
 impl Participant {
     /// For the first step of `gtid` at this instance.
     pub fn new(gtid: Gtid) -> Participant {
-        Participant { gtid, state: State::Working }
+        Participant { gtid, state: ParticipantState::Working }
     }
 
     /// For a prepare record without an outcome, found by restart. Feed [`Event::Tick`] to send the
     /// first inquiry.
     pub fn recover(gtid: Gtid) -> Participant {
-        Participant { gtid, state: State::InDoubt }
+        Participant { gtid, state: ParticipantState::InDoubt }
     }
 
     pub fn gtid(&self) -> Gtid {
         self.gtid
     }
 
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ParticipantState {
         self.state
     }
 
     /// The caller may drop the machine: [`reply_unknown`](crate::reply_unknown) answers for it from
     /// then on.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done(_))
+        matches!(self.state, ParticipantState::Done(_))
     }
 
     /// Whether it has voted Yes and does not know the outcome.
     pub fn is_in_doubt(&self) -> bool {
-        self.state == State::InDoubt
+        self.state == ParticipantState::InDoubt
     }
 
     /// Takes a message to this participant. Only `Prepare` uses `wrote`.
@@ -149,7 +149,7 @@ impl Participant {
     /// One transition. An event without an arrow in the drawing changes nothing: messages come late
     /// and twice.
     pub fn on(&mut self, event: Event) -> Effects {
-        use State::{Committing, Done, InDoubt, Preparing, Reading, Working};
+        use ParticipantState::{Committing, Done, InDoubt, Preparing, Reading, Working};
         match (self.state, event) {
             (Working, Event::Prepare { wrote: Wrote::Something, lock_point }) => {
                 self.go(Preparing, [Effect::LogPrepare { lock_point }])
@@ -185,7 +185,7 @@ impl Participant {
         }
     }
 
-    fn go<const N: usize>(&mut self, to: State, effects: [Effect; N]) -> Effects {
+    fn go<const N: usize>(&mut self, to: ParticipantState, effects: [Effect; N]) -> Effects {
         self.state = to;
         effects.into_iter().collect()
     }
@@ -240,6 +240,6 @@ mod tests {
     fn a_commit_that_was_never_promised_is_not_taken() {
         let mut p = Participant::new(GTID);
         assert!(p.on(Event::Decided(Decision::Commit)).is_empty());
-        assert_eq!(p.state(), State::Working);
+        assert_eq!(p.state(), ParticipantState::Working);
     }
 }

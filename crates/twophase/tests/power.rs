@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use twophase::coordinator::{self, Request};
 use twophase::participant::{self, Wrote};
 use twophase::{CommitNote, Coordinator, Decision, LockPoint, Message, Participant, reply_unknown};
-use wal::{Durability, Log, LogOptions, Order, RecordHeader};
+use wal::{Durability, Log, LogOptions, LogOrder, RecordHeader};
 use world::sim::Disk;
 
 const HOME: usize = 0;
@@ -62,7 +62,7 @@ impl Node {
 
     fn append(&self, kind: Kind, number: u64) -> Lsn {
         let header = RecordHeader { kind: kind as u8, txn: TxnId(number), ..RecordHeader::default() };
-        self.log.append(&header, Order::ANY, &[&[kind as u8; 40]]).end
+        self.log.append(&header, LogOrder::ANY, &[&[kind as u8; 40]]).end
     }
 
     /// The transactions that have a record of this kind here.

@@ -80,7 +80,7 @@ pub trait Access {
     /// Prefetch: announces the rows of a table that will be read or updated next, in this order, so
     /// that the engine can overlap fetching them from memory. A hint: it takes no lock, does not
     /// wait and changes no result. An engine may ignore it.
-    fn ahead(&mut self, _table: TableId, _keys: &[Key]) {}
+    fn prefetch(&mut self, _table: TableId, _keys: &[Key]) {}
 
     /// Reads for update and writes the changes of `f` back. Takes the exclusive lock from the
     /// start, so two updaters never deadlock on an upgrade. `f` must not change key columns.

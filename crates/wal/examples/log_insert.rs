@@ -3,9 +3,9 @@
 //!
 //! `memory`: GB of frames per second into a log in memory, for each way to insert, 1 and 2 threads,
 //! and records of several sizes (bodies, without the 40 bytes of a frame). The same with every
-//! fifth record of order [`Order::Last`], and with every fifth a commit ([`Order::Resting`]).
-//! Rounds go over all combinations in turn; shown are the median and, in brackets, the lowest and
-//! highest. "x" is the rate of two threads over that of one.
+//! fifth record of order [`LogOrder::Last`], and with every fifth a commit
+//! ([`LogOrder::Dependent`]). Rounds go over all combinations in turn; shown are the median and, in
+//! brackets, the lowest and highest. "x" is the rate of two threads over that of one.
 //!
 //! `sync`: the time of the device for 4 KiB writes to a file written before (write and fdatasync),
 //! beside commits of 120 bytes by 1 and 16 clients, each of which waits for its own; in turn again.
@@ -13,7 +13,7 @@
 use base::{Lsn, TxnId};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use wal::{Durability, Insert, Log, LogFault, LogOptions, Order, RecordHeader};
+use wal::{Durability, Insert, Log, LogFault, LogOptions, LogOrder, RecordHeader};
 use world::Open;
 
 const ROUNDS: usize = 9;
@@ -25,10 +25,10 @@ const TIME: Duration = Duration::from_millis(700);
 #[derive(Clone, Copy)]
 enum Commits {
     Never,
-    /// Every fifth record has order [`Order::Last`].
+    /// Every fifth record has order [`LogOrder::Last`].
     FifthLast,
-    /// Every fifth record is a commit, [`Order::Resting`].
-    FifthResting,
+    /// Every fifth record is a commit, [`LogOrder::Dependent`].
+    FifthDependent,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,11 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn in_memory() -> Result<(), LogFault> {
-    for commits in [Commits::Never, Commits::FifthLast, Commits::FifthResting] {
+    for commits in [Commits::Never, Commits::FifthLast, Commits::FifthDependent] {
         let with = match commits {
             Commits::Never => "no commits",
             Commits::FifthLast => "every fifth last",
-            Commits::FifthResting => "every fifth a commit",
+            Commits::FifthDependent => "every fifth a commit",
         };
         for size in SIZES {
             let mut rates = vec![[const { Vec::new() }; 2]; Insert::ALL.len()];
@@ -108,9 +108,9 @@ fn append(log: &Log, thread: u64, size: usize, records: u64, commits: Commits) {
     let body = vec![thread as u8; size];
     for n in 0..records {
         let order = match commits {
-            Commits::FifthLast if n % 5 == 4 => Order::Last,
-            Commits::FifthResting if n % 5 == 4 => Order::Resting(Lsn(0)),
-            _ => Order::ANY,
+            Commits::FifthLast if n % 5 == 4 => LogOrder::Last,
+            Commits::FifthDependent if n % 5 == 4 => LogOrder::Dependent(Lsn(0)),
+            _ => LogOrder::ANY,
         };
         log.append(&header, order, &[&body[..20], &body[20..]]);
     }
@@ -144,7 +144,7 @@ fn commits_per_s(folder: &Path, clients: u64) -> Result<f64, LogFault> {
                 let header = RecordHeader { txn: TxnId(t), ..Default::default() };
                 let start = Instant::now();
                 while start.elapsed() < TIME {
-                    let span = log.append(&header, Order::Resting(Lsn(0)), &[&[1; 120]]);
+                    let span = log.append(&header, LogOrder::Dependent(Lsn(0)), &[&[1; 120]]);
                     if let Err(fault) = log.wait_durable(span.holds) {
                         return eprintln!("{fault}");
                     }

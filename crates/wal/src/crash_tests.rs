@@ -8,7 +8,7 @@ use crate::{Durability, Insert, Log, LogFault, LogOptions, Span};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use world::{Deed, Open, Verdict, memory, watched};
+use world::{Deed, Intervention, Open, memory, watched};
 
 /// A log in async mode with a stuck flusher, and three threads that have each an open extent. The
 /// first appends records 0 to 9, the second 10 to 19, the third 20 to 29, in turn. Returns a copy
@@ -27,7 +27,7 @@ fn killed_after(insert: Insert, then: impl FnOnce(&Log) -> Vec<Span>) -> (tempfi
             while matches!(deed, Deed::Write { .. }) && stuck.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let options = LogOptions { insert, segment_bytes: 1 << 16, ..options(Durability::Async) };
@@ -173,7 +173,7 @@ fn a_hole_with_a_record_behind_it_is_damage() {
 }
 
 /// After a power cut the ring holds the pages that the kernel happened to write. A hole may be a
-/// lost record, and records that rest on it must not come back.
+/// lost record, and records that depend on it must not come back.
 #[test]
 fn after_a_power_cut_the_log_ends_at_the_first_hole() {
     let (folder, spans) = killed(Insert::Extents);

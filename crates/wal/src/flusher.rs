@@ -34,13 +34,13 @@ const IDLE: Duration = Duration::from_millis(50);
 
 /// Handle of the flusher's thread. Dropping it flushes the log a last time and ends the thread.
 pub(crate) struct Flusher {
-    desk: Arc<Desk>,
+    state: Arc<FlushState>,
     thread: Thread,
     handle: Option<JoinHandle<()>>,
 }
 
 /// State shared by the flusher's thread and the workers that flush by themselves.
-struct Desk {
+struct FlushState {
     shared: Arc<Shared>,
     /// The lock of the access rules: its holder writes and syncs.
     work: Mutex<Work>,
@@ -58,10 +58,10 @@ impl Flusher {
             pace: Pace::default(),
             all_written_ns: 0,
         };
-        let desk = Arc::new(Desk { shared, work: Mutex::new(work), stop: AtomicBool::new(false) });
-        let own = desk.clone();
+        let state = Arc::new(FlushState { shared, work: Mutex::new(work), stop: AtomicBool::new(false) });
+        let own = state.clone();
         let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(move || own.run())?;
-        Ok(Flusher { desk, thread: handle.thread().clone(), handle: Some(handle) })
+        Ok(Flusher { state, thread: handle.thread().clone(), handle: Some(handle) })
     }
 
     /// Wakes the flusher's thread.
@@ -83,11 +83,11 @@ impl Flusher {
 
     /// See [`crate::Log::flush_here`].
     pub fn flush_here(&self) {
-        if !self.desk.shared.is_wanted() {
+        if !self.state.shared.is_wanted() {
             return;
         }
         let flushed =
-            self.desk.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
+            self.state.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
         // Another thread is flushing, more waiters are expected, or a record came too late for this
         // flush.
         if matches!(flushed, None | Some(Some(Duration::ZERO))) {
@@ -98,7 +98,7 @@ impl Flusher {
 
 impl Drop for Flusher {
     fn drop(&mut self) {
-        self.desk.stop.store(true, Ordering::Release);
+        self.state.stop.store(true, Ordering::Release);
         self.nudge();
         if let Some(handle) = self.handle.take() {
             // A flusher that panicked has reported that on standard error. The log ends where it
@@ -108,7 +108,7 @@ impl Drop for Flusher {
     }
 }
 
-impl Desk {
+impl FlushState {
     /// Ignores mutex poisoning: after a panic the log is poisoned, so the state of the work is not
     /// used again.
     fn work(&self) -> MutexGuard<'_, Work> {

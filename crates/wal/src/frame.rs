@@ -4,7 +4,7 @@
 //!  0 length u32   4 check u32   8 lsn u64   16 behind u32   20 kind u8
 //! 21 flags u8     22 unused u16
 //! 24 txn u64     32 previous u64   [undo_next u64, compensation records only]
-//!    [rests_on u64, if it is not 0]   body   zeros to 8 bytes
+//!    [depends_on u64, if it is not 0]   body   zeros to 8 bytes
 //! ```
 //!
 //! - `length` counts the whole frame without the padding; frames start at multiples of 8.
@@ -31,8 +31,8 @@ use base::{Lsn, TxnId, copy_short, crc32c};
 /// `undo_next`.
 pub const CLR: u8 = 1;
 
-/// Bit of the stored flags: the frame has a `rests_on`.
-const RESTS: u8 = 2;
+/// Bit of the stored flags: the frame has a `depends_on`.
+const DEPENDS: u8 = 2;
 
 const FIXED: usize = 40;
 /// Bytes of a frame that holds no record.
@@ -59,8 +59,8 @@ pub struct RecordHeader {
     pub undo_next: Lsn,
     /// The position up to which the log must have survived for this record to count; 0 if that is
     /// at or before the record in any case. The log sets it
-    /// ([`Order::Resting`](crate::Order::Resting)).
-    pub rests_on: Lsn,
+    /// ([`LogOrder::Dependent`](crate::LogOrder::Dependent)).
+    pub depends_on: Lsn,
 }
 
 impl RecordHeader {
@@ -75,13 +75,13 @@ pub struct Span {
     pub start: Lsn,
     pub end: Lsn,
     /// Once the log is durable up to here, no crash loses the record: its end or the position that
-    /// it rests on, whichever is larger.
+    /// it depends on, whichever is larger.
     pub holds: Lsn,
 }
 
 impl Span {
-    pub(crate) fn new(start: u64, end: u64, rests_on: Lsn) -> Span {
-        Span { start: Lsn(start), end: Lsn(end), holds: Lsn(end).max(rests_on) }
+    pub(crate) fn new(start: u64, end: u64, depends_on: Lsn) -> Span {
+        Span { start: Lsn(start), end: Lsn(end), holds: Lsn(end).max(depends_on) }
     }
 }
 
@@ -119,15 +119,15 @@ pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], li
     out.clear();
     let mut fixed = [0u8; FIXED];
     fixed[20] = header.kind;
-    fixed[21] = header.flags | if header.rests_on == Lsn(0) { 0 } else { RESTS };
+    fixed[21] = header.flags | if header.depends_on == Lsn(0) { 0 } else { DEPENDS };
     fixed[24..32].copy_from_slice(&header.txn.0.to_le_bytes());
     fixed[32..40].copy_from_slice(&header.prev.0.to_le_bytes());
     out.extend_from_slice(&fixed);
     if header.is_clr() {
         out.extend_from_slice(&header.undo_next.0.to_le_bytes());
     }
-    if header.rests_on != Lsn(0) {
-        out.extend_from_slice(&header.rests_on.0.to_le_bytes());
+    if header.depends_on != Lsn(0) {
+        out.extend_from_slice(&header.depends_on.0.to_le_bytes());
     }
     for part in body {
         out.extend_from_slice(part);
@@ -141,8 +141,8 @@ pub(crate) fn build(out: &mut Vec<u8>, header: &RecordHeader, body: &[&[u8]], li
     sum
 }
 
-/// A record that is no compensation record, rests on nothing and carries no checksum. These fields
-/// and its place determine its frame.
+/// A record that is no compensation record, depends on nothing and carries no checksum. These
+/// fields and its place determine its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain<'a> {
     pub kind: u8,
@@ -316,7 +316,7 @@ pub(crate) fn item(bytes: &[u8], lsn: u64, life: u64) -> Option<Item<'_>> {
 /// Offset of a record's body in its frame.
 #[inline]
 fn before_body(flags: u8) -> usize {
-    FIXED + if flags & CLR != 0 { 8 } else { 0 } + if flags & RESTS != 0 { 8 } else { 0 }
+    FIXED + if flags & CLR != 0 { 8 } else { 0 } + if flags & DEPENDS != 0 { 8 } else { 0 }
 }
 
 /// The record at the start of `bytes`, which lie at position `lsn`; `None` unless it is intact and
@@ -339,11 +339,11 @@ fn parse(bytes: &[u8], lsn: u64, life: u64) -> Option<Frame<'_>> {
     Some(Frame {
         header: RecordHeader {
             kind: bytes[20],
-            flags: bytes[21] & !RESTS,
+            flags: bytes[21] & !DEPENDS,
             txn: TxnId(u64_at(bytes, 24)),
             prev: Lsn(u64_at(bytes, 32)),
             undo_next: Lsn(if bytes[21] & CLR != 0 { u64_at(bytes, FIXED) } else { 0 }),
-            rests_on: Lsn(if bytes[21] & RESTS != 0 { u64_at(bytes, fixed - 8) } else { 0 }),
+            depends_on: Lsn(if bytes[21] & DEPENDS != 0 { u64_at(bytes, fixed - 8) } else { 0 }),
         },
         body: &bytes[fixed..length],
         bytes: padded(length),
@@ -374,10 +374,10 @@ mod tests {
     #[test]
     fn reads_back_what_was_written() {
         for flags in [0, CLR] {
-            for rests_on in [Lsn(0), Lsn(4096)] {
+            for depends_on in [Lsn(0), Lsn(4096)] {
                 let undo_next = Lsn(if flags == CLR { 77 } else { 0 });
                 let header =
-                    RecordHeader { kind: 9, flags, txn: TxnId(5), prev: Lsn(800), undo_next, rests_on };
+                    RecordHeader { kind: 9, flags, txn: TxnId(5), prev: Lsn(800), undo_next, depends_on };
                 let bytes = framed(&header, &[b"ab", b"", b"cde"], 1600, 3);
                 let frame = parse(&bytes, 1600, 3).unwrap();
                 assert_eq!((frame.header, frame.body, frame.bytes), (header, &b"abcde"[..], bytes.len()));

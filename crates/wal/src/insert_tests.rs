@@ -6,7 +6,7 @@
 
 use crate::insert::{Content, Draft, Slot};
 use crate::tests::{DIR, add, numbers, options};
-use crate::{Durability, Insert, Log, LogOptions, Order, RecordHeader, Span, frame};
+use crate::{Durability, Insert, Log, LogOptions, LogOrder, RecordHeader, Span, frame};
 use base::{Lsn, TxnId};
 use std::path::Path;
 use std::sync::Arc;
@@ -32,16 +32,16 @@ impl Workers {
         Workers { slots: (0..count).map(|_| log.shared.inserter.slot()).collect(), next: 0 }
     }
 
-    fn append(&mut self, log: &Log, who: usize, order: Order) -> Span {
+    fn append(&mut self, log: &Log, who: usize, order: LogOrder) -> Span {
         let n = self.next;
         self.next += 1;
         let mut frame = Vec::new();
-        let rests_on = match order {
-            Order::Resting(_) => Lsn(log.shared.inserter.rests_on(&self.slots[who])),
-            Order::After(_) | Order::Last => Lsn(0),
+        let depends_on = match order {
+            LogOrder::Dependent(_) => Lsn(log.shared.inserter.depends_on(&self.slots[who])),
+            LogOrder::After(_) | LogOrder::Last => Lsn(0),
         };
         let header =
-            RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), rests_on, ..Default::default() };
+            RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), depends_on, ..Default::default() };
         let body: [&[u8]; 2] = [&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]];
         let sum = frame::build(&mut frame, &header, &body, log.shared.life);
         let bytes = frame.len() as u64;
@@ -49,7 +49,7 @@ impl Workers {
         loop {
             match log.shared.inserter.append(&self.slots[who], &mut draft, order, &log.shared.room()) {
                 Ok(placed) => {
-                    return Span::new(placed.start, placed.start + bytes, rests_on);
+                    return Span::new(placed.start, placed.start + bytes, depends_on);
                 }
                 Err(crowded) => log.wait_for_room(crowded, &log.shared.room()),
             }
@@ -102,16 +102,16 @@ fn sorted(log: &Log) -> Vec<u64> {
 fn workers_fill_extents_of_their_own_and_orders_hold() {
     let log = extents();
     let mut workers = Workers::new(&log, 2);
-    let a1 = workers.append(&log, 0, Order::ANY);
-    let b1 = workers.append(&log, 1, Order::ANY);
-    let a2 = workers.append(&log, 0, Order::ANY);
+    let a1 = workers.append(&log, 0, LogOrder::ANY);
+    let b1 = workers.append(&log, 1, LogOrder::ANY);
+    let a2 = workers.append(&log, 0, LogOrder::ANY);
     assert!(a2.start == a1.end && a2.end < b1.start, "one worker's records touch");
     // Past the other worker's record: in an extent of its own.
-    let a3 = workers.append(&log, 0, Order::After(b1.end));
+    let a3 = workers.append(&log, 0, LogOrder::After(b1.end));
     assert!(a3.start >= b1.end);
-    let b2 = workers.append(&log, 1, Order::Last);
+    let b2 = workers.append(&log, 1, LogOrder::Last);
     assert!(b2.start >= a3.end, "a short record that comes last leaves its worker's extent");
-    let b3 = workers.append(&log, 1, Order::ANY);
+    let b3 = workers.append(&log, 1, LogOrder::ANY);
     assert!(b3.start == b1.end, "which its worker goes on to fill");
     assert_eq!(sorted(&log), (0..6).collect::<Vec<_>>());
 }
@@ -121,21 +121,21 @@ fn a_resting_record_stays_where_its_worker_is_and_what_it_rests_on_is_reached() 
     for durability in [Durability::Sync, Durability::Async, Durability::Memory] {
         let log = log(Insert::Extents, durability);
         let mut workers = Workers::new(&log, 2);
-        let a1 = workers.append(&log, 0, Order::ANY);
-        let alone = workers.append(&log, 0, Order::Resting(a1.end));
+        let a1 = workers.append(&log, 0, LogOrder::ANY);
+        let alone = workers.append(&log, 0, LogOrder::Dependent(a1.end));
         assert_eq!(
             (alone.start, alone.holds),
             (a1.end, alone.end),
             "a worker alone rests on what lies before"
         );
-        let b1 = workers.append(&log, 1, Order::ANY);
-        let a2 = workers.append(&log, 0, Order::Resting(a1.end));
+        let b1 = workers.append(&log, 1, LogOrder::ANY);
+        let a2 = workers.append(&log, 0, LogOrder::Dependent(a1.end));
         assert!(a2.start == alone.end && a2.end <= b1.start, "no other place than without");
         assert!(a2.holds > b1.end, "it rests on all that is reserved");
-        let b2 = workers.append(&log, 1, Order::Resting(Lsn(0)));
+        let b2 = workers.append(&log, 1, LogOrder::Dependent(Lsn(0)));
         assert!(b2.start == b1.end && b2.holds == a2.holds, "what one record rests on the next one does");
         assert!(log.end() >= a2.holds, "the end is behind what records rest on");
-        let last = workers.append(&log, 1, Order::Last);
+        let last = workers.append(&log, 1, LogOrder::Last);
         assert!(last.start >= a2.holds, "a record that comes last also comes after what others rest on");
         log.wait_durable(a2.holds).unwrap();
         log.wait_stable(last.end).unwrap();
@@ -144,14 +144,14 @@ fn a_resting_record_stays_where_its_worker_is_and_what_it_rests_on_is_reached() 
 }
 
 /// No further append comes: the flusher itself must reach the end that the youngest extent had when
-/// a record came to rest on it.
+/// a record came to depend on it.
 #[test]
 fn what_is_rested_on_becomes_durable_by_itself() {
     let log = Arc::new(extents());
     let mut workers = Workers::new(&log, 2);
-    workers.append(&log, 0, Order::ANY);
-    let other = workers.append(&log, 1, Order::ANY);
-    let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
+    workers.append(&log, 0, LogOrder::ANY);
+    let other = workers.append(&log, 1, LogOrder::ANY);
+    let commit = workers.append(&log, 0, LogOrder::Dependent(Lsn(0)));
     assert!(commit.end < other.start && commit.holds > other.end);
     // On a thread of its own that keeps the log: a flusher that never gets there fails the test and
     // does not hang it.
@@ -170,9 +170,9 @@ fn a_record_whose_rest_was_lost_is_gone_for_ever() {
     let files = world::memory();
     let log = crate::tests::open(&files).unwrap();
     let mut workers = Workers::new(&log, 2);
-    workers.append(&log, 0, Order::ANY);
-    let other = workers.append(&log, 1, Order::ANY);
-    let commit = workers.append(&log, 0, Order::Resting(Lsn(0)));
+    workers.append(&log, 0, LogOrder::ANY);
+    let other = workers.append(&log, 1, LogOrder::ANY);
+    let commit = workers.append(&log, 0, LogOrder::Dependent(Lsn(0)));
     assert!(commit.end < other.start && other.end <= commit.holds);
     log.wait_durable(commit.holds).unwrap();
     drop(log);
@@ -213,8 +213,8 @@ fn the_youngest_extent_gives_its_rest_back() {
 fn an_older_extent_is_padded_and_counted() {
     let log = extents();
     let mut workers = Workers::new(&log, 2);
-    let a = workers.append(&log, 0, Order::ANY);
-    let b = workers.append(&log, 1, Order::ANY);
+    let a = workers.append(&log, 0, LogOrder::ANY);
+    let b = workers.append(&log, 1, LogOrder::ANY);
     log.fence();
     let stats = log.stats();
     assert_eq!(stats.padding, b.start.0 - a.end.0);
@@ -230,17 +230,17 @@ fn nobody_waits_for_an_idle_worker() {
     for durability in [Durability::Sync, Durability::Async, Durability::Memory] {
         let log = log(Insert::Extents, durability);
         let mut workers = Workers::new(&log, 2);
-        let idle = workers.append(&log, 0, Order::ANY);
-        let span = workers.append(&log, 1, Order::ANY);
+        let idle = workers.append(&log, 0, LogOrder::ANY);
+        let span = workers.append(&log, 1, LogOrder::ANY);
         assert!(span.start > idle.end, "the idle worker's extent is open below");
         log.wait_durable(span.end).unwrap();
         log.wait_stable(span.end).unwrap();
-        workers.append(&log, 0, Order::ANY);
+        workers.append(&log, 0, LogOrder::ANY);
         let mut last = span;
         while last.end.0 < 10 * (1 << 14) {
-            last = workers.append(&log, 1, Order::ANY);
+            last = workers.append(&log, 1, LogOrder::ANY);
         }
-        let late = workers.append(&log, 0, Order::ANY);
+        let late = workers.append(&log, 0, LogOrder::ANY);
         assert!(late.end.0 + (1 << 14) > last.start.0, "its old extent is long overwritten");
         if durability != Durability::Memory {
             assert_eq!(sorted(&log), (0..workers.next).collect::<Vec<_>>());
@@ -262,12 +262,12 @@ fn orders_hold_at_random() {
         let (mut spans, mut floor): (Vec<Span>, _) = (vec![], Lsn(0));
         for _ in 0..400 {
             let (order, at_least) = match random(5) {
-                0 => (Order::Last, spans.iter().map(|s| s.end).max().unwrap_or_default()),
+                0 => (LogOrder::Last, spans.iter().map(|s| s.end).max().unwrap_or_default()),
                 1 | 2 if !spans.is_empty() => {
                     let after = spans[random(spans.len() as u64) as usize].end;
-                    (Order::After(after), after)
+                    (LogOrder::After(after), after)
                 }
-                _ => (Order::ANY, Lsn(0)),
+                _ => (LogOrder::ANY, Lsn(0)),
             };
             let span = workers.append(&log, random(4) as usize, order);
             assert!(span.start >= at_least, "{order:?} at {span:?}");
@@ -317,7 +317,7 @@ fn threads_lose_nothing() {
                                 prev: Lsn(n * 2),
                                 ..Default::default()
                             };
-                            let order = if i % 6 == 5 { Order::Last } else { Order::After(last) };
+                            let order = if i % 6 == 5 { LogOrder::Last } else { LogOrder::After(last) };
                             let span = log.append(&header, order, &body);
                             assert!(span.start >= last);
                             last = span.end;

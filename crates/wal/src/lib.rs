@@ -2,7 +2,7 @@
 //! promises.
 //!
 //! - Append: [`Log::append`] frames and checksums a record in a buffer of its thread. It reserves a
-//!   place that the record's [`Order`] allows, in one of three ways ([`Insert`]), and copies the
+//!   place that the record's [`LogOrder`] allows, in one of three ways ([`Insert`]), and copies the
 //!   record into a ring.
 //! - Flush: the flusher's thread, or a worker that has nothing else to do, writes the ring to
 //!   segment files and syncs them. One sync makes all records durable that were in the ring when
@@ -32,8 +32,8 @@ mod segment;
 pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
-pub use options::{Durability, Insert, LogOptions, LogStats, Urge};
-pub use order::Order;
+pub use options::{Durability, FlushBy, Insert, LogOptions, LogStats};
+pub use order::LogOrder;
 pub use reader::{LogReader, Record, Stretch};
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use crate::files::LogFiles;
 use crate::flusher::Flusher;
 use crate::frame::{self, RecordHeader, Span};
 use crate::insert::{Content, Crowded, Draft, Drain, Inserter, Placed, Room, Slot};
-use crate::options::{Durability, LogOptions, LogStats, Urge};
-use crate::order::Order;
+use crate::options::{Durability, FlushBy, LogOptions, LogStats};
+use crate::order::LogOrder;
 use crate::reader::LogReader;
 use crate::recover;
 use crate::ring::Ring;
@@ -38,7 +38,7 @@ pub(crate) const FIRST_LSN: u64 = 64;
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// State of one thread for its appends.
-struct Hand {
+struct ThreadState {
     /// Buffer in which the thread builds a frame before it asks for a place.
     scratch: Vec<u8>,
     /// Id of the log of the thread's last append; `slot` is the thread's slot there.
@@ -49,11 +49,11 @@ struct Hand {
 }
 
 thread_local! {
-    static HAND: RefCell<Hand> =
-        const { RefCell::new(Hand { scratch: Vec::new(), log: 0, slot: None, others: Vec::new() }) };
+    static THREAD_STATE: RefCell<ThreadState> =
+        const { RefCell::new(ThreadState { scratch: Vec::new(), log: 0, slot: None, others: Vec::new() }) };
 }
 
-impl Hand {
+impl ThreadState {
     #[cold]
     fn turn_to(&mut self, shared: &Shared) {
         if let Some(slot) = self.slot.take() {
@@ -216,36 +216,36 @@ impl Log {
     ///
     /// # Panics
     /// When the body is larger than [`Log::max_body`].
-    pub fn append(&self, header: &RecordHeader, order: Order, body: &[&[u8]]) -> Span {
+    pub fn append(&self, header: &RecordHeader, order: LogOrder, body: &[&[u8]]) -> Span {
         let shared = &*self.shared;
-        let append = |hand: &mut Hand| {
-            if hand.log != shared.id {
-                hand.turn_to(shared);
+        let append = |state: &mut ThreadState| {
+            if state.log != shared.id {
+                state.turn_to(shared);
             }
-            let slot = hand.slot.as_ref().expect("turned to this log");
-            let rests_on = match order {
-                Order::Resting(_) => Lsn(shared.inserter.rests_on(slot)),
-                Order::After(_) | Order::Last => Lsn(0),
+            let slot = state.slot.as_ref().expect("turned to this log");
+            let depends_on = match order {
+                LogOrder::Dependent(_) => Lsn(shared.inserter.depends_on(slot)),
+                LogOrder::After(_) | LogOrder::Last => Lsn(0),
             };
             let stable = shared.stable.load(Ordering::Relaxed);
-            let plain = shared.life == frame::IN_MEMORY && rests_on == Lsn(0) && !header.is_clr();
+            let plain = shared.life == frame::IN_MEMORY && depends_on == Lsn(0) && !header.is_clr();
             let (content, bytes) = if plain {
                 let plain = frame::Plain::new(header.kind, header.txn, header.prev, body);
                 (Content::Plain(plain), frame::padded(plain.length))
             } else {
-                let header = RecordHeader { rests_on, ..*header };
-                let sum = frame::build(&mut hand.scratch, &header, body, shared.life);
-                let bytes = hand.scratch.len();
-                (Content::Built(&mut hand.scratch, sum), bytes)
+                let header = RecordHeader { depends_on, ..*header };
+                let sum = frame::build(&mut state.scratch, &header, body, shared.life);
+                let bytes = state.scratch.len();
+                (Content::Built(&mut state.scratch, sum), bytes)
             };
             assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
             let start = self.put(slot, Draft { content, stable }, order);
-            Span::new(start, start + bytes as u64, rests_on)
+            Span::new(start, start + bytes as u64, depends_on)
         };
-        probe::within(Component::Logging, || HAND.with_borrow_mut(append))
+        probe::within(Component::Logging, || THREAD_STATE.with_borrow_mut(append))
     }
 
-    /// As [`Log::append`], for a record that is no compensation record and rests on nothing.
+    /// As [`Log::append`], for a record that is no compensation record and depends on nothing.
     /// Returns its start and end. Most records are of this kind and take a shorter path: in a log
     /// in memory the frame is built in the ring.
     ///
@@ -255,7 +255,7 @@ impl Log {
     pub fn append_plain(&self, kind: u8, txn: TxnId, prev: Lsn, after: Lsn, body: &[&[u8]]) -> (Lsn, Lsn) {
         if self.shared.life != frame::IN_MEMORY {
             let header = RecordHeader { kind, txn, prev, ..RecordHeader::default() };
-            let span = self.append(&header, Order::After(after), body);
+            let span = self.append(&header, LogOrder::After(after), body);
             return (span.start, span.end);
         }
         self.append_unsummed(frame::Plain::new(kind, txn, prev, body), after)
@@ -267,29 +267,29 @@ impl Log {
         let shared = &*self.shared;
         let bytes = frame::padded(plain.length);
         assert!(bytes <= shared.ring.bytes() / 2, "a log record of {bytes} bytes");
-        let append = |hand: &mut Hand| {
-            if hand.log != shared.id {
-                hand.turn_to(shared);
+        let append = |state: &mut ThreadState| {
+            if state.log != shared.id {
+                state.turn_to(shared);
             }
-            let slot = hand.slot.as_ref().expect("turned to this log");
+            let slot = state.slot.as_ref().expect("turned to this log");
             let stable = shared.stable.load(Ordering::Relaxed);
-            self.put(slot, Draft { content: Content::Plain(plain), stable }, Order::After(after))
+            self.put(slot, Draft { content: Content::Plain(plain), stable }, LogOrder::After(after))
         };
-        let start = probe::within(Component::Logging, || HAND.with_borrow_mut(append));
+        let start = probe::within(Component::Logging, || THREAD_STATE.with_borrow_mut(append));
         (Lsn(start), Lsn(start + bytes as u64))
     }
 
     /// Finds a place for a record and copies it there. Returns its start.
     // Inlined: the caller knows the kind of draft and of order at compile time.
     #[inline(always)]
-    fn put(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
+    fn put(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: LogOrder) -> u64 {
         let has_place = self.shared.inserter.append_within(slot, &mut draft, order, &self.shared.room());
         has_place.unwrap_or_else(|| self.put_further(slot, draft, order))
     }
 
     /// As [`Log::put`], where the positions that the thread has reserved are not suitable.
     #[inline(never)]
-    fn put_further(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: Order) -> u64 {
+    fn put_further(&self, slot: &Arc<Slot>, mut draft: Draft<'_>, order: LogOrder) -> u64 {
         let Placed { start, reserved } = self.place(slot, &mut draft, order);
         if reserved.0 != reserved.1 {
             probe::enter(Section::LogReserve);
@@ -301,7 +301,7 @@ impl Log {
     }
 
     #[inline]
-    fn place(&self, slot: &Arc<Slot>, draft: &mut Draft<'_>, order: Order) -> Placed {
+    fn place(&self, slot: &Arc<Slot>, draft: &mut Draft<'_>, order: LogOrder) -> Placed {
         let room = Room { flusher: self.flusher.as_ref().map(Flusher::thread), ..self.shared.room() };
         loop {
             match self.shared.inserter.append(slot, draft, order, &room) {
@@ -355,8 +355,8 @@ impl Log {
         self.nudge();
     }
 
-    /// Wakes the flusher's thread to do the flush that was requested with [`Urge::Caller`], without
-    /// waiting.
+    /// Wakes the flusher's thread to do the flush that was requested with [`FlushBy::Caller`],
+    /// without waiting.
     pub fn flush(&self) {
         self.nudge();
     }
@@ -375,8 +375,13 @@ impl Log {
     ///
     /// # Errors
     /// The fault that poisoned the log, if it happened before `upto` was durable.
-    pub fn poll_durable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.poll(upto, urge, cx, Shared::durable)
+    pub fn poll_durable(
+        &self,
+        upto: Lsn,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, flush_by, cx, Shared::durable)
     }
 
     /// Ready once the device has the log up to `upto`, in every mode; in memory mode at once. For
@@ -385,14 +390,19 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::poll_durable`].
-    pub fn poll_stable(&self, upto: Lsn, urge: Urge, cx: &mut Context<'_>) -> Poll<Result<(), LogFault>> {
-        self.poll(upto, urge, cx, Shared::on_device)
+    pub fn poll_stable(
+        &self,
+        upto: Lsn,
+        flush_by: FlushBy,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), LogFault>> {
+        self.poll(upto, flush_by, cx, Shared::on_device)
     }
 
     fn poll(
         &self,
         upto: Lsn,
-        urge: Urge,
+        flush_by: FlushBy,
         cx: &mut Context<'_>,
         reached: impl Fn(&Shared) -> u64,
     ) -> Poll<Result<(), LogFault>> {
@@ -408,9 +418,9 @@ impl Log {
         if let Err(fault) = shared.fault() {
             return Poll::Ready(Err(fault));
         }
-        match urge {
-            Urge::Flusher => self.want(upto.0),
-            Urge::Caller => drop(shared.wanted.fetch_max(upto.0, Ordering::Release)),
+        match flush_by {
+            FlushBy::Flusher => self.want(upto.0),
+            FlushBy::Caller => drop(shared.wanted.fetch_max(upto.0, Ordering::Release)),
         }
         Poll::Pending
     }

@@ -47,7 +47,7 @@ impl std::str::FromStr for Durability {
 
 /// The thread that flushes the log for a waiting task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urge {
+pub enum FlushBy {
     /// The flusher's thread, which is woken.
     Flusher,
     /// The caller: it calls [`crate::Log::flush`] or [`crate::Log::flush_here`] soon.

@@ -12,10 +12,10 @@
 //! A commit depends on each commit of which the transaction saw effects, but redo does not repeat
 //! commits in that order. It is enough that a commit does not count when an earlier one that it
 //! depends on was lost. So a commit goes wherever there is room and states how much of the log it
-//! rests on. The reader skips it if a crash left less.
+//! depends on. The reader skips it if a crash left less.
 //!
 //! ```text
-//! T1 commits at 5000.  T2 saw T1's row and commits at 3000, in an older extent: it rests on 6000.
+//! T1 commits at 5000.  T2 saw T1's row and commits at 3000, in an older extent: depends on 6000.
 //! A crash leaves the log up to 4000: T1's commit is lost, and the reader skips T2's commit.
 //! ```
 
@@ -23,29 +23,29 @@ use base::Lsn;
 
 /// The places in the log at which a record may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum LogOrder {
     /// At this position or later.
     After(Lsn),
     /// Past every record of which the append was over when this append began.
     Last,
-    /// At this position or later, wherever there is room. The record rests on every record of which
-    /// the append was over when this append began: if a crash loses one of those, the reader skips
-    /// this record too ([`RecordHeader::rests_on`](crate::RecordHeader::rests_on)). For records
-    /// that state the outcome of a transaction, not for changes of pages.
-    Resting(Lsn),
+    /// At this position or later, wherever there is room. The record depends on every record of
+    /// which the append was over when this append began: if a crash loses one of those, the reader
+    /// skips this record too ([`RecordHeader::depends_on`](crate::RecordHeader::depends_on)). For
+    /// records that state the outcome of a transaction, not for changes of pages.
+    Dependent(Lsn),
 }
 
-impl Order {
+impl LogOrder {
     /// Any place.
-    pub const ANY: Order = Order::After(Lsn(0));
+    pub const ANY: LogOrder = LogOrder::After(Lsn(0));
 
     /// This order, and also at `lsn` or later.
     #[must_use]
-    pub fn not_before(self, lsn: Lsn) -> Order {
+    pub fn not_before(self, lsn: Lsn) -> LogOrder {
         match self {
-            Order::After(own) => Order::After(own.max(lsn)),
-            Order::Resting(own) => Order::Resting(own.max(lsn)),
-            Order::Last => Order::Last,
+            LogOrder::After(own) => LogOrder::After(own.max(lsn)),
+            LogOrder::Dependent(own) => LogOrder::Dependent(own.max(lsn)),
+            LogOrder::Last => LogOrder::Last,
         }
     }
 
@@ -53,8 +53,8 @@ impl Order {
     #[inline]
     pub(crate) fn allows(self, start: u64) -> bool {
         match self {
-            Order::After(lsn) | Order::Resting(lsn) => start >= lsn.0,
-            Order::Last => true,
+            LogOrder::After(lsn) | LogOrder::Dependent(lsn) => start >= lsn.0,
+            LogOrder::Last => true,
         }
     }
 }

@@ -61,7 +61,7 @@ impl LogReader {
     }
 
     /// Passes the next record to `look`, without a copy if it was read from files; `None` at the
-    /// end. Skips records that rest on a part of the log that a crash lost.
+    /// end. Skips records that depend on a part of the log that a crash lost.
     pub fn advance<R>(
         &mut self,
         look: impl FnOnce(Span, &RecordHeader, &[u8]) -> R,
@@ -78,11 +78,11 @@ impl LogReader {
                 Ok((bytes, life)) => match frame::item(bytes, at, life) {
                     Some(Item::Record(frame)) => {
                         self.next = at + frame.bytes as u64;
-                        let rests_on = frame.header.rests_on;
-                        if rests_on != Lsn(0) && lost(&self.inherited, at, rests_on.0) {
+                        let depends_on = frame.header.depends_on;
+                        if depends_on != Lsn(0) && lost(&self.inherited, at, depends_on.0) {
                             continue;
                         }
-                        let span = Span::new(at, self.next, rests_on);
+                        let span = Span::new(at, self.next, depends_on);
                         return Some(Ok(look(span, &frame.header, frame.body)));
                     }
                     Some(nothing) => {
@@ -191,11 +191,11 @@ impl Source {
     }
 }
 
-/// Whether a record at `at` rests on a lost part of the log: the record's life, with the part that
-/// the next life took over from its ring, ended before `rests_on`. For a record of the present life
-/// nothing is lost.
-fn lost(inherited: &[u64], at: u64, rests_on: u64) -> bool {
-    inherited.get(inherited.partition_point(|&end| end <= at)).is_some_and(|&end| end < rests_on)
+/// Whether a record at `at` depends on a lost part of the log: the record's life, with the part
+/// that the next life took over from its ring, ended before `depends_on`. For a record of the
+/// present life nothing is lost.
+fn lost(inherited: &[u64], at: u64, depends_on: u64) -> bool {
+    inherited.get(inherited.partition_point(|&end| end <= at)).is_some_and(|&end| end < depends_on)
 }
 
 /// Whether the `n`-th segment contains position `lsn`.

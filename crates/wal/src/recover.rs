@@ -205,7 +205,7 @@ impl OldRing {
             }
         }
         if self.whole {
-            // The unused rest of the last extent counts too: records may rest on all of it.
+            // The unused rest of the last extent counts too: records may depend on all of it.
             pad_up_to(&mut out, at, intact.end, new);
         }
         Ok(out)

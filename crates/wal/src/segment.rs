@@ -13,7 +13,7 @@
 //!
 //! The first segment of a life stores in `inherited` the end of the log that the life found. It is
 //! at or past `start`, since the segment may begin with records from the ring of a dead process. An
-//! earlier record that rests on a position past `inherited` never counts. In other segments
+//! earlier record that depends on a position past `inherited` never counts. In other segments
 //! `inherited` is 0.
 
 use crate::LogFault;

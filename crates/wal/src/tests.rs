@@ -2,7 +2,7 @@
 //! edge comes early.
 
 use crate::segment::HEADER;
-use crate::{CLR, Durability, Log, LogFault, LogOptions, Order, RecordHeader, Span, Urge};
+use crate::{CLR, Durability, FlushBy, Log, LogFault, LogOptions, LogOrder, RecordHeader, Span};
 use base::{Lsn, TxnId};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::scope;
 use std::time::{Duration, Instant};
-use world::{Deed, Files, Open, Verdict, memory, watched};
+use world::{Deed, Files, Intervention, Open, memory, watched};
 
 pub(crate) const DIR: &str = "log";
 
@@ -26,7 +26,7 @@ pub(crate) fn open(files: &Arc<dyn Files>) -> Result<Log, LogFault> {
 /// Appends record `n`. Its body and its length depend on `n`.
 pub(crate) fn add(log: &Log, n: u64) -> Span {
     let header = RecordHeader { kind: n as u8, txn: TxnId(n), prev: Lsn(n * 2), ..Default::default() };
-    log.append(&header, Order::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
+    log.append(&header, LogOrder::ANY, &[&n.to_le_bytes(), &vec![n as u8; (n % 97) as usize]])
 }
 
 pub(crate) fn numbers(log: &Log) -> Result<Vec<u64>, LogFault> {
@@ -97,7 +97,7 @@ fn compensation_records_keep_where_to_undo_next() {
         undo_next: Lsn(4),
         ..Default::default()
     };
-    open(&files).unwrap().append(&header, Order::ANY, &[b"x"]);
+    open(&files).unwrap().append(&header, LogOrder::ANY, &[b"x"]);
     let log = open(&files).unwrap();
     let (_, found, body) = log.read_from(Lsn(0)).next().unwrap().unwrap();
     assert_eq!((found, &body[..]), (header, &b"x"[..]));
@@ -287,7 +287,7 @@ fn many_committers_share_few_syncs() {
         if matches!(deed, Deed::Sync) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Verdict::Do
+        Intervention::Do
     });
     let log = open(&slow).unwrap();
     scope(|s| {
@@ -336,7 +336,7 @@ fn a_task_is_woken_when_its_record_is_durable() {
                     std::thread::yield_now();
                 }
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     gate.store(true, Ordering::SeqCst);
@@ -347,20 +347,20 @@ fn a_task_is_woken_when_its_record_is_durable() {
     let waker = Waker::from(count.clone());
     let mut cx = Context::from_waker(&waker);
     for _ in 0..3 {
-        assert!(log.poll_durable(span.end, Urge::Flusher, &mut cx).is_pending());
+        assert!(log.poll_durable(span.end, FlushBy::Flusher, &mut cx).is_pending());
     }
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     gate.store(true, Ordering::SeqCst);
     until(|| count.0.load(Ordering::SeqCst) > 0);
     assert_eq!(count.0.load(Ordering::SeqCst), 1, "woken once");
-    assert!(matches!(log.poll_durable(span.end, Urge::Flusher, &mut cx), Poll::Ready(Ok(()))));
+    assert!(matches!(log.poll_durable(span.end, FlushBy::Flusher, &mut cx), Poll::Ready(Ok(()))));
 }
 
 /// The flusher also writes records that no waiter asks for, but does not sync them. A later waiter
 /// needs a sync of its own.
 #[test]
 fn who_asks_for_what_was_written_already_is_woken() {
-    for urge in [Urge::Flusher, Urge::Caller] {
+    for flush_by in [FlushBy::Flusher, FlushBy::Caller] {
         let log = open(&memory()).unwrap();
         let span = add(&log, 1);
         // Reading makes the flusher write the log, without a sync.
@@ -368,8 +368,8 @@ fn who_asks_for_what_was_written_already_is_woken() {
         assert!(log.durable() < span.end);
         let count = Arc::new(Count(AtomicU64::new(0)));
         let waker = Waker::from(count.clone());
-        assert!(log.poll_durable(span.end, urge, &mut Context::from_waker(&waker)).is_pending());
-        if urge == Urge::Caller {
+        assert!(log.poll_durable(span.end, flush_by, &mut Context::from_waker(&waker)).is_pending());
+        if flush_by == FlushBy::Caller {
             log.flush_here();
         }
         until(|| count.0.load(Ordering::SeqCst) > 0);
@@ -385,7 +385,7 @@ fn syncers() -> (Arc<dyn Files>, Arc<Mutex<Vec<std::thread::ThreadId>>>) {
         if matches!(deed, Deed::Sync) && path.to_string_lossy().contains("spare") {
             theirs.lock().unwrap().push(std::thread::current().id());
         }
-        Verdict::Do
+        Intervention::Do
     });
     (files, syncers)
 }
@@ -398,7 +398,7 @@ fn a_caller_who_is_alone_flushes_on_his_own_thread() {
     for n in 0..10 {
         syncers.lock().unwrap().clear();
         let span = add(&log, n);
-        assert!(log.poll_durable(span.end, Urge::Caller, &mut cx).is_pending());
+        assert!(log.poll_durable(span.end, FlushBy::Caller, &mut cx).is_pending());
         log.flush_here();
         until(|| log.durable() >= span.end);
         let mine = syncers.lock().unwrap().iter().filter(|id| **id == std::thread::current().id()).count();
@@ -421,7 +421,7 @@ fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
             while matches!(deed, Deed::Sync) && !gate.load(Ordering::SeqCst) {
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
@@ -431,7 +431,7 @@ fn a_wait_for_the_log_is_counted_as_the_section_it_is() {
     probe::profile(Profiling::ON);
     let mut cx = Context::from_waker(Waker::noop());
     let waits =
-        spans.iter().filter(|span| log.poll_durable(span.end, Urge::Caller, &mut cx).is_pending()).count();
+        spans.iter().filter(|span| log.poll_durable(span.end, FlushBy::Caller, &mut cx).is_pending()).count();
     let profile = probe::window().expect("this thread profiles");
     probe::profile(Profiling::Off);
     gate.store(true, Ordering::SeqCst);
@@ -452,7 +452,7 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
                 is_held.store(true, Ordering::SeqCst);
                 std::thread::yield_now();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = Log::open(files, Path::new(DIR), LogOptions::new(Durability::Sync)).unwrap();
@@ -462,12 +462,12 @@ fn what_a_caller_cannot_flush_himself_the_thread_does() {
     scope(|s| {
         let flushing = s.spawn(|| {
             let mut cx = Context::from_waker(Waker::noop());
-            assert!(log.poll_durable(first.end, Urge::Caller, &mut cx).is_pending());
+            assert!(log.poll_durable(first.end, FlushBy::Caller, &mut cx).is_pending());
             log.flush_here();
         });
         until(|| is_held.load(Ordering::SeqCst));
         let second = add(&log, 2);
-        assert!(log.poll_durable(second.end, Urge::Caller, &mut cx).is_pending());
+        assert!(log.poll_durable(second.end, FlushBy::Caller, &mut cx).is_pending());
         // Returns at once, or the scope never ends.
         log.flush_here();
         gate.store(true, Ordering::SeqCst);
@@ -482,9 +482,9 @@ fn failing(kind: fn(&Deed<'_>) -> bool) -> (Arc<dyn Files>, Arc<AtomicBool>) {
         let broken = broken.clone();
         move |_, deed| {
             if broken.load(Ordering::SeqCst) && kind(&deed) {
-                return Verdict::Fail(ErrorKind::StorageFull);
+                return Intervention::Fail(ErrorKind::StorageFull);
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     (files, broken)
@@ -508,7 +508,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_ever() {
             let later = (0..1000).fold(bad, |_, n| add(&log, n));
             assert!(log.wait_durable(later.end).is_err() && log.wait_stable(bad.end).is_err());
             let mut cx = Context::from_waker(Waker::noop());
-            assert!(matches!(log.poll_durable(later.end, Urge::Flusher, &mut cx), Poll::Ready(Err(_))));
+            assert!(matches!(log.poll_durable(later.end, FlushBy::Flusher, &mut cx), Poll::Ready(Err(_))));
             assert!(log.wait_durable(good.end).is_ok(), "what was durable is");
             assert!(log.poisoned().is_some() && log.durable() < later.end);
             drop(log);
@@ -525,7 +525,7 @@ fn a_flusher_that_panics_leaves_nobody_waiting() {
         let armed = armed.clone();
         move |_, _| {
             assert!(!armed.load(Ordering::SeqCst), "planted");
-            Verdict::Do
+            Intervention::Do
         }
     });
     let log = open(&files).unwrap();
@@ -586,8 +586,8 @@ fn async_survives_the_death_of_the_process() {
     let files = watched(world::real(), {
         let dead = dead.clone();
         move |_, deed| match deed {
-            Deed::Write { .. } if dead.load(Ordering::SeqCst) => Verdict::Swallow,
-            _ => Verdict::Do,
+            Deed::Write { .. } if dead.load(Ordering::SeqCst) => Intervention::Swallow,
+            _ => Intervention::Do,
         }
     });
     // No segment begins after the death: a dead process renames nothing.
@@ -618,7 +618,7 @@ fn async_survives_the_death_of_the_process() {
 /// there.
 #[test]
 fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
-    for (seed, urge) in (0..20).flat_map(|seed| [(seed, Urge::Flusher), (seed, Urge::Caller)]) {
+    for (seed, flush_by) in (0..20).flat_map(|seed| [(seed, FlushBy::Flusher), (seed, FlushBy::Caller)]) {
         let disk = world::sim::Disk::new();
         let log = Log::open(disk.files(), Path::new(DIR), options(Durability::Async)).unwrap();
         add(&log, 0);
@@ -626,8 +626,8 @@ fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
         assert!(log.durable() >= span.end);
         let count = Arc::new(Count(AtomicU64::new(0)));
         let waker = Waker::from(count.clone());
-        while log.poll_stable(span.end, urge, &mut Context::from_waker(&waker)).is_pending() {
-            if urge == Urge::Caller {
+        while log.poll_stable(span.end, flush_by, &mut Context::from_waker(&waker)).is_pending() {
+            if flush_by == FlushBy::Caller {
                 log.flush_here();
             }
             let before = count.0.load(Ordering::SeqCst);
@@ -635,7 +635,7 @@ fn what_was_asked_for_on_the_device_survives_a_power_cut_in_async_mode() {
         }
         assert!(log.ask_stable(span.end));
         let after = Log::open(disk.crash_image(seed).files(), Path::new(DIR), options(Durability::Sync));
-        assert_eq!(numbers(&after.unwrap()).unwrap(), [0, 1], "{seed} {urge:?}");
+        assert_eq!(numbers(&after.unwrap()).unwrap(), [0, 1], "{seed} {flush_by:?}");
     }
 }
 
@@ -646,7 +646,7 @@ fn a_record_may_be_larger_than_a_segment() {
     let log = Log::open(files.clone(), Path::new(DIR), options.clone()).unwrap();
     let sizes: Vec<usize> = (0..12).map(|n| if n % 3 == 1 { log.max_body() - n } else { 50 * n }).collect();
     for size in &sizes {
-        log.append(&RecordHeader::default(), Order::ANY, &[&vec![*size as u8; *size]]);
+        log.append(&RecordHeader::default(), LogOrder::ANY, &[&vec![*size as u8; *size]]);
     }
     drop(log);
     let log = Log::open(files, Path::new(DIR), options).unwrap();

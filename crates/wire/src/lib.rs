@@ -40,7 +40,7 @@ pub enum Caller {
 /// Piggyback: whether more steps of this transaction may follow at this participant, or the prepare
 /// request rides on these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Ride {
+pub enum Piggyback {
     More,
     Prepare(LockPoint),
     /// There are no steps: the procedure has decided to abort, and asks the participant to validate
@@ -55,7 +55,7 @@ pub enum Frame<'a> {
     Steps {
         call: u32,
         gtid: Gtid,
-        ride: Ride,
+        piggyback: Piggyback,
         #[serde(borrow, serialize_with = "whole")]
         steps: &'a [u8],
     },
@@ -134,9 +134,9 @@ mod tests {
     fn samples() -> Vec<Frame<'static>> {
         let gtid = Gtid { home: InstanceId(1), life: 7, number: 99 };
         vec![
-            Frame::Steps { call: 3, gtid, ride: Ride::Prepare(LockPoint::Ahead), steps: b"abc" },
+            Frame::Steps { call: 3, gtid, piggyback: Piggyback::Prepare(LockPoint::Ahead), steps: b"abc" },
             Frame::StepsDone { call: 3, gtid, outcome: Ok(Some(Vote::Yes)), outputs: b"out" },
-            Frame::Steps { call: 5, gtid, ride: Ride::Check, steps: b"" },
+            Frame::Steps { call: 5, gtid, piggyback: Piggyback::Check, steps: b"" },
             Frame::StepsDone { call: 4, gtid, outcome: Err(Abort::User(5)), outputs: b"" },
             Frame::TwoPhase(Message::Ack { gtid }),
             Frame::Submit { call: 1 << 40, request: b"x" },

@@ -34,7 +34,7 @@ pub use real::real;
 pub use span::{PageSize, Span};
 pub use tell::tell;
 pub use usage::{Usage, huge_bytes, prefer_huge_pages, usage};
-pub use watched::{Deed, Verdict, watched};
+pub use watched::{Deed, Intervention, watched};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ pub enum Deed<'a> {
 
 /// The decision about the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Intervention {
     Do,
     /// Nothing is done and success is reported (a read returns no bytes): a device that lies, or a
     /// dead process.
@@ -26,13 +26,13 @@ pub enum Verdict {
     Fail(ErrorKind),
 }
 
-type Judge = dyn Fn(&Path, Deed<'_>) -> Verdict + Send + Sync;
+type Judge = dyn Fn(&Path, Deed<'_>) -> Intervention + Send + Sync;
 
 /// `files`, with `judge` asked before each operation on an open file. Operations on names (open,
 /// rename, remove) are not asked about.
 pub fn watched(
     files: Arc<dyn Files>,
-    judge: impl Fn(&Path, Deed<'_>) -> Verdict + Send + Sync + 'static,
+    judge: impl Fn(&Path, Deed<'_>) -> Intervention + Send + Sync + 'static,
 ) -> Arc<dyn Files> {
     Arc::new(Watched { files, judge: Arc::new(judge) })
 }
@@ -51,9 +51,9 @@ struct WatchedFile {
 impl WatchedFile {
     fn ask<T>(&self, deed: Deed<'_>, swallowed: T, go: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match (self.judge)(&self.path, deed) {
-            Verdict::Do => go(),
-            Verdict::Swallow => Ok(swallowed),
-            Verdict::Fail(kind) => Err(Error::new(kind, format!("{}: {kind}", self.path.display()))),
+            Intervention::Do => go(),
+            Intervention::Swallow => Ok(swallowed),
+            Intervention::Fail(kind) => Err(Error::new(kind, format!("{}: {kind}", self.path.display()))),
         }
     }
 }

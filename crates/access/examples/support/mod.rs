@@ -5,7 +5,7 @@ use base::Lsn;
 use pages::{Pool, PoolOptions};
 use std::path::Path;
 use std::sync::Arc;
-use wal::{Durability, Log, LogOptions, Order};
+use wal::{Durability, Log, LogOptions, LogOrder};
 
 /// Advances the log's position without keeping records: the log's own cost is measured elsewhere.
 pub struct Counter(pub u64);
@@ -15,7 +15,7 @@ impl Journal for Counter {
         self.0 += body.iter().map(|part| part.len() as u64).sum::<u64>();
         Lsn(self.0)
     }
-    fn system(&mut self, kind: u8, _: Order, body: &[&[u8]]) -> Lsn {
+    fn system(&mut self, kind: u8, _: LogOrder, body: &[&[u8]]) -> Lsn {
         self.undoable(kind, Lsn(0), body)
     }
     fn worker(&self) -> usize {

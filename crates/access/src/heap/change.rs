@@ -148,7 +148,7 @@ impl<'p> Heap<'p> {
             (Some(lies), fits) => {
                 drop(page);
                 let goal = if fits { Goal::Here } else { self.goal::<L>(journal, row, lies, moves)? };
-                self.rehouse::<L>(journal, rid, row, (lies, goal), moves)
+                self.move_row::<L>(journal, rid, row, (lies, goal), moves)
             }
         }
     }
@@ -298,16 +298,16 @@ impl<'p> Heap<'p> {
         let length = row.len() + if reports(lies, moves) { 0 } else { MOVED };
         // Where pages are divided among owners, no forward leads from page to page, so a large row
         // stays large.
-        let apart = self.homes.is_some() && matches!(lies, Lies::Large(_));
+        let apart = self.candidates.is_some() && matches!(lies, Lies::Large(_));
         if length > INLINE || apart {
             return Ok(Goal::Large);
         }
-        Ok(Goal::In(self.home::<L>(journal, length)?.page_id()))
+        Ok(Goal::In(self.page_for::<L>(journal, length)?.page_id()))
     }
 
     /// Latches the pages that the change needs, checks that nothing has changed since the choice,
     /// and makes the change.
-    fn rehouse<L: LatchPolicy>(
+    fn move_row<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         rid: Rid,

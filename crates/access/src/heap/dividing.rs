@@ -10,7 +10,7 @@ use pages::Stop;
 
 /// The rows of one page, in short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Housed {
+pub struct PageSummary {
     /// The number of rows, without ghosts.
     pub rows: usize,
     /// The LSN of the page's last change.
@@ -22,13 +22,13 @@ impl Heap<'_> {
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn housed<L: LatchPolicy>(&self, page: PageId) -> Result<Housed, Stop> {
+    pub fn page_summary<L: LatchPolicy>(&self, page: PageId) -> Result<PageSummary, Stop> {
         let mut rows = 0;
         let lsn = self.each_cell::<L>(page, |_, _| {
             rows += 1;
             Ok(())
         })?;
-        Ok(Housed { rows, lsn })
+        Ok(PageSummary { rows, lsn })
     }
 
     /// Calls `visit` with the rows of which the address is in `page`, and with those addresses.
@@ -39,7 +39,7 @@ impl Heap<'_> {
         &self,
         page: PageId,
         mut visit: impl FnMut(Rid, &[u8]),
-    ) -> Result<Housed, Stop> {
+    ) -> Result<PageSummary, Stop> {
         let (mut rows, mut long) = (0, Vec::new());
         let lsn = self.each_cell::<L>(page, |rid, cell| {
             rows += 1;
@@ -52,7 +52,7 @@ impl Heap<'_> {
         for rid in long {
             self.read::<L, _>(rid, |row| visit(rid, row))?;
         }
-        Ok(Housed { rows, lsn })
+        Ok(PageSummary { rows, lsn })
     }
 
     fn each_cell<L: LatchPolicy>(

@@ -36,7 +36,7 @@ use base::{Lsn, PageId, Rid, TableId};
 use latch::LatchPolicy;
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE, Page, PageMut, PageRef, Pool, Stop};
 use std::sync::{Mutex, PoisonError};
-use wal::Order;
+use wal::LogOrder;
 
 /// The longest row, in bytes. The numbers of its pages leave room for row data in the root
 /// (asserted below), and its undo information is small.
@@ -63,7 +63,7 @@ const KEPT: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum LargeRowState {
     Live = 0,
     /// Replaced by a transaction that is still running, or that has committed and left it to be
     /// purged.
@@ -99,8 +99,8 @@ impl<'a> LargeView<'a> {
         u32_at(self.0, LENGTH)
     }
 
-    pub(super) fn state(self) -> Result<State, Garbled> {
-        [State::Live, State::Ghost, State::Gone]
+    pub(super) fn state(self) -> Result<LargeRowState, Garbled> {
+        [LargeRowState::Live, LargeRowState::Ghost, LargeRowState::Gone]
             .into_iter()
             .find(|s| *s as u8 == self.0[STATE])
             .ok_or(Garbled)
@@ -184,7 +184,7 @@ impl<'a> LargeMut<'a> {
         Ok(())
     }
 
-    pub(super) fn turn(&mut self, from: State, to: State) -> Result<(), Garbled> {
+    pub(super) fn turn(&mut self, from: LargeRowState, to: LargeRowState) -> Result<(), Garbled> {
         if LargeView(self.0).state()? != from {
             return Err(Garbled);
         }
@@ -192,7 +192,7 @@ impl<'a> LargeMut<'a> {
         Ok(())
     }
 
-    pub(super) fn end_as(&mut self, state: State) {
+    pub(super) fn end_as(&mut self, state: LargeRowState) {
         self.0[STATE] = state as u8;
     }
 }
@@ -216,27 +216,27 @@ pub(super) fn format_root(
 /// A thread that begins to read a large row takes the kept part out; a thread that stops for a page
 /// puts its part back. A large row never changes, so a part is valid as long as the same row begins
 /// at its root, which the root's LSN shows. Only reads that met an absent page put parts here.
-pub(super) struct Parts(Mutex<Vec<Part>>);
+pub(super) struct PartialRows(Mutex<Vec<PartialRow>>);
 
-struct Part {
+struct PartialRow {
     root: PageId,
     lsn: Lsn,
     pages: usize,
     bytes: Vec<u8>,
 }
 
-impl Parts {
-    pub(super) const fn new() -> Parts {
-        Parts(Mutex::new(Vec::new()))
+impl PartialRows {
+    pub(super) const fn new() -> PartialRows {
+        PartialRows(Mutex::new(Vec::new()))
     }
 
-    fn take(&self, root: PageId, lsn: Lsn) -> Option<Part> {
+    fn take(&self, root: PageId, lsn: Lsn) -> Option<PartialRow> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.iter().position(|p| p.root == root && p.lsn == lsn)?;
         Some(kept.swap_remove(at))
     }
 
-    fn give(&self, part: Part) {
+    fn give(&self, part: PartialRow) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT {
             kept.remove(0);
@@ -256,7 +256,7 @@ impl<'p> Heap<'p> {
     pub(super) fn read_large<L: LatchPolicy>(&self, large: Large) -> Result<Vec<u8>, Stop> {
         let root = self.large_root::<L>(large.root)?;
         let view = LargeView::new(root.bytes());
-        if view.length() != large.length || view.state() != Ok(State::Live) {
+        if view.length() != large.length || view.state() != Ok(LargeRowState::Live) {
             return Err(corrupt(&root));
         }
         let mut part = match self.hints.parts.take(large.root, root.lsn()) {
@@ -264,7 +264,7 @@ impl<'p> Heap<'p> {
             None => {
                 let mut bytes = Vec::with_capacity((large.length as usize).min(MAX_ROW));
                 bytes.extend_from_slice(view.head().map_err(|Garbled| corrupt(&root))?);
-                Part { root: large.root, lsn: root.lsn(), pages: 0, bytes }
+                PartialRow { root: large.root, lsn: root.lsn(), pages: 0, bytes }
             }
         };
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
@@ -345,7 +345,7 @@ impl<'p> Heap<'p> {
     ) -> Result<Rid, Stop> {
         let rid = slot_zero(root.page_id());
         let lsn = journal.undoable(Kind::HeapDelete as u8, root.lsn(), &[&self.front(rid)]);
-        let turned = LargeMut(bytes_mut(root)).turn(State::Live, State::Ghost);
+        let turned = LargeMut(bytes_mut(root)).turn(LargeRowState::Live, LargeRowState::Ghost);
         turned.map_err(|Garbled| corrupt(root))?;
         root.logged(lsn);
         Ok(rid)
@@ -368,14 +368,14 @@ impl<'p> Heap<'p> {
     ) -> Result<bool, Stop> {
         let view = LargeView::new(root.bytes());
         let state = view.state().map_err(|Garbled| corrupt(&root))?;
-        if state != State::Ghost {
+        if state != LargeRowState::Ghost {
             return Ok(false);
         }
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
         let freed: Vec<PageId> = [root.page_id()].into_iter().chain(pages).collect();
         let front = self.front(slot_zero(root.page_id()));
-        let lsn = journal.system(Kind::HeapRemove as u8, Order::Last, &[&front, &listed(&freed)]);
-        LargeMut(bytes_mut(&mut root)).end_as(State::Gone);
+        let lsn = journal.system(Kind::HeapRemove as u8, LogOrder::Last, &[&front, &listed(&freed)]);
+        LargeMut(bytes_mut(&mut root)).end_as(LargeRowState::Gone);
         root.logged(lsn);
         drop(root);
         freed.into_iter().for_each(|id| self.pool.free(id));

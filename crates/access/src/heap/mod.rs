@@ -22,7 +22,7 @@
 //!
 //! **Choice of page.** A row goes to any page with room, unless the caller lists the pages that it
 //! may lie in ([`Heap::among`]). With such lists, pages can be divided among ranges of keys, and be
-//! owned with them; this crate does not know the ranges (see `housed`).
+//! owned with them; this crate does not know the ranges (see `row_placement`).
 //!
 //! **Latch order.** Root, then directory, then at most a new page that no other thread can reach.
 //! Several heap pages are held together only to move a row or to delete a moved row; they are
@@ -32,20 +32,20 @@ mod change;
 mod directory;
 mod dividing;
 mod fill;
-mod housed;
 mod large;
+mod row_placement;
 mod rows;
 mod space;
 mod verify;
 
 #[cfg(test)]
-mod housing_tests;
+mod row_placement_tests;
 #[cfg(test)]
 mod tests;
 
 pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
-pub use dividing::Housed;
+pub use dividing::PageSummary;
 pub use fill::HeapFiller;
 pub use large::MAX_ROW;
 pub(crate) use large::{LargeMut, LargeView};
@@ -58,11 +58,11 @@ use crate::bytes::Garbled;
 use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is, too_long};
 use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
-use large::State;
+use large::LargeRowState;
 use latch::{LINE, LatchPolicy};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
-use wal::Order;
+use wal::LogOrder;
 
 /// How often a reader without a latch tries before it takes one. Each try fails because a writer
 /// changes the page during it.
@@ -77,7 +77,7 @@ pub struct Heap<'p> {
     hints: &'p InsertPages,
     /// The pages to which new rows and rows that outgrow their page may go; `None`: any page. Set
     /// by [`Heap::among`].
-    homes: Option<&'p [PageId]>,
+    candidates: Option<&'p [PageId]>,
 }
 
 /// A position in a walk through a heap; the default is its beginning.
@@ -95,7 +95,7 @@ impl<'p> Heap<'p> {
     /// The heap of which the root lies in page `root`. `hints` lives with the table and is shared
     /// by all workers.
     pub fn open(pool: &'p Pool, root: PageId, id: TableId, hints: &'p InsertPages) -> Heap<'p> {
-        Heap { pool, root, id, hints, homes: None }
+        Heap { pool, root, id, hints, candidates: None }
     }
 
     /// Makes an empty heap and returns its root page, which the caller keeps in the catalog.
@@ -147,11 +147,11 @@ impl<'p> Heap<'p> {
     pub fn insert<L: LatchPolicy>(&self, journal: &mut impl Journal, row: &[u8]) -> Result<Rid, Stop> {
         check_length(row)?;
         if row.len() > INLINE {
-            let mut page = self.home::<L>(journal, LEAST_ROOM)?;
+            let mut page = self.page_for::<L>(journal, LEAST_ROOM)?;
             let large = self.make_large::<L>(journal, row)?;
             return self.place(journal, &mut page, Cell::Large(large));
         }
-        let mut page = self.home::<L>(journal, row.len())?;
+        let mut page = self.page_for::<L>(journal, row.len())?;
         self.place(journal, &mut page, Cell::Row(row))
     }
 
@@ -212,7 +212,7 @@ impl<'p> Heap<'p> {
 
     /// The first of two prefetches for the row at `rid`: its slot. Takes no latch.
     #[inline]
-    pub fn ahead<L: LatchPolicy>(&self, rid: Rid) {
+    pub fn prefetch_slot<L: LatchPolicy>(&self, rid: Rid) {
         match self.pool.glance::<L>(rid.page) {
             Ok(view) => {
                 view.prefetch(0, 1);
@@ -225,7 +225,7 @@ impl<'p> Heap<'p> {
 
     /// The second prefetch: the row itself.
     #[inline]
-    pub fn ahead_row<L: LatchPolicy>(&self, rid: Rid) {
+    pub fn prefetch_row<L: LatchPolicy>(&self, rid: Rid) {
         if let Ok(view) = self.pool.glance::<L>(rid.page)
             && let Ok(Some((at, len))) = plain_at(view.bytes(), rid.slot)
         {
@@ -401,7 +401,7 @@ impl<'p> Heap<'p> {
         let front = self.front(Rid { page: page.page_id(), slot });
         // A freed page may be allocated again at once. The records of its next use must come after
         // this one, and this one after all earlier records of the page.
-        let order = if freed.is_empty() { Order::After(page.lsn()) } else { Order::Last };
+        let order = if freed.is_empty() { LogOrder::After(page.lsn()) } else { LogOrder::Last };
         let lsn = journal.system(Kind::HeapRemove as u8, order, &[&front, &large::listed(freed)]);
         change(&mut page, lsn, |rows| rows.remove(slot))?;
         let rows = Rows::new(page.bytes());
@@ -505,10 +505,10 @@ pub(crate) fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Resu
 
 fn apply_to_root(root: &mut LargeMut<'_>, change: Change<'_>) -> Result<(), Garbled> {
     match change {
-        Change::HeapDelete { .. } => root.turn(State::Live, State::Ghost),
-        Change::HeapRestore { .. } => root.turn(State::Ghost, State::Live),
+        Change::HeapDelete { .. } => root.turn(LargeRowState::Live, LargeRowState::Ghost),
+        Change::HeapRestore { .. } => root.turn(LargeRowState::Ghost, LargeRowState::Live),
         Change::HeapRemove { .. } => {
-            root.end_as(State::Gone);
+            root.end_as(LargeRowState::Gone);
             Ok(())
         }
         _ => Err(Garbled),

@@ -2,7 +2,7 @@
 
 use super::Heap;
 use super::directory::{DIRECTORIES, Directory, PER_DIRECTORY, Root};
-use super::large::Parts;
+use super::large::PartialRows;
 use super::rows::{CLASS_OF_NEW, class_needed};
 use crate::Journal;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, corrupt, is, new_page};
@@ -37,7 +37,7 @@ pub struct InsertPages {
     /// Whether a thread that claims pages also claims the heap pages that it touches.
     claims: CachePadded<AtomicBool>,
     /// Large rows that are partly read.
-    pub(super) parts: Parts,
+    pub(super) parts: PartialRows,
 }
 
 impl InsertPages {
@@ -47,7 +47,7 @@ impl InsertPages {
             groups: [const { AtomicU64::new(0) }; CURRENT],
             rover: AtomicU32::new(0),
             claims: CachePadded::new(AtomicBool::new(false)),
-            parts: Parts::new(),
+            parts: PartialRows::new(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::Heap;
 use super::directory::{Directory, PER_DIRECTORY, Root};
-use super::large::{LargeView, State, bytes_in};
+use super::large::{LargeRowState, LargeView, bytes_in};
 use super::rows::{Cell, Large, Rows};
 use crate::bytes::Garbled;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_ROWS, is};
@@ -138,7 +138,7 @@ impl<'p> Heap<'p> {
         if view.length() != large.length {
             return Err(flaw(large.root, "it is as long as another row"));
         }
-        if view.state() != Ok(State::Live) {
+        if view.state() != Ok(LargeRowState::Live) {
             return Err(flaw(large.root, "it was replaced"));
         }
         let mut bytes = bytes_in(&root, None).map_err(garbled(large.root))?;

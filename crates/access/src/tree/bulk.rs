@@ -292,7 +292,7 @@ impl Loader<'_, '_> {
     fn give_back(&mut self, journal: &mut impl Journal) {
         for id in self.made.drain(..) {
             let body = SystemBody::new(self.tree.id).with(id, Action::Freed);
-            journal.system(crate::Kind::System as u8, wal::Order::Last, &[body.as_slice()]);
+            journal.system(crate::Kind::System as u8, wal::LogOrder::Last, &[body.as_slice()]);
             self.tree.pool.free(id);
         }
     }

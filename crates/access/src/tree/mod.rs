@@ -37,7 +37,7 @@
 //! **Latch order.** Top to bottom, then left to right. One kind of descent holds several leaves:
 //! [`write`] looks at the next leaf, keeps its whole path latched shared, and goes right only.
 
-mod ahead;
+mod batched_lookup;
 mod bulk;
 mod descend;
 mod edit;
@@ -62,7 +62,7 @@ mod race_tests;
 #[cfg(test)]
 mod tests;
 
-pub use ahead::{LANES, Sight};
+pub use batched_lookup::{LANES, Sight};
 pub use bulk::Loaded;
 pub(crate) use edit::NodeMut;
 use node::entry_size;

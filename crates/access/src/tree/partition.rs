@@ -87,7 +87,7 @@ impl<'p> BTree<'p> {
     ) -> Result<PageId, Stop> {
         let mut first = crate::page::fresh::<L>(pool, page)?;
         let mut root = new_page::<L>(pool)?;
-        let start = table::Part { page, starts: vec![(Key::new(), root.page_id())] };
+        let start = table::TablePage { page, starts: vec![(Key::new(), root.page_id())] };
         let (table, leaf) = (start.image(PageId(0)), Image::new(0, PageId(0), &[], None, &[]));
         let body = SystemBody::new(id)
             .with(root.page_id(), Action::Node(leaf.as_slice()))

@@ -2,7 +2,7 @@
 //! merges, and pages of garbage. Nodes are small.
 
 use super::race_tests::disturb;
-use super::tests::{Model, ahead, content};
+use super::tests::{Model, content, find_batch};
 use super::*;
 use crate::testing::{
     Forgetful, Random, Recorder, TABLE, assert_same_pages, pool, pool_with_short_records, replay, settle,
@@ -356,7 +356,7 @@ fn a_key_in_a_cold_sub_tree_hides_no_other_from_looking_ahead() {
     for _ in 0..100 {
         let hot = random.below(600);
         settle(&pool, || tree.get::<Optimistic, _>(&key(hot), |_| ()));
-        let seen = ahead::<Optimistic>(&tree, &[key((hot + 300) % 600), key(hot)]);
+        let seen = find_batch::<Optimistic>(&tree, &[key((hot + 300) % 600), key(hot)]);
         cold += usize::from(seen[0].is_none());
         assert!(seen[1].is_some(), "{hot} is in memory");
     }

@@ -83,8 +83,8 @@ impl<'p> BTree<'p> {
         f.map_or(Ok(None), |f| self.get_latched::<L, R>(probe, f))
     }
 
-    /// As [`BTree::get`], with the sight that [`BTree::ahead`] returned for the key: no descent if
-    /// the leaf is unchanged since.
+    /// As [`BTree::get`], with the sight that [`BTree::find_batch`] returned for the key: no
+    /// descent if the leaf is unchanged since.
     ///
     /// # Errors
     /// As [`BTree::get`].

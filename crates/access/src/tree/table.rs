@@ -27,7 +27,7 @@ const LONGEST: usize = 1 << 12;
 
 /// The content of one page.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TablePage {
     pub page: PageId,
     pub starts: Vec<Start>,
 }
@@ -36,7 +36,7 @@ fn size(start: &Start) -> usize {
     6 + start.0.len()
 }
 
-impl Part {
+impl TablePage {
     fn bytes(&self) -> usize {
         self.starts.iter().map(size).sum()
     }
@@ -82,13 +82,13 @@ pub(crate) fn held<'p, L: LatchPolicy>(
     pool: &'p Pool,
     owner: TableId,
     first: PageId,
-) -> Result<(Vec<PageMut<'p, L>>, Vec<Part>), Stop> {
-    let (mut pages, mut parts): (Vec<PageMut<'p, L>>, Vec<Part>) = (Vec::new(), Vec::new());
+) -> Result<(Vec<PageMut<'p, L>>, Vec<TablePage>), Stop> {
+    let (mut pages, mut parts): (Vec<PageMut<'p, L>>, Vec<TablePage>) = (Vec::new(), Vec::new());
     let mut next = first;
     while next != PageId(0) && pages.iter().all(|held| held.page_id() != next) {
         let page = pool.exclusive::<L>(next)?;
         let (behind, starts) = checked(&page, owner, parts.last()).map_err(|Garbled| corrupt(&page))?;
-        parts.push(Part { page: next, starts });
+        parts.push(TablePage { page: next, starts });
         pages.push(page);
         next = behind;
     }
@@ -108,14 +108,14 @@ pub(crate) fn starts_of<L: LatchPolicy>(
     owner: TableId,
     first: PageId,
 ) -> Result<(Vec<Start>, Vec<PageId>), Stop> {
-    let (mut parts, mut pages, mut next) = (Vec::<Part>::new(), Vec::new(), first);
+    let (mut parts, mut pages, mut next) = (Vec::<TablePage>::new(), Vec::new(), first);
     while next != PageId(0) {
         let page = pool.shared::<L>(next)?;
         let (behind, starts) = checked(&page, owner, parts.last()).map_err(|Garbled| corrupt(&page))?;
         if pages.contains(&next) || pages.len() == LONGEST {
             return Err(corrupt(&page));
         }
-        parts.push(Part { page: next, starts });
+        parts.push(TablePage { page: next, starts });
         pages.push(next);
         next = behind;
     }
@@ -123,7 +123,7 @@ pub(crate) fn starts_of<L: LatchPolicy>(
 }
 
 /// The content of the page, after a check that it follows the content of the page before it.
-fn checked(page: &Page, owner: TableId, before: Option<&Part>) -> Result<(PageId, Vec<Start>), Garbled> {
+fn checked(page: &Page, owner: TableId, before: Option<&TablePage>) -> Result<(PageId, Vec<Start>), Garbled> {
     if !is(page, KIND_PARTITIONS, owner) {
         return Err(Garbled);
     }
@@ -139,13 +139,13 @@ fn checked(page: &Page, owner: TableId, before: Option<&Part>) -> Result<(PageId
 /// A change of the table: the pages to rewrite, and the page to free.
 pub(crate) struct Rewrite {
     /// The parts after the change, each with a flag whether it has changed.
-    pub parts: Vec<(Part, bool)>,
+    pub parts: Vec<(TablePage, bool)>,
     pub freed: Option<PageId>,
 }
 
 /// The table with one more sub-tree. `spare` allocates a page if the table has to grow by one.
 pub(crate) fn with(
-    parts: Vec<Part>,
+    parts: Vec<TablePage>,
     start: Start,
     fill: usize,
     spare: impl FnOnce() -> Result<PageId, Stop>,
@@ -155,7 +155,7 @@ pub(crate) fn with(
         .iter()
         .rposition(|part| part.starts.first().is_some_and(|(key, _)| *key <= start.0))
         .unwrap_or(0);
-    let mut parts: Vec<(Part, bool)> = parts.into_iter().map(|part| (part, false)).collect();
+    let mut parts: Vec<(TablePage, bool)> = parts.into_iter().map(|part| (part, false)).collect();
     let (part, changed) = &mut parts[at];
     let place = part.starts.partition_point(|(key, _)| *key < start.0);
     part.starts.insert(place, start);
@@ -163,15 +163,15 @@ pub(crate) fn with(
     if part.bytes() > room && part.starts.len() > 1 {
         let upper = part.starts.split_off(part.starts.len() / 2);
         let page = spare()?;
-        parts.insert(at + 1, (Part { page, starts: upper }, true));
+        parts.insert(at + 1, (TablePage { page, starts: upper }, true));
     }
     Ok(Rewrite { parts, freed: None })
 }
 
 /// The table without the sub-tree that begins at `key`. The one before it begins at `before` and
 /// gets the root `root`.
-pub(crate) fn without(parts: Vec<Part>, key: &[u8], (before, root): (&[u8], PageId)) -> Rewrite {
-    let mut parts: Vec<(Part, bool)> = parts.into_iter().map(|part| (part, false)).collect();
+pub(crate) fn without(parts: Vec<TablePage>, key: &[u8], (before, root): (&[u8], PageId)) -> Rewrite {
+    let mut parts: Vec<(TablePage, bool)> = parts.into_iter().map(|part| (part, false)).collect();
     for (part, changed) in &mut parts {
         let count = part.starts.len();
         part.starts.retain(|(start, _)| start.as_slice() != key);

@@ -69,7 +69,7 @@ enum Op {
     Scan(Option<Vec<u8>>, Option<Vec<u8>>),
     Neighbours(Vec<u8>),
     /// Looks for these keys side by side, then inserts the first, then uses the sights.
-    Ahead(Vec<Vec<u8>>),
+    FindBatch(Vec<Vec<u8>>),
 }
 
 /// Few distinct keys, many with long common prefixes and of differing lengths.
@@ -94,13 +94,13 @@ fn op() -> impl Strategy<Value = Op> {
         1 => key().prop_map(Op::Get),
         1 => (prop::option::of(key()), prop::option::of(key())).prop_map(|(a, b)| Op::Scan(a, b)),
         1 => key().prop_map(Op::Neighbours),
-        1 => prop::collection::vec(key(), 1..20).prop_map(Op::Ahead),
+        1 => prop::collection::vec(key(), 1..20).prop_map(Op::FindBatch),
     ]
 }
 
-pub(super) fn ahead<L: LatchPolicy>(tree: &BTree<'_>, keys: &[Vec<u8>]) -> Vec<Option<Sight>> {
+pub(super) fn find_batch<L: LatchPolicy>(tree: &BTree<'_>, keys: &[Vec<u8>]) -> Vec<Option<Sight>> {
     let mut seen = vec![None; keys.len()];
-    tree.ahead::<L>(keys.iter().map(Vec::as_slice), |i, sight| seen[i] = sight);
+    tree.find_batch::<L>(keys.iter().map(Vec::as_slice), |i, sight| seen[i] = sight);
     seen
 }
 
@@ -120,7 +120,7 @@ fn every_key_in_memory_is_seen_ahead_and_no_other() {
         for first in (0..1_200u64).step_by(7) {
             let keys: Vec<_> =
                 (0..LANES as u64).map(|i| ((first + i * 37) % 1_300).to_be_bytes().to_vec()).collect();
-            for seen in [ahead::<Optimistic>(&tree, &keys), ahead::<Coupled>(&tree, &keys)] {
+            for seen in [find_batch::<Optimistic>(&tree, &keys), find_batch::<Coupled>(&tree, &keys)] {
                 for (key, sight) in keys.iter().zip(seen) {
                     let there = settle(&pool, || tree.get::<Optimistic, _>(key, <[u8]>::to_vec));
                     let value = sight.as_ref().and_then(|sight| sight.value(&pool)).map(<[u8]>::to_vec);
@@ -147,7 +147,7 @@ fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
         }
         let get = |n: u64, sight| settle(&pool, || tree.get_seen::<L, _>(&key(n), sight, <[u8]>::to_vec));
         let keys: Vec<_> = (40..50).map(key).collect();
-        let seen = ahead::<L>(&tree, &keys);
+        let seen = find_batch::<L>(&tree, &keys);
         assert!(seen.iter().all(Option::is_some));
         (40..50).zip(&seen).for_each(|(n, sight)| assert_eq!(get(n, *sight), Some(value(n))));
         // With a valid sight the key itself is not compared.
@@ -158,7 +158,7 @@ fn what_was_seen_ahead_is_used_until_its_leaf_changes() {
         let now = |n| (n != 41).then(|| value(n));
         (40..50).zip(&seen).for_each(|(n, sight)| assert_eq!(get(n, *sight), now(n), "another slot by now"));
         for fresh in [false, true] {
-            let seen = if fresh { ahead::<L>(&tree, &keys) } else { seen.clone() };
+            let seen = if fresh { find_batch::<L>(&tree, &keys) } else { seen.clone() };
             let mut buffer = Vec::new();
             let change = |value: &mut Vec<u8>| {
                 value[0] = 200 + u8::from(fresh);
@@ -231,8 +231,8 @@ fn run<L: LatchPolicy>(tree: &BTree<'_>, journal: &mut Recorder, model: &mut Mod
         }
         Op::Scan(low, high) => check_scans::<L>(tree, model, low.as_deref(), high.as_deref()),
         Op::Neighbours(key) => check_neighbours::<L>(tree, model, key),
-        Op::Ahead(keys) => {
-            let seen = ahead::<L>(tree, keys);
+        Op::FindBatch(keys) => {
+            let seen = find_batch::<L>(tree, keys);
             run::<L>(tree, journal, model, &Op::Insert(keys[0].clone(), vec![1]));
             for (key, sight) in keys.iter().zip(&seen) {
                 if let Some(value) = sight.as_ref().and_then(|sight| sight.value(pool)) {

@@ -210,8 +210,8 @@ impl<'p> BTree<'p> {
         self.modify_seen::<L, R>(journal, key, None, buffer, f)
     }
 
-    /// As [`BTree::modify`], with the sight that [`BTree::ahead`] returned for the key: no descent
-    /// if the leaf is unchanged since.
+    /// As [`BTree::modify`], with the sight that [`BTree::find_batch`] returned for the key: no
+    /// descent if the leaf is unchanged since.
     ///
     /// # Errors
     /// As [`BTree::modify`].

@@ -4,7 +4,7 @@
 //! control file names the files that must exist. This check covers the rest: each row is a row of
 //! its table, under its own key, with one entry in each index, and there are no other entries.
 
-use crate::memory::{CUT, MemoryEngine, Place, Table};
+use crate::memory::{CUT, MemoryEngine, Relation, Table};
 use base::TableId;
 use memstore::{Refused, Txn, Worker};
 use txn::{Direction, Flow, Range, Row};
@@ -70,7 +70,7 @@ impl MemoryEngine {
         let Ok(mut worker) = self.store.worker(self.spare) else { return checked };
         let txn = worker.begin();
         let mut walk = Walk { worker: &mut worker, txn };
-        let tables: Vec<&Table> = self.places.iter().filter_map(Place::table).collect();
+        let tables: Vec<&Table> = self.relations.iter().filter_map(Relation::table).collect();
         for (done, table) in tables.iter().enumerate() {
             watch(&format!("table {}", table.def.name), done as u64, tables.len() as u64);
             if let Err(refused) = checked.table(table, &mut walk) {

@@ -2,7 +2,7 @@
 
 use crate::design::OccConflict;
 use crate::engine::{EngineFault, Recovered, Setup};
-use crate::memory::{MemoryDesk, MemoryEngine};
+use crate::memory::{MemoryEngine, MemoryWorkerContext};
 use base::{Lsn, TableId};
 use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
 use probe::Wait;
@@ -12,7 +12,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use store::NoteId;
 use txn::{Abort, Schema};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 use world::Files;
 
 /// Table ids of a store are below this, unless the schema has higher ones.
@@ -44,10 +44,10 @@ fn mode(durability: Durability) -> memstore::Durability {
     }
 }
 
-fn urge_of(urge: Urge) -> memstore::Urge {
-    match urge {
-        Urge::Flusher => memstore::Urge::Flusher,
-        Urge::Caller => memstore::Urge::Caller,
+fn flush_by_of(flush_by: FlushBy) -> memstore::FlushBy {
+    match flush_by {
+        FlushBy::Flusher => memstore::FlushBy::Flusher,
+        FlushBy::Caller => memstore::FlushBy::Caller,
     }
 }
 
@@ -93,16 +93,21 @@ impl MemoryEngine {
         self.store.log_fault().map(|_| Err(Abort::Fault))
     }
 
-    pub(super) async fn await_durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        let urge = urge_of(urge);
+    pub(super) async fn await_durable(
+        &self,
+        ctx: &MemoryWorkerContext,
+        lsn: Lsn,
+        flush_by: FlushBy,
+    ) -> Result<(), Abort> {
+        let flush_by = flush_by_of(flush_by);
         let mut is_entered = false;
         std::future::poll_fn(|cx| {
             if let Some(known) = self.known(lsn) {
                 return Poll::Ready(known);
             }
             if !std::mem::replace(&mut is_entered, true) {
-                let ask = |cx: &mut Context<'_>| self.store.poll_durable(lsn.0, urge, cx).is_pending();
-                desk.awaiting.enter(lsn.0, cx.waker(), ask);
+                let ask = |cx: &mut Context<'_>| self.store.poll_durable(lsn.0, flush_by, cx).is_pending();
+                ctx.awaiting.enter(lsn.0, cx.waker(), ask);
             }
             probe::parks(Wait::Log, Poll::Pending)
         })
@@ -111,15 +116,20 @@ impl MemoryEngine {
 
     /// Waits until the device has all commits of epochs up to `lsn`. In the mode that does not
     /// promise this, few transactions ask for it, so each polls the log itself.
-    pub(super) async fn await_stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
+    pub(super) async fn await_stable(
+        &self,
+        ctx: &MemoryWorkerContext,
+        lsn: Lsn,
+        flush_by: FlushBy,
+    ) -> Result<(), Abort> {
         if self.store.durability() != Some(memstore::Durability::Async) {
             return match self.known(lsn) {
                 Some(known) => known,
-                None => self.await_durable(desk, lsn, urge).await,
+                None => self.await_durable(ctx, lsn, flush_by).await,
             };
         }
-        let urge = urge_of(urge);
-        std::future::poll_fn(|cx| match self.store.poll_stable(lsn.0, urge, cx) {
+        let flush_by = flush_by_of(flush_by);
+        std::future::poll_fn(|cx| match self.store.poll_stable(lsn.0, flush_by, cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
             Poll::Pending => probe::parks(Wait::Log, Poll::Pending),
         })

@@ -9,12 +9,12 @@ use crate::executor::Executor;
 use memstore::InDoubt;
 use std::task::{Context, Poll, Waker};
 use txn::{Access, Inserted};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 use world::sim::{Disk, Lasts, Operation, Plan, Trouble};
 
 struct Life {
     engine: Arc<MemoryEngine>,
-    desk: MemoryDesk,
+    ctx: MemoryWorkerContext,
     executor: Executor,
 }
 
@@ -29,40 +29,40 @@ fn try_open(disk: &Disk, setup: &Setup) -> Result<(MemoryEngine, Recovered<InDou
 fn open(disk: &Disk, durability: Durability) -> (Life, Recovered<InDoubt>) {
     let (engine, recovered) = try_open(disk, &setup_of(durability)).unwrap();
     let engine = Arc::new(engine);
-    let desk = engine.desk(0, Arc::new(|| {}));
-    (Life { engine, desk, executor: Executor::new(Arc::new(|| {})) }, recovered)
+    let ctx = engine.worker_context(0, Arc::new(|| {}));
+    (Life { engine, ctx, executor: Executor::new(Arc::new(|| {})) }, recovered)
 }
 
 impl Life {
-    fn begin(&self) -> MemoryPart {
-        let mut part = self.engine.part(&self.desk);
-        self.engine.begin(&self.desk, &mut part, Protection::Locks);
-        part
+    fn begin(&self) -> MemoryLocalTxn {
+        let mut txn = self.engine.local_txn(&self.ctx);
+        self.engine.begin(&self.ctx, &mut txn, Protection::Locks);
+        txn
     }
 
-    fn put(&self, part: &mut MemoryPart, id: i64, value: i64) {
-        let mut here = self.engine.here(&self.desk, &self.executor, part);
-        let there = once(here.update(T, &key(id), |row| row.set_int(1, value)));
+    fn put(&self, txn: &mut MemoryLocalTxn, id: i64, value: i64) {
+        let mut access = self.engine.access(&self.ctx, &self.executor, txn);
+        let there = once(access.update(T, &key(id), |row| row.set_int(1, value)));
         if there == Tried::Done(None) {
-            assert_eq!(once(here.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
+            assert_eq!(once(access.insert(T, &key(id), &row(id, value))), Tried::Done(Inserted::Done));
         }
     }
 
-    fn certify(&self, part: &mut MemoryPart, scope: Scope) {
-        assert_eq!(once(self.engine.certify(&self.desk, &self.executor, part, scope)), Tried::Done(()));
+    fn validate(&self, txn: &mut MemoryLocalTxn, scope: Scope) {
+        assert_eq!(once(self.engine.validate(&self.ctx, &self.executor, txn, scope)), Tried::Done(()));
     }
 
     fn value(&self, id: i64) -> Tried<Option<i64>> {
-        let mut part = self.begin();
-        let mut here = self.engine.here(&self.desk, &self.executor, &mut part);
-        let read = once(here.read(T, &key(id), |row| row.int(1)));
-        self.engine.rollback(&self.desk, &mut part).unwrap();
+        let mut txn = self.begin();
+        let mut access = self.engine.access(&self.ctx, &self.executor, &mut txn);
+        let read = once(access.read(T, &key(id), |row| row.int(1)));
+        self.engine.rollback(&self.ctx, &mut txn).unwrap();
         read
     }
 
     /// Waits as an idle worker does.
     fn wait(&self, lsn: base::Lsn) -> Result<(), Abort> {
-        let mut durable = Box::pin(self.engine.durable(&self.desk, lsn, Urge::Caller));
+        let mut durable = Box::pin(self.engine.durable(&self.ctx, lsn, FlushBy::Caller));
         loop {
             match durable.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => return done,
@@ -72,25 +72,25 @@ impl Life {
     }
 
     fn commit(&self, id: i64, value: i64) -> Result<(), Abort> {
-        let mut part = self.begin();
-        self.put(&mut part, id, value);
-        let certified = once(self.engine.certify(&self.desk, &self.executor, &mut part, Scope::Home));
-        if let Tried::Fails(abort) = certified {
-            self.engine.rollback(&self.desk, &mut part)?;
+        let mut txn = self.begin();
+        self.put(&mut txn, id, value);
+        let validated = once(self.engine.validate(&self.ctx, &self.executor, &mut txn, Scope::Home));
+        if let Tried::Fails(abort) = validated {
+            self.engine.rollback(&self.ctx, &mut txn)?;
             return Err(abort);
         }
-        let lsn = self.engine.commit(&self.desk, &mut part)?;
+        let lsn = self.engine.commit(&self.ctx, &mut txn)?;
         self.wait(lsn)
     }
 
-    fn prepare(&self, part: &mut MemoryPart, note: &[u8], lock_point: LockPoint) {
-        self.certify(part, Scope::Distributed);
-        let vote = self.engine.prepare(&self.desk, part, note, lock_point).unwrap();
+    fn prepare(&self, txn: &mut MemoryLocalTxn, note: &[u8], lock_point: LockPoint) {
+        self.validate(txn, Scope::Distributed);
+        let vote = self.engine.prepare(&self.ctx, txn, note, lock_point).unwrap();
         self.wait(vote).unwrap();
     }
 
     fn close(self) -> Result<(), EngineFault> {
-        drop(self.desk);
+        drop(self.ctx);
         Arc::into_inner(self.engine).unwrap().close()
     }
 }
@@ -109,10 +109,10 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
         assert!((1..50).all(|id| second.value(id) == Tried::Done(Some(id * 10))));
         assert!(second.engine.check(&mut |_, _, _| {}).wrong.is_empty());
         // No transaction waits for this commit: closing writes it, in every durability mode.
-        let mut part = second.begin();
-        second.put(&mut part, 7, 77);
-        second.certify(&mut part, Scope::Home);
-        second.engine.commit(&second.desk, &mut part).unwrap();
+        let mut txn = second.begin();
+        second.put(&mut txn, 7, 77);
+        second.validate(&mut txn, Scope::Home);
+        second.engine.commit(&second.ctx, &mut txn).unwrap();
         second.engine.checkpoint().unwrap();
         second.commit(8, 88).unwrap();
         second.close().unwrap();
@@ -129,16 +129,16 @@ fn what_was_acknowledged_is_there_after_a_crash_and_after_a_close() {
 fn a_reply_waits_for_the_log_and_so_does_who_read_what_is_not_durable() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
-    let mut part = life.begin();
-    life.put(&mut part, 1, 11);
-    life.certify(&mut part, Scope::Home);
-    let written = life.engine.commit(&life.desk, &mut part).unwrap();
-    let mut part = life.begin();
-    let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-    assert_eq!(once(here.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
-    life.certify(&mut part, Scope::Distributed);
-    assert_eq!(life.engine.horizon(&part, &life.desk), written);
-    let read = life.engine.commit(&life.desk, &mut part).unwrap();
+    let mut txn = life.begin();
+    life.put(&mut txn, 1, 11);
+    life.validate(&mut txn, Scope::Home);
+    let written = life.engine.commit(&life.ctx, &mut txn).unwrap();
+    let mut txn = life.begin();
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
+    assert_eq!(once(access.read(T, &key(1), |row| row.int(1))), Tried::Done(Some(11)));
+    life.validate(&mut txn, Scope::Distributed);
+    assert_eq!(life.engine.horizon(&txn, &life.ctx), written);
+    let read = life.engine.commit(&life.ctx, &mut txn).unwrap();
     assert_eq!(read, written);
     life.wait(read).unwrap();
     assert_eq!(life.engine.durable_now(written), Some(Ok(())));
@@ -153,31 +153,31 @@ fn a_part_in_doubt_holds_its_rows_until_its_decision_and_goes_either_way() {
         let (life, _) = open(&disk, Durability::Sync);
         life.commit(1, 10).unwrap();
         life.commit(2, 20).unwrap();
-        let mut part = life.begin();
-        life.put(&mut part, 1, 11);
-        let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-        assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-        life.prepare(&mut part, b"who", LockPoint::Ahead);
+        let mut txn = life.begin();
+        life.put(&mut txn, 1, 11);
+        let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
+        assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
+        life.prepare(&mut txn, b"who", LockPoint::Ahead);
         let image = disk.crash_image(2);
         let (life, mut recovered) = open(&image, Durability::Sync);
         let (note, doubt) = recovered.in_doubt.pop().unwrap();
         assert_eq!(note, b"who");
-        let mut part = life.engine.adopt(&life.desk, doubt);
+        let mut txn = life.engine.adopt(&life.ctx, doubt);
         assert_eq!(life.value(1), Tried::Waits, "it is written");
         // Row 2 may be read, not changed.
         assert_eq!(life.value(2), Tried::Done(Some(20)));
         let mut writer = life.begin();
         life.put(&mut writer, 2, 21);
         assert_eq!(
-            once(life.engine.certify(&life.desk, &life.executor, &mut writer, Scope::Home)),
+            once(life.engine.validate(&life.ctx, &life.executor, &mut writer, Scope::Home)),
             Tried::Waits
         );
-        life.engine.rollback(&life.desk, &mut writer).unwrap();
+        life.engine.rollback(&life.ctx, &mut writer).unwrap();
         if commits {
-            let lsn = life.engine.commit(&life.desk, &mut part).unwrap();
+            let lsn = life.engine.commit(&life.ctx, &mut txn).unwrap();
             life.wait(lsn).unwrap();
         } else {
-            life.engine.rollback(&life.desk, &mut part).unwrap();
+            life.engine.rollback(&life.ctx, &mut txn).unwrap();
         }
         life.commit(2, 22).unwrap();
         let (life, recovered) = open(&image.crash_image(3), Durability::Sync);
@@ -193,13 +193,13 @@ fn at_the_lock_point_reads_are_let_go_with_the_vote() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
     life.commit(2, 20).unwrap();
-    let mut part = life.begin();
-    life.put(&mut part, 1, 11);
-    let mut here = life.engine.here(&life.desk, &life.executor, &mut part);
-    assert_eq!(once(here.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
-    life.prepare(&mut part, b"who", LockPoint::Reached);
+    let mut txn = life.begin();
+    life.put(&mut txn, 1, 11);
+    let mut access = life.engine.access(&life.ctx, &life.executor, &mut txn);
+    assert_eq!(once(access.read(T, &key(2), |row| row.int(1))), Tried::Done(Some(20)));
+    life.prepare(&mut txn, b"who", LockPoint::Reached);
     life.commit(2, 21).unwrap();
-    let lsn = life.engine.commit(&life.desk, &mut part).unwrap();
+    let lsn = life.engine.commit(&life.ctx, &mut txn).unwrap();
     life.wait(lsn).unwrap();
     assert_eq!((life.value(1), life.value(2)), (Tried::Done(Some(11)), Tried::Done(Some(21))));
 }
@@ -210,17 +210,17 @@ fn notes_come_back_until_they_are_forgotten() {
     let (life, _) = open(&disk, Durability::Sync);
     let mut notes = Vec::new();
     for (id, note) in [(1, b"one"), (2, b"two")] {
-        let mut part = life.begin();
-        life.put(&mut part, id, id);
-        life.certify(&mut part, Scope::Distributed);
-        let (lsn, id) = life.engine.commit_with_note(&life.desk, &mut part, note).unwrap();
+        let mut txn = life.begin();
+        life.put(&mut txn, id, id);
+        life.validate(&mut txn, Scope::Distributed);
+        let (lsn, id) = life.engine.commit_with_note(&life.ctx, &mut txn, note).unwrap();
         life.wait(lsn).unwrap();
         notes.push((id, note.to_vec()));
     }
     let image = disk.crash_image(1);
     let (life, recovered) = open(&image, Durability::Sync);
     assert_eq!(recovered.notes, notes);
-    life.engine.forget(&life.desk, notes[0].0);
+    life.engine.forget(&life.ctx, notes[0].0);
     life.commit(3, 3).unwrap();
     let (life, recovered) = open(&image.crash_image(2), Durability::Sync);
     assert_eq!(recovered.notes, notes[1..]);
@@ -252,10 +252,10 @@ fn rows_that_do_not_fit_the_budget_and_files_of_nobody_are_refused_in_words() {
     let disk = Disk::new();
     let (life, _) = open(&disk, Durability::Sync);
     (0..20_000).for_each(|id| {
-        let mut part = life.begin();
-        life.put(&mut part, id, id);
-        life.certify(&mut part, Scope::Home);
-        life.engine.commit(&life.desk, &mut part).unwrap();
+        let mut txn = life.begin();
+        life.put(&mut txn, id, id);
+        life.validate(&mut txn, Scope::Home);
+        life.engine.commit(&life.ctx, &mut txn).unwrap();
     });
     life.close().unwrap();
     let small = Setup { pool_pages: 64, ..setup_of(Durability::Sync) };
@@ -278,7 +278,7 @@ fn a_check_finds_rows_and_entries_that_do_not_agree() {
     assert!(life.engine.check(&mut |_, _, _| {}).wrong.is_empty());
     let entry = base::Key::new().i64(20).i64(2);
     {
-        let mut worker = life.desk.worker.borrow_mut();
+        let mut worker = life.ctx.worker.borrow_mut();
         let mut txn = worker.begin();
         assert_eq!(worker.delete(&mut txn, BY_VALUE, &entry), Ok(true));
         worker.commit(txn).map_err(|(refused, _)| refused).unwrap();

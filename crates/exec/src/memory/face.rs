@@ -1,12 +1,16 @@
 //! The main-memory engine behind the trait [`Engine`].
 
-use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::engine::{
+    Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
+};
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::memory::awaiting::Awaiting;
-use crate::memory::{MemoryDesk, MemoryEngine, MemoryFilling, MemoryHere, MemoryPart, abort_of};
+use crate::memory::{
+    MemoryAccess, MemoryEngine, MemoryFilling, MemoryLocalTxn, MemoryWorkerContext, abort_of,
+};
 use base::{Lsn, TableId};
-use memstore::{InDoubt, Refused, Txn, Wanted};
+use memstore::{InDoubt, PrefetchList, Refused, Txn};
 use probe::{Component, LogCounts};
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -15,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use store::NoteId;
 use txn::{Abort, Direction, Flow, Range};
-use wal::Urge;
+use wal::FlushBy;
 
 /// The length of an epoch of a store at work, in ms. Freed memory is reused an epoch later.
 const EPOCH_MS: u64 = 10;
@@ -28,13 +32,13 @@ const TIDIED: usize = 128;
 const IDLE_MS: u64 = 160;
 
 impl Engine for MemoryEngine {
-    const HOLDS: Holds = Holds::FromCertify;
-    const PAST: bool = true;
-    const FETCHES: bool = true;
-    type Wanted = Wanted;
-    type Desk = MemoryDesk;
-    type Part = MemoryPart;
-    type Here<'a> = MemoryHere<'a>;
+    const HOLDS: Holds = Holds::FromValidation;
+    const SNAPSHOTS: bool = true;
+    const PREFETCHES: bool = true;
+    type PrefetchList = PrefetchList;
+    type WorkerContext = MemoryWorkerContext;
+    type LocalTxn = MemoryLocalTxn;
+    type RowAccess<'a> = MemoryAccess<'a>;
     type Filling<'a> = MemoryFilling<'a>;
     type Filled = ();
     type InDoubt = InDoubt;
@@ -60,204 +64,204 @@ impl Engine for MemoryEngine {
 
     /// # Panics
     /// If there is no such worker, or another thread has its number.
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryDesk {
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> MemoryWorkerContext {
         let number = worker;
         let worker = self.store.worker(number).expect("an instance numbers its workers");
-        MemoryDesk { worker: RefCell::new(worker), number, awaiting: Awaiting::new(unpark) }
+        MemoryWorkerContext { worker: RefCell::new(worker), number, awaiting: Awaiting::new(unpark) }
     }
 
-    fn leave(&self, _: &MemoryDesk) {}
+    fn leave(&self, _: &MemoryWorkerContext) {}
 
-    fn protection_at_home(&self, _: &MemoryDesk) -> Protection {
+    fn protection_at_home(&self, _: &MemoryWorkerContext) -> Protection {
         Protection::Locks
     }
 
-    fn part(&self, _: &MemoryDesk) -> MemoryPart {
-        MemoryPart::new()
+    fn local_txn(&self, _: &MemoryWorkerContext) -> MemoryLocalTxn {
+        MemoryLocalTxn::new()
     }
 
     #[inline]
-    fn want(&self, desk: &MemoryDesk, wanted: &mut Wanted, table: TableId, key: &[u8]) {
-        desk.worker.borrow().want(wanted, table, key);
+    fn prefetch_hint(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList, table: TableId, key: &[u8]) {
+        ctx.worker.borrow().prefetch_hint(list, table, key);
     }
 
     #[inline]
-    fn fetch(&self, desk: &MemoryDesk, wanted: &mut Wanted) {
-        desk.worker.borrow().fetch(wanted);
+    fn prefetch_rows(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList) {
+        ctx.worker.borrow().prefetch_rows(list);
     }
 
     #[inline]
-    fn begin(&self, desk: &MemoryDesk, part: &mut MemoryPart, protection: Protection) {
+    fn begin(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn, protection: Protection) {
         probe::part_begins();
-        part.protection = protection;
-        (part.rows, part.logged) = (0, 0);
-        part.prepared = false;
-        part.order = Order::Upwards;
-        let mut worker = desk.worker.borrow_mut();
+        txn.protection = protection;
+        (txn.rows, txn.logged) = (0, 0);
+        txn.prepared = false;
+        txn.order = WaitOrder::Upwards;
+        let mut worker = ctx.worker.borrow_mut();
         match protection {
-            Protection::Past => part.past = Some(worker.open_snapshot()),
-            _ => part.txn = Some(worker.begin()),
+            Protection::Snapshot => txn.past = Some(worker.open_snapshot()),
+            _ => txn.store_txn = Some(worker.begin()),
         }
     }
 
-    fn protection(part: &MemoryPart) -> Protection {
-        part.protection
+    fn protection(txn: &MemoryLocalTxn) -> Protection {
+        txn.protection
     }
 
-    fn in_order(part: &mut MemoryPart, order: Order) {
-        part.order = order;
+    fn set_wait_order(txn: &mut MemoryLocalTxn, order: WaitOrder) {
+        txn.order = order;
     }
 
-    fn wrote(part: &MemoryPart) -> bool {
-        part.txn.as_ref().is_some_and(|txn| !txn.is_read_only())
+    fn wrote(txn: &MemoryLocalTxn) -> bool {
+        txn.store_txn.as_ref().is_some_and(|store_txn| !store_txn.is_read_only())
     }
 
     #[inline]
-    fn here<'a>(
+    fn access<'a>(
         &'a self,
-        desk: &'a MemoryDesk,
+        ctx: &'a MemoryWorkerContext,
         executor: &'a Executor,
-        part: &'a mut MemoryPart,
-    ) -> MemoryHere<'a> {
-        MemoryHere { engine: self, desk, executor, part }
+        txn: &'a mut MemoryLocalTxn,
+    ) -> MemoryAccess<'a> {
+        MemoryAccess { engine: self, ctx, executor, txn }
     }
 
-    fn holds(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> bool {
-        let mut worker = desk.worker.borrow_mut();
-        let mut certify = |txn: &mut Txn| worker.certify(txn, memstore::Scope::Local).is_ok();
-        part.txn.as_mut().is_none_or(|txn| txn.is_prepared() || certify(txn))
+    fn holds(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> bool {
+        let mut worker = ctx.worker.borrow_mut();
+        let mut validate = |store_txn: &mut Txn| worker.validate(store_txn, memstore::Scope::Local).is_ok();
+        txn.store_txn.as_mut().is_none_or(|store_txn| store_txn.is_prepared() || validate(store_txn))
     }
 
     #[inline]
-    async fn certify(
+    async fn validate(
         &self,
-        desk: &MemoryDesk,
+        ctx: &MemoryWorkerContext,
         executor: &Executor,
-        part: &mut MemoryPart,
+        txn: &mut MemoryLocalTxn,
         scope: Scope,
     ) -> Result<(), Abort> {
-        if part.past.is_some() {
+        if txn.past.is_some() {
             return Ok(());
         }
         loop {
-            let certified = probe::within(Component::Locking, || {
-                let mut worker = desk.worker.borrow_mut();
+            let validated = probe::within(Component::Locking, || {
+                let mut worker = ctx.worker.borrow_mut();
                 match scope {
-                    Scope::Home => worker.certify(part.txn(), memstore::Scope::Local),
+                    Scope::Home => worker.validate(txn.store_txn(), memstore::Scope::Local),
                     Scope::Distributed => {
-                        part.prepared = true;
-                        let has_turns = part.txn().has_turns();
-                        let prepared = worker.pre_commit(part.txn(), memstore::Scope::Distributed);
+                        txn.prepared = true;
+                        let has_turns = txn.store_txn().has_turns();
+                        let prepared = worker.pre_commit(txn.store_txn(), memstore::Scope::Distributed);
                         self.ended(has_turns && prepared.is_ok());
                         prepared.map(drop)
                     }
                 }
             });
-            match certified {
+            match validated {
                 Ok(()) => return Ok(()),
-                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, part.order, row)).await?,
+                Err(Refused::Busy(row)) => Box::pin(self.wait(executor, txn.order, row)).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
     }
 
     #[inline]
-    fn commit(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<Lsn, Abort> {
-        let awaited = part.is_awaited();
-        let Some(txn) = part.txn.take() else {
-            return Ok(Lsn(self.end_past(desk, part).max(part.logged)));
+    fn commit(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> Result<Lsn, Abort> {
+        let awaited = txn.is_awaited();
+        let Some(store_txn) = txn.store_txn.take() else {
+            return Ok(Lsn(self.end_past(ctx, txn).max(txn.logged)));
         };
         probe::part_ends();
-        let mut worker = desk.worker.borrow_mut();
-        let epoch = if txn.is_prepared() {
+        let mut worker = ctx.worker.borrow_mut();
+        let epoch = if store_txn.is_prepared() {
             self.stir();
-            let committed = worker.post_commit(txn);
+            let committed = worker.post_commit(store_txn);
             self.ended(awaited);
             committed.epoch
         } else {
-            self.commit_now(&mut worker, txn)?
+            self.commit_now(&mut worker, store_txn)?
         };
-        Ok(Lsn(epoch.max(part.logged)))
+        Ok(Lsn(epoch.max(txn.logged)))
     }
 
     fn commit_with_note(
         &self,
-        desk: &MemoryDesk,
-        part: &mut MemoryPart,
+        ctx: &MemoryWorkerContext,
+        txn: &mut MemoryLocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
-        let awaited = part.is_awaited();
+        let awaited = txn.is_awaited();
         // A transaction with local transactions elsewhere is validated before they are asked to
         // prepare.
-        let Some(txn) = part.txn.take_if(|txn| txn.is_prepared()) else {
+        let Some(store_txn) = txn.store_txn.take_if(|store_txn| store_txn.is_prepared()) else {
             return Err(Abort::BadRequest);
         };
         probe::part_ends();
         self.stir();
-        let (committed, id) = desk.worker.borrow_mut().post_commit_with_note(txn, note);
+        let (committed, id) = ctx.worker.borrow_mut().post_commit_with_note(store_txn, note);
         self.ended(awaited);
         Ok((Lsn(committed.epoch), NoteId(Lsn(id.0))))
     }
 
-    fn forget(&self, desk: &MemoryDesk, note: NoteId) {
+    fn forget(&self, ctx: &MemoryWorkerContext, note: NoteId) {
         self.stir();
-        desk.worker.borrow_mut().forget(memstore::NoteId(note.0.0));
+        ctx.worker.borrow_mut().forget(memstore::NoteId(note.0.0));
     }
 
     fn prepare(
         &self,
-        desk: &MemoryDesk,
-        part: &mut MemoryPart,
+        ctx: &MemoryWorkerContext,
+        txn: &mut MemoryLocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort> {
-        let mut worker = desk.worker.borrow_mut();
+        let mut worker = ctx.worker.borrow_mut();
         if lock_point == LockPoint::Reached {
             // All other local transactions of it are validated: no transaction can come between
             // them and this one.
-            worker.release_reads(part.txn());
+            worker.release_reads(txn.store_txn());
             self.waiting.ended();
         }
         self.stir();
-        worker.prepare(part.txn(), note).map(Lsn).map_err(abort_of)
+        worker.prepare(txn.store_txn(), note).map(Lsn).map_err(abort_of)
     }
 
-    fn rollback(&self, desk: &MemoryDesk, part: &mut MemoryPart) -> Result<(), Abort> {
-        let awaited = part.is_awaited();
-        if let Some(txn) = part.txn.take() {
+    fn rollback(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) -> Result<(), Abort> {
+        let awaited = txn.is_awaited();
+        if let Some(store_txn) = txn.store_txn.take() {
             probe::part_ends();
-            desk.worker.borrow_mut().abort(txn);
+            ctx.worker.borrow_mut().abort(store_txn);
             self.ended(awaited);
         }
-        self.end_past(desk, part);
+        self.end_past(ctx, txn);
         Ok(())
     }
 
     /// A prepared transaction's rows stay locked: it may have been committed elsewhere.
-    fn abandon(&self, desk: &MemoryDesk, part: &mut MemoryPart) {
-        let awaited = part.is_awaited();
-        if let Some(txn) = part.txn.take() {
+    fn abandon(&self, ctx: &MemoryWorkerContext, txn: &mut MemoryLocalTxn) {
+        let awaited = txn.is_awaited();
+        if let Some(store_txn) = txn.store_txn.take() {
             probe::part_ends();
-            if !txn.is_prepared() {
-                desk.worker.borrow_mut().abort(txn);
+            if !store_txn.is_prepared() {
+                ctx.worker.borrow_mut().abort(store_txn);
                 self.ended(awaited);
             }
         }
-        self.end_past(desk, part);
+        self.end_past(ctx, txn);
     }
 
     /// When another transaction holds its rows. That is a bug: prepared transactions held theirs at
     /// the same time before the crash.
-    fn adopt(&self, desk: &MemoryDesk, in_doubt: InDoubt) -> MemoryPart {
-        let adopted = desk.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
-        let txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
-        MemoryPart { txn: Some(txn), prepared: true, ..MemoryPart::new() }
+    fn adopt(&self, ctx: &MemoryWorkerContext, in_doubt: InDoubt) -> MemoryLocalTxn {
+        let adopted = ctx.worker.borrow_mut().adopt(in_doubt).map_err(|(refused, _)| refused);
+        let store_txn = adopted.unwrap_or_else(|refused| panic!("a transaction in doubt: {refused}"));
+        MemoryLocalTxn { store_txn: Some(store_txn), prepared: true, ..MemoryLocalTxn::new() }
     }
 
-    fn horizon(&self, part: &MemoryPart, desk: &MemoryDesk) -> Lsn {
-        let worker = desk.worker.borrow();
-        let past = part.past.as_ref().map_or(0, |past| worker.snapshot_rests_on(past));
-        Lsn(part.txn.as_ref().map_or(past, |txn| worker.depends_on(txn)))
+    fn horizon(&self, txn: &MemoryLocalTxn, ctx: &MemoryWorkerContext) -> Lsn {
+        let worker = ctx.worker.borrow();
+        let past = txn.past.as_ref().map_or(0, |past| worker.snapshot_depends_on(past));
+        Lsn(txn.store_txn.as_ref().map_or(past, |store_txn| worker.depends_on(store_txn)))
     }
 
     #[inline]
@@ -265,20 +269,20 @@ impl Engine for MemoryEngine {
         self.known(lsn)
     }
 
-    async fn durable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_durable(desk, lsn, urge).await
+    async fn durable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        self.await_durable(ctx, lsn, flush_by).await
     }
 
-    fn urge(&self, others: usize) -> Urge {
-        if others < FEW { Urge::Caller } else { Urge::Flusher }
+    fn flush_by(&self, others: usize) -> FlushBy {
+        if others < FEW { FlushBy::Caller } else { FlushBy::Flusher }
     }
 
-    fn is_quiet(&self, desk: &MemoryDesk) -> bool {
-        desk.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
+    fn is_quiet(&self, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    async fn stable(&self, desk: &MemoryDesk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        self.await_stable(desk, lsn, urge).await
+    async fn stable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        self.await_stable(ctx, lsn, flush_by).await
     }
 
     fn is_stable(&self, lsn: Lsn) -> bool {
@@ -294,12 +298,12 @@ impl Engine for MemoryEngine {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, desk: &MemoryDesk) -> bool {
-        desk.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
+    fn turn(self: &Arc<Self>, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
-    fn tidy(&self, desk: &MemoryDesk) -> bool {
-        let mut worker = desk.worker.borrow_mut();
+    fn tidy(&self, ctx: &MemoryWorkerContext) -> bool {
+        let mut worker = ctx.worker.borrow_mut();
         if !worker.has_garbage() {
             return false;
         }
@@ -344,8 +348,8 @@ impl Engine for MemoryEngine {
         self.ticker.bell.notify_all();
     }
 
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &MemoryDesk) {
-        if desk.number == 0 && self.store.checkpoint_due() {
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &MemoryWorkerContext) {
+        if ctx.number == 0 && self.store.checkpoint_due() {
             self.checkpoint_beside();
         }
     }
@@ -371,26 +375,26 @@ impl Engine for MemoryEngine {
     /// Looks for a row, under a worker number that the instance does not use.
     fn is_blank(&self) -> bool {
         let Ok(mut worker) = self.store.worker(self.spare) else { return false };
-        let mut txn = worker.begin();
-        let is_empty = |table: &super::Place| match table {
-            super::Place::Table(table) => {
+        let mut store_txn = worker.begin();
+        let is_empty = |table: &super::Relation| match table {
+            super::Relation::Table(table) => {
                 let mut any = false;
                 let found = |_: &[u8], _: &[u8]| {
                     any = true;
                     Flow::Enough
                 };
-                let seen = worker.scan(&mut txn, table.def.id, Range::ALL, Direction::Forward, found);
+                let seen = worker.scan(&mut store_txn, table.def.id, Range::ALL, Direction::Forward, found);
                 seen.is_ok() && !any
             }
             _ => true,
         };
-        let blank = self.places.iter().all(is_empty);
-        worker.abort(txn);
+        let blank = self.relations.iter().all(is_empty);
+        worker.abort(store_txn);
         blank
     }
 
-    fn filling<'a>(&'a self, desk: &'a MemoryDesk) -> MemoryFilling<'a> {
-        MemoryFilling::new(self, desk)
+    fn filling<'a>(&'a self, ctx: &'a MemoryWorkerContext) -> MemoryFilling<'a> {
+        MemoryFilling::new(self, ctx)
     }
 
     fn filled(&self, filling: MemoryFilling<'_>) -> Result<(), String> {

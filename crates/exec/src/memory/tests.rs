@@ -5,7 +5,7 @@ use super::*;
 use crate::design::{DesignKind, OccConflict};
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
-use crate::owners::Territory;
+use crate::owners::SiteRange;
 use base::Key;
 use locks::LockTuning;
 use pages::Latching;
@@ -65,7 +65,7 @@ pub(super) fn setup(conflict: OccConflict) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: table_schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     }
 }
 
@@ -88,14 +88,14 @@ pub(super) fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T
 
 struct Bench {
     engine: Arc<MemoryEngine>,
-    desks: [MemoryDesk; 2],
+    contexts: [MemoryWorkerContext; 2],
     executor: Executor,
 }
 
 struct Scene<'b> {
     bench: &'b Bench,
-    desk: &'b MemoryDesk,
-    part: MemoryPart,
+    ctx: &'b MemoryWorkerContext,
+    txn: MemoryLocalTxn,
 }
 
 impl Bench {
@@ -106,8 +106,8 @@ impl Bench {
 
     fn of(engine: MemoryEngine) -> Bench {
         let engine = Arc::new(engine);
-        let desks = [engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {}))];
-        let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+        let contexts = [engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(|| {}))];
+        let bench = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
         let mut loader = bench.begin(0);
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {
             assert_eq!(loader.insert(id, value), Done(Inserted::Done));
@@ -121,10 +121,10 @@ impl Bench {
     }
 
     fn begin_under(&self, worker: usize, protection: Protection) -> Scene<'_> {
-        let desk = &self.desks[worker];
-        let mut part = self.engine.part(desk);
-        self.engine.begin(desk, &mut part, protection);
-        Scene { bench: self, desk, part }
+        let ctx = &self.contexts[worker];
+        let mut txn = self.engine.local_txn(ctx);
+        self.engine.begin(ctx, &mut txn, protection);
+        Scene { bench: self, ctx, txn }
     }
 
     /// The values of rows 1 and 2, read by a separate transaction.
@@ -139,24 +139,24 @@ impl Bench {
 }
 
 impl Scene<'_> {
-    fn here(&mut self) -> MemoryHere<'_> {
-        self.bench.engine.here(self.desk, &self.bench.executor, &mut self.part)
+    fn access(&mut self) -> MemoryAccess<'_> {
+        self.bench.engine.access(self.ctx, &self.bench.executor, &mut self.txn)
     }
 
     fn read(&mut self, id: i64) -> Tried<Option<i64>> {
-        once(self.here().read(T, &key(id), |row| row.int(1)))
+        once(self.access().read(T, &key(id), |row| row.int(1)))
     }
 
     fn write(&mut self, id: i64, value: i64) -> Tried<Option<()>> {
-        once(self.here().update(T, &key(id), |row| row.set_int(1, value)))
+        once(self.access().update(T, &key(id), |row| row.set_int(1, value)))
     }
 
     fn insert(&mut self, id: i64, value: i64) -> Tried<Inserted> {
-        once(self.here().insert(T, &key(id), &row(id, value)))
+        once(self.access().insert(T, &key(id), &row(id, value)))
     }
 
     fn delete(&mut self, id: i64) -> Tried<bool> {
-        once(self.here().delete(T, &key(id)))
+        once(self.access().delete(T, &key(id)))
     }
 
     /// Ids and values of a range of keys of the table, or of values of its index.
@@ -167,7 +167,7 @@ impl Scene<'_> {
             seen.push((row.int(0), row.int(1)));
             Flow::More
         };
-        match once(self.here().scan(index, Range::new(&low, &high), way, visit)) {
+        match once(self.access().scan(index, Range::new(&low, &high), way, visit)) {
             Done(()) => Done(seen),
             Waits => Waits,
             Fails(abort) => Fails(abort),
@@ -182,22 +182,22 @@ impl Scene<'_> {
             seen.extend(base::KeyReader::last_i64(entry));
             Flow::More
         };
-        match once(self.here().scan_keys(BY_VALUE, Range::new(&low, &high), way, visit)) {
+        match once(self.access().scan_keys(BY_VALUE, Range::new(&low, &high), way, visit)) {
             Done(()) => Done(seen),
             Waits => Waits,
             Fails(abort) => Fails(abort),
         }
     }
 
-    fn certify(&mut self, scope: Scope) -> Tried<()> {
+    fn validate(&mut self, scope: Scope) -> Tried<()> {
         let Bench { engine, executor, .. } = self.bench;
-        once(engine.certify(self.desk, executor, &mut self.part, scope))
+        once(engine.validate(self.ctx, executor, &mut self.txn, scope))
     }
 
     fn commit(mut self) -> Tried<()> {
-        match self.certify(Scope::Home) {
+        match self.validate(Scope::Home) {
             Done(()) => {
-                self.bench.engine.commit(self.desk, &mut self.part).unwrap();
+                self.bench.engine.commit(self.ctx, &mut self.txn).unwrap();
                 Done(())
             }
             refused => refused,
@@ -207,7 +207,7 @@ impl Scene<'_> {
 
 impl Drop for Scene<'_> {
     fn drop(&mut self) {
-        self.bench.engine.rollback(self.desk, &mut self.part).unwrap();
+        self.bench.engine.rollback(self.ctx, &mut self.txn).unwrap();
     }
 }
 
@@ -315,7 +315,7 @@ fn p3_phantoms_of_every_kind_through_table_and_index() {
 #[test]
 fn entries_alone_are_read_without_their_rows() {
     let b = bench();
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!(one.entries((1, 50), Direction::Forward), Done(vec![1, 2]));
     assert_eq!(two.write(1, 10), Done(Some(())));
@@ -331,14 +331,14 @@ fn a_decision_made_from_what_was_never_there_together_is_none() {
     let b = bench();
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!(one.read(1), Done(Some(10)));
-    assert!(b.engine.holds(one.desk, &mut one.part));
+    assert!(b.engine.holds(one.ctx, &mut one.txn));
     drop(one);
     let mut one = b.begin(0);
     assert_eq!(one.read(1), Done(Some(10)));
     assert_eq!((two.write(1, 12), two.write(2, 18)), (Done(Some(())), Done(Some(()))));
     assert_eq!(two.commit(), Done(()));
     assert_eq!(one.read(2), Done(Some(18)));
-    assert!(!b.engine.holds(one.desk, &mut one.part));
+    assert!(!b.engine.holds(one.ctx, &mut one.txn));
 }
 
 #[test]
@@ -347,14 +347,14 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
         let b = bench();
         let mut one = b.begin(0);
         assert_eq!(one.write(1, 11), Done(Some(())));
-        assert_eq!(one.certify(Scope::Distributed), Done(()));
+        assert_eq!(one.validate(Scope::Distributed), Done(()));
         let mut two = b.begin(1);
         assert_eq!(two.read(1), Waits);
         assert_eq!(two.read(2), Done(Some(20)));
         if commits {
-            b.engine.commit(one.desk, &mut one.part).unwrap();
+            b.engine.commit(one.ctx, &mut one.txn).unwrap();
         } else {
-            b.engine.rollback(one.desk, &mut one.part).unwrap();
+            b.engine.rollback(one.ctx, &mut one.txn).unwrap();
         }
         assert_eq!(two.read(1), Done(Some(if commits { 11 } else { 10 })));
         assert_eq!(two.commit(), Done(()));
@@ -366,7 +366,7 @@ fn a_prepared_row_is_waited_for_until_its_decision() {
 #[test]
 fn the_past_is_read_whole_and_unchecked() {
     let b = bench();
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     assert_eq!(past.read(1), Done(Some(10)));
     let mut one = b.begin(0);
     assert_eq!((one.write(1, 11), one.write(2, 31)), (Done(Some(())), Done(Some(()))));
@@ -384,12 +384,12 @@ fn the_past_is_read_whole_and_unchecked() {
         assert_eq!(past.scan(T, (0, 50), way), Done(turned(&was)));
         assert_eq!(past.scan(BY_VALUE, (1, 50), way), Done(turned(&was)));
         let now = [(1, 11), (3, 26)];
-        assert_eq!(b.begin_under(0, Protection::Past).scan(BY_VALUE, (1, 50), way), Done(turned(&now)));
+        assert_eq!(b.begin_under(0, Protection::Snapshot).scan(BY_VALUE, (1, 50), way), Done(turned(&now)));
     }
     assert_eq!((past.read(2), past.read(3)), (Done(Some(20)), Done(None)));
     assert!(matches!(past.read(100), Done(Some(_))));
-    assert_eq!(past.certify(Scope::Home), Done(()));
-    assert!(b.engine.holds(past.desk, &mut past.part));
+    assert_eq!(past.validate(Scope::Home), Done(()));
+    assert!(b.engine.holds(past.ctx, &mut past.txn));
     assert_eq!(past.commit(), Done(()));
 }
 
@@ -400,17 +400,17 @@ fn the_past_is_read_when_all_of_it_is_decided() {
         let b = bench();
         let mut one = b.begin(0);
         assert_eq!(one.write(1, 11), Done(Some(())));
-        assert_eq!(one.certify(Scope::Distributed), Done(()));
-        let mut past = b.begin_under(1, Protection::Past);
+        assert_eq!(one.validate(Scope::Distributed), Done(()));
+        let mut past = b.begin_under(1, Protection::Snapshot);
         assert_eq!((past.read(1), past.scan(T, (0, 50), Direction::Forward)), (Waits, Waits));
         if commits {
-            b.engine.commit(one.desk, &mut one.part).unwrap();
+            b.engine.commit(one.ctx, &mut one.txn).unwrap();
         } else {
-            b.engine.rollback(one.desk, &mut one.part).unwrap();
+            b.engine.rollback(one.ctx, &mut one.txn).unwrap();
         }
         let mut later = b.begin(0);
         assert_eq!(later.write(2, 21), Done(Some(())));
-        assert_eq!(later.certify(Scope::Distributed), Done(()));
+        assert_eq!(later.validate(Scope::Distributed), Done(()));
         assert_eq!(past.read(1), Done(Some(if commits { 11 } else { 10 })));
         assert_eq!(past.read(2), Done(Some(20)));
         assert_eq!(past.commit(), Done(()));
@@ -421,11 +421,11 @@ fn the_past_is_read_when_all_of_it_is_decided() {
 #[test]
 fn nothing_is_written_in_the_past() {
     let b = bench();
-    let mut past = b.begin_under(0, Protection::Past);
+    let mut past = b.begin_under(0, Protection::Snapshot);
     assert_eq!(past.write(1, 11), Fails(Abort::NeedsLocks));
     assert_eq!(past.insert(3, 30), Fails(Abort::NeedsLocks));
     assert_eq!(past.delete(2), Fails(Abort::NeedsLocks));
-    let appended = once(past.here().append(LOG, &row(1, 1)));
+    let appended = once(past.access().append(LOG, &row(1, 1)));
     assert_eq!(appended, Fails(Abort::NeedsLocks));
     drop(past);
     assert_eq!(b.rows(), (Some(10), Some(20)));
@@ -439,13 +439,13 @@ fn an_answer_from_the_past_rests_on_what_it_shows() {
     let mut one = b.begin(0);
     assert_eq!(one.write(1, 11), Done(Some(())));
     assert_eq!(one.commit(), Done(()));
-    let mut past = b.begin_under(1, Protection::Past);
+    let mut past = b.begin_under(1, Protection::Snapshot);
     assert_eq!(past.read(2), Done(Some(20)));
-    let without = b.engine.horizon(&past.part, past.desk);
+    let without = b.engine.horizon(&past.txn, past.ctx);
     assert_eq!(past.read(1), Done(Some(11)));
-    let with = b.engine.horizon(&past.part, past.desk);
+    let with = b.engine.horizon(&past.txn, past.ctx);
     assert!(without < with, "{without:?} {with:?}");
-    assert_eq!(b.engine.commit(past.desk, &mut past.part), Ok(with));
+    assert_eq!(b.engine.commit(past.ctx, &mut past.txn), Ok(with));
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn a_prepared_row_is_an_abort_where_that_is_asked_for() {
     let b = Bench::new(OccConflict::Abort);
     let mut one = b.begin(0);
     assert_eq!(one.write(1, 11), Done(Some(())));
-    assert_eq!(one.certify(Scope::Distributed), Done(()));
+    assert_eq!(one.validate(Scope::Distributed), Done(()));
     assert_eq!(b.begin(1).read(1), Fails(Abort::Conflict));
     let mut two = b.begin(1);
     assert_eq!((two.read(2), two.write(100, 1)), (Done(Some(20)), Done(Some(()))));
@@ -467,10 +467,10 @@ fn what_a_distributed_part_has_read_stays_until_its_decision() {
     let b = Bench::new(OccConflict::Abort);
     let (mut one, mut two) = (b.begin(0), b.begin(1));
     assert_eq!((one.read(1), two.write(1, 11)), (Done(Some(10)), Done(Some(()))));
-    assert_eq!(one.certify(Scope::Distributed), Done(()));
-    assert_eq!(two.certify(Scope::Distributed), CONFLICT);
+    assert_eq!(one.validate(Scope::Distributed), Done(()));
+    assert_eq!(two.validate(Scope::Distributed), CONFLICT);
     drop(two);
-    b.engine.commit(one.desk, &mut one.part).unwrap();
+    b.engine.commit(one.ctx, &mut one.txn).unwrap();
     let mut two = b.begin(1);
     assert_eq!(two.write(1, 11), Done(Some(())));
     assert_eq!(two.commit(), Done(()));
@@ -481,30 +481,30 @@ fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
     let (engine, _) =
         MemoryEngine::open(&Setup { lock_timeout_ns: 2_000_000, ..setup(OccConflict::Wait) }).unwrap();
     let engine = Arc::new(engine);
-    let (desk, other) = (engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(|| {})));
+    let (ctx, other) = (engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(|| {})));
     let executor = Executor::new(Arc::new(|| {}));
-    let mut part = engine.part(&desk);
-    engine.begin(&desk, &mut part, Protection::Locks);
-    let mut here = engine.here(&desk, &executor, &mut part);
-    assert_eq!(once(here.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
-    assert_eq!(once(engine.certify(&desk, &executor, &mut part, Scope::Distributed)), Done(()));
+    let mut txn = engine.local_txn(&ctx);
+    engine.begin(&ctx, &mut txn, Protection::Locks);
+    let mut access = engine.access(&ctx, &executor, &mut txn);
+    assert_eq!(once(access.insert(T, &key(1), &row(1, 10))), Done(Inserted::Done));
+    assert_eq!(once(engine.validate(&ctx, &executor, &mut txn, Scope::Distributed)), Done(()));
     let outcome = std::rc::Rc::new(RefCell::new(None));
     let (told, waiter) = (outcome.clone(), Arc::clone(&engine));
     let executor = std::rc::Rc::new(executor);
     let inner = executor.clone();
     let spawned = executor.spawn(async move {
-        let mut part = waiter.part(&other);
-        waiter.begin(&other, &mut part, Protection::Locks);
-        let read = waiter.here(&other, &inner, &mut part).read(T, &key(1), |row| row.int(1)).await;
+        let mut txn = waiter.local_txn(&other);
+        waiter.begin(&other, &mut txn, Protection::Locks);
+        let read = waiter.access(&other, &inner, &mut txn).read(T, &key(1), |row| row.int(1)).await;
         *told.borrow_mut() = Some(read);
-        waiter.rollback(&other, &mut part).unwrap();
+        waiter.rollback(&other, &mut txn).unwrap();
     });
     assert!(spawned);
     while outcome.borrow().is_none() {
         executor.turn(world::now_ns());
     }
     assert_eq!(*outcome.borrow(), Some(Err(Abort::LockTimeout)));
-    engine.rollback(&desk, &mut part).unwrap();
+    engine.rollback(&ctx, &mut txn).unwrap();
 }
 
 /// Random operations of consecutive transactions, compared with a map: rows, an index, both
@@ -565,42 +565,42 @@ fn a_filling_and_a_quiet_scan_of_many_rows() {
     let b = bench();
     let many = i64::from(CUT) * 3 + 7;
     {
-        let mut filling = b.engine.filling(&b.desks[0]);
+        let mut filling = b.engine.filling(&b.contexts[0]);
         for id in 1_000..1_000 + many {
             assert_eq!(once(filling.insert(T, &key(id), &row(id, id))), Done(Inserted::Done));
             assert_eq!(once(filling.append(LOG, &row(id, id))), Done(()));
         }
         b.engine.filled(filling).unwrap();
     }
-    let mut part = b.engine.part(&b.desks[1]);
-    b.engine.begin(&b.desks[1], &mut part, Protection::Quiet);
+    let mut txn = b.engine.local_txn(&b.contexts[1]);
+    b.engine.begin(&b.contexts[1], &mut txn, Protection::Exclusive);
     for (index, want) in [(T, many + 3), (BY_VALUE, many + 3), (LOG, many)] {
         for way in WAYS {
             let mut count = 0;
-            let mut here = b.engine.here(&b.desks[1], &b.executor, &mut part);
+            let mut access = b.engine.access(&b.contexts[1], &b.executor, &mut txn);
             let visit = |_: &[u8], _: Row<'_>| {
                 count += 1;
                 Flow::More
             };
-            assert_eq!(once(here.scan(index, Range::ALL, way, visit)), Done(()));
+            assert_eq!(once(access.scan(index, Range::ALL, way, visit)), Done(()));
             assert_eq!(count, want, "{index:?} {way:?}");
         }
     }
-    b.engine.commit(&b.desks[1], &mut part).unwrap();
+    b.engine.commit(&b.contexts[1], &mut txn).unwrap();
 }
 
 #[test]
 fn bad_requests_and_a_full_budget_are_aborts_that_change_nothing() {
     let b = bench();
     let mut scene = b.begin(0);
-    assert_eq!(once(scene.here().insert(T, &[1; 2_000], &row(1, 1))), Fails(Abort::BadRequest));
-    assert_eq!(once(scene.here().read(TableId(9), &key(1), |_| ())), Fails(Abort::BadRequest));
-    assert_eq!(once(scene.here().append(LOG, &vec![0; 300 << 10])), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().insert(T, &[1; 2_000], &row(1, 1))), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().read(TableId(9), &key(1), |_| ())), Fails(Abort::BadRequest));
+    assert_eq!(once(scene.access().append(LOG, &vec![0; 300 << 10])), Fails(Abort::BadRequest));
     assert_eq!(scene.commit(), Done(()));
     let fills = |n: i64| {
         let mut scene = b.begin(0);
         let big = vec![7; 200 << 10];
-        match once(scene.here().insert(LOG, &key(n), &big)) {
+        match once(scene.access().insert(LOG, &key(n), &big)) {
             Done(_) => scene.commit(),
             Fails(abort) => Fails(abort),
             Waits => Waits,
@@ -619,19 +619,19 @@ fn an_idle_worker_takes_away_what_is_deleted() {
     let ids = 1_000_000..1_004_000;
     let mut scene = b.begin(0);
     for id in ids.clone() {
-        assert_eq!(once(scene.here().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
+        assert_eq!(once(scene.access().insert(T, &key(id), &row(id, 5))), Done(Inserted::Done));
     }
     assert_eq!(scene.commit(), Done(()));
     // A transaction that began before the deletion keeps all of it until it ends.
     let reader = b.begin(1);
     let mut scene = b.begin(0);
-    ids.for_each(|id| assert_eq!(once(scene.here().delete(T, &key(id))), Done(true)));
+    ids.for_each(|id| assert_eq!(once(scene.access().delete(T, &key(id))), Done(true)));
     assert_eq!(scene.commit(), Done(()));
     assert_eq!(reader.commit(), Done(()));
     b.engine.stirred.store(false, Ordering::Relaxed);
     let mut steps = 0;
-    while b.desks[0].worker.borrow().has_garbage() {
-        while b.engine.tidy(&b.desks[0]) {
+    while b.contexts[0].worker.borrow().has_garbage() {
+        while b.engine.tidy(&b.contexts[0]) {
             steps += 1;
         }
         assert!(b.engine.stirred.swap(false, Ordering::Relaxed), "an epoch has to follow");
@@ -639,6 +639,6 @@ fn an_idle_worker_takes_away_what_is_deleted() {
         assert!(steps < 1_000, "it goes on and on");
     }
     assert!(steps > 10, "in steps, not in one go that transactions would have to wait for");
-    assert!(!b.engine.tidy(&b.desks[0]) && !b.engine.stirred.load(Ordering::Relaxed), "then all is quiet");
+    assert!(!b.engine.tidy(&b.contexts[0]) && !b.engine.stirred.load(Ordering::Relaxed), "then all is quiet");
     assert_eq!(b.rows(), (Some(10), Some(20)));
 }

@@ -20,13 +20,13 @@
 //! A crash finds rows moved, each whole and in one place, and the tree cut or not. There is nothing
 //! to complete or undo.
 
-use super::moving::{Carried, Errand};
-use super::{PageDesk, PageEngine};
+use super::moving::{Carried, RepartitionRequest};
+use super::{PageEngine, PageWorkerContext};
 use crate::design::Design;
 use crate::owners::{self, Gift, Owners};
 use base::{Key, TableId};
 use pages::Stop;
-use partition::{Change, Ranges};
+use partition::{RangeChange, Ranges};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use store::{Divided, Division, Txn, Writers};
@@ -49,12 +49,12 @@ pub(super) struct Apart {
 pub(super) fn cuts(
     owners: &Owners,
     table: TableId,
-    change: Change,
+    change: RangeChange,
     gifts: &[Gift],
     next: &Ranges,
 ) -> Vec<Key> {
     let mut sites = Vec::new();
-    if let Change::Split { at, .. } = change {
+    if let RangeChange::Split { at, .. } = change {
         sites.push(at);
     }
     for Gift { sites: given, .. } in gifts {
@@ -70,14 +70,14 @@ pub(super) fn cuts(
 impl<D: Design> PageEngine<D> {
     /// Continues the division that must precede the shutting of the gate for the first request.
     /// `false` when there is nothing left to do.
-    pub(super) fn come_apart(&self, desk: &PageDesk) -> bool {
-        if !self.property.rows() || !self.has_pages(desk) || desk.door.is_shutting() {
+    pub(super) fn come_apart(&self, ctx: &PageWorkerContext) -> bool {
+        if !self.ownership.rows() || !self.has_pages(ctx) || ctx.gate.is_shutting() {
             return false;
         }
-        let errands = desk.door.errands.borrow();
-        let Some(errand) = errands.front() else { return false };
-        let mut apart = desk.door.apart.borrow_mut();
-        let apart = apart.get_or_insert_with(|| self.begin_apart(desk, errand));
+        let requests = ctx.gate.requests.borrow();
+        let Some(request) = requests.front() else { return false };
+        let mut apart = ctx.gate.apart.borrow_mut();
+        let apart = apart.get_or_insert_with(|| self.begin_apart(ctx, request));
         for _ in 0..LEAVES_A_TURN {
             if apart.open == 0 {
                 return false;
@@ -86,7 +86,7 @@ impl<D: Design> PageEngine<D> {
                 break;
             }
         }
-        errand.progress.fetch_add(1, Ordering::Relaxed);
+        request.progress.fetch_add(1, Ordering::Relaxed);
         true
     }
 
@@ -106,9 +106,9 @@ impl<D: Design> PageEngine<D> {
         did.pages_read > 0
     }
 
-    fn begin_apart(&self, desk: &PageDesk, errand: &Errand) -> Apart {
-        let cuts = self.cuts_to_come(desk, errand);
-        let reach = self.property.reach();
+    fn begin_apart(&self, ctx: &PageWorkerContext, request: &RepartitionRequest) -> Apart {
+        let cuts = self.cuts_to_come(ctx, request);
+        let reach = self.ownership.reach();
         let begin = |(table, key): (TableId, Key)| {
             self.store.begin_division::<D::Latch>(table, &key, reach).ok().flatten()
         };
@@ -118,17 +118,17 @@ impl<D: Design> PageEngine<D> {
 
     /// The keys at which this worker's trees are to be cut, as far as the request can be carried
     /// out.
-    fn cuts_to_come(&self, desk: &PageDesk, errand: &Errand) -> Vec<(TableId, Key)> {
+    fn cuts_to_come(&self, ctx: &PageWorkerContext, request: &RepartitionRequest) -> Vec<(TableId, Key)> {
         let Some(owners) = &self.owners else { return Vec::new() };
         let mut now = owners.ranges();
-        self.own_missing(desk, &now);
-        let mine = |ranges: &Ranges, site: u64| usize::from(ranges.find(site).owner.0) == desk.worker;
+        self.own_missing(ctx, &now);
+        let mine = |ranges: &Ranges, site: u64| usize::from(ranges.find(site).owner.0) == ctx.worker;
         let mut all = Vec::new();
-        for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
+        for (&change, made_for) in request.changes.iter().zip(request.made_for..) {
             let Ok(next) = now.apply(made_for, change) else { break };
             let gifts = owners::gifts(&now, &next);
-            let elsewhere = matches!(change, Change::Split { at, .. } if !mine(&now, at));
-            if elsewhere || gifts.iter().any(|gift| gift.from != desk.worker) {
+            let elsewhere = matches!(change, RangeChange::Split { at, .. } if !mine(&now, at));
+            if elsewhere || gifts.iter().any(|gift| gift.from != ctx.worker) {
                 break;
             }
             for table in self.divided_tables() {
@@ -151,8 +151,8 @@ impl<D: Design> PageEngine<D> {
         key: &Key,
         carried: &mut Carried,
     ) -> Result<(), Stop> {
-        if self.property.rows() {
-            let how = (self.property.reach(), Writers::Gone);
+        if self.ownership.rows() {
+            let how = (self.ownership.reach(), Writers::Gone);
             carried.rows += self.store.divide_rows::<D::Latch>(&mut Txn::default(), table, key, how)?;
         }
         Ok(())

@@ -1,17 +1,19 @@
 //! The engines on pages behind the trait [`Engine`].
 
 use super::adopting::Doubt;
-use super::moving::{Door, Errand};
-use super::property::{Hold, Parted};
-use crate::branches::{Answer, Letter, Meetings, Visit};
-use crate::chart::Stamp;
+use super::moving::{DrainGate, RepartitionRequest};
+use super::page_ownership::{Hold, Parted};
+use crate::branches::{Answer, BranchMessage, Meetings, Visit};
 use crate::design::Design;
-use crate::engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Order, Recovered, Scope, Setup};
+use crate::engine::{
+    Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
+};
 use crate::executor::{Executor, Unpark};
-use crate::here::Here;
-use crate::local::{Locking, Part, Protection};
-use crate::mail::Mailbox;
-use crate::owners::{Owners, Spot};
+use crate::local::{LocalTxn, Locking, Protection};
+use crate::mailboxes::Mailbox;
+use crate::owner_map::MapVersion;
+use crate::owners::{Owners, SiteOwner};
+use crate::page_access::PageAccess;
 use crate::paged::{EngineOptions, PageEngine, PageFilling};
 use base::Lsn;
 use locks::LockOptions;
@@ -25,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::{Abort, Route};
-use wal::{Durability, Urge};
+use wal::{Durability, FlushBy};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
 /// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.
@@ -37,16 +39,16 @@ const OWNER_BUCKETS: usize = 1 << 12;
 
 /// The worker context of an engine on pages: the worker's number, and where workers own keys its
 /// work under way with other workers. Only the worker's thread touches it.
-pub struct PageDesk {
+pub struct PageWorkerContext {
     pub(super) worker: usize,
-    mailbox: Option<Mailbox<Letter>>,
+    mailbox: Option<Mailbox<BranchMessage>>,
     pub(super) meetings: RefCell<Meetings>,
     /// Branches that have ended here, in the boxes in which they travel.
     #[expect(
         clippy::vec_box,
-        reason = "a branch goes into a letter as it is, without being moved into a box again"
+        reason = "a branch goes into a message as it is, without being moved into a box again"
     )]
-    pub(super) spare: RefCell<Vec<Box<Part>>>,
+    pub(super) spare: RefCell<Vec<Box<LocalTxn>>>,
     /// Transactions named so far.
     pub(super) number: Cell<u64>,
     /// Branches that were sent to be undone and are not undone yet.
@@ -56,22 +58,22 @@ pub struct PageDesk {
     pub(super) parted: RefCell<Parted>,
     /// Whether the worker has begun to look through its leaves for such rows of an earlier opening.
     pub(super) looked: Cell<bool>,
-    pub(super) door: Door,
+    pub(super) gate: DrainGate,
 }
 
-impl PageDesk {
+impl PageWorkerContext {
     #[inline]
-    pub(super) fn mailbox(&self) -> &Mailbox<Letter> {
+    pub(super) fn mailbox(&self) -> &Mailbox<BranchMessage> {
         self.mailbox.as_ref().expect("only owners send and get mail")
     }
 }
 
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
-    type Wanted = ();
-    type Desk = PageDesk;
-    type Part = Part;
-    type Here<'a> = Here<'a, D>;
+    type PrefetchList = ();
+    type WorkerContext = PageWorkerContext;
+    type LocalTxn = LocalTxn;
+    type RowAccess<'a> = PageAccess<'a, D>;
     type Filling<'a> = PageFilling<'a, D>;
     type Filled = Loaded;
     type InDoubt = Doubt;
@@ -124,11 +126,11 @@ impl<D: Design> Engine for PageEngine<D> {
         self.store.fault().map(|fault| fault.to_string())
     }
 
-    fn desk(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageDesk {
+    fn worker_context(self: &Arc<Self>, worker: usize, unpark: Unpark) -> PageWorkerContext {
         self.own();
-        let desk = PageDesk {
+        let ctx = PageWorkerContext {
             worker,
-            mailbox: D::OWNERS.then(|| self.mail.take(worker, unpark)),
+            mailbox: D::OWNERS.then(|| self.mailboxes.take(worker, unpark)),
             meetings: RefCell::default(),
             spare: RefCell::default(),
             number: Cell::new(0),
@@ -136,67 +138,78 @@ impl<D: Design> Engine for PageEngine<D> {
             hold: Cell::new(Hold::Nothing),
             parted: RefCell::default(),
             looked: Cell::new(false),
-            door: Door::default(),
+            gate: DrainGate::default(),
         };
-        self.act(&desk);
-        self.take_wards(&desk);
-        desk
+        self.act(&ctx);
+        self.take_in_doubt_locks(&ctx);
+        ctx
     }
 
-    fn leave(&self, desk: &PageDesk) {
-        self.stop_acting(desk);
+    fn leave(&self, ctx: &PageWorkerContext) {
+        self.stop_acting(ctx);
         self.disown();
     }
 
-    fn protection_at_home(&self, desk: &PageDesk) -> Protection {
-        PageEngine::protection_at_home(self, desk.worker)
+    fn protection_at_home(&self, ctx: &PageWorkerContext) -> Protection {
+        PageEngine::protection_at_home(self, ctx.worker)
     }
 
-    fn part(&self, desk: &PageDesk) -> Part {
-        self.part_of(desk.worker)
+    fn local_txn(&self, ctx: &PageWorkerContext) -> LocalTxn {
+        self.local_txn_of(ctx.worker)
     }
 
     #[inline]
-    fn begin(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
-        self.begin_named(desk, part, protection);
+    fn begin(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, protection: Protection) {
+        self.begin_named(ctx, txn, protection);
     }
 
-    fn protection(part: &Part) -> Protection {
-        part.protection()
+    fn protection(txn: &LocalTxn) -> Protection {
+        txn.protection()
     }
 
     /// The time-out ends each of its waits in any case.
-    fn in_order(_: &mut Part, _: Order) {}
+    fn set_wait_order(_: &mut LocalTxn, _: WaitOrder) {}
 
-    fn wrote(part: &Part) -> bool {
-        part.wrote()
+    fn wrote(txn: &LocalTxn) -> bool {
+        txn.wrote()
     }
 
     #[inline]
-    fn here<'a>(&'a self, _: &'a PageDesk, executor: &'a Executor, part: &'a mut Part) -> Here<'a, D> {
-        Here { engine: self, executor, part }
+    fn access<'a>(
+        &'a self,
+        _: &'a PageWorkerContext,
+        executor: &'a Executor,
+        txn: &'a mut LocalTxn,
+    ) -> PageAccess<'a, D> {
+        PageAccess { engine: self, executor, txn }
     }
 
     #[inline]
-    fn holds(&self, _: &PageDesk, _: &mut Part) -> bool {
+    fn holds(&self, _: &PageWorkerContext, _: &mut LocalTxn) -> bool {
         true
     }
 
     /// Locks protect all it has read.
     #[inline]
-    async fn certify(&self, _: &PageDesk, _: &Executor, _: &mut Part, _: Scope) -> Result<(), Abort> {
+    async fn validate(
+        &self,
+        _: &PageWorkerContext,
+        _: &Executor,
+        _: &mut LocalTxn,
+        _: Scope,
+    ) -> Result<(), Abort> {
         Ok(())
     }
 
     #[inline]
-    fn commit(&self, desk: &PageDesk, part: &mut Part) -> Result<Lsn, Abort> {
-        if part.branches.is_empty() {
-            let committed = PageEngine::commit(self, part);
-            self.note_parted(desk, &mut part.txn);
+    fn commit(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<Lsn, Abort> {
+        if txn.branches.is_empty() {
+            let committed = PageEngine::commit(self, txn);
+            self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(desk, part, None);
+        let found = txn.branches.group.is_some();
+        let committed = self.commit_branches(ctx, txn, None);
         if found {
             self.undoubted();
         }
@@ -205,74 +218,74 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn commit_with_note(
         &self,
-        desk: &PageDesk,
-        part: &mut Part,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
         note: &[u8],
     ) -> Result<(Lsn, NoteId), Abort> {
-        if part.branches.is_empty() {
-            let committed = PageEngine::commit_with_note(self, part, note);
-            self.note_parted(desk, &mut part.txn);
+        if txn.branches.is_empty() {
+            let committed = PageEngine::commit_with_note(self, txn, note);
+            self.note_parted(ctx, &mut txn.store_txn);
             return committed;
         }
-        let found = part.branches.wards.is_some();
-        let committed = self.commit_branches(desk, part, Some(note));
+        let found = txn.branches.group.is_some();
+        let committed = self.commit_branches(ctx, txn, Some(note));
         if found {
             self.undoubted();
         }
         committed.map(|lsn| (lsn, NoteId(lsn)))
     }
 
-    fn forget(&self, _: &PageDesk, note: NoteId) {
+    fn forget(&self, _: &PageWorkerContext, note: NoteId) {
         self.store.forget(note);
     }
 
     fn prepare(
         &self,
-        _: &PageDesk,
-        part: &mut Part,
+        _: &PageWorkerContext,
+        txn: &mut LocalTxn,
         note: &[u8],
         lock_point: LockPoint,
     ) -> Result<Lsn, Abort> {
-        PageEngine::prepare(self, part, note, lock_point)
+        PageEngine::prepare(self, txn, note, lock_point)
     }
 
-    fn rollback(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        if part.branches.is_empty() {
-            let undone = PageEngine::rollback(self, part);
-            self.note_parted(desk, &mut part.txn);
+    fn rollback(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<(), Abort> {
+        if txn.branches.is_empty() {
+            let undone = PageEngine::rollback(self, txn);
+            self.note_parted(ctx, &mut txn.store_txn);
             return undone;
         }
-        let found = part.branches.wards.is_some();
-        let others = self.rollback_branches(desk, part);
-        let own = PageEngine::rollback(self, part);
+        let found = txn.branches.group.is_some();
+        let others = self.rollback_branches(ctx, txn);
+        let own = PageEngine::rollback(self, txn);
         // The transaction's own chain may hold keys of any owner, too.
-        self.release_wards(desk, part);
-        self.note_parted(desk, &mut part.txn);
+        self.release_in_doubt(ctx, txn);
+        self.note_parted(ctx, &mut txn.store_txn);
         if found {
             self.undoubted();
         }
         others.and(own)
     }
 
-    fn abandon(&self, _: &PageDesk, part: &mut Part) {
-        self.abandon_branches(part);
-        PageEngine::abandon(self, part);
+    fn abandon(&self, _: &PageWorkerContext, txn: &mut LocalTxn) {
+        self.abandon_branches(txn);
+        PageEngine::abandon(self, txn);
     }
 
-    fn adopt(&self, desk: &PageDesk, doubt: Doubt) -> Part {
-        self.take_up(desk, doubt)
+    fn adopt(&self, ctx: &PageWorkerContext, doubt: Doubt) -> LocalTxn {
+        self.take_up(ctx, doubt)
     }
 
     const OWNERS: bool = D::OWNERS;
 
     #[inline]
-    fn spot(&self, route: Route) -> Option<Spot> {
-        self.owners.as_ref()?.spot(route)
+    fn site_owner(&self, route: Route) -> Option<SiteOwner> {
+        self.owners.as_ref()?.site_owner(route)
     }
 
     #[inline]
-    fn stamp(&self) -> Stamp {
-        self.owners.as_ref().expect("only where workers own keys").stamp()
+    fn map_version(&self) -> MapVersion {
+        self.owners.as_ref().expect("only where workers own keys").map_version()
     }
 
     fn ranges(&self) -> Option<Ranges> {
@@ -280,82 +293,93 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn admit(&self, part: &mut Part) -> bool {
-        PageEngine::admit(self, part)
+    fn admit(&self, txn: &mut LocalTxn) -> bool {
+        PageEngine::admit(self, txn)
     }
 
-    async fn pass(&self, desk: &PageDesk, executor: &Executor, part: &mut Part) -> Result<(), Abort> {
-        PageEngine::pass(self, desk, executor, part).await
+    async fn pass(
+        &self,
+        ctx: &PageWorkerContext,
+        executor: &Executor,
+        txn: &mut LocalTxn,
+    ) -> Result<(), Abort> {
+        PageEngine::pass(self, ctx, executor, txn).await
     }
 
-    fn repartition(&self, desk: &PageDesk, errand: Errand) {
-        self.take_errand(desk, errand);
+    fn repartition(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
+        self.queue_request(ctx, request);
     }
 
     #[inline]
-    fn begin_visit(&self, part: &mut Part) {
-        if D::OWNERS && !part.counted {
-            self.begin_locking(part);
+    fn begin_visit(&self, txn: &mut LocalTxn) {
+        if D::OWNERS && !txn.counted {
+            self.begin_locking(txn);
         }
     }
 
-    fn waiting(&self, desk: &PageDesk) -> usize {
-        desk.door.visits.get()
+    fn waiting(&self, ctx: &PageWorkerContext) -> usize {
+        ctx.gate.visits.get()
     }
 
-    fn sites_of(&self, desk: &PageDesk) -> Option<Range<u32>> {
-        Some(self.owners.as_ref()?.sites_of(desk.worker))
+    fn sites_of(&self, ctx: &PageWorkerContext) -> Option<Range<u32>> {
+        Some(self.owners.as_ref()?.sites_of(ctx.worker))
     }
 
     fn back_memory(&self) {
         self.store.pool().back_all();
     }
 
-    fn take_over(&self, desk: &PageDesk) {
-        self.want_pages(desk);
+    fn take_over(&self, ctx: &PageWorkerContext) {
+        self.want_pages(ctx);
     }
 
-    fn give_back(&self, desk: &PageDesk) {
-        self.disown_pages(desk);
+    fn give_back(&self, ctx: &PageWorkerContext) {
+        self.disown_pages(ctx);
     }
 
-    fn meeting(&self, desk: &PageDesk) -> u32 {
-        desk.meetings.borrow_mut().open()
+    fn meeting(&self, ctx: &PageWorkerContext) -> u32 {
+        ctx.meetings.borrow_mut().open()
     }
 
     fn send(
         &self,
-        desk: &PageDesk,
-        part: &mut Part,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
         meeting: u32,
-        (owner, stamp): (usize, Stamp),
+        (owner, map_version): (usize, MapVersion),
         steps: Vec<u8>,
     ) {
-        self.send_steps(desk, part, meeting, (owner, stamp), steps);
+        self.send_steps(ctx, txn, meeting, (owner, map_version), steps);
     }
 
-    async fn rendezvous(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
-        self.await_answers(desk, part, meeting).await
+    async fn rendezvous(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, meeting: u32) -> Vec<Answer> {
+        self.await_answers(ctx, txn, meeting).await
     }
 
     #[inline]
-    fn receive(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        if D::OWNERS { self.read_mail(desk) } else { None }
+    fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+        if D::OWNERS { self.read_messages(ctx) } else { None }
     }
 
-    fn answer(&self, desk: &PageDesk, visit: Visit<Part>, outcome: Result<(), Abort>, outputs: Vec<u8>) {
-        self.answer_visit(desk, visit, outcome, outputs);
+    fn answer(
+        &self,
+        ctx: &PageWorkerContext,
+        visit: Visit<LocalTxn>,
+        outcome: Result<(), Abort>,
+        outputs: Vec<u8>,
+    ) {
+        self.answer_visit(ctx, visit, outcome, outputs);
     }
 
-    fn is_quiet(&self, desk: &PageDesk) -> bool {
-        !D::OWNERS || desk.mailbox().is_quiet()
+    fn is_quiet(&self, ctx: &PageWorkerContext) -> bool {
+        !D::OWNERS || ctx.mailbox().is_quiet()
     }
 
-    fn is_settled(&self, desk: &PageDesk) -> bool {
-        desk.undoing.get() == 0
+    fn is_settled(&self, ctx: &PageWorkerContext) -> bool {
+        ctx.undoing.get() == 0
     }
 
-    fn horizon(&self, _: &Part, _: &PageDesk) -> Lsn {
+    fn horizon(&self, _: &LocalTxn, _: &PageWorkerContext) -> Lsn {
         PageEngine::horizon(self)
     }
 
@@ -364,12 +388,12 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::durable_now(self, lsn)
     }
 
-    async fn durable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        PageEngine::durable(self, lsn, urge).await
+    async fn durable(&self, _: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        PageEngine::durable(self, lsn, flush_by).await
     }
 
-    async fn stable(&self, _: &Self::Desk, lsn: Lsn, urge: Urge) -> Result<(), Abort> {
-        PageEngine::stable(self, lsn, urge).await
+    async fn stable(&self, _: &Self::WorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
+        PageEngine::stable(self, lsn, flush_by).await
     }
 
     fn is_stable(&self, lsn: Lsn) -> bool {
@@ -385,9 +409,9 @@ impl<D: Design> Engine for PageEngine<D> {
     }
 
     #[inline]
-    fn turn(self: &Arc<Self>, desk: &PageDesk) -> bool {
-        self.own_wanted(desk);
-        let done = self.run_errands(desk) | self.settle(desk);
+    fn turn(self: &Arc<Self>, ctx: &PageWorkerContext) -> bool {
+        self.own_wanted(ctx);
+        let done = self.run_requests(ctx) | self.settle(ctx);
         PageEngine::turn(self) | done
     }
 
@@ -407,8 +431,8 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::stop_cleaner(self);
     }
 
-    fn checkpoint_if_due(self: &Arc<Self>, desk: &PageDesk) {
-        PageEngine::checkpoint_if_due(self, desk.worker);
+    fn checkpoint_if_due(self: &Arc<Self>, ctx: &PageWorkerContext) {
+        PageEngine::checkpoint_if_due(self, ctx.worker);
     }
 
     fn checkpoint(&self) -> Result<(), EngineFault> {
@@ -440,7 +464,7 @@ impl<D: Design> Engine for PageEngine<D> {
         matches!(self.store.is_blank::<D::Latch>(), Ok(true))
     }
 
-    fn filling<'a>(&'a self, _: &'a PageDesk) -> PageFilling<'a, D> {
+    fn filling<'a>(&'a self, _: &'a PageWorkerContext) -> PageFilling<'a, D> {
         PageFilling::new(self)
     }
 
@@ -457,10 +481,10 @@ impl<D: Design> Engine for PageEngine<D> {
 
 /// One partition for each worker, or the requested number if that is more.
 fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
-    let sites = setup.territory.own.len();
+    let sites = setup.site_range.own.len();
     if setup.partitions > setup.workers && setup.partitions > sites {
         return Err(EngineFault::TooManyPartitions { partitions: setup.partitions, sites });
     }
     let parts = setup.partitions.max(setup.workers).min(sites.max(1));
-    Ok(Owners::divided(&setup.schema, &setup.territory, setup.workers, parts)?)
+    Ok(Owners::divided(&setup.schema, &setup.site_range, setup.workers, parts)?)
 }

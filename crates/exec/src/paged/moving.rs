@@ -23,7 +23,7 @@
 //! messages. Transactions that run alone are never under way between two turns, so they go on while
 //! the gate is shut.
 //!
-//! **Inside** is a transaction that has asked for a lock at this owner (`Part::counted`), and a
+//! **Inside** is a transaction that has asked for a lock at this owner (`LocalTxn::counted`), and a
 //! visit from its admission to its answer. All others ask at the gate: visits as they are read
 //! ([`PageEngine::let_in`]), the worker's own transactions before their first step here
 //! ([`PageEngine::pass`]), and steps of other instances in [`txn::Access::enter`]. A transaction
@@ -37,17 +37,17 @@
 //! down would keep the gate shut for ever.
 
 use super::dividing::{Apart, cuts};
-use super::{PageDesk, PageEngine};
-use crate::board::AGAIN_NS;
-use crate::branches::{Answer, Letter, Steps, Visit};
+use super::{PageEngine, PageWorkerContext};
+use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
 use crate::executor::Executor;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
 use crate::owners::{self, Gift, Owners};
+use crate::waits_for::AGAIN_NS;
 use access::Moved;
 use base::{Key, TableId};
 use pages::Stop;
-use partition::{Change, RangeError, Ranges};
+use partition::{RangeChange, RangeError, Ranges};
 use probe::Wait;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -65,10 +65,10 @@ pub const DRAIN_NS: u64 = 50_000_000;
 
 /// A repartition request: changes of the partitions for one worker to carry out, in order.
 #[derive(Debug)]
-pub struct Errand {
+pub struct RepartitionRequest {
     /// The version of the partitions for which the first change was made.
     pub made_for: u64,
-    pub changes: Vec<Change>,
+    pub changes: Vec<RangeChange>,
     /// Whether keys change hands, so that no transaction may be under way at the worker.
     pub gives: bool,
     /// Incremented while rows are being moved: the thread that waits for the outcome sees the
@@ -138,7 +138,7 @@ pub enum Refusal {
 
 /// The state of a worker's drain gate. Only the worker's own thread touches it.
 #[derive(Default)]
-pub(super) struct Door {
+pub(super) struct DrainGate {
     /// Visits that were admitted and are not answered yet.
     pub visits: Cell<usize>,
     /// Messages with steps that wait for the gate to open.
@@ -147,7 +147,7 @@ pub(super) struct Door {
     look_ns: Cell<u64>,
     /// Tasks of this worker that wait for the gate to open.
     waiting: RefCell<Vec<Waker>>,
-    pub errands: RefCell<VecDeque<Errand>>,
+    pub requests: RefCell<VecDeque<RepartitionRequest>>,
     /// For the first request: the division of rows before the gate is shut.
     pub apart: RefCell<Option<Apart>>,
     /// For the first request: the time at which the gate was shut, ns.
@@ -160,7 +160,7 @@ pub(super) struct Door {
     pub owned: RefCell<HashSet<(TableId, Key)>>,
 }
 
-impl Door {
+impl DrainGate {
     pub fn is_shutting(&self) -> bool {
         self.shut_ns.get().is_some()
     }
@@ -180,14 +180,14 @@ impl<D: Design> PageEngine<D> {
     /// Admits a local transaction of this worker, if it need not wait: it may have steps here from
     /// then until its end.
     #[inline]
-    pub(crate) fn admit(&self, part: &mut Part) -> bool {
-        if !D::OWNERS || part.counted || part.protection != Protection::Locks {
+    pub(crate) fn admit(&self, txn: &mut LocalTxn) -> bool {
+        if !D::OWNERS || txn.counted || txn.protection != Protection::Locks {
             return true;
         }
-        if self.is_shut(part.owner) {
+        if self.is_shut(txn.owner) {
             return false;
         }
-        self.begin_locking(part);
+        self.begin_locking(txn);
         true
     }
 
@@ -197,28 +197,28 @@ impl<D: Design> PageEngine<D> {
     /// [`Abort::Deadlock`] when a transaction inside waits for it; [`Abort::LockTimeout`].
     pub(super) async fn pass(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         executor: &Executor,
-        part: &mut Part,
+        txn: &mut LocalTxn,
     ) -> Result<(), Abort> {
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
         let passed = std::future::poll_fn(|cx| {
-            if self.admit(part) {
+            if self.admit(txn) {
                 return Poll::Ready(Ok(()));
             }
             let now = world::now_ns();
-            if self.board.closes_cycle(part.name, part.owner, &self.insiders(part.owner)) {
+            if self.waits_for.closes_cycle(txn.name, txn.owner, &self.insiders(txn.owner)) {
                 return Poll::Ready(Err(Abort::Deadlock));
             }
             if now >= until_ns {
                 return Poll::Ready(Err(Abort::LockTimeout));
             }
-            desk.door.waiting.borrow_mut().push(cx.waker().clone());
+            ctx.gate.waiting.borrow_mut().push(cx.waker().clone());
             executor.timer(now + AGAIN_NS, cx.waker().clone());
             probe::parks(Wait::Lock, Poll::Pending)
         })
         .await;
-        self.board.strike_out(part.name, part.owner);
+        self.waits_for.strike_out(txn.name, txn.owner);
         passed
     }
 
@@ -232,177 +232,182 @@ impl<D: Design> PageEngine<D> {
     /// Begins a visit, if its steps are this worker's and the gate is open to it; else sends it
     /// back, or holds it.
     #[inline]
-    pub(super) fn let_in(&self, desk: &PageDesk, steps: Steps) -> Option<Visit<Part>> {
+    pub(super) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<LocalTxn>> {
         let is_in = steps.branch.as_ref().is_some_and(|branch| branch.counted);
-        if !self.owners.as_ref().is_some_and(|owners| owners.holds(desk.worker, &steps.stamp)) {
-            self.send_back(desk, steps, Abort::NotHere(desk.worker as u16));
+        if !self.owners.as_ref().is_some_and(|owners| owners.holds(ctx.worker, &steps.map_version)) {
+            self.send_back(ctx, steps, Abort::NotHere(ctx.worker as u16));
             return None;
         }
-        if !is_in && self.is_shut(desk.worker) {
-            self.hold(desk, steps);
+        if !is_in && self.is_shut(ctx.worker) {
+            self.hold(ctx, steps);
             return None;
         }
-        desk.door.visits.set(desk.door.visits.get() + 1);
+        ctx.gate.visits.set(ctx.gate.visits.get() + 1);
         let Steps { home, meeting, name, branch, steps, .. } = steps;
-        let part = branch.unwrap_or_else(|| self.new_branch(desk, name));
-        Some(Visit { part, steps, home, meeting })
+        let txn = branch.unwrap_or_else(|| self.new_branch(ctx, name));
+        Some(Visit { txn, steps, home, meeting })
     }
 
     #[cold]
-    fn send_back(&self, desk: &PageDesk, steps: Steps, why: Abort) {
+    fn send_back(&self, ctx: &PageWorkerContext, steps: Steps, why: Abort) {
         let Steps { home, meeting, branch, mut steps, .. } = steps;
         steps.clear();
-        let answer = Answer { owner: desk.worker, outcome: Err(why), outputs: steps };
-        desk.mailbox().send(home, Letter::Moved { meeting, branch, answer });
+        let answer = Answer { owner: ctx.worker, outcome: Err(why), outputs: steps };
+        ctx.mailbox().send(home, BranchMessage::Moved { meeting, branch, answer });
     }
 
     #[cold]
-    fn hold(&self, desk: &PageDesk, steps: Steps) {
-        desk.door.came.set(desk.door.came.get() + 1);
-        if self.board.closes_cycle(steps.name, desk.worker, &self.insiders(desk.worker)) {
-            return self.send_back(desk, steps, Abort::Deadlock);
+    fn hold(&self, ctx: &PageWorkerContext, steps: Steps) {
+        ctx.gate.came.set(ctx.gate.came.get() + 1);
+        if self.waits_for.closes_cycle(steps.name, ctx.worker, &self.insiders(ctx.worker)) {
+            return self.send_back(ctx, steps, Abort::Deadlock);
         }
         let until_ns = world::now_ns() + self.options.lock_timeout_ns;
-        desk.door.held.borrow_mut().push_back(Held { steps, until_ns });
+        ctx.gate.held.borrow_mut().push_back(Held { steps, until_ns });
     }
 
     /// The next visit that waited at a gate that is open again. While the gate is shut, lets those
     /// that wait look for a cycle again.
     #[inline]
-    pub(super) fn next_held(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        if desk.door.held.borrow().is_empty() { None } else { self.look_at_held(desk) }
+    pub(super) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+        if ctx.gate.held.borrow().is_empty() { None } else { self.look_at_held(ctx) }
     }
 
     #[cold]
-    fn look_at_held(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        let door = &desk.door;
-        if self.is_shut(desk.worker) {
+    fn look_at_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+        let gate = &ctx.gate;
+        if self.is_shut(ctx.worker) {
             let now = world::now_ns();
-            if now >= door.look_ns.get() {
-                door.look_ns.set(now + AGAIN_NS);
-                let held = std::mem::take(&mut *door.held.borrow_mut());
-                held.into_iter().for_each(|held| self.hold_on(desk, held, now));
+            if now >= gate.look_ns.get() {
+                gate.look_ns.set(now + AGAIN_NS);
+                let held = std::mem::take(&mut *gate.held.borrow_mut());
+                held.into_iter().for_each(|held| self.hold_on(ctx, held, now));
             }
             return None;
         }
         loop {
-            let Held { steps, .. } = door.held.borrow_mut().pop_front()?;
-            self.board.strike_out(steps.name, desk.worker);
-            if let Some(visit) = self.let_in(desk, steps) {
+            let Held { steps, .. } = gate.held.borrow_mut().pop_front()?;
+            self.waits_for.strike_out(steps.name, ctx.worker);
+            if let Some(visit) = self.let_in(ctx, steps) {
                 return Some(visit);
             }
         }
     }
 
     /// Records the blockers of a visit again: they change while it waits.
-    fn hold_on(&self, desk: &PageDesk, held: Held, now_ns: u64) {
+    fn hold_on(&self, ctx: &PageWorkerContext, held: Held, now_ns: u64) {
         let name = held.steps.name;
-        if self.board.closes_cycle(name, desk.worker, &self.insiders(desk.worker)) {
-            return self.send_back(desk, held.steps, Abort::Deadlock);
+        if self.waits_for.closes_cycle(name, ctx.worker, &self.insiders(ctx.worker)) {
+            return self.send_back(ctx, held.steps, Abort::Deadlock);
         }
         if now_ns >= held.until_ns {
-            self.board.strike_out(name, desk.worker);
-            return self.send_back(desk, held.steps, Abort::LockTimeout);
+            self.waits_for.strike_out(name, ctx.worker);
+            return self.send_back(ctx, held.steps, Abort::LockTimeout);
         }
-        desk.door.held.borrow_mut().push_back(held);
+        ctx.gate.held.borrow_mut().push_back(held);
     }
 
     /// Queues a repartition request; this worker carries it out in its turns.
-    pub(super) fn take_errand(&self, desk: &PageDesk, errand: Errand) {
+    pub(super) fn queue_request(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
         if self.owners.is_none() || !D::OWNERS {
             // The thread that asked may have ended.
-            let _ = errand.done.send(Err(Refusal::NoOwners));
+            let _ = request.done.send(Err(Refusal::NoOwners));
             return;
         }
-        desk.door.errands.borrow_mut().push_back(errand);
+        ctx.gate.requests.borrow_mut().push_back(request);
     }
 
     /// Continues the worker's repartition request, if it has one. `true` if it divided rows or
     /// ended the request.
     #[inline]
-    pub(super) fn run_errands(&self, desk: &PageDesk) -> bool {
-        D::OWNERS && !desk.door.errands.borrow().is_empty() && self.run_errand(desk)
+    pub(super) fn run_requests(&self, ctx: &PageWorkerContext) -> bool {
+        D::OWNERS && !ctx.gate.requests.borrow().is_empty() && self.run_request(ctx)
     }
 
     #[cold]
-    fn run_errand(&self, desk: &PageDesk) -> bool {
-        if self.come_apart(desk) {
+    fn run_request(&self, ctx: &PageWorkerContext) -> bool {
+        if self.come_apart(ctx) {
             return true;
         }
-        let (door, now) = (&desk.door, world::now_ns());
-        let gives = door.errands.borrow().front().is_some_and(|errand| errand.gives);
+        let (gate, now) = (&ctx.gate, world::now_ns());
+        let gives = gate.requests.borrow().front().is_some_and(|request| request.gives);
         // Rows move only while no transaction may undo changes to them.
-        let (drains, doubts) = match self.property.rows() {
-            true => (true, self.property.in_doubt()),
+        let (drains, doubts) = match self.ownership.rows() {
+            true => (true, self.ownership.in_doubt()),
             false => (gives, false),
         };
-        let is_idle = door.visits.get() == 0 && self.locking(desk.worker).parts.load(Ordering::Relaxed) == 0;
-        let shut_ns = door.shut_ns.get();
+        let is_idle = gate.visits.get() == 0 && self.locking(ctx.worker).txns.load(Ordering::Relaxed) == 0;
+        let shut_ns = gate.shut_ns.get();
         if drains && (doubts || !is_idle) {
             match shut_ns {
-                None => self.shut(desk, now),
+                None => self.shut(ctx, now),
                 Some(since) if now - since >= DRAIN_NS => {
-                    self.end_errand(desk, Err(Refusal::Busy { worker: desk.worker }));
+                    self.end_request(ctx, Err(Refusal::Busy { worker: ctx.worker }));
                     return true;
                 }
                 Some(_) => {}
             }
             return false;
         }
-        let errand = door.errands.borrow_mut().pop_front();
-        let Some(errand) = errand else { return false };
-        let outcome = self.carry_out(desk, &errand).map(|carried| Carried {
+        let request = gate.requests.borrow_mut().pop_front();
+        let Some(request) = request else { return false };
+        let outcome = self.carry_out(ctx, &request).map(|carried| Carried {
             drain_ns: shut_ns.map_or(0, |since| now - since),
             shut_ns: shut_ns.map_or(0, |since| world::now_ns() - since),
-            held: door.came.get(),
+            held: gate.came.get(),
             ..carried
         });
-        self.answer_errand(desk, &errand, outcome);
+        self.answer_request(ctx, &request, outcome);
         true
     }
 
-    fn shut(&self, desk: &PageDesk, now_ns: u64) {
-        desk.door.shut_ns.set(Some(now_ns));
-        desk.door.came.set(0);
-        self.locking(desk.worker).shut.store(true, Ordering::Relaxed);
+    fn shut(&self, ctx: &PageWorkerContext, now_ns: u64) {
+        ctx.gate.shut_ns.set(Some(now_ns));
+        ctx.gate.came.set(0);
+        self.locking(ctx.worker).shut.store(true, Ordering::Relaxed);
     }
 
-    fn end_errand(&self, desk: &PageDesk, outcome: Result<Carried, Refusal>) {
-        let errand = desk.door.errands.borrow_mut().pop_front();
-        if let Some(errand) = errand {
-            self.answer_errand(desk, &errand, outcome);
+    fn end_request(&self, ctx: &PageWorkerContext, outcome: Result<Carried, Refusal>) {
+        let request = ctx.gate.requests.borrow_mut().pop_front();
+        if let Some(request) = request {
+            self.answer_request(ctx, &request, outcome);
         }
     }
 
     /// Opens the gate, and sends the outcome.
-    fn answer_errand(&self, desk: &PageDesk, errand: &Errand, outcome: Result<Carried, Refusal>) {
-        desk.door.shut_ns.set(None);
-        desk.door.apart.take();
-        self.locking(desk.worker).shut.store(false, Ordering::Relaxed);
-        desk.door.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    fn answer_request(
+        &self,
+        ctx: &PageWorkerContext,
+        request: &RepartitionRequest,
+        outcome: Result<Carried, Refusal>,
+    ) {
+        ctx.gate.shut_ns.set(None);
+        ctx.gate.apart.take();
+        self.locking(ctx.worker).shut.store(false, Ordering::Relaxed);
+        ctx.gate.waiting.borrow_mut().drain(..).for_each(Waker::wake);
         // The thread that asked may have ended.
-        let _ = errand.done.send(outcome);
+        let _ = request.done.send(outcome);
     }
 
-    fn carry_out(&self, desk: &PageDesk, errand: &Errand) -> Result<Carried, Refusal> {
+    fn carry_out(&self, ctx: &PageWorkerContext, request: &RepartitionRequest) -> Result<Carried, Refusal> {
         let Some(owners) = &self.owners else { return Err(Refusal::NoOwners) };
-        let before = desk.door.apart.borrow().as_ref().map(Apart::done);
+        let before = ctx.gate.apart.borrow().as_ref().map(Apart::done);
         let mut carried = Carried { rows: before.unwrap_or_default(), ..Carried::default() };
-        if self.property.rows() {
-            self.settle_all(desk);
+        if self.ownership.rows() {
+            self.settle_all(ctx);
         }
-        for (&change, made_for) in errand.changes.iter().zip(errand.made_for..) {
+        for (&change, made_for) in request.changes.iter().zip(request.made_for..) {
             let now = owners.ranges();
             let next = now.apply(made_for, change)?;
             let gifts = owners::gifts(&now, &next);
-            let merges = matches!(change, Change::Merge { .. });
-            let gives = gifts.iter().any(|gift| gift.from != desk.worker) || !errand.gives || merges;
+            let merges = matches!(change, RangeChange::Merge { .. });
+            let gives = gifts.iter().any(|gift| gift.from != ctx.worker) || !request.gives || merges;
             if gives && !gifts.is_empty() {
-                return Err(Refusal::NotOwner(desk.worker));
+                return Err(Refusal::NotOwner(ctx.worker));
             }
-            if self.property.owned() {
-                self.own_missing(desk, &now);
-                self.reshape(desk, owners, (change, &next), &gifts, &mut carried).map_err(refused)?;
+            if self.ownership.owned() {
+                self.own_missing(ctx, &now);
+                self.reshape(ctx, owners, (change, &next), &gifts, &mut carried).map_err(refused)?;
             }
             owners.publish(next, &gifts)?;
             carried.changes += 1;
@@ -415,9 +420,9 @@ impl<D: Design> PageEngine<D> {
     /// worker; every later change mends that first.
     fn reshape(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         owners: &Owners,
-        (change, next): (Change, &Ranges),
+        (change, next): (RangeChange, &Ranges),
         gifts: &[Gift],
         carried: &mut Carried,
     ) -> Result<(), Stop> {
@@ -425,19 +430,19 @@ impl<D: Design> PageEngine<D> {
             let wanted = owners.borders_in(table, next);
             let border = |site: u64| owners.border(table, site);
             for key in cuts(owners, table, change, gifts, next) {
-                self.cut(desk, table, key, carried)?;
+                self.cut(ctx, table, key, carried)?;
             }
-            if let Change::Merge { at, .. } = change
+            if let RangeChange::Merge { at, .. } = change
                 && let Some(key) = border(at)
                 && !wanted.iter().any(|(start, _)| *start == key)
                 && self.store.partitions(table).contains(&key)
             {
                 carried.moved_by(self.store.merge_partition::<D::Latch>(table, &key)?);
-                desk.door.owned.borrow_mut().remove(&(table, key));
+                ctx.gate.owned.borrow_mut().remove(&(table, key));
             }
             for Gift { sites, .. } in gifts {
                 self.give_pages(
-                    desk,
+                    ctx,
                     table,
                     border(sites.start),
                     border(sites.end).filter(|_| sites.end < next.domain()),
@@ -448,7 +453,13 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Makes a partition of a tree begin at `key`.
-    fn cut(&self, desk: &PageDesk, table: TableId, key: Key, carried: &mut Carried) -> Result<(), Stop> {
+    fn cut(
+        &self,
+        ctx: &PageWorkerContext,
+        table: TableId,
+        key: Key,
+        carried: &mut Carried,
+    ) -> Result<(), Stop> {
         let starts = self.store.partitions(table);
         if starts.contains(&key) {
             return Ok(());
@@ -457,7 +468,7 @@ impl<D: Design> PageEngine<D> {
         self.divide_at_once(table, &key, carried)?;
         carried.moved_by(self.store.split_partition::<D::Latch>(table, &key)?);
         // A partition split off an owned one is owned.
-        let mut owned = desk.door.owned.borrow_mut();
+        let mut owned = ctx.gate.owned.borrow_mut();
         if owned.contains(&(table, before)) {
             owned.insert((table, key));
         }
@@ -467,18 +478,18 @@ impl<D: Design> PageEngine<D> {
     /// Disowns the pages of all partitions that begin in a range.
     fn give_pages(
         &self,
-        desk: &PageDesk,
+        ctx: &PageWorkerContext,
         table: TableId,
         from: Option<Key>,
         to: Option<Key>,
     ) -> Result<(), Stop> {
         let from = from.unwrap_or_default();
-        self.forget_leaves(desk, table, &from, to.as_ref());
+        self.forget_leaves(ctx, table, &from, to.as_ref());
         for start in self.store.partitions(table) {
             if start < from || to.as_ref().is_some_and(|to| start >= *to) {
                 continue;
             }
-            if desk.door.owned.borrow_mut().remove(&(table, start.clone())) {
+            if ctx.gate.owned.borrow_mut().remove(&(table, start.clone())) {
                 self.store.disown_partition(table, &start)?;
             }
         }

@@ -1,11 +1,11 @@
 //! Local transactions with branches at other workers: sending steps, running visits, and one end
 //! for all branches.
 
-use super::{PageDesk, PageEngine};
-use crate::branches::{Answer, Letter, Steps, Visit};
-use crate::chart::Stamp;
+use super::{PageEngine, PageWorkerContext};
+use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
+use crate::owner_map::MapVersion;
 use base::Lsn;
 use probe::Wait;
 use smallvec::SmallVec;
@@ -21,33 +21,38 @@ impl<D: Design> PageEngine<D> {
     /// Starts a local transaction at a worker that owns keys, and gives it the name by which others
     /// wait for it.
     #[inline]
-    pub(super) fn begin_named(&self, desk: &PageDesk, part: &mut Part, protection: Protection) {
-        self.begin(part, desk.worker, protection);
+    pub(super) fn begin_named(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, protection: Protection) {
+        self.begin(txn, ctx.worker, protection);
         if D::OWNERS && protection == Protection::Locks {
-            let number = desk.number.get() + 1;
-            desk.number.set(number);
-            part.name = ((desk.worker as u64) << NUMBER_BITS) | number;
+            let number = ctx.number.get() + 1;
+            ctx.number.set(number);
+            txn.name = ((ctx.worker as u64) << NUMBER_BITS) | number;
         }
     }
 
     pub(super) fn send_steps(
         &self,
-        desk: &PageDesk,
-        part: &mut Part,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
         meeting: u32,
-        (owner, stamp): (usize, Stamp),
+        (owner, map_version): (usize, MapVersion),
         steps: Vec<u8>,
     ) {
-        desk.meetings.borrow_mut().get(meeting).missing += 1;
-        part.abroad = true;
-        let (branch, name) = (part.branches.take(owner), part.name);
-        let steps = Steps { home: desk.worker, meeting, name, stamp, branch, steps };
-        desk.mailbox().send(owner, Letter::Steps(steps));
+        ctx.meetings.borrow_mut().get(meeting).missing += 1;
+        txn.abroad = true;
+        let (branch, name) = (txn.branches.take(owner), txn.name);
+        let steps = Steps { home: ctx.worker, meeting, name, map_version, branch, steps };
+        ctx.mailbox().send(owner, BranchMessage::Steps(steps));
     }
 
-    pub(super) async fn await_answers(&self, desk: &PageDesk, part: &mut Part, meeting: u32) -> Vec<Answer> {
+    pub(super) async fn await_answers(
+        &self,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
+        meeting: u32,
+    ) -> Vec<Answer> {
         std::future::poll_fn(|cx| {
-            let mut meetings = desk.meetings.borrow_mut();
+            let mut meetings = ctx.meetings.borrow_mut();
             let open = meetings.get(meeting);
             if open.missing == 0 {
                 return Poll::Ready(());
@@ -56,139 +61,139 @@ impl<D: Design> PageEngine<D> {
             probe::parks(Wait::Reply, Poll::Pending)
         })
         .await;
-        let answers = desk.meetings.borrow_mut().close(meeting);
-        let home = |(branch, answer): (Option<Box<Part>>, Answer)| {
-            part.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
+        let answers = ctx.meetings.borrow_mut().close(meeting);
+        let home = |(branch, answer): (Option<Box<LocalTxn>>, Answer)| {
+            txn.branches.away.extend(branch.map(|branch| (answer.owner, branch)));
             answer
         };
         answers.into_iter().map(home).collect()
     }
 
     /// Handles messages, up to the next visit.
-    pub(super) fn read_mail(&self, desk: &PageDesk) -> Option<Visit<Part>> {
-        let mailbox = desk.mailbox();
+    pub(super) fn read_messages(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+        let mailbox = ctx.mailbox();
         mailbox.push_on();
-        if let Some(visit) = self.next_held(desk) {
+        if let Some(visit) = self.next_held(ctx) {
             return Some(visit);
         }
-        while let Some(letter) = mailbox.take() {
-            match letter {
-                Letter::Steps(steps) => {
-                    if let Some(visit) = self.let_in(desk, steps) {
+        while let Some(message) = mailbox.take() {
+            match message {
+                BranchMessage::Steps(steps) => {
+                    if let Some(visit) = self.let_in(ctx, steps) {
                         return Some(visit);
                     }
                 }
-                Letter::Answer { meeting, branch, answer } => {
-                    desk.meetings.borrow_mut().answer(meeting, Some(branch), answer);
+                BranchMessage::Answer { meeting, branch, answer } => {
+                    ctx.meetings.borrow_mut().answer(meeting, Some(branch), answer);
                 }
-                Letter::Moved { meeting, branch, answer } => {
-                    desk.meetings.borrow_mut().answer(meeting, branch, answer);
+                BranchMessage::Moved { meeting, branch, answer } => {
+                    ctx.meetings.borrow_mut().answer(meeting, branch, answer);
                 }
-                Letter::Commit(mut branch) => {
+                BranchMessage::Commit(mut branch) => {
                     self.end(&mut branch);
-                    self.store.committed::<D::Latch>(&mut branch.txn);
-                    self.note_parted(desk, &mut branch.txn);
-                    desk.spare.borrow_mut().push(branch);
+                    self.store.committed::<D::Latch>(&mut branch.store_txn);
+                    self.note_parted(ctx, &mut branch.store_txn);
+                    ctx.spare.borrow_mut().push(branch);
                 }
-                Letter::Undo { home, mut branch } => {
+                BranchMessage::Undo { home, mut branch } => {
                     // A failed rollback has poisoned the store; nothing commits afterwards.
                     let _ = self.rollback(&mut branch);
-                    self.note_parted(desk, &mut branch.txn);
-                    desk.spare.borrow_mut().push(branch);
-                    mailbox.send(home, Letter::Undone);
+                    self.note_parted(ctx, &mut branch.store_txn);
+                    ctx.spare.borrow_mut().push(branch);
+                    mailbox.send(home, BranchMessage::Undone);
                 }
-                Letter::Undone => desk.undoing.set(desk.undoing.get() - 1),
-                Letter::Release(ward) => self.release_ward(ward, desk.worker),
+                BranchMessage::Undone => ctx.undoing.set(ctx.undoing.get() - 1),
+                BranchMessage::Release(group) => self.release_group(group, ctx.worker),
             }
         }
         None
     }
 
-    pub(super) fn new_branch(&self, desk: &PageDesk, name: u64) -> Box<Part> {
-        let spare = desk.spare.borrow_mut().pop();
-        let mut part = spare.unwrap_or_else(|| Box::new(self.part_of(desk.worker)));
-        self.begin(&mut part, desk.worker, Protection::Locks);
-        part.name = name;
-        part.abroad = true;
-        part
+    pub(super) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<LocalTxn> {
+        let spare = ctx.spare.borrow_mut().pop();
+        let mut txn = spare.unwrap_or_else(|| Box::new(self.local_txn_of(ctx.worker)));
+        self.begin(&mut txn, ctx.worker, Protection::Locks);
+        txn.name = name;
+        txn.abroad = true;
+        txn
     }
 
     pub(super) fn answer_visit(
         &self,
-        desk: &PageDesk,
-        visit: Visit<Part>,
+        ctx: &PageWorkerContext,
+        visit: Visit<LocalTxn>,
         outcome: Result<(), Abort>,
         outputs: Vec<u8>,
     ) {
-        let (owner, Visit { part, home, meeting, .. }) = (desk.worker, visit);
-        desk.door.visits.set(desk.door.visits.get() - 1);
+        let (owner, Visit { txn, home, meeting, .. }) = (ctx.worker, visit);
+        ctx.gate.visits.set(ctx.gate.visits.get() - 1);
         let answer = Answer { owner, outcome, outputs };
-        desk.mailbox().send(home, Letter::Answer { meeting, branch: part, answer });
+        ctx.mailbox().send(home, BranchMessage::Answer { meeting, branch: txn, answer });
     }
 
     /// Commits a local transaction with branches.
     pub(super) fn commit_branches(
         &self,
-        desk: &PageDesk,
-        part: &mut Part,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
         note: Option<&[u8]>,
     ) -> Result<Lsn, Abort> {
         let logged = {
-            let mut chains = chains(part);
+            let mut chains = chains(txn);
             self.store.commit_together(&mut chains, note)
         };
         if logged.is_err() {
             // On a store that has met a fault this only ends the branches.
-            let _ = self.rollback_branches(desk, part);
-            self.release_wards(desk, part);
-            return self.after_commit(part, logged);
+            let _ = self.rollback_branches(ctx, txn);
+            self.release_in_doubt(ctx, txn);
+            return self.after_commit(txn, logged);
         }
-        for (owner, branch) in part.branches.away.drain(..) {
-            desk.mailbox().send(owner, Letter::Commit(branch));
+        for (owner, branch) in txn.branches.away.drain(..) {
+            ctx.mailbox().send(owner, BranchMessage::Commit(branch));
         }
-        for mut txn in part.branches.found.drain(..) {
-            self.store.committed::<D::Latch>(&mut txn);
+        for mut chain in txn.branches.found.drain(..) {
+            self.store.committed::<D::Latch>(&mut chain);
         }
-        self.release_wards(desk, part);
-        let committed = self.after_commit(part, logged);
-        self.note_parted(desk, &mut part.txn);
+        self.release_in_doubt(ctx, txn);
+        let committed = self.after_commit(txn, logged);
+        self.note_parted(ctx, &mut txn.store_txn);
         committed
     }
 
-    pub(super) fn prepare_branches(&self, part: &mut Part, note: &[u8]) -> Result<Lsn, StoreFault> {
-        self.store.prepare_together(&mut chains(part), note)
+    pub(super) fn prepare_branches(&self, txn: &mut LocalTxn, note: &[u8]) -> Result<Lsn, StoreFault> {
+        self.store.prepare_together(&mut chains(txn), note)
     }
 
     /// Undoes the chains found with the local transaction, and has its branches undone. In-doubt
     /// locks stay until its own chain is undone.
-    pub(super) fn rollback_branches(&self, desk: &PageDesk, part: &mut Part) -> Result<(), Abort> {
-        self.undo_branches(desk, part);
+    pub(super) fn rollback_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<(), Abort> {
+        self.undo_branches(ctx, txn);
         let mut undone = Ok(());
-        for mut txn in part.branches.found.drain(..) {
-            undone = undone.and(self.undo(&mut txn));
+        for mut chain in txn.branches.found.drain(..) {
+            undone = undone.and(self.undo(&mut chain));
         }
         undone
     }
 
     /// Gives branches up without ending the transaction. Their locks are not released: the tables
     /// end with the engine.
-    pub(super) fn abandon_branches(&self, part: &mut Part) {
-        part.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
-        part.branches.found.clear();
-        part.branches.wards = None;
+    pub(super) fn abandon_branches(&self, txn: &mut LocalTxn) {
+        txn.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
+        txn.branches.found.clear();
+        txn.branches.group = None;
     }
 
     /// Sends the branches to their owners to be undone. The messages arrive before any later one of
     /// this worker is read.
-    pub(super) fn undo_branches(&self, desk: &PageDesk, part: &mut Part) {
-        for (owner, branch) in part.branches.away.drain(..) {
-            desk.undoing.set(desk.undoing.get() + 1);
-            desk.mailbox().send(owner, Letter::Undo { home: desk.worker, branch });
+    pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
+        for (owner, branch) in txn.branches.away.drain(..) {
+            ctx.undoing.set(ctx.undoing.get() + 1);
+            ctx.mailbox().send(owner, BranchMessage::Undo { home: ctx.worker, branch });
         }
     }
 }
 
 /// The local transaction's own chain, and those of its branches.
-fn chains(part: &mut Part) -> SmallVec<[&mut Txn; 8]> {
-    std::iter::once(&mut part.txn).chain(part.branches.chains()).collect()
+fn chains(txn: &mut LocalTxn) -> SmallVec<[&mut Txn; 8]> {
+    std::iter::once(&mut txn.store_txn).chain(txn.branches.chains()).collect()
 }

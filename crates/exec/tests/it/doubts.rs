@@ -3,7 +3,8 @@
 use crate::owners::setup;
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, Executor, LockPoint, PageEngine, Part, Partitioned, Protection,
+    Conventional, Design, DesignKind, Engine, Executor, LocalTxn, LockPoint, PageEngine, Partitioned,
+    Protection,
 };
 use std::future::Future;
 use std::path::Path;
@@ -47,7 +48,7 @@ const LOOKS: usize = 200;
 
 struct Life<D: Design> {
     engine: Arc<PageEngine<D>>,
-    desks: Vec<<PageEngine<D> as Engine>::Desk>,
+    contexts: Vec<<PageEngine<D> as Engine>::WorkerContext>,
     executor: Executor,
 }
 
@@ -57,41 +58,41 @@ impl<D: Design> Life<D> {
     fn open(design: DesignKind, dir: &Path, workers: usize) -> (Life<D>, InDoubt<D>) {
         let (engine, recovered) = PageEngine::open(&setup(design, dir, workers, table())).unwrap();
         let engine = Arc::new(engine);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
+        let contexts = (0..workers).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
         let doubts = recovered.in_doubt.into_iter().map(|(_, doubt)| doubt).collect();
-        (Life { engine, desks, executor: Executor::new(Arc::new(|| {})) }, doubts)
+        (Life { engine, contexts, executor: Executor::new(Arc::new(|| {})) }, doubts)
     }
 
     /// A table with these rows, inserted by the first worker.
     fn with(design: DesignKind, dir: &Path, ids: &[Id]) -> Life<D> {
         let (life, _) = Life::open(design, dir, 1);
-        let mut part = life.begin(0);
+        let mut txn = life.begin(0);
         for id in ids {
-            let put = life.try_it(0, &mut part, async |here| here.insert(T, &key(*id), &row(*id)).await);
+            let put = life.try_it(0, &mut txn, async |access| access.insert(T, &key(*id), &row(*id)).await);
             assert_eq!(put, Some(Ok(Inserted::Done)));
         }
-        Engine::commit(&*life.engine, &life.desks[0], &mut part).unwrap();
+        Engine::commit(&*life.engine, &life.contexts[0], &mut txn).unwrap();
         life
     }
 
-    fn begin(&self, worker: usize) -> Part {
-        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
-        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
-        part
+    fn begin(&self, worker: usize) -> LocalTxn {
+        let mut txn = Engine::local_txn(&*self.engine, &self.contexts[worker]);
+        Engine::begin(&*self.engine, &self.contexts[worker], &mut txn, Protection::Locks);
+        txn
     }
 
     /// The result of an operation; `None` if it has to wait for a lock.
     fn try_it<'a, R>(
         &'a self,
         worker: usize,
-        part: &'a mut Part,
-        operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::Here<'a>) -> R,
+        txn: &'a mut LocalTxn,
+        operation: impl AsyncFnOnce(&mut <PageEngine<D> as Engine>::RowAccess<'a>) -> R,
     ) -> Option<R> {
-        let mut here = self.engine.here(&self.desks[worker], &self.executor, part);
-        let mut doing = pin!(operation(&mut here));
+        let mut access = self.engine.access(&self.contexts[worker], &self.executor, txn);
+        let mut doing = pin!(operation(&mut access));
         (0..LOOKS).find_map(|_| {
             // A page may have to be read.
-            Engine::turn(&self.engine, &self.desks[worker]);
+            Engine::turn(&self.engine, &self.contexts[worker]);
             std::thread::sleep(std::time::Duration::from_micros(100));
             match doing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(done) => Some(done),
@@ -100,56 +101,56 @@ impl<D: Design> Life<D> {
         })
     }
 
-    fn update(&self, part: &mut Part, id: Id, value: i64) {
+    fn update(&self, txn: &mut LocalTxn, id: Id, value: i64) {
         let set = |row: &mut txn::RowMut<'_>| row.set_int(2, value);
         assert_eq!(
-            self.try_it(0, part, async |here| here.update(T, &key(id), set).await),
+            self.try_it(0, txn, async |access| access.update(T, &key(id), set).await),
             Some(Ok(Some(())))
         );
     }
 
-    fn delete(&self, part: &mut Part, id: Id) {
-        assert_eq!(self.try_it(0, part, async |here| here.delete(T, &key(id)).await), Some(Ok(true)));
+    fn delete(&self, txn: &mut LocalTxn, id: Id) {
+        assert_eq!(self.try_it(0, txn, async |access| access.delete(T, &key(id)).await), Some(Ok(true)));
     }
 
     /// Prepares all these transactions, and ends without their decisions.
-    fn crash(self, parts: Vec<Part>) {
-        for mut part in parts {
+    fn crash(self, txns: Vec<LocalTxn>) {
+        for mut txn in txns {
             let prepared =
-                Engine::prepare(&*self.engine, &self.desks[0], &mut part, b"note", LockPoint::Reached);
+                Engine::prepare(&*self.engine, &self.contexts[0], &mut txn, b"note", LockPoint::Reached);
             prepared.unwrap();
-            Engine::abandon(&*self.engine, &self.desks[0], &mut part);
+            Engine::abandon(&*self.engine, &self.contexts[0], &mut txn);
         }
     }
 
     /// The value that a separate transaction sees; `None` if it would have to wait.
     fn value(&self, worker: usize, id: Id) -> Option<Result<Option<i64>, Abort>> {
-        let mut part = self.begin(worker);
+        let mut txn = self.begin(worker);
         let seen =
-            self.try_it(worker, &mut part, async |here| here.read(T, &key(id), |row| row.int(2)).await);
-        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+            self.try_it(worker, &mut txn, async |access| access.read(T, &key(id), |row| row.int(2)).await);
+        Engine::rollback(&*self.engine, &self.contexts[worker], &mut txn).unwrap();
         seen
     }
 
     /// Whether a row could be inserted there.
     fn has_room(&self, id: Id) -> bool {
-        let mut part = self.begin(0);
-        let put = self.try_it(0, &mut part, async |here| here.insert(T, &key(id), &row(id)).await);
-        Engine::rollback(&*self.engine, &self.desks[0], &mut part).unwrap();
+        let mut txn = self.begin(0);
+        let put = self.try_it(0, &mut txn, async |access| access.insert(T, &key(id), &row(id)).await);
+        Engine::rollback(&*self.engine, &self.contexts[0], &mut txn).unwrap();
         put.is_some()
     }
 
-    fn adopt(&self, worker: usize, doubt: <PageEngine<D> as Engine>::InDoubt) -> Part {
-        Engine::adopt(&*self.engine, &self.desks[worker], doubt)
+    fn adopt(&self, worker: usize, doubt: <PageEngine<D> as Engine>::InDoubt) -> LocalTxn {
+        Engine::adopt(&*self.engine, &self.contexts[worker], doubt)
     }
 
     /// Carries out the decision, and has every worker read its messages.
-    fn decide(&self, worker: usize, part: &mut Part, commits: bool) {
+    fn decide(&self, worker: usize, txn: &mut LocalTxn, commits: bool) {
         match commits {
-            true => drop(Engine::commit(&*self.engine, &self.desks[worker], part).unwrap()),
-            false => Engine::rollback(&*self.engine, &self.desks[worker], part).unwrap(),
+            true => drop(Engine::commit(&*self.engine, &self.contexts[worker], txn).unwrap()),
+            false => Engine::rollback(&*self.engine, &self.contexts[worker], txn).unwrap(),
         }
-        self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+        self.contexts.iter().for_each(|ctx| assert!(self.engine.receive(ctx).is_none()));
     }
 }
 
@@ -165,13 +166,13 @@ fn two_in_doubt_that_got_along_before_the_crash_get_along_after_it() {
     life.crash(vec![deletes, updates]);
 
     let (life, doubts) = Life::<Conventional>::open(DesignKind::Conventional, dir.path(), 1);
-    let mut parts: Vec<Part> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
+    let mut txns: Vec<LocalTxn> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
     assert_eq!((life.value(0, (1, 5)), life.value(0, (1, 7))), (None, None), "both are locked again");
     assert!(!life.has_room((1, 6)), "and the gap that one left");
     let of = |life: &Life<Conventional>| (life.value(0, (1, 5)), life.value(0, (1, 7)));
-    life.decide(0, &mut parts[1], true);
+    life.decide(0, &mut txns[1], true);
     assert_eq!(of(&life), (None, Some(Ok(Some(70)))), "the other one still waits for its decision");
-    life.decide(0, &mut parts[0], false);
+    life.decide(0, &mut txns[0], false);
     assert_eq!(of(&life), (Some(Ok(Some(0))), Some(Ok(Some(70)))));
     assert!(life.has_room((1, 6)));
 }
@@ -181,22 +182,22 @@ fn two_in_doubt_that_got_along_before_the_crash_get_along_after_it() {
 fn rows_of_one_group_in_doubt_share_its_owners_lock() {
     let dir = tempfile::tempdir().unwrap();
     let life = Life::<Conventional>::with(DesignKind::Conventional, dir.path(), &[(60, 1), (60, 2), (70, 1)]);
-    let parts = [(60, 1), (60, 2), (70, 1)].map(|id| {
-        let mut part = life.begin(0);
-        life.update(&mut part, id, 9);
-        part
+    let txns = [(60, 1), (60, 2), (70, 1)].map(|id| {
+        let mut txn = life.begin(0);
+        life.update(&mut txn, id, 9);
+        txn
     });
-    life.crash(parts.into());
+    life.crash(txns.into());
 
     let (life, doubts) = Life::<Partitioned>::open(DesignKind::Logical, dir.path(), 2);
-    let mut parts: Vec<Part> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
+    let mut txns: Vec<LocalTxn> = doubts.into_iter().map(|doubt| life.adopt(0, doubt)).collect();
     let of = |life: &Life<Partitioned>| [(60, 1), (60, 2), (70, 1)].map(|id| life.value(1, id));
     assert_eq!(of(&life), [None, None, None]);
-    life.decide(0, &mut parts[2], true);
+    life.decide(0, &mut txns[2], true);
     assert_eq!(of(&life), [None, None, Some(Ok(Some(9)))], "whose locks exclude nobody's waits for nobody");
-    life.decide(0, &mut parts[0], true);
+    life.decide(0, &mut txns[0], true);
     assert_eq!(of(&life), [None, None, Some(Ok(Some(9)))]);
-    life.decide(0, &mut parts[1], false);
+    life.decide(0, &mut txns[1], false);
     assert_eq!(of(&life), [Some(Ok(Some(9))), Some(Ok(Some(0))), Some(Ok(Some(9)))]);
 }
 
@@ -211,12 +212,13 @@ fn neighbours_deleted_under_owners_share_the_gap_at_a_central_table() {
     life.crash(vec![one, two]);
 
     let (life, doubts) = Life::<Conventional>::open(DesignKind::Conventional, dir.path(), 2);
-    let mut parts: Vec<Part> = (0..).zip(doubts).map(|(worker, doubt)| life.adopt(worker, doubt)).collect();
+    let mut txns: Vec<LocalTxn> =
+        (0..).zip(doubts).map(|(worker, doubt)| life.adopt(worker, doubt)).collect();
     assert!(!life.has_room((2, 3)));
     assert_eq!(life.value(0, (2, 5)), Some(Ok(Some(0))), "its row is nobody's");
-    life.decide(0, &mut parts[0], true);
+    life.decide(0, &mut txns[0], true);
     assert!(!life.has_room((2, 3)), "the other one may come back");
-    life.decide(1, &mut parts[1], false);
+    life.decide(1, &mut txns[1], false);
     assert!(life.has_room((2, 3)));
     assert_eq!((life.value(0, (1, 9)), life.value(0, (2, 1))), (Some(Ok(None)), Some(Ok(Some(0)))));
 }

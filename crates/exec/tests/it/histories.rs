@@ -4,7 +4,7 @@
 //! that order on an ordered map, and its results must be the same.
 
 use crate::isolation::{BY_VALUE, Bench, Done, INDEXED, Tried, Waits, bench_with, key, once, row};
-use exec::{Conventional, Executor, Here, PageEngine, Protection};
+use exec::{Conventional, Executor, PageAccess, PageEngine, Protection};
 use locks::{Escalation, Inheritance, LockTuning, Victim};
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -59,20 +59,20 @@ impl Random {
 }
 
 /// One operation on the table with an index.
-async fn act(here: &mut Here<'_, Conventional>, op: Op) -> Result<Told, Abort> {
+async fn act(access: &mut PageAccess<'_, Conventional>, op: Op) -> Result<Told, Abort> {
     let t = INDEXED;
     Ok(match op {
-        Op::Read(id) => Told::Value(here.read(t, &key(id), |row| row.int(1)).await?),
-        Op::Write(id, value) => Told::Wrote(here.update(t, &key(id), |row| row.set_int(1, value)).await?),
-        Op::Insert(id) => Told::Put(here.insert(t, &key(id), &row(id, 0)).await?),
-        Op::Delete(id) => Told::Gone(here.delete(t, &key(id)).await?),
+        Op::Read(id) => Told::Value(access.read(t, &key(id), |row| row.int(1)).await?),
+        Op::Write(id, value) => Told::Wrote(access.update(t, &key(id), |row| row.set_int(1, value)).await?),
+        Op::Insert(id) => Told::Put(access.insert(t, &key(id), &row(id, 0)).await?),
+        Op::Delete(id) => Told::Gone(access.delete(t, &key(id)).await?),
         Op::Scan(low, high, way) => {
             let (mut ids, low, high) = (Vec::new(), key(low), key(high));
             let see = |_: &[u8], row: Row<'_>| {
                 ids.push(row.int(0));
                 Flow::More
             };
-            here.scan(t, Range::new(&low, &high), way, see).await?;
+            access.scan(t, Range::new(&low, &high), way, see).await?;
             Told::Ids(ids)
         }
         Op::ScanValues(low, high, way) => {
@@ -81,7 +81,7 @@ async fn act(here: &mut Here<'_, Conventional>, op: Op) -> Result<Told, Abort> {
                 pairs.push((row.int(1), row.int(0)));
                 Flow::More
             };
-            here.scan(BY_VALUE, Range::new(&low, &high), way, see).await?;
+            access.scan(BY_VALUE, Range::new(&low, &high), way, see).await?;
             Told::Pairs(pairs)
         }
     })
@@ -127,7 +127,7 @@ fn history(tuning: LockTuning, seed: u64) -> (Vec<Tried<Told>>, Bench) {
             let who = random.below(3) as usize;
             let op = random.op();
             let (scene, done) = &mut scenes[who];
-            let answer = once(act(&mut b.here(scene.part()), op));
+            let answer = once(act(&mut b.access(scene.txn()), op));
             answers.push(answer.clone());
             let over = match answer {
                 Done(told) => {
@@ -205,26 +205,26 @@ fn transactions(
 ) {
     let executor = Executor::new(Arc::new(|| {}));
     let mut random = Random(seed * 0x9e37_79b9 + 1);
-    let mut part = engine.part();
+    let mut txn = engine.local_txn();
     for _ in 0..1500 {
-        engine.begin(&mut part, 0, Protection::Locks);
+        engine.begin(&mut txn, 0, Protection::Locks);
         let mut done = Vec::new();
-        let mut here = Here { engine, executor: &executor, part: &mut part };
+        let mut access = PageAccess { engine, executor: &executor, txn: &mut txn };
         let ops: Vec<Op> = (0..=random.below(4)).map(|_| random.op()).collect();
         let ran = block_on(async {
             for op in ops {
-                done.push((op, act(&mut here, op).await?));
+                done.push((op, act(&mut access, op).await?));
             }
             Ok::<(), Abort>(())
         });
         if ran.is_err() || random.below(8) == 0 {
-            engine.rollback(&mut part).unwrap();
+            engine.rollback(&mut txn).unwrap();
             continue;
         }
         // All locks are held: a conflicting transaction has drawn its number before, or draws it
         // after this commit.
         let place = order.fetch_add(1, Ordering::SeqCst);
-        engine.commit(&mut part).unwrap();
+        engine.commit(&mut txn).unwrap();
         all.lock().unwrap().push((place, done));
     }
 }

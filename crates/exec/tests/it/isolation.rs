@@ -1,7 +1,7 @@
 //! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
 
 use base::{Key, KeyReader, TableId};
-use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
 use locks::{Inheritance, LockOptions, LockTuning};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -56,7 +56,7 @@ pub struct Bench {
     /// The table on which the operations below work.
     table: TableId,
     /// Local transactions of ended scenes: the next scenes inherit table locks from them.
-    parts: RefCell<Vec<Part>>,
+    txns: RefCell<Vec<LocalTxn>>,
     executor: Executor,
     /// Scans of values read entries alone, not the rows they lead to.
     pub entries_alone: Cell<bool>,
@@ -85,7 +85,7 @@ pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = 
     let bench = Bench {
         engine: PageEngine::new(store, options),
         table,
-        parts: RefCell::default(),
+        txns: RefCell::default(),
         executor: Executor::new(Arc::new(|| {})),
         entries_alone: Cell::new(false),
         _dir: dir,
@@ -122,18 +122,18 @@ pub fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 /// A transaction that is rolled back when its scene is over, unless it has ended.
 pub struct Scene<'b> {
     bench: &'b Bench,
-    part: Option<Part>,
+    txn: Option<LocalTxn>,
     over: bool,
 }
 
 impl Scene<'_> {
-    pub fn part(&mut self) -> &mut Part {
-        self.part.as_mut().expect("only a scene that is dropped has none")
+    pub fn txn(&mut self) -> &mut LocalTxn {
+        self.txn.as_mut().expect("only a scene that is dropped has none")
     }
 
     pub fn commit(mut self) {
         self.over = true;
-        self.bench.engine.commit(self.part.as_mut().unwrap()).unwrap();
+        self.bench.engine.commit(self.txn.as_mut().unwrap()).unwrap();
     }
 
     pub fn rollback(self) {}
@@ -141,23 +141,23 @@ impl Scene<'_> {
 
 impl Drop for Scene<'_> {
     fn drop(&mut self) {
-        let mut part = self.part.take().unwrap();
+        let mut txn = self.txn.take().unwrap();
         if !self.over {
-            self.bench.engine.rollback(&mut part).unwrap();
+            self.bench.engine.rollback(&mut txn).unwrap();
         }
-        self.bench.parts.borrow_mut().push(part);
+        self.bench.txns.borrow_mut().push(txn);
     }
 }
 
 impl Bench {
     pub fn begin(&self) -> Scene<'_> {
-        let mut part = self.parts.borrow_mut().pop().unwrap_or_else(|| self.engine.part());
-        self.engine.begin(&mut part, 0, Protection::Locks);
-        Scene { bench: self, part: Some(part), over: false }
+        let mut txn = self.txns.borrow_mut().pop().unwrap_or_else(|| self.engine.local_txn());
+        self.engine.begin(&mut txn, 0, Protection::Locks);
+        Scene { bench: self, txn: Some(txn), over: false }
     }
 
-    pub fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
-        Here { engine: &self.engine, executor: &self.executor, part }
+    pub fn access<'a>(&'a self, txn: &'a mut LocalTxn) -> PageAccess<'a, Conventional> {
+        PageAccess { engine: &self.engine, executor: &self.executor, txn }
     }
 
     /// The values and ids met in a scan of values from `low` to below `high`.
@@ -171,15 +171,15 @@ impl Bench {
         let mut seen = Vec::new();
         let (low, high) = (key(low), key(high));
         let range = Range::new(&low, &high);
-        let mut here = self.here(scene.part());
+        let mut access = self.access(scene.txn());
         let outcome = if self.entries_alone.get() {
-            once(here.scan_keys(BY_VALUE, range, direction, |entry| {
+            once(access.scan_keys(BY_VALUE, range, direction, |entry| {
                 let mut entry = KeyReader::new(entry);
                 seen.extend(entry.i64().zip(entry.i64()));
                 Flow::More
             }))
         } else {
-            once(here.scan(BY_VALUE, range, direction, |_, row| {
+            once(access.scan(BY_VALUE, range, direction, |_, row| {
                 seen.push((row.int(1), row.int(0)));
                 Flow::More
             }))
@@ -200,26 +200,26 @@ impl Bench {
     }
 
     pub fn read(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Option<i64>> {
-        once(self.here(scene.part()).read(self.table, &key(id), |row| row.int(1)))
+        once(self.access(scene.txn()).read(self.table, &key(id), |row| row.int(1)))
     }
 
     pub fn write(&self, scene: &mut Scene<'_>, id: i64, value: i64) -> Tried<Option<()>> {
-        once(self.here(scene.part()).update(self.table, &key(id), |row| row.set_int(1, value)))
+        once(self.access(scene.txn()).update(self.table, &key(id), |row| row.set_int(1, value)))
     }
 
     pub fn insert(&self, scene: &mut Scene<'_>, id: i64) -> Tried<Inserted> {
-        once(self.here(scene.part()).insert(self.table, &key(id), &row(id, 0)))
+        once(self.access(scene.txn()).insert(self.table, &key(id), &row(id, 0)))
     }
 
     pub fn delete(&self, scene: &mut Scene<'_>, id: i64) -> Tried<bool> {
-        once(self.here(scene.part()).delete(self.table, &key(id)))
+        once(self.access(scene.txn()).delete(self.table, &key(id)))
     }
 
     pub fn scan(&self, scene: &mut Scene<'_>, low: i64, high: i64, direction: Direction) -> Tried<Vec<i64>> {
         let mut seen = Vec::new();
         let (low, high) = (key(low), key(high));
         let outcome =
-            once(self.here(scene.part()).scan(self.table, Range::new(&low, &high), direction, |_, row| {
+            once(self.access(scene.txn()).scan(self.table, Range::new(&low, &high), direction, |_, row| {
                 seen.push(row.int(0));
                 Flow::More
             }));
@@ -281,7 +281,7 @@ fn a_scan_that_has_enough_at_once_locks_only_what_it_saw() {
     let (low, high) = (key(0), key(1_000));
     let first = |_: &[u8], _: txn::Row<'_>| Flow::Enough;
     let range = Range::new(&low, &high);
-    assert_eq!(once(b.here(one.part()).scan(b.table, range, Direction::Forward, first)), Done(()));
+    assert_eq!(once(b.access(one.txn()).scan(b.table, range, Direction::Forward, first)), Done(()));
     let mut two = b.begin();
     assert_eq!(b.write(&mut two, 10, 1), Done(Some(())));
     assert_eq!(b.insert(&mut two, 15), Done(Inserted::Done));
@@ -377,7 +377,7 @@ pub fn a_whole_scan_and_a_writer_exclude_each_other() {
     let b = bench(0..10);
     let (mut one, mut two) = (b.begin(), b.begin());
     let mut count = 0;
-    let all = once(b.here(one.part()).scan(T, Range::ALL, Direction::Forward, |_, _| {
+    let all = once(b.access(one.txn()).scan(T, Range::ALL, Direction::Forward, |_, _| {
         count += 1;
         Flow::More
     }));
@@ -401,7 +401,7 @@ pub fn two_that_scan_to_take_the_oldest_do_not_deadlock() {
             Flow::Enough
         };
         let range = Range::new(&low, &high);
-        match once(b.here(scene.part()).scan_for_update(b.table, range, Direction::Forward, first)) {
+        match once(b.access(scene.txn()).scan_for_update(b.table, range, Direction::Forward, first)) {
             Done(()) => Done(seen),
             Waits => Waits,
             Fails(abort) => Fails(abort),
@@ -433,7 +433,7 @@ pub fn two_that_scan_keys_to_choose_a_row_share_them() {
             Flow::More
         };
         let range = Range::new(&low, &high);
-        match once(b.here(scene.part()).scan_keys_for_update(b.table, range, Direction::Forward, each)) {
+        match once(b.access(scene.txn()).scan_keys_for_update(b.table, range, Direction::Forward, each)) {
             Done(()) => Done(seen.len()),
             Waits => Waits,
             Fails(abort) => Fails(abort),
@@ -456,7 +456,7 @@ pub fn a_whole_table_scanned_for_update_is_shared_with_readers_only() {
     let b = bench(0..10);
     let (mut one, mut two, mut reader) = (b.begin(), b.begin(), b.begin());
     let all = |scene: &mut Scene<'_>| {
-        once(b.here(scene.part()).scan_for_update(T, Range::ALL, Direction::Forward, |_, _| Flow::More))
+        once(b.access(scene.txn()).scan_for_update(T, Range::ALL, Direction::Forward, |_, _| Flow::More))
     };
     assert_eq!(all(&mut one), Done(()));
     assert_eq!(b.read(&mut reader, 3), Done(Some(0)));

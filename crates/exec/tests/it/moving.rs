@@ -3,8 +3,8 @@
 
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
-use exec::{Carried, DesignKind, Engine, Errand, Part, Refusal};
-use partition::Change;
+use exec::{Carried, DesignKind, Engine, LocalTxn, Refusal, RepartitionRequest};
+use partition::RangeChange;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use txn::{Abort, Access, Route};
@@ -15,24 +15,26 @@ type Done = Receiver<Result<Carried, Refusal>>;
 fn ask(b: &Bench, at: u64) -> Done {
     let (done, carried) = channel();
     let made_for = b.engine.ranges().expect("owners").version();
-    let changes = vec![Change::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
-    b.engine
-        .repartition(&b.desks[0], Errand { made_for, changes, gives: true, progress: Arc::default(), done });
+    let changes = vec![RangeChange::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
+    b.engine.repartition(
+        &b.contexts[0],
+        RepartitionRequest { made_for, changes, gives: true, progress: Arc::default(), done },
+    );
     carried
 }
 
 fn turn(b: &Bench, worker: usize) {
     latch::act_for(latch::OwnerId::new(worker));
-    Engine::turn(&b.engine, &b.desks[worker]);
+    Engine::turn(&b.engine, &b.contexts[worker]);
     latch::act_for(None);
 }
 
 fn owner(b: &Bench, id: u64) -> usize {
-    b.engine.spot(Route { table: T, key: id }).expect("a table").worker
+    b.engine.site_owner(Route { table: T, key: id }).expect("a table").worker
 }
 
-fn end(b: &Bench, worker: usize, part: &mut Part) {
-    Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+fn end(b: &Bench, worker: usize, txn: &mut LocalTxn) {
+    Engine::rollback(&*b.engine, &b.contexts[worker], txn).unwrap();
 }
 
 #[test]
@@ -45,12 +47,12 @@ fn keys_go_to_another_owner_at_once_when_nothing_is_under_way() {
     let carried = done.try_recv().unwrap().unwrap();
     assert_eq!((carried.changes, carried.held, carried.trees), (1, 0, 0));
     assert_eq!([9, 10, 49, 50].map(|id| owner(&b, id)), [0, 1, 1, 1]);
-    let mut part = b.begin(1);
-    assert_eq!(b.write(1, &mut part, 10, 7), DONE);
-    b.commit(1, &mut part);
-    let mut part = b.begin(1);
-    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(7))));
-    end(&b, 1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.write(1, &mut txn, 10, 7), DONE);
+    b.commit(1, &mut txn);
+    let mut txn = b.begin(1);
+    assert_eq!(b.read(1, &mut txn, 10), Some(Ok(Some(7))));
+    end(&b, 1, &mut txn);
 }
 
 /// The old border holds until the last transaction inside has ended; steps that came meanwhile go
@@ -64,11 +66,11 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     let done = ask(&b, 1);
     turn(&b, 0);
     // A message that comes while the gate is shut, and a transaction of the giver's own.
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut late, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none(), "the door is shut");
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut late, meeting, (0, b.engine.map_version()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none(), "the door is shut");
     assert!(!b.engine.admit(&mut own));
-    let entered = b.here(0, &mut own).enter(Route { table: T, key: 10 });
+    let entered = b.access(0, &mut own).enter(Route { table: T, key: 10 });
     assert_eq!(entered, Err(Abort::NotHere(0)), "not now");
     // A transaction inside goes on.
     assert!(b.engine.admit(&mut first));
@@ -81,9 +83,9 @@ fn what_is_under_way_ends_first_and_what_comes_waits() {
     assert_eq!(owner(&b, 10), 1);
     assert!(b.engine.admit(&mut own), "the door is open again");
     // The message waited, and its map version is out of date.
-    assert!(b.engine.receive(&b.desks[0]).is_none());
-    assert!(b.engine.receive(&b.desks[1]).is_none());
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut late, meeting)).unwrap();
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
+    assert!(b.engine.receive(&b.contexts[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut late, meeting)).unwrap();
     assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
     assert_eq!(b.read(1, &mut late, 10), Some(Ok(Some(2))));
     end(&b, 1, &mut late);
@@ -102,12 +104,12 @@ fn a_circle_through_a_shut_door_is_found_at_once() {
     let done = ask(&b, 1);
     turn(&b, 0);
     let mut one_there = b.arrive(0, &mut one, 1);
-    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None, "the first waits for the second");
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none());
-    assert!(b.engine.receive(&b.desks[1]).is_none());
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).expect("answered, not held");
+    assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), None, "the first waits for the second");
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.map_version()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
+    assert!(b.engine.receive(&b.contexts[1]).is_none());
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut two, meeting)).expect("answered, not held");
     assert_eq!(answers[0].outcome, Err(Abort::Deadlock));
     end(&b, 1, &mut two);
     b.finish(0, &mut one, one_there, |_| ());
@@ -127,19 +129,19 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
     assert_eq!(b.write(1, &mut two, 60, 2), DONE);
     let done = ask(&b, 1);
     turn(&b, 0);
-    let meeting = b.engine.meeting(&b.desks[1]);
-    b.engine.send(&b.desks[1], &mut two, meeting, (0, b.engine.stamp()), vec![7]);
-    assert!(b.engine.receive(&b.desks[0]).is_none());
+    let meeting = b.engine.meeting(&b.contexts[1]);
+    b.engine.send(&b.contexts[1], &mut two, meeting, (0, b.engine.map_version()), vec![7]);
+    assert!(b.engine.receive(&b.contexts[0]).is_none());
     let mut one_there = b.arrive(0, &mut one, 1);
-    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), Some(Err(Abort::Deadlock)));
+    assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), Some(Err(Abort::Deadlock)));
     b.finish(0, &mut one, one_there, |_| ());
     end(&b, 0, &mut one);
     b.mail();
     turn(&b, 0);
     assert_eq!(done.try_recv().unwrap().map(|carried| carried.held), Ok(1));
-    assert!(b.engine.receive(&b.desks[0]).is_none(), "gone, so it is sent back");
+    assert!(b.engine.receive(&b.contexts[0]).is_none(), "gone, so it is sent back");
     b.mail();
-    let answers = once(b.engine.rendezvous(&b.desks[1], &mut two, meeting)).unwrap();
+    let answers = once(b.engine.rendezvous(&b.contexts[1], &mut two, meeting)).unwrap();
     assert_eq!(answers[0].outcome, Err(Abort::NotHere(0)));
     end(&b, 1, &mut two);
 }
@@ -148,8 +150,8 @@ fn a_circle_that_closes_behind_one_who_is_held_is_found() {
 fn an_owner_that_is_never_idle_keeps_its_keys() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(0);
-    assert_eq!(b.write(0, &mut part, 10, 1), DONE);
+    let mut txn = b.begin(0);
+    assert_eq!(b.write(0, &mut txn, 10, 1), DONE);
     let done = ask(&b, 1);
     turn(&b, 0);
     std::thread::sleep(std::time::Duration::from_millis(60));
@@ -158,28 +160,28 @@ fn an_owner_that_is_never_idle_keeps_its_keys() {
     let mut other = b.begin(0);
     assert!(b.engine.admit(&mut other) && owner(&b, 10) == 0);
     end(&b, 0, &mut other);
-    end(&b, 0, &mut part);
+    end(&b, 0, &mut txn);
 }
 
 #[test]
 fn what_cannot_be_is_refused_and_nothing_is_changed() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let refused = |worker: usize, gives: bool, made_for: u64, change: Change| {
+    let refused = |worker: usize, gives: bool, made_for: u64, change: RangeChange| {
         let (done, carried) = channel();
         b.engine.repartition(
-            &b.desks[worker],
-            Errand { made_for, changes: vec![change], gives, progress: Arc::default(), done },
+            &b.contexts[worker],
+            RepartitionRequest { made_for, changes: vec![change], gives, progress: Arc::default(), done },
         );
         turn(&b, worker);
         carried.try_recv().unwrap().unwrap_err().to_string()
     };
-    let split = |at, upper| Change::Split { at, lower: WorkerId(0), upper: WorkerId(upper) };
+    let split = |at, upper| RangeChange::Split { at, lower: WorkerId(0), upper: WorkerId(upper) };
     assert!(refused(0, true, 7, split(1, 1)).contains("plan again"));
     assert!(refused(0, true, 1, split(5, 1)).contains("begins there already"));
     assert!(refused(1, true, 1, split(1, 1)).contains("worker 1 does not own"));
     assert!(refused(0, false, 1, split(1, 1)).contains("worker 0 does not own"), "who gives drains first");
-    let merge = Change::Merge { at: 3, owner: WorkerId(0) };
+    let merge = RangeChange::Merge { at: 3, owner: WorkerId(0) };
     assert!(refused(0, true, 1, merge).contains("no partition begins at 3"));
     assert_eq!(b.engine.ranges().unwrap().version(), 1);
 }
@@ -190,10 +192,10 @@ fn pages_go_with_their_keys() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
     for id in (1..50).filter(|id| *id != 10) {
-        let mut part = b.begin(0);
-        let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
+        let mut txn = b.begin(0);
+        let put = once(b.access(0, &mut txn).insert(T, &crate::owners::key(id), &crate::owners::row(id, 0)));
         assert!(matches!(put, Some(Ok(_))), "{put:?}");
-        b.commit(0, &mut part);
+        b.commit(0, &mut txn);
     }
     let owned = || {
         // More ids than there are pages: some below the last one are free.
@@ -204,7 +206,7 @@ fn pages_go_with_their_keys() {
             owned
         })
     };
-    b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+    b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
     (0..2).for_each(|worker| turn(&b, worker));
     assert_eq!(owned(), [1, 1]);
     let done = ask(&b, 1);
@@ -215,14 +217,14 @@ fn pages_go_with_their_keys() {
     turn(&b, 1);
     assert_eq!(owned(), [1, 2]);
     latch::act_for(latch::OwnerId::new(1));
-    let mut part = b.begin(1);
-    assert_eq!(b.write(1, &mut part, 10, 5), DONE);
-    b.commit(1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.write(1, &mut txn, 10, 5), DONE);
+    b.commit(1, &mut txn);
     let (done, carried) = channel();
-    let changes = vec![Change::Merge { at: 5, owner: WorkerId(1) }];
+    let changes = vec![RangeChange::Merge { at: 5, owner: WorkerId(1) }];
     b.engine.repartition(
-        &b.desks[1],
-        Errand { made_for: 2, changes, gives: false, progress: Arc::default(), done },
+        &b.contexts[1],
+        RepartitionRequest { made_for: 2, changes, gives: false, progress: Arc::default(), done },
     );
     turn(&b, 1);
     assert_eq!(carried.try_recv().unwrap().map(|carried| carried.trees), Ok(1));
@@ -230,13 +232,13 @@ fn pages_go_with_their_keys() {
     assert_eq!(b.engine.store().partitions(T).len(), 2);
     for worker in 0..2 {
         latch::act_for(latch::OwnerId::new(worker));
-        b.engine.give_back(&b.desks[worker]);
+        b.engine.give_back(&b.contexts[worker]);
     }
     latch::act_for(None);
     assert_eq!(owned(), [0, 0]);
-    let mut part = b.begin(1);
-    assert_eq!(b.read(1, &mut part, 10), Some(Ok(Some(5))));
-    end(&b, 1, &mut part);
+    let mut txn = b.begin(1);
+    assert_eq!(b.read(1, &mut txn, 10), Some(Ok(Some(5))));
+    end(&b, 1, &mut txn);
     let report = b.engine.store().check().unwrap();
     assert_eq!(report.lost_pages, 0);
 }
@@ -255,18 +257,18 @@ fn rows_go_with_their_keys() {
         let dir = tempfile::tempdir().unwrap();
         let b = Bench::new_as(design, dir.path());
         for id in (1..50).map(|n| n * 7 % 50).filter(|id| *id != 10) {
-            let mut part = b.begin(0);
+            let mut txn = b.begin(0);
             let row = crate::owners::row(id, 0);
-            let put = once(b.here(0, &mut part).insert(T, &crate::owners::key(id), &row));
+            let put = once(b.access(0, &mut txn).insert(T, &crate::owners::key(id), &row));
             assert!(matches!(put, Some(Ok(_))), "{put:?}");
-            b.commit(0, &mut part);
+            b.commit(0, &mut txn);
         }
-        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
         (0..2).for_each(|worker| turn(&b, worker));
         latch::act_for(latch::OwnerId::new(0));
-        let mut part = b.begin(0);
+        let mut txn = b.begin(0);
         for id in [5, 15] {
-            assert_eq!(b.write(0, &mut part, id, 1), DONE);
+            assert_eq!(b.write(0, &mut txn, id, 1), DONE);
         }
         let done = ask(&b, 1);
         // One turn for the rows that can be divided at once, one to shut the gate.
@@ -275,9 +277,9 @@ fn rows_go_with_their_keys() {
         latch::act_for(latch::OwnerId::new(0));
         let expected = if ends == "commit" { 1 } else { 0 };
         if ends == "commit" {
-            b.commit(0, &mut part)
+            b.commit(0, &mut txn)
         } else {
-            end(&b, 0, &mut part)
+            end(&b, 0, &mut txn)
         }
         turn(&b, 0);
         let carried = done.try_recv().unwrap().unwrap();
@@ -287,14 +289,14 @@ fn rows_go_with_their_keys() {
         turn(&b, 1);
         for (worker, id) in [(0, 5), (1, 15)] {
             latch::act_for(latch::OwnerId::new(worker));
-            let mut part = b.begin(worker);
-            assert_eq!(b.read(worker, &mut part, id), Some(Ok(Some(expected))), "{design} {ends}");
-            assert_eq!(b.write(worker, &mut part, id, 7), DONE);
-            b.commit(worker, &mut part);
+            let mut txn = b.begin(worker);
+            assert_eq!(b.read(worker, &mut txn, id), Some(Ok(Some(expected))), "{design} {ends}");
+            assert_eq!(b.write(worker, &mut txn, id, 7), DONE);
+            b.commit(worker, &mut txn);
         }
         for worker in 0..2 {
             latch::act_for(latch::OwnerId::new(worker));
-            b.engine.give_back(&b.desks[worker]);
+            b.engine.give_back(&b.contexts[worker]);
         }
         latch::act_for(None);
         let report = b.engine.store().check().unwrap_or_else(|fault| panic!("{design} {ends}: {fault}"));

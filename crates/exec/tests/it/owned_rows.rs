@@ -4,7 +4,7 @@
 use base::{Key, TableId};
 use exec::{
     DesignKind, Engine, Executor, HeapForm, Latching, OccConflict, PageEngine, Partitioned, Protection,
-    Setup, Territory, TreeKind,
+    Setup, SiteRange, TreeKind,
 };
 use latch::OwnerId;
 use locks::LockTuning;
@@ -55,7 +55,7 @@ fn setup(design: DesignKind, dir: &std::path::Path) -> Setup {
         latching: Latching::default(),
         partitions: 1,
         schema: schema(),
-        territory: Territory { sites: 2, own: 0..2, lock_columns: vec![(T, 1)] },
+        site_range: SiteRange { sites: 2, own: 0..2, lock_columns: vec![(T, 1)] },
     }
 }
 
@@ -69,47 +69,47 @@ fn once<T>(future: impl Future<Output = T>) -> T {
 /// Works on the keys of `worker` while it owns its pages; returns how many pages it owned at the
 /// end.
 fn work(engine: &Arc<Owned>, worker: usize, together: &Barrier) -> usize {
-    let (desk, executor) = (engine.desk(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
-    engine.take_over(&desk);
-    Engine::turn(engine, &desk);
+    let (ctx, executor) = (engine.worker_context(worker, Arc::new(|| {})), Executor::new(Arc::new(|| {})));
+    engine.take_over(&ctx);
+    Engine::turn(engine, &ctx);
     together.wait();
     let mine = |n: i64| worker as i64 * KEYS / 2 + n * 2_477 % (KEYS / 2);
     let mut buf = RowBuf::new(&schema().tables[0]);
-    let mut part = Engine::part(&**engine, &desk);
+    let mut txn = Engine::local_txn(&**engine, &ctx);
     for round in 0..600i64 {
-        Engine::begin(&**engine, &desk, &mut part, Protection::Alone);
+        Engine::begin(&**engine, &ctx, &mut txn, Protection::Unlocked);
         let ids = (round * 5..round * 5 + 5).map(mine);
         for id in ids {
             let key = Key::new().i64(id);
-            let mut here = engine.here(&desk, &executor, &mut part);
+            let mut access = engine.access(&ctx, &executor, &mut txn);
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, id % 97);
             row.set_text(2, "short");
-            assert_eq!(once(here.insert(T, &key, buf.bytes())), Ok(Inserted::Done));
-            once(here.append(LOG, buf.bytes())).unwrap();
+            assert_eq!(once(access.insert(T, &key, buf.bytes())), Ok(Inserted::Done));
+            once(access.append(LOG, buf.bytes())).unwrap();
             if id % 3 == 0 {
                 let grow = |row: &mut txn::RowMut<'_>| row.set_text(2, &"long".repeat(15));
-                assert_eq!(once(here.update(T, &key, grow)), Ok(Some(())));
+                assert_eq!(once(access.update(T, &key, grow)), Ok(Some(())));
             }
             if id % 4 == 0 {
-                assert_eq!(once(here.delete(T, &key)), Ok(true));
+                assert_eq!(once(access.delete(T, &key)), Ok(true));
             }
         }
         if round % 7 == 6 {
-            Engine::rollback(&**engine, &desk, &mut part).unwrap();
+            Engine::rollback(&**engine, &ctx, &mut txn).unwrap();
         } else {
-            Engine::commit(&**engine, &desk, &mut part).unwrap();
+            Engine::commit(&**engine, &ctx, &mut txn).unwrap();
         }
-        Engine::turn(engine, &desk);
+        Engine::turn(engine, &ctx);
     }
     let pool = engine.store().pool();
     let pages = (1..engine.store().pages_used()).map(base::PageId);
     let owned = pages.filter(|page| pool.owner_of(*page) == OwnerId::new(worker)).count();
     together.wait();
-    engine.give_back(&desk);
+    engine.give_back(&ctx);
     together.wait();
-    engine.leave(&desk);
+    engine.leave(&ctx);
     owned
 }
 
@@ -144,7 +144,7 @@ fn owners_keep_their_rows_in_pages_of_their_own() {
         // Divided by leaf, no row has to move when other workers own other parts.
         let more = Setup {
             workers: 3,
-            territory: Territory { sites: 3, own: 0..3, lock_columns: vec![(T, 1)] },
+            site_range: SiteRange { sites: 3, own: 0..3, lock_columns: vec![(T, 1)] },
             ..setup(design, dir.path())
         };
         let (engine, _) = Owned::open(&more).unwrap();

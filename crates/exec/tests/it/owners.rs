@@ -3,8 +3,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, Executor, Latching, LockPoint, OccConflict, PageEngine, Part, Partitioned,
-    Protection, Recovered, Scope, Setup, Territory, TreeKind, Visit,
+    Answer, DesignKind, Engine, Executor, Latching, LocalTxn, LockPoint, OccConflict, PageEngine,
+    Partitioned, Protection, Recovered, Scope, Setup, SiteRange, TreeKind, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -23,7 +23,7 @@ const BY_VALUE: TableId = TableId(2);
 const BORDER: i64 = 50;
 
 pub type Owned = PageEngine<Partitioned>;
-pub type Desk = <Owned as Engine>::Desk;
+pub type WorkerContext = <Owned as Engine>::WorkerContext;
 
 fn table() -> TableDef {
     TableDef {
@@ -53,7 +53,7 @@ pub fn setup(design: DesignKind, dir: &std::path::Path, workers: usize, table: T
         latching: Latching::default(),
         partitions: 1,
         schema: Schema { tables: vec![table] },
-        territory: Territory { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
+        site_range: SiteRange { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
     }
 }
 
@@ -78,7 +78,7 @@ pub fn once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 pub struct Bench {
     pub engine: Arc<Owned>,
-    pub desks: Vec<Desk>,
+    pub contexts: Vec<WorkerContext>,
     pub executor: Executor,
 }
 
@@ -91,8 +91,8 @@ impl Bench {
 
     fn open_as(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Bench, InDoubt) {
         let (engine, in_doubt) = Bench::engine(design, dir, workers);
-        let desks = (0..workers).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-        (Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
+        let contexts = (0..workers).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
+        (Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) }, in_doubt)
     }
 
     fn engine(design: DesignKind, dir: &std::path::Path, workers: usize) -> (Arc<Owned>, InDoubt) {
@@ -109,24 +109,24 @@ impl Bench {
     pub fn new_as(design: DesignKind, dir: &std::path::Path) -> Bench {
         let (bench, _) = Bench::open_as(design, dir, 2);
         for (worker, id) in [(0, 10), (1, 60)] {
-            let mut part = bench.begin(worker);
+            let mut txn = bench.begin(worker);
             assert_eq!(
-                once(bench.here(worker, &mut part).insert(T, &key(id), &row(id, 0))),
+                once(bench.access(worker, &mut txn).insert(T, &key(id), &row(id, 0))),
                 Some(Ok(Inserted::Done))
             );
-            Engine::commit(&*bench.engine, &bench.desks[worker], &mut part).unwrap();
+            Engine::commit(&*bench.engine, &bench.contexts[worker], &mut txn).unwrap();
         }
         bench
     }
 
-    pub fn begin(&self, worker: usize) -> Part {
-        let mut part = Engine::part(&*self.engine, &self.desks[worker]);
-        Engine::begin(&*self.engine, &self.desks[worker], &mut part, Protection::Locks);
-        part
+    pub fn begin(&self, worker: usize) -> LocalTxn {
+        let mut txn = Engine::local_txn(&*self.engine, &self.contexts[worker]);
+        Engine::begin(&*self.engine, &self.contexts[worker], &mut txn, Protection::Locks);
+        txn
     }
 
-    pub fn here<'a>(&'a self, worker: usize, part: &'a mut Part) -> <Owned as Engine>::Here<'a> {
-        self.engine.here(&self.desks[worker], &self.executor, part)
+    pub fn access<'a>(&'a self, worker: usize, txn: &'a mut LocalTxn) -> <Owned as Engine>::RowAccess<'a> {
+        self.engine.access(&self.contexts[worker], &self.executor, txn)
     }
 
     /// Runs steps of a transaction at an owner: sends them, runs `steps` there, and brings the
@@ -134,20 +134,20 @@ impl Bench {
     pub fn visit<R>(
         &self,
         home: usize,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         owner: usize,
-        steps: impl FnOnce(&mut Part) -> R,
+        steps: impl FnOnce(&mut LocalTxn) -> R,
     ) -> R {
-        let visit = self.arrive(home, part, owner);
-        self.finish(home, part, visit, steps)
+        let visit = self.arrive(home, txn, owner);
+        self.finish(home, txn, visit, steps)
     }
 
     /// Sends steps of a transaction to an owner, up to their arrival.
-    pub fn arrive(&self, home: usize, part: &mut Part, owner: usize) -> (u32, Visit<Part>) {
-        let desk = &self.desks[home];
-        let meeting = self.engine.meeting(desk);
-        self.engine.send(desk, part, meeting, (owner, self.engine.stamp()), vec![7]);
-        let visit = self.engine.receive(&self.desks[owner]).expect("the steps have arrived");
+    pub fn arrive(&self, home: usize, txn: &mut LocalTxn, owner: usize) -> (u32, Visit<LocalTxn>) {
+        let ctx = &self.contexts[home];
+        let meeting = self.engine.meeting(ctx);
+        self.engine.send(ctx, txn, meeting, (owner, self.engine.map_version()), vec![7]);
+        let visit = self.engine.receive(&self.contexts[owner]).expect("the steps have arrived");
         assert_eq!(visit.steps, [7]);
         (meeting, visit)
     }
@@ -155,16 +155,16 @@ impl Bench {
     pub fn finish<R>(
         &self,
         home: usize,
-        part: &mut Part,
-        (meeting, mut visit): (u32, Visit<Part>),
-        steps: impl FnOnce(&mut Part) -> R,
+        txn: &mut LocalTxn,
+        (meeting, mut visit): (u32, Visit<LocalTxn>),
+        steps: impl FnOnce(&mut LocalTxn) -> R,
     ) -> R {
-        let done = steps(&mut visit.part);
+        let done = steps(&mut visit.txn);
         let owner = 1 - home;
-        self.engine.answer(&self.desks[owner], visit, Ok(()), vec![8]);
-        let desk = &self.desks[home];
-        assert!(self.engine.receive(desk).is_none());
-        let answers = once(self.engine.rendezvous(desk, part, meeting)).expect("all have answered");
+        self.engine.answer(&self.contexts[owner], visit, Ok(()), vec![8]);
+        let ctx = &self.contexts[home];
+        assert!(self.engine.receive(ctx).is_none());
+        let answers = once(self.engine.rendezvous(ctx, txn, meeting)).expect("all have answered");
         let [Answer { owner: from, outcome: Ok(()), outputs }] = &answers[..] else { panic!("{answers:?}") };
         assert_eq!((*from, &outputs[..]), (owner, &[8][..]));
         done
@@ -173,31 +173,31 @@ impl Bench {
     /// Has every worker read its messages.
     pub fn mail(&self) {
         for _ in 0..2 {
-            self.desks.iter().for_each(|desk| assert!(self.engine.receive(desk).is_none()));
+            self.contexts.iter().for_each(|ctx| assert!(self.engine.receive(ctx).is_none()));
         }
     }
 
     pub fn write(
         &self,
         worker: usize,
-        part: &mut Part,
+        txn: &mut LocalTxn,
         id: i64,
         value: i64,
     ) -> Option<Result<Option<()>, Abort>> {
-        once(self.here(worker, part).update(T, &key(id), |row| row.set_int(1, value)))
+        once(self.access(worker, txn).update(T, &key(id), |row| row.set_int(1, value)))
     }
 
-    pub fn read(&self, worker: usize, part: &mut Part, id: i64) -> Option<Result<Option<i64>, Abort>> {
-        once(self.here(worker, part).read(T, &key(id), |row| row.int(1)))
+    pub fn read(&self, worker: usize, txn: &mut LocalTxn, id: i64) -> Option<Result<Option<i64>, Abort>> {
+        once(self.access(worker, txn).read(T, &key(id), |row| row.int(1)))
     }
 
     /// The value of a row, read by a transaction of its owner; `None` if it has to wait.
     pub fn value(&self, id: i64) -> Option<i64> {
-        let worker = if id < BORDER { 0 } else { self.desks.len() - 1 };
-        let mut part = self.begin(worker);
+        let worker = if id < BORDER { 0 } else { self.contexts.len() - 1 };
+        let mut txn = self.begin(worker);
         let seen = {
-            let (mut here, wanted) = (self.here(worker, &mut part), key(id));
-            let mut read = pin!(here.read(T, &wanted, |row| row.int(1)));
+            let (mut access, wanted) = (self.access(worker, &mut txn), key(id));
+            let mut read = pin!(access.read(T, &wanted, |row| row.int(1)));
             // A page may have to be read; no lock is released meanwhile.
             (0..200).find_map(|_| {
                 self.engine.turn();
@@ -208,13 +208,15 @@ impl Bench {
                 }
             })
         };
-        Engine::rollback(&*self.engine, &self.desks[worker], &mut part).unwrap();
+        Engine::rollback(&*self.engine, &self.contexts[worker], &mut txn).unwrap();
         Some(seen?.unwrap().unwrap())
     }
 
-    pub fn commit(&self, worker: usize, part: &mut Part) {
-        once(self.engine.certify(&self.desks[worker], &self.executor, part, Scope::Home)).unwrap().unwrap();
-        Engine::commit(&*self.engine, &self.desks[worker], part).unwrap();
+    pub fn commit(&self, worker: usize, txn: &mut LocalTxn) {
+        once(self.engine.validate(&self.contexts[worker], &self.executor, txn, Scope::Home))
+            .unwrap()
+            .unwrap();
+        Engine::commit(&*self.engine, &self.contexts[worker], txn).unwrap();
     }
 }
 
@@ -224,13 +226,13 @@ pub const DONE: Option<Result<Option<()>, Abort>> = Some(Ok(Some(())));
 fn a_transaction_of_two_owners_commits_at_both() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(0);
-    assert_eq!(b.write(0, &mut part, 10, 1), DONE);
-    b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+    let mut txn = b.begin(0);
+    assert_eq!(b.write(0, &mut txn, 10, 1), DONE);
+    b.visit(0, &mut txn, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
     // A second visit continues the same branch.
-    b.visit(0, &mut part, 1, |branch| assert_eq!(b.read(1, branch, 60), Some(Ok(Some(2)))));
+    b.visit(0, &mut txn, 1, |branch| assert_eq!(b.read(1, branch, 60), Some(Ok(Some(2)))));
     assert_eq!((b.value(10), b.value(60)), (None, None), "both are locked");
-    b.commit(0, &mut part);
+    b.commit(0, &mut txn);
     assert_eq!((b.value(10), b.value(60)), (Some(1), None), "the owner has not read its mail");
     b.mail();
     assert_eq!((b.value(10), b.value(60)), (Some(1), Some(2)));
@@ -240,14 +242,14 @@ fn a_transaction_of_two_owners_commits_at_both() {
 fn a_rollback_reaches_every_owner() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(1);
-    b.visit(1, &mut part, 0, |branch| assert_eq!(b.write(0, branch, 10, 1), DONE));
-    assert_eq!(b.write(1, &mut part, 60, 2), DONE);
-    Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
-    assert!(!b.engine.is_settled(&b.desks[1]));
+    let mut txn = b.begin(1);
+    b.visit(1, &mut txn, 0, |branch| assert_eq!(b.write(0, branch, 10, 1), DONE));
+    assert_eq!(b.write(1, &mut txn, 60, 2), DONE);
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut txn).unwrap();
+    assert!(!b.engine.is_settled(&b.contexts[1]));
     assert_eq!((b.value(10), b.value(60)), (None, Some(0)));
     b.mail();
-    assert!(b.engine.is_settled(&b.desks[1]));
+    assert!(b.engine.is_settled(&b.contexts[1]));
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
 
@@ -261,11 +263,11 @@ fn a_circle_over_two_owners_is_found_at_once() {
     assert_eq!(b.write(0, &mut one, 10, 1), DONE);
     assert_eq!(b.write(1, &mut two, 60, 2), DONE);
     let mut one_there = b.arrive(0, &mut one, 1);
-    assert_eq!(b.write(1, &mut one_there.1.part, 60, 1), None);
+    assert_eq!(b.write(1, &mut one_there.1.txn, 60, 1), None);
     b.visit(1, &mut two, 0, |branch| {
         assert_eq!(b.write(0, branch, 10, 2), Some(Err(Abort::Deadlock)));
     });
-    Engine::rollback(&*b.engine, &b.desks[1], &mut two).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut two).unwrap();
     b.finish(0, &mut one, one_there, |_| ());
     b.mail();
     b.commit(0, &mut one);
@@ -280,10 +282,10 @@ fn a_circle_leads_through_one_that_is_at_a_single_owner() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
     for (worker, id) in [(0, 20), (1, 70)] {
-        let mut part = b.begin(worker);
-        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, 0)));
+        let mut txn = b.begin(worker);
+        let inserted = once(b.access(worker, &mut txn).insert(T, &key(id), &row(id, 0)));
         assert_eq!(inserted, Some(Ok(Inserted::Done)));
-        Engine::commit(&*b.engine, &b.desks[worker], &mut part).unwrap();
+        Engine::commit(&*b.engine, &b.contexts[worker], &mut txn).unwrap();
     }
     let (mut one, mut local, mut two) = (b.begin(0), b.begin(0), b.begin(1));
     assert_eq!(b.write(1, &mut two, 60, 2), DONE);
@@ -293,8 +295,8 @@ fn a_circle_leads_through_one_that_is_at_a_single_owner() {
     assert_eq!(b.write(0, &mut local, 20, 3), None, "it waits for the second one");
     assert_eq!(b.write(1, &mut two, 70, 2), None, "it waits for the first one");
     assert_eq!(b.write(0, &mut one, 10, 1), Some(Err(Abort::Deadlock)));
-    for (worker, part) in [(0, &mut one), (0, &mut local), (1, &mut two)] {
-        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+    for (worker, txn) in [(0, &mut one), (0, &mut local), (1, &mut two)] {
+        Engine::rollback(&*b.engine, &b.contexts[worker], txn).unwrap();
     }
     b.mail();
     assert_eq!([10, 20, 60, 70].map(|id| b.value(id)), [Some(0); 4]);
@@ -311,15 +313,15 @@ fn a_scan_locks_what_its_worker_owns_of_the_table() {
         seen.push(row.int(0));
         Flow::More
     };
-    let mut here = b.here(0, &mut one);
-    let scan = here.scan(T, Range::new(&low, &high), Direction::Forward, visit);
+    let mut access = b.access(0, &mut one);
+    let scan = access.scan(T, Range::new(&low, &high), Direction::Forward, visit);
     assert_eq!(once(scan), Some(Ok(())));
     assert_eq!(seen, [10]);
-    assert_eq!(once(b.here(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
+    assert_eq!(once(b.access(0, &mut two).insert(T, &key(11), &row(11, 0))), None, "a phantom waits");
     let mut three = b.begin(1);
     assert_eq!(b.write(1, &mut three, 60, 5), DONE, "the other owner's table is another one");
-    for (worker, part) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
-        Engine::rollback(&*b.engine, &b.desks[worker], part).unwrap();
+    for (worker, txn) in [(0, &mut one), (0, &mut two), (1, &mut three)] {
+        Engine::rollback(&*b.engine, &b.contexts[worker], txn).unwrap();
     }
 }
 
@@ -329,9 +331,9 @@ fn a_scan_locks_what_its_worker_owns_of_the_table() {
 fn a_step_that_reaches_into_another_owners_keys_is_a_bug() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(0);
+    let mut txn = b.begin(0);
     // Dropped with its locks while this panics, which is allowed.
-    let _ = b.read(0, &mut part, 60);
+    let _ = b.read(0, &mut txn, 60);
 }
 
 /// No lock here protects keys behind the worker's own.
@@ -341,29 +343,29 @@ fn a_scan_that_goes_on_into_another_owners_keys_is_refused() {
     let b = Bench::new(dir.path());
     let (low, high) = (key(5), key(20));
     let open = [Range::ALL, Range { low: Some(&low), high: None }, Range { low: None, high: Some(&high) }];
-    for protection in [Protection::Locks, Protection::Alone] {
+    for protection in [Protection::Locks, Protection::Unlocked] {
         for range in open {
-            let mut part = Engine::part(&*b.engine, &b.desks[0]);
-            Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
-            let mut here = b.here(0, &mut part);
-            let scan = here.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
+            let mut txn = Engine::local_txn(&*b.engine, &b.contexts[0]);
+            Engine::begin(&*b.engine, &b.contexts[0], &mut txn, protection);
+            let mut access = b.access(0, &mut txn);
+            let scan = access.scan(T, range, Direction::Forward, |_, _| panic!("a row that may change"));
             assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?} {range:?}");
-            Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[0], &mut txn).unwrap();
         }
     }
     // A single owner may scan everything.
     drop(b);
     let (b, _) = Bench::open(dir.path(), 1);
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
-    let mut part = b.begin(0);
+    let mut txn = b.begin(0);
     let mut seen = 0;
-    let mut here = b.here(0, &mut part);
+    let mut access = b.access(0, &mut txn);
     let visit = |_: &[u8], _: txn::Row<'_>| {
         seen += 1;
         Flow::More
     };
-    assert_eq!(once(here.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+    assert_eq!(once(access.scan(T, Range::ALL, Direction::Forward, visit)), Some(Ok(())));
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut txn).unwrap();
     assert_eq!(seen, 2);
 }
 
@@ -376,28 +378,28 @@ fn a_share_of_a_scan_visits_its_sites_and_keeps_them_as_they_are() {
     let (mut one, mut two) = (b.begin(0), b.begin(0));
     for (sites, seen) in [(0..5, vec![10]), (1..2, vec![10]), (2..5, vec![])] {
         for direction in [Direction::Forward, Direction::Backward] {
-            let (mut here, mut met) = (b.here(0, &mut one), Vec::new());
-            here.within(Some(sites.clone())).unwrap();
+            let (mut access, mut met) = (b.access(0, &mut one), Vec::new());
+            access.within(Some(sites.clone())).unwrap();
             let visit = |_: &[u8], row: txn::Row<'_>| {
                 met.push(row.int(0));
                 Flow::More
             };
-            assert_eq!(once(here.scan(T, Range::ALL, direction, visit)), Some(Ok(())));
+            assert_eq!(once(access.scan(T, Range::ALL, direction, visit)), Some(Ok(())));
             assert_eq!(met, seen, "{sites:?} {direction:?}");
         }
     }
-    assert_eq!(once(b.here(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
-    Engine::rollback(&*b.engine, &b.desks[0], &mut two).unwrap();
+    assert_eq!(once(b.access(0, &mut two).insert(T, &key(49), &row(49, 0))), None, "a phantom waits");
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut two).unwrap();
     for (sites, why) in [(4..6, Abort::Conflict), (5..6, Abort::Conflict), (9..11, Abort::BadRequest)] {
-        assert_eq!(b.here(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
+        assert_eq!(b.access(0, &mut one).within(Some(sites)), Err(why), "another's, or nobody's");
     }
-    assert_eq!(b.here(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+    assert_eq!(b.access(0, &mut one).within(Some(3..3)), Err(Abort::BadRequest));
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut one).unwrap();
     // The next transaction in the same value is no share of a spread step.
-    Engine::begin(&*b.engine, &b.desks[0], &mut one, Protection::Locks);
-    let scan = once(b.here(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
+    Engine::begin(&*b.engine, &b.contexts[0], &mut one, Protection::Locks);
+    let scan = once(b.access(0, &mut one).scan(T, Range::ALL, Direction::Forward, |_, _| Flow::More));
     assert_eq!(scan, Some(Err(Abort::BadRequest)));
-    Engine::rollback(&*b.engine, &b.desks[0], &mut one).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut one).unwrap();
 }
 
 /// Its entries lead to rows of other workers, which may change them: refused with and without
@@ -409,33 +411,34 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     let def = TableDef { indexes: vec![index], ..table() };
     let (engine, _) = Owned::open(&setup(DesignKind::Logical, dir.path(), 2, def)).unwrap();
     let engine = Arc::new(engine);
-    let desks: Vec<Desk> = (0..2).map(|worker| engine.desk(worker, Arc::new(|| {}))).collect();
-    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
+    let contexts: Vec<WorkerContext> =
+        (0..2).map(|worker| engine.worker_context(worker, Arc::new(|| {}))).collect();
+    let b = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
     for (worker, id, value) in [(0, 10, 7), (1, 60, 7), (0, 20, 8), (1, 70, 6)] {
-        let mut part = b.begin(worker);
-        let inserted = once(b.here(worker, &mut part).insert(T, &key(id), &row(id, value)));
+        let mut txn = b.begin(worker);
+        let inserted = once(b.access(worker, &mut txn).insert(T, &key(id), &row(id, value)));
         assert_eq!(inserted, Some(Ok(Inserted::Done)));
-        b.commit(worker, &mut part);
+        b.commit(worker, &mut txn);
     }
     let (low, high) = (key(7), key(9));
     let range = Range::new(&low, &high);
-    for protection in [Protection::Alone, Protection::Locks] {
-        let mut part = Engine::part(&*b.engine, &b.desks[0]);
-        Engine::begin(&*b.engine, &b.desks[0], &mut part, protection);
-        let mut here = b.here(0, &mut part);
-        let scan = here.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
+    for protection in [Protection::Unlocked, Protection::Locks] {
+        let mut txn = Engine::local_txn(&*b.engine, &b.contexts[0]);
+        Engine::begin(&*b.engine, &b.contexts[0], &mut txn, protection);
+        let mut access = b.access(0, &mut txn);
+        let scan = access.scan(BY_VALUE, range, Direction::Forward, |_, _| panic!("a row that may change"));
         assert_eq!(once(scan), Some(Err(Abort::BadRequest)), "{protection:?}");
-        Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
+        Engine::rollback(&*b.engine, &b.contexts[0], &mut txn).unwrap();
     }
     let mut home = b.begin(0);
-    let share = |worker: usize, part: &mut Part, sites| {
-        let (mut here, mut met) = (b.here(worker, part), Vec::new());
-        here.within(Some(sites)).unwrap();
+    let share = |worker: usize, txn: &mut LocalTxn, sites| {
+        let (mut access, mut met) = (b.access(worker, txn), Vec::new());
+        access.within(Some(sites)).unwrap();
         let visit = |_: &[u8], row: txn::Row<'_>| {
             met.push(row.int(0));
             Flow::More
         };
-        assert_eq!(once(here.scan(BY_VALUE, range, Direction::Forward, visit)), Some(Ok(())));
+        assert_eq!(once(access.scan(BY_VALUE, range, Direction::Forward, visit)), Some(Ok(())));
         met
     };
     assert_eq!(share(0, &mut home, 0..5), [10, 20]);
@@ -444,7 +447,7 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
     // its rows.
     let mut other = b.begin(1);
     assert_eq!(b.write(1, &mut other, 70, 8), None);
-    Engine::rollback(&*b.engine, &b.desks[1], &mut other).unwrap();
+    Engine::rollback(&*b.engine, &b.contexts[1], &mut other).unwrap();
     b.commit(0, &mut home);
     b.mail();
 }
@@ -455,11 +458,11 @@ fn a_scan_through_an_index_that_is_cut_otherwise_is_refused_unless_it_is_spread(
 fn a_scan_over_the_border_is_a_bug() {
     let dir = tempfile::tempdir().unwrap();
     let b = Bench::new(dir.path());
-    let mut part = b.begin(0);
+    let mut txn = b.begin(0);
     let (low, high) = (key(5), key(70));
-    let mut here = b.here(0, &mut part);
+    let mut access = b.access(0, &mut txn);
     // Dropped with its locks while this panics, which is allowed.
-    let _ = once(here.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
+    let _ = once(access.scan(T, Range::new(&low, &high), Direction::Forward, |_, _| Flow::More));
 }
 
 /// Prepared at two owners, found by three, and decided either way.
@@ -468,12 +471,12 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
     for commits in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let b = Bench::new(dir.path());
-        let mut part = b.begin(0);
-        assert_eq!(b.write(0, &mut part, 10, 1), DONE);
-        b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
-        drop((part, b));
+        let mut txn = b.begin(0);
+        assert_eq!(b.write(0, &mut txn, 10, 1), DONE);
+        b.visit(0, &mut txn, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+        Engine::prepare(&*b.engine, &b.contexts[0], &mut txn, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.contexts[0], &mut txn);
+        drop((txn, b));
         let (b, mut in_doubt) = Bench::open(dir.path(), 3);
         let (note, doubt) = in_doubt.pop().expect("one is in doubt");
         assert!(in_doubt.is_empty() && note == b"note");
@@ -482,12 +485,12 @@ fn what_was_prepared_at_two_owners_is_locked_again_and_decided_as_one() {
             (None, None),
             "locked by their owners, the first and the last"
         );
-        let mut part = b.engine.adopt(&b.desks[1], doubt);
-        assert!(<Owned as Engine>::wrote(&part));
+        let mut txn = b.engine.adopt(&b.contexts[1], doubt);
+        assert!(<Owned as Engine>::wrote(&txn));
         if commits {
-            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::commit(&*b.engine, &b.contexts[1], &mut txn).unwrap();
         } else {
-            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[1], &mut txn).unwrap();
         }
         b.mail();
         let (one, two) = if commits { (1, 2) } else { (0, 0) };
@@ -503,13 +506,13 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
     drop(Bench::new(dir.path()));
     let (b, _) = Bench::open(dir.path(), 1);
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
-    let mut part = b.begin(0);
+    let mut txn = b.begin(0);
     for id in [10, 60] {
-        assert_eq!(b.write(0, &mut part, id, 7), DONE);
+        assert_eq!(b.write(0, &mut txn, id, 7), DONE);
     }
-    Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-    Engine::abandon(&*b.engine, &b.desks[0], &mut part);
-    drop((part, b));
+    Engine::prepare(&*b.engine, &b.contexts[0], &mut txn, b"note", LockPoint::Reached).unwrap();
+    Engine::abandon(&*b.engine, &b.contexts[0], &mut txn);
+    drop((txn, b));
 
     let seen = Arc::new(std::sync::Mutex::new(None));
     let (engine, mut in_doubt) = Bench::engine(DesignKind::Logical, dir.path(), 2);
@@ -526,12 +529,12 @@ fn an_owner_lets_go_of_what_was_in_doubt_when_all_of_it_is_undone() {
         };
         *looked.lock().unwrap() = row;
     };
-    let desks = vec![engine.desk(0, Arc::new(|| {})), engine.desk(1, Arc::new(look))];
-    let b = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})) };
-    let mut part = b.engine.adopt(&b.desks[0], in_doubt.pop().expect("one is in doubt").1);
-    Engine::rollback(&*b.engine, &b.desks[0], &mut part).unwrap();
-    let at_the_letter = seen.lock().unwrap().take().expect("a letter has come");
-    assert_eq!(at_the_letter, row(60, 0), "the lock may go as soon as the letter is there");
+    let contexts = vec![engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(look))];
+    let b = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})) };
+    let mut txn = b.engine.adopt(&b.contexts[0], in_doubt.pop().expect("one is in doubt").1);
+    Engine::rollback(&*b.engine, &b.contexts[0], &mut txn).unwrap();
+    let at_the_message = seen.lock().unwrap().take().expect("a message has come");
+    assert_eq!(at_the_message, row(60, 0), "the lock may go as soon as the message is there");
     b.mail();
     assert_eq!((b.value(10), b.value(60)), (Some(0), Some(0)));
 }
@@ -543,12 +546,12 @@ fn pages_have_owners_only_when_nothing_is_in_doubt() {
     for commits in [true, false] {
         let dir = tempfile::tempdir().unwrap();
         let b = Bench::new_as(DesignKind::PlpRegular, dir.path());
-        let mut part = b.begin(0);
-        assert_eq!(b.write(0, &mut part, 10, 1), DONE);
-        b.visit(0, &mut part, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
-        Engine::prepare(&*b.engine, &b.desks[0], &mut part, b"note", LockPoint::Reached).unwrap();
-        Engine::abandon(&*b.engine, &b.desks[0], &mut part);
-        drop((part, b));
+        let mut txn = b.begin(0);
+        assert_eq!(b.write(0, &mut txn, 10, 1), DONE);
+        b.visit(0, &mut txn, 1, |branch| assert_eq!(b.write(1, branch, 60, 2), DONE));
+        Engine::prepare(&*b.engine, &b.contexts[0], &mut txn, b"note", LockPoint::Reached).unwrap();
+        Engine::abandon(&*b.engine, &b.contexts[0], &mut txn);
+        drop((txn, b));
         let (b, mut in_doubt) = Bench::open_as(DesignKind::PlpRegular, dir.path(), 2);
         let owned = || {
             let pages = (1..b.engine.store().pages_used()).map(base::PageId);
@@ -560,23 +563,23 @@ fn pages_have_owners_only_when_nothing_is_in_doubt() {
         };
         let turn = |worker: usize| {
             latch::act_for(latch::OwnerId::new(worker));
-            Engine::turn(&b.engine, &b.desks[worker]);
+            Engine::turn(&b.engine, &b.contexts[worker]);
         };
-        let mut part = b.engine.adopt(&b.desks[1], in_doubt.pop().expect("one is in doubt").1);
-        b.desks.iter().for_each(|desk| b.engine.take_over(desk));
+        let mut txn = b.engine.adopt(&b.contexts[1], in_doubt.pop().expect("one is in doubt").1);
+        b.contexts.iter().for_each(|ctx| b.engine.take_over(ctx));
         (0..2).for_each(turn);
         assert_eq!(owned(), [0, 0], "the decision is still to come");
         if commits {
-            Engine::commit(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::commit(&*b.engine, &b.contexts[1], &mut txn).unwrap();
         } else {
-            Engine::rollback(&*b.engine, &b.desks[1], &mut part).unwrap();
+            Engine::rollback(&*b.engine, &b.contexts[1], &mut txn).unwrap();
         }
         b.mail();
         (0..2).for_each(turn);
         assert_eq!(owned(), [1, 1], "a root each");
         for worker in 0..2 {
             latch::act_for(latch::OwnerId::new(worker));
-            b.engine.give_back(&b.desks[worker]);
+            b.engine.give_back(&b.contexts[worker]);
         }
         assert_eq!(owned(), [0, 0]);
         latch::act_for(None);

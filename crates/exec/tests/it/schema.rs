@@ -2,7 +2,7 @@
 
 use crate::isolation::KIND;
 use base::{Key, TableId};
-use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
 use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
@@ -41,14 +41,14 @@ impl Bench {
         Bench { engine: PageEngine::new(store, options), executor: Executor::new(Arc::new(|| {})) }
     }
 
-    fn part(&self) -> Part {
-        let mut part = self.engine.part();
-        self.engine.begin(&mut part, 0, Protection::Locks);
-        part
+    fn txn(&self) -> LocalTxn {
+        let mut txn = self.engine.local_txn();
+        self.engine.begin(&mut txn, 0, Protection::Locks);
+        txn
     }
 
-    fn here<'a>(&'a self, part: &'a mut Part) -> Here<'a, Conventional> {
-        Here { engine: &self.engine, executor: &self.executor, part }
+    fn access<'a>(&'a self, txn: &'a mut LocalTxn) -> PageAccess<'a, Conventional> {
+        PageAccess { engine: &self.engine, executor: &self.executor, txn }
     }
 }
 
@@ -74,19 +74,19 @@ fn row(id: i64, value: i64) -> Vec<u8> {
 #[test]
 pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     let bench = Bench::new();
-    let mut part = bench.part();
-    now(bench.here(&mut part).create_table(&table())).unwrap();
+    let mut txn = bench.txn();
+    now(bench.access(&mut txn).create_table(&table())).unwrap();
     let first = Key::new().i64(1);
-    assert_eq!(now(bench.here(&mut part).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
-    bench.engine.commit(&mut part).unwrap();
+    assert_eq!(now(bench.access(&mut txn).insert(T, &first, &row(1, 10))), Ok(Inserted::Done));
+    bench.engine.commit(&mut txn).unwrap();
 
     // An insertion that waits while an index is made has its entry in it.
-    let (mut ddl, mut other) = (bench.part(), bench.part());
-    now(bench.here(&mut ddl).create_index(T, &by_value())).unwrap();
+    let (mut ddl, mut other) = (bench.txn(), bench.txn());
+    now(bench.access(&mut ddl).create_index(T, &by_value())).unwrap();
     {
         let (second, bytes) = (Key::new().i64(2), row(2, 20));
-        let mut here = bench.here(&mut other);
-        let mut insert = pin!(here.insert(T, &second, &bytes));
+        let mut access = bench.access(&mut other);
+        let mut insert = pin!(access.insert(T, &second, &bytes));
         assert!(poll(insert.as_mut()).is_none(), "the table is locked");
         bench.engine.commit(&mut ddl).unwrap();
         assert_eq!(poll(insert.as_mut()), Some(Ok(Inserted::Done)));
@@ -95,11 +95,11 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
     bench.engine.store().check().unwrap();
 
     // A read that waits while the table is dropped finds none.
-    let (mut ddl, mut other) = (bench.part(), bench.part());
-    now(bench.here(&mut ddl).drop_table(T)).unwrap();
+    let (mut ddl, mut other) = (bench.txn(), bench.txn());
+    now(bench.access(&mut ddl).drop_table(T)).unwrap();
     {
-        let mut here = bench.here(&mut other);
-        let mut read = pin!(here.read(T, &first, |row| row.int(1)));
+        let mut access = bench.access(&mut other);
+        let mut read = pin!(access.read(T, &first, |row| row.int(1)));
         assert!(poll(read.as_mut()).is_none(), "the table is locked");
         bench.engine.commit(&mut ddl).unwrap();
         assert_eq!(poll(read.as_mut()), Some(Err(Abort::BadRequest)));
@@ -111,21 +111,21 @@ pub fn who_waited_for_a_changed_table_sees_what_became_of_it() {
 #[test]
 pub fn a_part_goes_back_to_its_savepoint_and_keeps_its_locks() {
     let bench = Bench::new();
-    let mut part = bench.part();
-    now(bench.here(&mut part).create_table(&table())).unwrap();
-    bench.engine.commit(&mut part).unwrap();
-    let (mut part, mut other) = (bench.part(), bench.part());
+    let mut txn = bench.txn();
+    now(bench.access(&mut txn).create_table(&table())).unwrap();
+    bench.engine.commit(&mut txn).unwrap();
+    let (mut txn, mut other) = (bench.txn(), bench.txn());
     let keys = [1, 2].map(|id| Key::new().i64(id));
-    let mut here = bench.here(&mut part);
-    now(here.insert(T, &keys[0], &row(1, 1))).unwrap();
-    let savepoint = here.savepoint();
-    now(here.insert(T, &keys[1], &row(2, 2))).unwrap();
-    now(here.rollback_to(&savepoint)).unwrap();
-    assert_eq!(now(here.read(T, &keys[1], |_| ())), Ok(None));
-    assert!(poll(pin!(bench.here(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
-    bench.engine.commit(&mut part).unwrap();
+    let mut access = bench.access(&mut txn);
+    now(access.insert(T, &keys[0], &row(1, 1))).unwrap();
+    let savepoint = access.savepoint();
+    now(access.insert(T, &keys[1], &row(2, 2))).unwrap();
+    now(access.rollback_to(&savepoint)).unwrap();
+    assert_eq!(now(access.read(T, &keys[1], |_| ())), Ok(None));
+    assert!(poll(pin!(bench.access(&mut other).read(T, &keys[1], |_| ()))).is_none(), "still locked");
+    bench.engine.commit(&mut txn).unwrap();
     bench.engine.rollback(&mut other).unwrap();
-    let mut last = bench.part();
-    assert_eq!(now(bench.here(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
+    let mut last = bench.txn();
+    assert_eq!(now(bench.access(&mut last).read(T, &keys[0], |row| row.int(1))), Ok(Some(1)));
     bench.engine.commit(&mut last).unwrap();
 }

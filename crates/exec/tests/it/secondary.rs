@@ -159,8 +159,8 @@ pub fn an_entry_whose_neighbour_changed_waits_for_the_new_ones_reader() {
     let mut rows = b.begin();
     assert_eq!(b.scan(&mut rows, 1, 9, Direction::Forward), Done(vec![]));
     let (key, row) = (key(5), row(5, 0));
-    let mut here = b.here(inserter.part());
-    let mut insert = Box::pin(here.insert(INDEXED, &key, &row));
+    let mut access = b.access(inserter.txn());
+    let mut insert = Box::pin(access.insert(INDEXED, &key, &row));
     let mut cx = Context::from_waker(Waker::noop());
     assert!(insert.as_mut().poll(&mut cx).is_pending(), "the gap between rows 0 and 10 was read");
     assert_eq!(b.write(&mut other, 100, 5), Done(Some(())));

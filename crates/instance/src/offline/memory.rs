@@ -3,7 +3,7 @@
 
 use super::{Committed, Examined, RESTORE, audit, damage};
 use base::Gtid;
-use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, Territory};
+use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, SiteRange};
 use locks::LockTuning;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) fn open<W: Workload>(
     dir: &Path,
     workload: &W,
     examined: &mut Examined,
-    watch: store::Watch<'_>,
+    watch: store::CheckProgress<'_>,
 ) -> Result<(Opened, Vec<Gtid>), EngineFault> {
     watch("files and restart", 0, 1);
     // Opening creates missing files: a folder without a store would pass for an empty store.
@@ -58,7 +58,7 @@ pub(super) fn open<W: Workload>(
         heaps: exec::HeapForm::default(),
         latching: exec::Latching::default(),
         schema: workload.schema(),
-        territory: Territory::whole(),
+        site_range: SiteRange::whole(),
     };
     let small = MemoryEngine::open_on(files.clone(), &setup, |log| log.segment_bytes = SEGMENT_BYTES);
     let (engine, recovered) = small?;
@@ -87,22 +87,22 @@ impl Opened {
         report: &mut CheckReport,
         dir: &Path,
     ) -> Vec<Finding> {
-        let desk = self.engine.desk(0, Arc::new(|| {}));
+        let ctx = self.engine.worker_context(0, Arc::new(|| {}));
         let mut findings = Vec::new();
         for (note, in_doubt) in self.in_doubt.drain(..) {
-            let mut part = self.engine.adopt(&desk, in_doubt);
+            let mut txn = self.engine.adopt(&ctx, in_doubt);
             let note: Option<PrepareNote> = postcard::from_bytes(&note).ok();
             let ended = if note.is_some_and(|note| committed.contains(&note.gtid)) {
-                self.engine.commit(&desk, &mut part).map(drop)
+                self.engine.commit(&ctx, &mut txn).map(drop)
             } else {
-                self.engine.rollback(&desk, &mut part)
+                self.engine.rollback(&ctx, &mut txn)
             };
             if ended.is_err() {
                 let what = self.engine.fault().unwrap_or("a transaction in doubt could not be ended".into());
                 findings.push(damage(dir, None, what, RESTORE));
             }
         }
-        drop(desk);
+        drop(ctx);
         let checked = self.engine.check(&mut |_, _, _| {});
         report.tables = checked.tables.into_iter().map(table_report).collect();
         let wrong = checked.wrong.into_iter();

@@ -29,7 +29,7 @@ pub(super) fn open(
     dir: &Path,
     pool_pages: usize,
     examined: &mut Examined,
-    watch: store::Watch<'_>,
+    watch: store::CheckProgress<'_>,
 ) -> Result<(Opened, Vec<Gtid>), StoreFault> {
     // Opening creates missing files: a folder without a database would pass for an empty one.
     store::expect_database(&**files, dir)?;

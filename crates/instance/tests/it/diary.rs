@@ -18,7 +18,7 @@ use txn::schema::{Column, TableDef, Type};
 use txn::step::{Route, Step, StepId};
 use txn::{Abort, Access, Generator, Inserted, RowBuf, Schema, TableKind, Transaction, Verdict, Workload};
 use wal::Durability;
-use wire::{Batch, Caller, Frame, Ride};
+use wire::{Batch, Caller, Frame, Piggyback};
 
 const NOTES: TableId = TableId(1);
 /// Keys; the first half belongs to the first of two instances.
@@ -283,7 +283,7 @@ fn steps_that_come_together_with_their_abort_are_not_run() {
     let body = steps.open(PutNote::ID);
     steps.buffer().extend(postcard::to_stdvec(&PutNote(5)).unwrap());
     steps.close(body);
-    let put = |gtid, call| Frame::Steps { call, gtid, ride: Ride::More, steps: steps.bytes() };
+    let put = |gtid, call| Frame::Steps { call, gtid, piggyback: Piggyback::More, steps: steps.bytes() };
     send(&mut link, &put(given_up, 1));
     send(&mut link, &Frame::TwoPhase(Message::Decide { gtid: given_up, decision: Decision::Abort }));
     send(&mut link, &put(other, 2));

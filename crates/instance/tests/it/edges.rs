@@ -20,7 +20,7 @@ use txn::{
     Transaction, Type, Verdict, Workload,
 };
 use wal::Durability;
-use wire::{Caller, Frame, Ride};
+use wire::{Caller, Frame, Piggyback};
 use workload::oracle::Oracle;
 
 const ROWS: TableId = TableId(1);
@@ -441,12 +441,15 @@ fn a_prepared_part_takes_no_more_steps_and_waits_for_its_decision() {
         let home = &mut peers[0];
         let gtid = home.gtid(1, 1, 0);
         let (raise, more) = (steps(&Raise(1, 0)), steps(&Raise(2, 0)));
-        let ride = Ride::Prepare(LockPoint::Ahead);
-        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride, steps: raise.bytes() });
+        let piggyback = Piggyback::Prepare(LockPoint::Ahead);
+        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, piggyback, steps: raise.bytes() });
         assert_eq!(done(home, 1), Ok(Some(Vote::Yes)), "{design}");
-        home.send(On::Ours(0), &Frame::Steps { call: 2, gtid, ride: Ride::More, steps: more.bytes() });
+        home.send(
+            On::Ours(0),
+            &Frame::Steps { call: 2, gtid, piggyback: Piggyback::More, steps: more.bytes() },
+        );
         assert_eq!(done(home, 2), Err(Abort::AfterLast), "{design}");
-        home.send(On::Ours(0), &Frame::Steps { call: 3, gtid, ride: Ride::Check, steps: &[] });
+        home.send(On::Ours(0), &Frame::Steps { call: 3, gtid, piggyback: Piggyback::Check, steps: &[] });
         assert_eq!(done(home, 3), Err(Abort::Conflict), "{design}");
         home.send(On::Ours(0), &Frame::TwoPhase(Message::Decide { gtid, decision: Decision::Commit }));
         home.next("an acknowledgement", |_, frame| {
@@ -454,8 +457,8 @@ fn a_prepared_part_takes_no_more_steps_and_waits_for_its_decision() {
         });
         for (call, row, expected) in [(4, 1, 1), (5, 2, 0)] {
             let gtid = home.gtid(1, u64::from(call), 0);
-            let ride = Ride::Prepare(LockPoint::Reached);
-            home.send(On::Ours(0), &Frame::Steps { call, gtid, ride, steps: steps(&See(row)).bytes() });
+            let piggyback = Piggyback::Prepare(LockPoint::Reached);
+            home.send(On::Ours(0), &Frame::Steps { call, gtid, piggyback, steps: steps(&See(row)).bytes() });
             let found = home.next("a row", |_, frame| match frame {
                 Frame::StepsDone { call: of, outcome: Ok(_), outputs, .. } if of == call => {
                     let (_, bytes) = wire::BatchReader::new(outputs).next().unwrap();
@@ -477,12 +480,12 @@ fn a_message_that_its_sender_may_not_send_ends_the_link_and_does_nothing() {
     let [home, _] = &mut peers;
     let gtid = home.gtid(1, 1, 0);
     let raise = steps(&Raise(1, 0));
-    let ride = Ride::Prepare(LockPoint::Ahead);
-    home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride, steps: raise.bytes() });
+    let piggyback = Piggyback::Prepare(LockPoint::Ahead);
+    home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, piggyback, steps: raise.bytes() });
     assert_eq!(done(home, 1), Ok(Some(Vote::Yes)));
 
     let ours = Gtid { home: InstanceId(0), life: instance.recovery().life, number: 1 << 10 };
-    let more = Frame::Steps { call: 2, gtid, ride: Ride::More, steps: raise.bytes() };
+    let more = Frame::Steps { call: 2, gtid, piggyback: Piggyback::More, steps: raise.bytes() };
     let results = Frame::StepsDone { call: 0, gtid: ours, outcome: Ok(None), outputs: &[] };
     let decision = Frame::TwoPhase(Message::Decide { gtid, decision: Decision::Abort });
     let vote = Frame::TwoPhase(Message::Vote { gtid: ours, vote: Vote::No });
@@ -602,7 +605,10 @@ fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
         let home = &mut peers[0];
         let gtid = home.gtid(1, 1, 0);
         let raise = steps(&Raise(1, 0));
-        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride: Ride::More, steps: raise.bytes() });
+        home.send(
+            On::Ours(0),
+            &Frame::Steps { call: 1, gtid, piggyback: Piggyback::More, steps: raise.bytes() },
+        );
         assert_eq!(done(home, 1), Ok(None));
         // Each waits for the row that the transaction above has written.
         let request = postcard::to_stdvec(&Ask::Speak(1, 1, "9".repeat(150))).unwrap();
@@ -617,8 +623,8 @@ fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
         for call in 2..1_000 {
             link.flush().unwrap();
             let gtid = home.gtid(1, u64::from(call), 0);
-            let ride = Ride::Prepare(LockPoint::Reached);
-            home.send(On::Ours(0), &Frame::Steps { call, gtid, ride, steps: steps(&See(2)).bytes() });
+            let piggyback = Piggyback::Prepare(LockPoint::Reached);
+            home.send(On::Ours(0), &Frame::Steps { call, gtid, piggyback, steps: steps(&See(2)).bytes() });
             assert_eq!(done(home, call), Ok(Some(Vote::ReadOnly)), "{via:?}");
         }
         // The channels keep some: a ring, or the buffers of sockets.
@@ -732,8 +738,8 @@ fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side(
         for (number, (ask, word, expected)) in (1..).zip(asked) {
             submit(&mut client, number, &ask);
             let (on, call, gtid) = peers[0].next("no steps", |on, frame| match frame {
-                Frame::Steps { call, gtid, ride, .. } => {
-                    assert_eq!(ride, Ride::More);
+                Frame::Steps { call, gtid, piggyback, .. } => {
+                    assert_eq!(piggyback, Piggyback::More);
                     Some((on, call, gtid))
                 }
                 _ => None,
@@ -747,7 +753,9 @@ fn an_answer_about_what_was_read_elsewhere_waits_for_the_word_of_the_other_side(
             // The question comes with an abort as an empty list of steps, with a commit as a
             // prepare request to a reader.
             let question = peers[0].next("no question", |_, frame| match frame {
-                Frame::Steps { call, gtid: of, ride: Ride::Check, .. } if of == gtid => Some(Some(call)),
+                Frame::Steps { call, gtid: of, piggyback: Piggyback::Check, .. } if of == gtid => {
+                    Some(Some(call))
+                }
                 Frame::TwoPhase(Message::Prepare { gtid: of, .. }) if of == gtid => Some(None),
                 Frame::TwoPhase(Message::Decide { gtid: of, .. }) if of == gtid => {
                     panic!("{design}: {ask:?} is ended without a word of the other side")

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use twophase::{LockPoint, Vote};
 use txn::Placement;
 use wal::Durability;
-use wire::{Frame, Ride};
+use wire::{Frame, Piggyback};
 
 const DESIGNS: [DesignKind; 2] = [DesignKind::Conventional, DesignKind::Occ];
 
@@ -93,8 +93,8 @@ fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
         instance.connect(&[home.place()]);
         home.next("a link", |_, _| Some(()));
         let batch = steps(&See(row(0, 0)));
-        let (gtid, ride) = (home.gtid(1, u64::from(life), 0), Ride::Prepare(LockPoint::Reached));
-        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride, steps: batch.bytes() });
+        let (gtid, piggyback) = (home.gtid(1, u64::from(life), 0), Piggyback::Prepare(LockPoint::Reached));
+        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, piggyback, steps: batch.bytes() });
         let mut done = |_, frame: Frame<'_>| match frame {
             Frame::StepsDone { outcome, .. } => Some(outcome),
             _ => None,
@@ -104,7 +104,7 @@ fn an_instance_that_comes_back_lets_no_transaction_in_before_its_peers_know() {
             std::thread::sleep(Duration::from_millis(1));
             early = early.or(home.look(&mut done));
         }
-        // After this time a door opens by itself.
+        // After this time admission opens by itself.
         let in_time = begun.elapsed() < Duration::from_secs(2);
         if in_time {
             assert_eq!(early, None, "served before its peer knew");
@@ -133,8 +133,8 @@ fn an_instance_that_comes_back_to_silent_peers_opens_in_time() {
         instance.connect(&[home.place()]);
         home.call(&instance.address().unwrap(), 1, 1);
         let batch = steps(&See(row(0, 0)));
-        let (gtid, ride) = (home.gtid(1, life, 0), Ride::Prepare(LockPoint::Reached));
-        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride, steps: batch.bytes() });
+        let (gtid, piggyback) = (home.gtid(1, life, 0), Piggyback::Prepare(LockPoint::Reached));
+        home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, piggyback, steps: batch.bytes() });
         let outcome = home.next("the results", |_, frame| match frame {
             Frame::StepsDone { gtid: of, outcome, .. } if of == gtid => Some(outcome),
             _ => None,

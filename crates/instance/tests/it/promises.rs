@@ -15,7 +15,7 @@ use std::path::Path;
 use twophase::{Decision, LockPoint, Message, Vote};
 use txn::Placement;
 use wal::Durability;
-use wire::{Frame, Ride};
+use wire::{Frame, Piggyback};
 
 const ROWS: Rows = Rows { sites: 2 };
 
@@ -45,9 +45,9 @@ fn a_vote_and_an_acknowledgement_wait_for_the_device() {
         home.call(&instance.address().unwrap(), 1, 1);
         for n in 1..=10 {
             let (gtid, batch) = (home.gtid(1, n, 0), steps(&Raise(row(1, 0))));
-            let ride = Ride::Prepare(LockPoint::Reached);
+            let piggyback = Piggyback::Prepare(LockPoint::Reached);
             syncs(&instance);
-            home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, ride, steps: batch.bytes() });
+            home.send(On::Ours(0), &Frame::Steps { call: 1, gtid, piggyback, steps: batch.bytes() });
             home.next("a vote", |_, frame| match frame {
                 Frame::StepsDone { gtid: of, outcome, .. } if of == gtid => {
                     assert_eq!(outcome, Ok(Some(Vote::Yes)));

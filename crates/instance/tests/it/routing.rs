@@ -16,7 +16,7 @@ use std::path::Path;
 use twophase::{Decision, LockPoint, Message, Vote};
 use txn::Placement;
 use wal::Durability;
-use wire::{Frame, Ride};
+use wire::{Frame, Piggyback};
 
 /// Designs before and after a crash, with their workers.
 const CHANGES: [((DesignKind, usize), (DesignKind, usize)); 4] = [
@@ -41,8 +41,8 @@ fn peer(dir: &Path, id: u16) -> Peer {
 /// Runs one step as the only step of a participant.
 fn run<S: txn::Step>(peer: &mut Peer, gtid: Gtid, worker: usize, step: &S) -> (Option<Vote>, i64) {
     let batch = steps(step);
-    let ride = Ride::Prepare(LockPoint::Reached);
-    peer.send(On::Ours(worker), &Frame::Steps { call: 1, gtid, ride, steps: batch.bytes() });
+    let piggyback = Piggyback::Prepare(LockPoint::Reached);
+    peer.send(On::Ours(worker), &Frame::Steps { call: 1, gtid, piggyback, steps: batch.bytes() });
     peer.next("the results of a step", |_, frame| match frame {
         Frame::StepsDone { gtid: of, outcome, outputs, .. } if of == gtid => {
             let (_, value) = wire::BatchReader::new(outputs).next().expect("one output");

@@ -4,13 +4,13 @@
 
 mod crowd;
 mod cycles;
+mod de_escalation;
 mod escalation;
 mod fairness;
 mod inheritance;
 mod model;
 mod modes;
 mod queues;
-mod reduction;
 mod schedules;
 mod threads;
 

@@ -1,7 +1,8 @@
 //! The buffer in which one worker's records wait to be written.
 //!
-//! Protocol: one worker appends, while it has published that it commits (`epoch::What::Committing`)
-//! since an epoch not later than the record's. The thread that holds the stream takes everything.
+//! Protocol: one worker appends, while it has published that it commits
+//! (`epoch::EpochUse::Committing`) since an epoch not later than the record's. The thread that
+//! holds the stream takes everything.
 //!
 //! Why no record of a complete epoch is missed: the thread ends an epoch, and then finds that no
 //! worker commits since that epoch or an earlier one. A worker withdraws that it commits only after

@@ -44,7 +44,7 @@ pub(crate) struct Ended {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct CheckpointPart {
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Undecided {
     pub(crate) note: Vec<u8>,
     /// In the format of the record.
     pub(crate) writes: Vec<u8>,
-    /// Its reads, in the format of the guards record.
+    /// Its reads, in the format of the reservations record.
     pub(crate) reads: Vec<u8>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Checkpoint {
     /// When it was put in place, the device had the log of its life up to this epoch. Rows may have
     /// been copied from all epochs up to this one.
     pub(crate) until: u64,
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<CheckpointPart>,
     pub(crate) notes: Vec<(u64, Vec<u8>)>,
     pub(crate) undecided: Vec<(u64, Undecided)>,
 }

@@ -19,7 +19,7 @@ pub enum Durability {
 
 /// The thread that starts the flush for an epoch that is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urge {
+pub enum FlushBy {
     /// The log's own thread, which is woken.
     Flusher,
     /// The caller, which calls [`crate::Memstore::flush`] or [`crate::Memstore::flush_here`] before

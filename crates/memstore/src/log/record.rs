@@ -10,7 +10,7 @@
 //!                                                 name; the id may be another than it had then
 //!   note         name u64, note                   returned at each opening,
 //!   forget       name u64                         until it is forgotten
-//!   guards       name u64, reads                  the reads of the prepared transaction of this
+//!   reservations name u64, reads                  the reads of the prepared transaction of this
 //!                                                 name, reserved until its decision
 //!
 //!   reads, to the end:   table u16, low bytes u16, high bytes u16, low, high
@@ -34,7 +34,7 @@ use txn::Range;
 
 /// The effect of one write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct RowChange<'a> {
     pub(crate) table: u16,
     pub(crate) key: &'a [u8],
     pub(crate) value: Left<'a>,
@@ -73,7 +73,7 @@ impl<'a> Runs<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum TxnVerdict {
     /// Under this id.
     Commit(u64),
     Abort,
@@ -83,10 +83,10 @@ pub(crate) enum Verdict {
 pub(crate) enum Record<'a> {
     Commit { tid: u64, writes: Changes<'a> },
     Prepare { name: u64, tid: u64, note: &'a [u8], writes: Changes<'a> },
-    Decision { name: u64, verdict: Verdict },
+    Decision { name: u64, verdict: TxnVerdict },
     Note { name: u64, note: &'a [u8] },
     Forget { name: u64 },
-    Guards { name: u64, reads: Reads<'a> },
+    Reservations { name: u64, reads: Reads<'a> },
 }
 
 const COMMIT: u8 = 1;
@@ -95,7 +95,7 @@ const PREPARE: u8 = 3;
 const DECISION: u8 = 4;
 const NOTE: u8 = 5;
 const FORGET: u8 = 6;
-const GUARDS: u8 = 7;
+const RESERVATIONS: u8 = 7;
 const HEAD: usize = 13;
 const ABSENT: u32 = u32::MAX;
 /// Value lengths from this number on are those of a change.
@@ -231,10 +231,10 @@ pub(crate) fn put_placed(
     out[at + 4..at + 8].copy_from_slice(&bytes.to_le_bytes());
 }
 
-pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: Verdict) {
+pub(crate) fn put_decision(out: &mut Vec<u8>, epoch: u64, name: u64, verdict: TxnVerdict) {
     let open = Open::new(out, DECISION, epoch);
     out.extend_from_slice(&name.to_le_bytes());
-    let id = if let Verdict::Commit(id) = verdict { id } else { 0 };
+    let id = if let TxnVerdict::Commit(id) = verdict { id } else { 0 };
     out.extend_from_slice(&id.to_le_bytes());
     open.end(out);
 }
@@ -253,7 +253,7 @@ pub(crate) fn put_forget(out: &mut Vec<u8>, epoch: u64, name: u64) {
 }
 
 pub(crate) fn put_guards(out: &mut Vec<u8>, epoch: u64, name: u64, reads: &[u8]) {
-    let open = Open::new(out, GUARDS, epoch);
+    let open = Open::new(out, RESERVATIONS, epoch);
     out.extend_from_slice(&name.to_le_bytes());
     out.extend_from_slice(reads);
     open.end(out);
@@ -374,7 +374,7 @@ impl<'a> Changes<'a> {
 
     /// The next write; `None` at the end, [`Malformed`] when there are fewer bytes than it states.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Change<'a>>, Malformed> {
+    pub(crate) fn next(&mut self) -> Result<Option<RowChange<'a>>, Malformed> {
         if self.0.0.is_empty() {
             return Ok(None);
         }
@@ -382,7 +382,7 @@ impl<'a> Changes<'a> {
     }
 
     #[inline]
-    fn read(&mut self) -> Option<Change<'a>> {
+    fn read(&mut self) -> Option<RowChange<'a>> {
         let word = self.0.u64()?;
         let (table, key, value) = (word as u16, (word >> 16) as u16, (word >> 32) as u32);
         let key = self.0.take(usize::from(key))?;
@@ -394,7 +394,7 @@ impl<'a> Changes<'a> {
             }
             _ => Left::Whole(self.0.take(value as usize)?),
         };
-        Some(Change { table, key, value })
+        Some(RowChange { table, key, value })
     }
 }
 
@@ -429,14 +429,14 @@ fn take<'a>(bytes: &mut Bytes<'a>) -> Option<(u64, Record<'a>)> {
         }
         DECISION => {
             let verdict = match body.u64()? {
-                0 => Verdict::Abort,
-                id => Verdict::Commit(id),
+                0 => TxnVerdict::Abort,
+                id => TxnVerdict::Commit(id),
             };
             Record::Decision { name, verdict }
         }
         NOTE => Record::Note { name, note: body.note()? },
         FORGET => Record::Forget { name },
-        GUARDS => Record::Guards { name, reads: Reads(body) },
+        RESERVATIONS => Record::Reservations { name, reads: Reads(body) },
         _ => return None,
     };
     Some((word, record))
@@ -463,8 +463,8 @@ mod tests {
         let open = Open::prepare(&mut out, 9, 77, tid, b"note");
         put_write(&mut out, 1, Some(b"x"), |out| out.push(1));
         open.end(&mut out);
-        put_decision(&mut out, 10, 77, Verdict::Commit(tid));
-        put_decision(&mut out, 10, 78, Verdict::Abort);
+        put_decision(&mut out, 10, 77, TxnVerdict::Commit(tid));
+        put_decision(&mut out, 10, 78, TxnVerdict::Abort);
         put_named_note(&mut out, 11, 79, b"");
         put_forget(&mut out, 12, 79);
         put_guards(&mut out, 12, 77, &reads());
@@ -507,7 +507,7 @@ mod tests {
                     }
                 }
             }
-            if let Record::Guards { mut reads, .. } = record {
+            if let Record::Reservations { mut reads, .. } = record {
                 while reads.next()?.is_some() {
                     count += 1;
                 }
@@ -521,8 +521,11 @@ mod tests {
         let out = some_of_each();
         assert_eq!(read(&out), Ok((vec![7, 9, 9, 10, 10, 11, 12, 12], 8)));
         let Ok(Some((7, Record::Commit { mut writes, .. }))) = next(&mut Bytes(&out)) else { panic!() };
-        assert_eq!(writes.next(), Ok(Some(Change { table: 3, key: b"key", value: Left::Whole(b"value") })));
-        assert_eq!(writes.next(), Ok(Some(Change { table: 65_535, key: b"", value: Left::Absent })));
+        assert_eq!(
+            writes.next(),
+            Ok(Some(RowChange { table: 3, key: b"key", value: Left::Whole(b"value") }))
+        );
+        assert_eq!(writes.next(), Ok(Some(RowChange { table: 65_535, key: b"", value: Left::Absent })));
     }
 
     #[test]
@@ -538,7 +541,7 @@ mod tests {
         put_change(&mut out, 2, 16, |out| out.push(9)).undo(&mut out);
         assert_eq!((out.len(), bytes), (before, 8 + 4 + 3 + 8 + 20_000));
         let mut changes = Changes::of(&out);
-        let Ok(Some(Change { table: 2, key: [9], value: Left::Part { from: 16, mut runs } })) =
+        let Ok(Some(RowChange { table: 2, key: [9], value: Left::Part { from: 16, mut runs } })) =
             changes.next()
         else {
             panic!("{:?}", Changes::of(&out).next())

@@ -17,7 +17,9 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, LogFile, Place, Segment, Shared, held, make_segment, reuse_segment};
+use super::{
+    Durability, LogFault, LogFile, Segment, SegmentPlace, Shared, held, make_segment, reuse_segment,
+};
 use latch::Backoff;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -470,7 +472,7 @@ impl Stream {
 fn complete(shared: &Shared, ended: u64) -> u64 {
     let mut wait = Backoff::new();
     loop {
-        let oldest = shared.epochs.oldest(crate::epoch::What::Committing);
+        let oldest = shared.epochs.oldest(crate::epoch::EpochUse::Committing);
         if oldest > ended {
             return ended;
         }
@@ -515,7 +517,7 @@ fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made,
         Segment { number, stream: stream as u16, life: control.life }
     };
     let head = shared.file_head(&segment);
-    let (name, which) = (segment.name(), (&shared.options, Place::Later));
+    let (name, which) = (segment.name(), (&shared.options, SegmentPlace::Later));
     let file = match shared.spares.take() {
         Some(spare) => reuse_segment(&*shared.files, (&spare, &shared.dir.join(&name)), &head, which.0)?,
         None => {

@@ -5,16 +5,16 @@ mod replay;
 
 use super::tail::open;
 use super::{Replayed, Source, Stop, part_path};
-use crate::abreast::LANES;
 use crate::arena::{Arena, Ref};
-use crate::guard;
+use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Chunk, Index, Insertion, Seek, Spot};
 use crate::log::{
-    ALIGN, BlockHead, Blocks, Bytes, CONTROL, Change, Changes, FileHead, Kind, Left, LogFault, Malformed,
-    Read, Reads, Runs, Segment, Undecided, Verdict,
+    ALIGN, BlockHead, Blocks, Bytes, CONTROL, Changes, FileHead, Kind, Left, LogFault, Malformed, Read,
+    Reads, RowChange, Runs, Segment, TxnVerdict, Undecided,
 };
 use crate::node::Node;
+use crate::read_reservation;
 use crate::row::{self, Keep, MAX_KEY, MAX_ROW, Touched};
 use crate::tid::{self, ABSENT, LOCKED, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
@@ -133,7 +133,7 @@ struct Due<'b> {
     tid: u64,
     /// The epoch of its record.
     logged: u64,
-    change: Change<'b>,
+    change: RowChange<'b>,
     hash: Hash,
     /// The place of its row, if it has one.
     row: Option<Ref>,
@@ -142,13 +142,13 @@ struct Due<'b> {
 impl Due<'_> {
     /// Prefetches the part of the row that the change touches.
     #[inline]
-    fn ask_for(&self, arena: &Arena, row: Ref) {
+    fn prefetch(&self, arena: &Arena, row: Ref) {
         match self.change.value {
             Left::Part { mut runs, .. } => {
                 let at = runs.next().ok().flatten().map_or(0, |(at, _)| at);
-                row::ask_for_part(arena, row, self.change.key.len(), at);
+                row::prefetch_part(arena, row, self.change.key.len(), at);
             }
-            Left::Absent | Left::Whole(_) => row::ask_for(arena, row),
+            Left::Absent | Left::Whole(_) => row::prefetch_row(arena, row),
         }
     }
 }
@@ -163,7 +163,7 @@ pub(super) struct Loader<'s> {
     /// reads and notes.
     open: BTreeMap<u64, Undecided>,
     /// Decisions for which the prepare record may still come, and the epochs of their records.
-    decided: HashMap<u64, (u64, Verdict)>,
+    decided: HashMap<u64, (u64, TxnVerdict)>,
     /// Absent rows, each with the epoch of the record that deleted it, and its word.
     absent: VecDeque<(u64, TableId, Ref, u64)>,
     /// All streams were read up to this epoch.
@@ -268,7 +268,7 @@ impl<'s> Loader<'s> {
                 &mut spot.1,
             )? {
                 Insertion::Done(_) => {}
-                Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
+                Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
                 Insertion::Exists(..) => {
                     let what = "expected each row once in a checkpoint, found one twice";
                     return Err(LogFault::corrupt(path, at, what).into());
@@ -306,7 +306,7 @@ impl<'s> Loader<'s> {
             if !self.share.has(hash) {
                 continue;
             }
-            self.worker.store.hints.ask_for(hash);
+            self.worker.store.hints.prefetch(hash);
             batch.push(Due { tid, logged, change, hash, row: None });
             if batch.len() == BATCH {
                 self.apply_all(batch)?;
@@ -320,10 +320,10 @@ impl<'s> Loader<'s> {
         let store = Rc::clone(&self.worker.store);
         let arena = &store.arena;
         for due in &mut *batch {
-            due.row = store.hints.candidate(due.hash).inspect(|row| due.ask_for(arena, *row));
+            due.row = store.hints.candidate(due.hash).inspect(|row| due.prefetch(arena, *row));
         }
         let is_there = |due: &Due<'_>| {
-            let Change { table, key, .. } = due.change;
+            let RowChange { table, key, .. } = due.change;
             due.row.is_some_and(|row| row::is_of(arena, row, TableId(table), key))
         };
         let mut missing: Vec<&mut Due<'_>> = batch.iter_mut().filter(|due| !is_there(due)).collect();
@@ -332,9 +332,9 @@ impl<'s> Loader<'s> {
             for dues in dues.chunks_mut(LANES) {
                 let mut keys = [&[][..]; LANES];
                 dues.iter().zip(&mut keys).for_each(|(due, key)| *key = due.change.key);
-                index.find_abreast(arena, &keys[..dues.len()], |i, found| {
+                index.find_batch(arena, &keys[..dues.len()], |i, found| {
                     dues[i].row = found.row.inspect(|row| {
-                        dues[i].ask_for(arena, *row);
+                        dues[i].prefetch(arena, *row);
                         store.hints.enter(dues[i].hash, *row, arena.used_bytes());
                     });
                 });
@@ -348,7 +348,12 @@ impl<'s> Loader<'s> {
 
     /// Carries out one change. If `found` is `None`, the row may have come since the look-up.
     #[inline]
-    fn carry_out(&mut self, ids: (u64, u64), change: Change<'_>, found: Option<Ref>) -> Result<(), Trouble> {
+    fn carry_out(
+        &mut self,
+        ids: (u64, u64),
+        change: RowChange<'_>,
+        found: Option<Ref>,
+    ) -> Result<(), Trouble> {
         let store = Rc::clone(&self.worker.store);
         let (arena, table, tid) = (&store.arena, TableId(change.table), ids.0);
         let index = store.index(table).map_err(|_| Trouble::Malformed)?;
@@ -479,7 +484,7 @@ impl<'s> Loader<'s> {
         let row = row::create(arena, local, (table, ABSENT), key, value)?;
         match index.insert(arena, local, epochs, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
-            Insertion::Guarded(_) => unreachable!("nobody has prepared anything yet"),
+            Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
             Insertion::Exists(other, _) => {
                 row::discard(arena, local, row);
                 Ok((other, Entered::Before))
@@ -572,7 +577,7 @@ impl<'s> Loader<'s> {
 
     /// Adds the read reservations of an undecided transaction. All such transactions must have
     /// entered their rows before: from here on no row can be entered there.
-    pub(super) fn guard_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
+    pub(super) fn reserve_undecided(&self, txn: &mut Txn, undecided: &Undecided) -> Result<(), Stop> {
         let store = &self.worker.store;
         let (mut rows, mut leaves) = (Vec::new(), Vec::new());
         let mut reads = Reads::of(&undecided.reads);
@@ -594,9 +599,13 @@ impl<'s> Loader<'s> {
             list.sort_unstable_by_key(|at| at.0);
             list.dedup();
         }
-        rows.iter().for_each(|row| guard::enter(row::readers(&store.arena, *row), guard::OF_ROW));
-        leaves.iter().for_each(|leaf| guard::enter(Node::at(&store.arena, *leaf).readers(), guard::OF_LEAF));
-        txn.guarded = (rows, leaves);
+        rows.iter().for_each(|row| {
+            read_reservation::enter(row::readers(&store.arena, *row), read_reservation::OF_ROW)
+        });
+        leaves.iter().for_each(|leaf| {
+            read_reservation::enter(Node::at(&store.arena, *leaf).readers(), read_reservation::OF_LEAF)
+        });
+        txn.reserved = (rows, leaves);
         Ok(())
     }
 }

@@ -3,8 +3,8 @@
 use crate::world::{Load, T, World};
 use base::WorkerId;
 use partition::{
-    BalanceError, Balancer, Keep, Mode, PartitionLoad, Plan, QueueLength, Ranges, Settings, SettingsError,
-    SubLoad, Verdict,
+    BalanceError, BalanceVerdict, Balancer, Keep, Mode, PartitionLoad, Plan, QueueLength, Ranges, Settings,
+    SettingsError, SubLoad,
 };
 use proptest::prelude::*;
 
@@ -104,7 +104,7 @@ fn queues_that_agree_save_the_second_look() {
     let uneven = [9_000, 3_000];
     let mut balancer = Balancer::new(Settings::default()).unwrap();
     let first = balancer.judge(&ranges, &loads(&ranges, &uneven, &[0, 0])).unwrap();
-    assert_eq!(first.verdict, Verdict::Keep(Keep::Unconfirmed { periods: 1, of: 2 }));
+    assert_eq!(first.verdict, BalanceVerdict::Keep(Keep::Unconfirmed { periods: 1, of: 2 }));
     let mut balancer = Balancer::new(Settings::default()).unwrap();
     let first = balancer.judge(&ranges, &loads(&ranges, &uneven, &[9_000, 1_000])).unwrap();
     let told = "table 1: partition 0 of 2 has 1.50 of the mean work, the longest queue is 1.80 of the mean (12000 accesses): \
@@ -112,7 +112,7 @@ fn queues_that_agree_save_the_second_look() {
     assert!(first.to_string().starts_with(told), "{first}");
     assert!(first.plan().is_some());
     let next = balancer.judge(&ranges, &loads(&ranges, &uneven, &[9_000, 1_000])).unwrap();
-    assert_eq!(next.verdict, Verdict::Keep(Keep::Settling { periods: 4 }));
+    assert_eq!(next.verdict, BalanceVerdict::Keep(Keep::Settling { periods: 4 }));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn queues_alone_repartition_nothing() {
     let mut balancer = Balancer::new(Settings::default()).unwrap();
     for _ in 0..10 {
         let decision = balancer.judge(&ranges, &loads(&ranges, &[6_000, 6_000], &[90_000, 0])).unwrap();
-        assert!(matches!(decision.verdict, Verdict::Keep(Keep::Even { .. })));
+        assert!(matches!(decision.verdict, BalanceVerdict::Keep(Keep::Even { .. })));
     }
 }
 
@@ -131,10 +131,10 @@ fn few_accesses_are_no_evidence() {
     let mut balancer = Balancer::new(Settings::default()).unwrap();
     for _ in 0..10 {
         let decision = balancer.judge(&ranges, &loads(&ranges, &[30, 1], &[0, 0])).unwrap();
-        assert_eq!(decision.verdict, Verdict::Keep(Keep::Quiet { needed: 32 }));
+        assert_eq!(decision.verdict, BalanceVerdict::Keep(Keep::Quiet { needed: 32 }));
     }
     let decision = balancer.judge(&ranges, &loads(&ranges, &[40, 20], &[0, 0])).unwrap();
-    assert!(matches!(decision.verdict, Verdict::Keep(Keep::Even { trigger }) if trigger > 1.0));
+    assert!(matches!(decision.verdict, BalanceVerdict::Keep(Keep::Even { trigger }) if trigger > 1.0));
 }
 
 #[test]

@@ -295,7 +295,7 @@ fn a_record_that_names_a_page_out_of_reach_is_refused_before_it_is_believed() {
             let copy = world::overlay(files.clone());
             let log = wal::Log::open(copy.clone(), Path::new("/db/log"), options(Durability::Sync, 64).log);
             let log = log.unwrap();
-            log.append(&header, wal::Order::ANY, &[&bad]);
+            log.append(&header, wal::LogOrder::ANY, &[&bad]);
             drop(log);
             let fault = error(&copy, Durability::Sync);
             assert!(fault.to_string().contains("limit"), "{fault}");

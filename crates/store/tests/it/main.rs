@@ -7,12 +7,12 @@ mod crash;
 mod ddl;
 mod files;
 mod first_touch;
-mod housing;
 mod large;
 mod load;
 mod multi;
 mod notes;
 mod restart;
+mod row_placement;
 mod savepoints;
 mod threads;
 

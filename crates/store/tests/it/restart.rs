@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use store::{Store, Txn};
 use wal::Durability;
 use world::sim::Disk;
-use world::{Deed, Verdict, watched};
+use world::{Deed, Intervention, watched};
 
 fn fill(store: &Store, ids: std::ops::Range<i64>) {
     let table = store.table(ACCOUNTS).unwrap();
@@ -92,7 +92,7 @@ fn a_checkpoint_waits_for_the_ends_of_those_it_does_not_list() {
                 reached.send(()).unwrap();
                 told.recv().unwrap();
             }
-            Verdict::Do
+            Intervention::Do
         }
     });
     let (store, _) = open(&files, Durability::Sync, 64);

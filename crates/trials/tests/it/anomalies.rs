@@ -6,8 +6,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, OccConflict, PageEngine,
-    Part, Partitioned, Protection, Serial, Setup, Territory, TreeKind, Visit,
+    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, LocalTxn, OccConflict,
+    PageEngine, Partitioned, Protection, Serial, Setup, SiteRange, TreeKind, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -65,21 +65,21 @@ fn once<T>(future: impl Future<Output = Result<T, Abort>>) -> Tried<T> {
 struct Bench<D: Design> {
     engine: Arc<PageEngine<D>>,
     /// One for each worker; the first is the home of every transaction.
-    desks: Vec<PageDesk>,
+    contexts: Vec<PageWorkerContext>,
     executor: Executor,
     /// Where the engine's files lie, if not in memory.
     _dir: Option<tempfile::TempDir>,
 }
 
-type PageDesk = <PageEngine<Partitioned> as Engine>::Desk;
+type PageWorkerContext = <PageEngine<Partitioned> as Engine>::WorkerContext;
 
 /// Steps at another owner that have not ended.
-type Away = (usize, u32, Visit<Part>);
+type Away = (usize, u32, Visit<LocalTxn>);
 
 /// One transaction, rolled back at the end of its scene unless it has ended.
 struct Scene<'b, D: Design> {
     bench: &'b Bench<D>,
-    part: Part,
+    txn: LocalTxn,
     away: Vec<Away>,
     over: bool,
 }
@@ -119,16 +119,17 @@ impl<D: Design> Bench<D> {
         let (engine, dir) = if D::OWNERS { Bench::of_owners() } else { (Bench::central(), None) };
         let engine = Arc::new(engine);
         let workers = if D::OWNERS { OWNERS.get().1 } else { 1 };
-        let desks = (0..workers).map(|worker| acting(worker, || engine.desk(worker, Arc::new(|| {}))));
-        let desks: Vec<PageDesk> = desks.collect();
-        let bench = Bench { engine, desks, executor: Executor::new(Arc::new(|| {})), _dir: dir };
-        let turn = |(worker, desk)| {
+        let contexts =
+            (0..workers).map(|worker| acting(worker, || engine.worker_context(worker, Arc::new(|| {}))));
+        let contexts: Vec<PageWorkerContext> = contexts.collect();
+        let bench = Bench { engine, contexts, executor: Executor::new(Arc::new(|| {})), _dir: dir };
+        let turn = |(worker, ctx)| {
             acting(worker, || {
-                bench.engine.take_over(desk);
-                Engine::turn(&bench.engine, desk);
+                bench.engine.take_over(ctx);
+                Engine::turn(&bench.engine, ctx);
             });
         };
-        bench.desks.iter().enumerate().for_each(turn);
+        bench.contexts.iter().enumerate().for_each(turn);
         let mut loader = bench.begin();
         for (id, value) in [(1, 10), (2, 20), (100, 0)] {
             assert_eq!(loader.insert(id, value), Done(Inserted::Done));
@@ -162,27 +163,27 @@ impl<D: Design> Bench<D> {
             latching: Latching::default(),
             partitions: 1,
             schema: Schema { tables: vec![table(KIND.get())] },
-            territory: Territory { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
+            site_range: SiteRange { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
         };
         (PageEngine::open(&setup).unwrap().0, Some(dir))
     }
 
     fn begin(&self) -> Scene<'_, D> {
-        let mut part = Engine::part(&*self.engine, &self.desks[0]);
-        Engine::begin(&*self.engine, &self.desks[0], &mut part, Protection::Locks);
-        Scene { bench: self, part, away: Vec::new(), over: false }
+        let mut txn = Engine::local_txn(&*self.engine, &self.contexts[0]);
+        Engine::begin(&*self.engine, &self.contexts[0], &mut txn, Protection::Locks);
+        Scene { bench: self, txn, away: Vec::new(), over: false }
     }
 
     /// The owner of this key.
     fn owner(&self, id: i64) -> usize {
-        self.engine.spot(Route { table: T, key: id as u64 }).map_or(0, |spot| spot.worker)
+        self.engine.site_owner(Route { table: T, key: id as u64 }).map_or(0, |owner| owner.worker)
     }
 
     /// Delivers every worker's messages.
     fn mail(&self) {
         for _ in 0..2 {
-            for (worker, desk) in self.desks.iter().enumerate() {
-                acting(worker, || assert!(!D::OWNERS || self.engine.receive(desk).is_none()));
+            for (worker, ctx) in self.contexts.iter().enumerate() {
+                acting(worker, || assert!(!D::OWNERS || self.engine.receive(ctx).is_none()));
             }
         }
     }
@@ -198,26 +199,26 @@ impl<D: Design> Bench<D> {
     }
 
     /// Runs the operation on the worker that owns the row.
-    fn work(&self, worker: usize, part: &mut Part, asked: &Asked<'_>) -> Tried<Came> {
-        let here = self.engine.here(&self.desks[worker], &self.executor, part);
-        acting(worker, || once(carry_out(here, asked)))
+    fn work(&self, worker: usize, txn: &mut LocalTxn, asked: &Asked<'_>) -> Tried<Came> {
+        let access = self.engine.access(&self.contexts[worker], &self.executor, txn);
+        acting(worker, || once(carry_out(access, asked)))
     }
 }
 
-async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abort> {
+async fn carry_out(mut access: impl Access, asked: &Asked<'_>) -> Result<Came, Abort> {
     match *asked {
-        Asked::Read(id) => here.read(T, &key(id), |row| row.int(1)).await.map(Came::Value),
+        Asked::Read(id) => access.read(T, &key(id), |row| row.int(1)).await.map(Came::Value),
         Asked::Write(id, value) => {
-            here.update(T, &key(id), |row| row.set_int(1, value)).await.map(Came::Written)
+            access.update(T, &key(id), |row| row.set_int(1, value)).await.map(Came::Written)
         }
         Asked::Insert(id, value) => {
             let mut buf = RowBuf::new(&table(KIND.get()));
             let mut row = buf.start();
             row.set_int(0, id);
             row.set_int(1, value);
-            here.insert(T, &key(id), buf.bytes()).await.map(Came::Inserted)
+            access.insert(T, &key(id), buf.bytes()).await.map(Came::Inserted)
         }
-        Asked::Delete(id) => here.delete(T, &key(id)).await.map(Came::Deleted),
+        Asked::Delete(id) => access.delete(T, &key(id)).await.map(Came::Deleted),
         Asked::Select((low, high), direction, ref sites, wanted) => {
             let mut seen = Vec::new();
             let (low, high) = (key(low), key(high));
@@ -227,9 +228,9 @@ async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abo
                 }
                 Flow::More
             };
-            here.within(sites.clone())?;
-            let done = here.scan(T, txn::Range::new(&low, &high), direction, visit).await;
-            here.within(None)?;
+            access.within(sites.clone())?;
+            let done = access.scan(T, txn::Range::new(&low, &high), direction, visit).await;
+            access.within(None)?;
             done.map(|()| Came::Ids(seen))
         }
     }
@@ -238,15 +239,15 @@ async fn carry_out(mut here: impl Access, asked: &Asked<'_>) -> Result<Came, Abo
 impl<D: Design> Scene<'_, D> {
     /// Runs the operation where it belongs: at home, or by a message to the owner.
     fn ask(&mut self, owner: usize, asked: &Asked<'_>) -> Tried<Came> {
-        let (bench, home) = (self.bench, &self.bench.desks[0]);
+        let (bench, home) = (self.bench, &self.bench.contexts[0]);
         if owner == 0 {
-            return bench.work(0, &mut self.part, asked);
+            return bench.work(0, &mut self.txn, asked);
         }
         let meeting = bench.engine.meeting(home);
-        bench.engine.send(home, &mut self.part, meeting, (owner, bench.engine.stamp()), vec![0]);
-        let visit = acting(owner, || bench.engine.receive(&bench.desks[owner]));
+        bench.engine.send(home, &mut self.txn, meeting, (owner, bench.engine.map_version()), vec![0]);
+        let visit = acting(owner, || bench.engine.receive(&bench.contexts[owner]));
         let mut visit = visit.expect("the letter has arrived");
-        let came = bench.work(owner, &mut visit.part, asked);
+        let came = bench.work(owner, &mut visit.txn, asked);
         match came {
             // It keeps waiting there until the transaction ends.
             Waits => self.away.push((owner, meeting, visit)),
@@ -256,10 +257,10 @@ impl<D: Design> Scene<'_, D> {
     }
 
     fn come_home(&mut self, (owner, meeting, visit): Away) {
-        let (bench, home) = (self.bench, &self.bench.desks[0]);
-        bench.engine.answer(&bench.desks[owner], visit, Ok(()), Vec::new());
+        let (bench, home) = (self.bench, &self.bench.contexts[0]);
+        bench.engine.answer(&bench.contexts[owner], visit, Ok(()), Vec::new());
         assert!(acting(0, || bench.engine.receive(home)).is_none());
-        let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.part, meeting).await) });
+        let answers = once(async { Ok(bench.engine.rendezvous(home, &mut self.txn, meeting).await) });
         assert!(matches!(answers, Done(answers) if answers.len() == 1));
     }
 
@@ -298,7 +299,7 @@ impl<D: Design> Scene<'_, D> {
         direction: Direction,
         wanted: impl Fn(i64) -> bool,
     ) -> Tried<Vec<i64>> {
-        let mut shares = match self.bench.desks.len() {
+        let mut shares = match self.bench.contexts.len() {
             1 => vec![(0, None)],
             _ => vec![(0, Some(0..SITES / 2)), (1, Some(SITES / 2..SITES))],
         };
@@ -319,8 +320,8 @@ impl<D: Design> Scene<'_, D> {
 
     fn commit(mut self) {
         self.over = true;
-        let (bench, part) = (self.bench, &mut self.part);
-        acting(0, || Engine::commit(&*bench.engine, &bench.desks[0], part).unwrap());
+        let (bench, txn) = (self.bench, &mut self.txn);
+        acting(0, || Engine::commit(&*bench.engine, &bench.contexts[0], txn).unwrap());
         bench.mail();
     }
 
@@ -333,8 +334,8 @@ impl<D: Design> Drop for Scene<'_, D> {
             while let Some(away) = self.away.pop() {
                 self.come_home(away);
             }
-            let (bench, part) = (self.bench, &mut self.part);
-            acting(0, || Engine::rollback(&*bench.engine, &bench.desks[0], part).unwrap());
+            let (bench, txn) = (self.bench, &mut self.txn);
+            acting(0, || Engine::rollback(&*bench.engine, &bench.contexts[0], txn).unwrap());
             bench.mail();
         }
     }

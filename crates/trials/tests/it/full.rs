@@ -1,6 +1,6 @@
 //! A full disk: docs/testing.md lists the guarantees.
 
-use exec::{Conventional, EngineOptions, Executor, Here, PageEngine, Part, Protection};
+use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
 use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
@@ -209,25 +209,25 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     };
     let engine = Arc::new(PageEngine::<Conventional>::new(store, options));
     let executor = Executor::new(Arc::new(|| {}));
-    let mut parts = [Protection::Quiet, Protection::Locks].map(|protection| {
-        let mut part = engine.part();
-        engine.begin(&mut part, 0, protection);
-        part
+    let mut txns = [Protection::Exclusive, Protection::Locks].map(|protection| {
+        let mut txn = engine.local_txn();
+        engine.begin(&mut txn, 0, protection);
+        txn
     });
-    let [filler, victim] = &mut parts;
-    let insert = |part: &mut Part, id| {
+    let [filler, victim] = &mut txns;
+    let insert = |txn: &mut LocalTxn, id| {
         let (key, row) = (table::key(id), table::row(id, &(1, "n".repeat(300))));
-        let mut here = Here { engine: &engine, executor: &executor, part };
-        to_its_end(&engine, here.insert(table::ACCOUNTS, &key, &row))
+        let mut access = PageAccess { engine: &engine, executor: &executor, txn };
+        to_its_end(&engine, access.insert(table::ACCOUNTS, &key, &row))
     };
     (0..600).for_each(|id| assert_eq!(insert(filler, id), Ok(Inserted::Done)));
     engine.commit(filler).unwrap();
-    engine.begin(filler, 0, Protection::Quiet);
+    engine.begin(filler, 0, Protection::Exclusive);
     for id in 0..30 {
-        let mut here = Here { engine: &engine, executor: &executor, part: &mut *victim };
+        let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut *victim };
         let set = |row: &mut txn::RowMut<'_>| row.set_int(table::SCORE, 2);
         let key = table::key(id * 20);
-        assert_eq!(to_its_end(&engine, here.update(table::ACCOUNTS, &key, set)), Ok(Some(())));
+        assert_eq!(to_its_end(&engine, access.update(table::ACCOUNTS, &key, set)), Ok(Some(())));
     }
     disk.set_capacity(Some(disk.used()));
     let full = (1_000..).find_map(|id| insert(filler, id).err());

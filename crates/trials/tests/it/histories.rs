@@ -4,7 +4,7 @@ use exec::DesignKind;
 use trials::deployed::{Keys, deployed};
 #[cfg(not(feature = "planted"))]
 use trials::histories::occ;
-use trials::histories::{Plan, Verdict, conventional, logical, serial};
+use trials::histories::{HistoryVerdict, Plan, conventional, logical, serial};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -23,7 +23,7 @@ fn plan(seed: u64) -> Plan {
 }
 
 /// Two or three owners of an instance's keys.
-fn among_owners(design: DesignKind, plan: Plan) -> Result<Verdict, instance::InstanceFault> {
+fn among_owners(design: DesignKind, plan: Plan) -> Result<HistoryVerdict, instance::InstanceFault> {
     let dir = tempfile::tempdir().unwrap();
     let crew = Crew { workers: 2 + plan.seed as usize % 2, clients: 3 };
     let keys = if plan.seed % 4 > 1 { Keys::Move } else { Keys::Stay };
@@ -34,7 +34,7 @@ fn among_owners(design: DesignKind, plan: Plan) -> Result<Verdict, instance::Ins
 mod sound {
     use super::*;
 
-    fn innocent<F: std::fmt::Debug>(design: fn(Plan) -> Result<Verdict, F>) {
+    fn innocent<F: std::fmt::Debug>(design: fn(Plan) -> Result<HistoryVerdict, F>) {
         for seed in 0..10 {
             let verdict = design(plan(seed)).unwrap();
             assert!(
@@ -106,7 +106,7 @@ mod sound {
 fn every_planted_bug_is_found_in_every_design() {
     use exec::planted::{Bug, plant};
     let _alone = crate::alone();
-    type Record = fn(Plan) -> Result<Verdict, store::StoreFault>;
+    type Record = fn(Plan) -> Result<HistoryVerdict, store::StoreFault>;
     let designs = [("conventional", conventional as Record), ("logical", logical), ("serial", serial)];
     for (name, design) in designs {
         plant(Bug::None);

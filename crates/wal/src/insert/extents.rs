@@ -7,19 +7,19 @@
 //!                                      claimed^      end^              open
 //! ```
 //!
-//! A and B are two threads. `c` is a *lone* record: a short record of order [`Order::Last`],
+//! A and B are two threads. `c` is a *lone* record: a short record of order [`LogOrder::Last`],
 //! appended by a thread that has no open extent, or has one that is not the youngest. The thread
 //! reserves and copies it under the lock, and keeps its own extent.
 //!
-//! A commit [rests on](Order::Resting) all records that were appended before it. Its place is
-//! wherever its thread's other records go, so it writes nothing shared either: `reserved` is an
+//! A commit [depends on](LogOrder::Dependent) all records that were appended before it. Its place
+//! is wherever its thread's other records go, so it writes nothing shared either: `reserved` is an
 //! upper bound of all appended records, and the commit reads it once. The log must reach that bound
 //! some day, although the bound may lie in the middle of another thread's extent. For this the
-//! first record that rests on the bound sets the bit [`RELIED`] in `reserved`. From then on the
+//! first record that depends on the bound sets the bit [`RELIED`] in `reserved`. From then on the
 //! youngest extent, when it is sealed, does not give its unused rest back but pads it.
 //!
 //! ```text
-//! T1's extent (youngest)  [rec rec .........]      T2 commits: rests on `end`, sets RELIED
+//! T1's extent (youngest)  [rec rec .........]      T2 commits: depends on `end`, sets RELIED
 //!                                           ^end
 //! T1's extent is sealed   [rec rec | pad    ]      the log reaches `end`, T2's commit is durable
 //! ```
@@ -58,27 +58,27 @@
 //!    back: [`Extents::end`] is at or past it, and the flusher reaches it. When the rest is given
 //!    back, the extent's mark is rewritten with the new length before any other record can be put
 //!    there. An extent of which the mark may have been written out keeps its rest.
-//! 7. A record starts at or past the position that its [`Order`] requires. For [`Order::Last`] that
-//!    is past all positions that other threads had reserved when the append began. The records of
-//!    one slot ascend, except lone records, which may lie at higher positions than later records of
-//!    the slot's extent.
-//! 8. Let R be a resting record, and let `h` be the larger of R's own end and the position that R
-//!    rests on. Each record of which the append was over when R's began ends at or before `h`, and
-//!    rests on positions at or before `h`. Two cases: (a) R lies in the youngest extent and no
-//!    record relies on the end of that extent; then the records of all other threads, and the
-//!    positions that they rest on, lie before that extent. (b) R rests on the end of the youngest
-//!    extent.
+//! 7. A record starts at or past the position that its [`LogOrder`] requires. For
+//!    [`LogOrder::Last`] that is past all positions that other threads had reserved when the append
+//!    began. The records of one slot ascend, except lone records, which may lie at higher positions
+//!    than later records of the slot's extent.
+//! 8. Let R be a dependent record, and let `h` be the larger of R's own end and the position that R
+//!    depends on. Each record of which the append was over when R's began ends at or before `h`,
+//!    and depends on positions at or before `h`. Two cases: (a) R lies in the youngest extent and
+//!    no record relies on the end of that extent; then the records of all other threads, and the
+//!    positions that they depend on, lie before that extent. (b) R depends on the end of the
+//!    youngest extent.
 //! 9. [`Extents::complete`] reports only frames without holes: records, pads, marks.
 
 use super::sync::{Arc, AtomicU64, Backoff, CachePadded, Ordering, SpinMutex};
 use super::{Complete, Counts, Crowded, Draft, Drain, Holes, Placed, Room};
 use crate::frame::{self, HEAD};
-use crate::order::Order;
+use crate::order::LogOrder;
 use std::collections::VecDeque;
 
 /// Bit of `claimed`: no more claims. Positions are multiples of 8, so the bit is free.
 const SEALED: u64 = 1;
-/// Bit of `reserved`: some record rests on all positions below. Positions are multiples of 8, so
+/// Bit of `reserved`: some record depends on all positions below. Positions are multiples of 8, so
 /// the bit is free.
 const RELIED: u64 = 1;
 /// The largest extent that several records share. At this size threads reserve rarely, and the pad
@@ -146,13 +146,13 @@ impl Slot {
 struct Extent {
     start: u64,
     end: u64,
-    state: State,
+    state: ExtentState,
     /// Slot of the thread that fills or filled it; `None` for lone records.
     slot: Option<Arc<Slot>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ExtentState {
     Open,
     /// All bytes below `claimed` were claimed; the bytes from there on are padded or given back.
     Sealed {
@@ -258,7 +258,7 @@ impl Extents {
         &self,
         slot: &Arc<Slot>,
         draft: &mut Draft<'_>,
-        order: Order,
+        order: LogOrder,
         room: &Room<'_>,
     ) -> Result<Placed, Crowded> {
         match self.append_within(slot, draft, order, room) {
@@ -274,7 +274,7 @@ impl Extents {
         &self,
         slot: &Slot,
         draft: &mut Draft<'_>,
-        order: Order,
+        order: LogOrder,
         room: &Room<'_>,
     ) -> Option<u64> {
         let bytes = draft.bytes();
@@ -290,14 +290,14 @@ impl Extents {
 
     /// Whether the slot's extent may take a record at `start`.
     #[inline]
-    fn admits(&self, slot: &Slot, start: u64, bytes: u64, order: Order) -> bool {
+    fn admits(&self, slot: &Slot, start: u64, bytes: u64, order: LogOrder) -> bool {
         let end = slot.0.end.load(Ordering::Relaxed);
         let ordered = match order {
-            Order::After(lsn) | Order::Resting(lsn) => lsn.0 <= start,
+            LogOrder::After(lsn) | LogOrder::Dependent(lsn) => lsn.0 <= start,
             // If the extent is the youngest and its end carries no RELIED bit: all positions
             // reserved before it lie before it, none were reserved after it, and no earlier record
-            // rests on its unfilled part.
-            Order::Last => self.reserved.load(Ordering::Acquire) == end,
+            // depends on its unfilled part.
+            LogOrder::Last => self.reserved.load(Ordering::Acquire) == end,
         };
         start & SEALED == 0 && fits(start, end, bytes) && ordered
     }
@@ -307,7 +307,7 @@ impl Extents {
         &self,
         slot: &Arc<Slot>,
         draft: &mut Draft<'_>,
-        order: Order,
+        order: LogOrder,
         room: &Room<'_>,
     ) -> Result<Placed, Crowded> {
         let bytes = draft.bytes();
@@ -316,7 +316,7 @@ impl Extents {
         let open = claimed & SEALED == 0;
         let free = self.reserved.load(Ordering::Acquire) == tail.next;
         let youngest = open && free && slot.0.end.load(Ordering::Relaxed) == tail.next;
-        if order == Order::Last && !youngest && bytes <= LONE {
+        if order == LogOrder::Last && !youngest && bytes <= LONE {
             return self.lone(&mut tail, draft, room);
         }
         if open {
@@ -342,7 +342,7 @@ impl Extents {
         words.end.store(end, Ordering::Relaxed);
         words.filled.store(start, Ordering::Release);
         words.claimed.store(start + bytes, Ordering::Release);
-        tail.queue.push_back(Extent { start: at, end, state: State::Open, slot: Some(slot.clone()) });
+        tail.queue.push_back(Extent { start: at, end, state: ExtentState::Open, slot: Some(slot.clone()) });
         self.reserved.store(end, Ordering::Release);
         drop(tail);
         fill(slot, start, draft, room);
@@ -378,7 +378,7 @@ impl Extents {
         Ok(Some((at, tail.next)))
     }
 
-    /// Appends a short record of order [`Order::Last`]; the thread keeps its own extent.
+    /// Appends a short record of order [`LogOrder::Last`]; the thread keeps its own extent.
     fn lone(&self, tail: &mut Tail, draft: &mut Draft<'_>, room: &Room<'_>) -> Result<Placed, Crowded> {
         let bytes = draft.bytes();
         if room.must_wait(tail.next + bytes) {
@@ -397,7 +397,7 @@ impl Extents {
         match tail.queue.back_mut().filter(|e| e.slot.is_none()) {
             Some(before) => before.end = end,
             None => {
-                let state = State::Sealed { claimed: end };
+                let state = ExtentState::Sealed { claimed: end };
                 tail.queue.push_back(Extent { start, end, state, slot: None });
             }
         }
@@ -427,7 +427,7 @@ impl Extents {
             Why::Early => used.next_multiple_of(STEP),
         };
         slot.0.size.store(size, Ordering::Relaxed);
-        extent.state = State::Sealed { claimed };
+        extent.state = ExtentState::Sealed { claimed };
         let take_back =
             |end| self.reserved.compare_exchange(end, claimed, Ordering::AcqRel, Ordering::Acquire);
         let can_tell = self.mark == 0 || extent.start >= tail.given;
@@ -468,7 +468,7 @@ impl Extents {
     fn whole(&self, tail: &mut Tail, holes: Holes, room: &Room<'_>, late: &mut Late) -> u64 {
         while let Some(front) = tail.queue.front() {
             match (front.state, &front.slot) {
-                (State::Open, Some(slot)) => {
+                (ExtentState::Open, Some(slot)) => {
                     let claimed = slot.0.claimed.load(Ordering::Acquire);
                     match holes {
                         Holes::Close { upto } if upto > claimed => {
@@ -481,7 +481,7 @@ impl Extents {
                         }
                     }
                 }
-                (State::Sealed { claimed }, Some(slot)) => slot.late(claimed, late),
+                (ExtentState::Sealed { claimed }, Some(slot)) => slot.late(claimed, late),
                 (_, None) => {}
             }
             tail.queue.pop_front();
@@ -508,11 +508,11 @@ impl Extents {
         let mut late = Late::new();
         let mut tail = self.tail.lock();
         for index in 0..tail.queue.len() {
-            if tail.queue[index].state == State::Open {
+            if tail.queue[index].state == ExtentState::Open {
                 self.seal(&mut tail, index, Why::Early, room);
             }
             let extent = &tail.queue[index];
-            if let (State::Sealed { claimed }, Some(slot)) = (extent.state, &extent.slot) {
+            if let (ExtentState::Sealed { claimed }, Some(slot)) = (extent.state, &extent.slot) {
                 slot.late(claimed, &mut late);
             }
         }
@@ -527,9 +527,9 @@ impl Extents {
         self.reserved.load(Ordering::Acquire) & !RELIED
     }
 
-    /// See [`Inserter::rests_on`](super::Inserter::rests_on); invariant 8.
+    /// See [`Inserter::depends_on`](super::Inserter::depends_on); invariant 8.
     #[inline]
-    pub fn rests_on(&self, slot: &Slot) -> u64 {
+    pub fn depends_on(&self, slot: &Slot) -> u64 {
         let end = slot.0.end.load(Ordering::Relaxed);
         let open = slot.0.claimed.load(Ordering::Relaxed) & SEALED == 0;
         let mut seen = self.reserved.load(Ordering::Acquire);
@@ -553,7 +553,7 @@ impl Extents {
     pub fn end(&self) -> u64 {
         let tail = self.tail.lock();
         match tail.queue.back() {
-            Some(Extent { state: State::Open, slot: Some(slot), end, .. })
+            Some(Extent { state: ExtentState::Open, slot: Some(slot), end, .. })
                 if self.reserved.load(Ordering::Acquire) == *end =>
             {
                 slot.0.claimed.load(Ordering::Acquire)

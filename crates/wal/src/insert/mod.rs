@@ -25,7 +25,7 @@ use extents::{Extents, Marks};
 
 use crate::frame;
 use crate::options::{Durability, Insert, LogOptions};
-use crate::order::Order;
+use crate::order::LogOrder;
 use crate::ring::Ring;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -229,7 +229,7 @@ impl Inserter {
         &self,
         slot: &Slot,
         draft: &mut Draft<'_>,
-        order: Order,
+        order: LogOrder,
         room: &Room<'_>,
     ) -> Option<u64> {
         match self {
@@ -242,7 +242,7 @@ impl Inserter {
         &self,
         slot: &Arc<Slot>,
         draft: &mut Draft<'_>,
-        order: Order,
+        order: LogOrder,
         room: &Room<'_>,
     ) -> Result<Placed, Crowded> {
         match self {
@@ -252,20 +252,20 @@ impl Inserter {
         }
     }
 
-    /// For an append of order [`Order::Resting`] that the slot's owner begins now: the position up
-    /// to which the log must survive for the record to count. The flusher reaches that position on
-    /// request. 0 if the record's own place is past all earlier records in any case.
+    /// For an append of order [`LogOrder::Dependent`] that the slot's owner begins now: the
+    /// position up to which the log must survive for the record to count. The flusher reaches that
+    /// position on request. 0 if the record's own place is past all earlier records in any case.
     #[inline]
-    pub fn rests_on(&self, slot: &Slot) -> u64 {
+    pub fn depends_on(&self, slot: &Slot) -> u64 {
         match self {
             // Places ascend with time.
             Inserter::Mutex(_) | Inserter::Consolidated(_) => 0,
-            Inserter::Extents(extents) => extents.rests_on(slot),
+            Inserter::Extents(extents) => extents.depends_on(slot),
         }
     }
 
     /// A position at or past the end of each record of which the append is over, and of the
-    /// positions that these rest on. The flusher reaches it.
+    /// positions that these depend on. The flusher reaches it.
     pub fn end(&self) -> u64 {
         match self {
             Inserter::Mutex(central) => central.end(),

@@ -50,7 +50,7 @@ mod extents;
 
 use super::{Complete, Counts, Crowded, Drain, Holes, Placed};
 use crate::frame::{self, HEAD, Item};
-use crate::order::Order;
+use crate::order::LogOrder;
 use base::Lsn;
 use extents::{Extents, Marks, Slot};
 use loom::cell::UnsafeCell;
@@ -137,22 +137,22 @@ impl House {
         Room { ring: &self.ring, life: LIFE, drain: Drain::Flusher }
     }
 
-    fn append(&self, slot: &Arc<Slot>, who: u64, order: Order) -> u64 {
+    fn append(&self, slot: &Arc<Slot>, who: u64, order: LogOrder) -> u64 {
         let mut frame = [0; RECORD];
         for (n, word) in frame.chunks_exact_mut(8).enumerate() {
             word.copy_from_slice(&(MAGIC | who << 8 | n as u64).to_le_bytes());
         }
         let placed = self.extents.append(slot, &mut Draft { frame: &mut frame }, order, &self.room());
         let Ok(Placed { start, .. }) = placed else { unreachable!("nobody waits for room") };
-        assert!(!matches!(order, Order::After(lsn) | Order::Resting(lsn) if start < lsn.0));
+        assert!(!matches!(order, LogOrder::After(lsn) | LogOrder::Dependent(lsn) if start < lsn.0));
         start
     }
 
-    /// Appends a resting record. Returns the position up to which the log must survive for it to
+    /// Appends a dependent record. Returns the position up to which the log must survive for it to
     /// count.
     fn commit(&self, slot: &Arc<Slot>, who: u64) -> u64 {
-        let rests_on = self.extents.rests_on(slot);
-        rests_on.max(self.append(slot, who, Order::Resting(Lsn(0))) + RECORD as u64)
+        let depends_on = self.extents.depends_on(slot);
+        depends_on.max(self.append(slot, who, LogOrder::Dependent(Lsn(0))) + RECORD as u64)
     }
 
     /// Walks the part of the log that is reported complete. Returns the writers of the records in
@@ -199,8 +199,8 @@ fn what_is_given_to_the_flusher_is_whole() {
         let other = {
             let house = house.clone();
             spawn(move || {
-                house.append(&two, 2, Order::ANY);
-                house.append(&two, 3, Order::Last);
+                house.append(&two, 2, LogOrder::ANY);
+                house.append(&two, 3, LogOrder::Last);
             })
         };
         let flusher = {
@@ -212,8 +212,8 @@ fn what_is_given_to_the_flusher_is_whole() {
                 (house.walk(START, upto), upto)
             })
         };
-        house.append(&one, 1, Order::ANY);
-        house.append(&one, 4, Order::ANY);
+        house.append(&one, 1, LogOrder::ANY);
+        house.append(&one, 4, LogOrder::ANY);
         other.join().unwrap();
         let (mut found, upto) = flusher.join().unwrap();
         let end = house.extents.end();
@@ -236,14 +236,14 @@ fn last_is_behind_what_was_over() {
         let other = {
             let (house, heard) = (house.clone(), heard.clone());
             spawn(move || {
-                house.append(&two, 2, Order::ANY);
-                heard.store(house.append(&two, 3, Order::ANY), loom::sync::atomic::Ordering::Release);
+                house.append(&two, 2, LogOrder::ANY);
+                heard.store(house.append(&two, 3, LogOrder::ANY), loom::sync::atomic::Ordering::Release);
             })
         };
-        house.append(&one, 1, Order::ANY);
+        house.append(&one, 1, LogOrder::ANY);
         let before = heard.load(loom::sync::atomic::Ordering::Acquire);
-        assert!(house.append(&one, 4, Order::Last) > before);
-        assert!(house.append(&one, 5, Order::After(Lsn(before + 1))) > before);
+        assert!(house.append(&one, 4, LogOrder::Last) > before);
+        assert!(house.append(&one, 5, LogOrder::After(Lsn(before + 1))) > before);
         other.join().unwrap();
     });
 }
@@ -259,7 +259,7 @@ fn what_is_rested_on_is_passed_on_and_reached() {
         let other = {
             let (house, heard) = (house.clone(), heard.clone());
             spawn(move || {
-                house.append(&two, 2, Order::ANY);
+                house.append(&two, 2, LogOrder::ANY);
                 let holds = house.commit(&two, 3);
                 heard.store(holds, loom::sync::atomic::Ordering::Release);
                 holds
@@ -272,7 +272,7 @@ fn what_is_rested_on_is_passed_on_and_reached() {
                 house.extents.complete(Holes::Close { upto: end }, &house.room()).upto
             })
         };
-        house.append(&one, 1, Order::ANY);
+        house.append(&one, 1, LogOrder::ANY);
         let before = heard.load(loom::sync::atomic::Ordering::Acquire);
         let holds = house.commit(&one, 4);
         assert!(holds >= before, "a commit rests on less than one it has seen");
@@ -295,13 +295,13 @@ fn last_is_behind_what_is_rested_on() {
         let other = {
             let (house, heard) = (house.clone(), heard.clone());
             spawn(move || {
-                house.append(&two, 2, Order::ANY);
+                house.append(&two, 2, LogOrder::ANY);
                 heard.store(house.commit(&two, 3), loom::sync::atomic::Ordering::Release);
             })
         };
-        house.append(&one, 1, Order::ANY);
+        house.append(&one, 1, LogOrder::ANY);
         let before = heard.load(loom::sync::atomic::Ordering::Acquire);
-        assert!(house.append(&one, 4, Order::Last) >= before);
+        assert!(house.append(&one, 4, LogOrder::Last) >= before);
         other.join().unwrap();
     });
 }
@@ -315,13 +315,13 @@ fn a_fence_divides() {
         let other = {
             let house = house.clone();
             spawn(move || {
-                house.append(&two, 2, Order::ANY);
-                house.append(&two, 3, Order::ANY);
+                house.append(&two, 2, LogOrder::ANY);
+                house.append(&two, 3, LogOrder::ANY);
             })
         };
-        let before = house.append(&one, 1, Order::ANY);
+        let before = house.append(&one, 1, LogOrder::ANY);
         let fence = house.extents.fence(&house.room());
-        let after = house.append(&one, 4, Order::ANY);
+        let after = house.append(&one, 4, LogOrder::ANY);
         assert!(before < fence && after >= fence);
         other.join().unwrap();
     });

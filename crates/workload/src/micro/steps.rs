@@ -44,7 +44,7 @@ impl RowStep for ReadRows {
         for ids in ids.chunks(ABREAST) {
             let mut keys: SmallVec<[Key; ABREAST]> = SmallVec::new();
             keys.extend(ids.iter().map(|&id| key(id)));
-            access.ahead(MICRO, &keys);
+            access.prefetch(MICRO, &keys);
             for key in &keys {
                 let counter = pin!(access.read(MICRO, key, |row| row.int(COUNTER))).await?;
                 sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);
@@ -64,7 +64,7 @@ impl RowStep for UpdateRows {
         for ids in ids.chunks(ABREAST) {
             let mut keys: SmallVec<[Key; ABREAST]> = SmallVec::new();
             keys.extend(ids.iter().map(|&id| key(id)));
-            access.ahead(MICRO, &keys);
+            access.prefetch(MICRO, &keys);
             for key in &keys {
                 let counter = pin!(access.update(MICRO, key, increment)).await?;
                 sum = sum.wrapping_add(counter.ok_or(Abort::BadRequest)?);

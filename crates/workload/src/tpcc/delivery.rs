@@ -62,7 +62,7 @@ impl DeliverAll {
         use rows::order_line::*;
         let of = |number| key([self.0.w, d, order, number]);
         let keys: SmallVec<[Key; MOST_LINES]> = (1..=lines).map(of).collect();
-        access.ahead(ORDER_LINE, &keys);
+        access.prefetch(ORDER_LINE, &keys);
         let mut sum = 0;
         for key in &keys {
             let arrive = |row: &mut txn::RowMut<'_>| {
@@ -103,7 +103,7 @@ impl Step for DeliverAll {
         let open = (1..=DISTRICTS).zip(all.iter().copied()).filter(|(_, order)| *order > 0);
         let open: Each<(u32, u32)> = open.collect();
         let orders: Each<Key> = open.iter().map(|(d, order)| key([w, *d, *order])).collect();
-        access.ahead(ORDERS, &orders);
+        access.prefetch(ORDERS, &orders);
         let mut whose: Each<(u32, u32)> = SmallVec::new();
         for order in &orders {
             whose.push(self.hand_over(access, order).await?);
@@ -114,7 +114,7 @@ impl Step for DeliverAll {
         }
         let payers = open.iter().zip(&whose).map(|((d, _), (customer, _))| key([w, *d, *customer]));
         let payers: Each<Key> = payers.collect();
-        access.ahead(CUSTOMER, &payers);
+        access.prefetch(CUSTOMER, &payers);
         for (customer, sum) in payers.iter().zip(sums) {
             self.owe(access, customer, sum).await?;
         }

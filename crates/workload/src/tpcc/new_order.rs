@@ -192,7 +192,7 @@ impl Step for TakeStock {
             return Err(Abort::BadRequest);
         }
         let keys: Lines<Key> = self.lines.iter().map(|&(item, _)| key([self.supply, item])).collect();
-        access.ahead(STOCK, &keys);
+        access.prefetch(STOCK, &keys);
         for (&(_, quantity), key) in self.lines.iter().zip(&keys) {
             let take = |row: &mut RowMut<'_>| {
                 let (had, quantity) = (row.int(S_QUANTITY), i64::from(quantity));
@@ -257,7 +257,7 @@ impl Step for PriceItems {
         use rows::{item::*, warehouse::*};
         let mut items: Lines<(i64, bool)> = SmallVec::new();
         let keys: Lines<Key> = self.items.iter().map(|&id| key([id])).collect();
-        access.ahead(ITEM, &keys);
+        access.prefetch(ITEM, &keys);
         for key in &keys {
             let item =
                 access.read(ITEM, key, |row| (row.int(I_PRICE), is_original(row.bytes(I_DATA)))).await?;

@@ -52,7 +52,7 @@ impl Step for CountLow {
         let mut count = 0;
         for items in items.chunks(ABREAST) {
             let keys: SmallVec<[Key; ABREAST]> = items.iter().map(|item| key([w, *item])).collect();
-            access.ahead(STOCK, &keys);
+            access.prefetch(STOCK, &keys);
             for key in &keys {
                 let left = access.read(STOCK, key, |row| row.int(rows::stock::S_QUANTITY)).await?;
                 count += u32::from(found(left)? < i64::from(threshold));

@@ -2,7 +2,7 @@
 //! end.
 
 use super::*;
-use crate::{Deed, Files, Open, Verdict, memory, real, watched};
+use crate::{Deed, Files, Intervention, Open, memory, real, watched};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -56,7 +56,11 @@ fn what_was_written_is_read_on_every_way() {
     for means in [Means::Best, Means::Threads] {
         round_trip(&memory(), Path::new("f"), means);
         round_trip(&real(), &folder.path().join(format!("{means:?}")), means);
-        round_trip(&watched(real(), |_, _| Verdict::Do), &folder.path().join(format!("w{means:?}")), means);
+        round_trip(
+            &watched(real(), |_, _| Intervention::Do),
+            &folder.path().join(format!("w{means:?}")),
+            means,
+        );
     }
     assert_eq!(IoQueue::new(8, Means::Threads).unwrap().means(), Means::Threads);
 }
@@ -87,8 +91,8 @@ fn errors_come_with_the_files_name() {
         let error = IoQueue::new(8, means).unwrap().write_all(&file, &[(&[1; 10], 0)]).unwrap_err();
         assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
         let files = watched(real(), |_, deed| match deed {
-            Deed::Read { offset: 4096, .. } => Verdict::Fail(ErrorKind::BrokenPipe),
-            _ => Verdict::Do,
+            Deed::Read { offset: 4096, .. } => Intervention::Fail(ErrorKind::BrokenPipe),
+            _ => Intervention::Do,
         });
         let file = files.open(&path, Open::ReadWrite).unwrap();
         let queue = IoQueue::new(8, means).unwrap();
@@ -130,14 +134,14 @@ fn what_an_ended_thread_had_asked_for_is_done_all_the_same() {
 
 #[test]
 fn dropping_the_queue_waits_for_what_is_under_way() {
-    let files = watched(memory(), |_, _| Verdict::Do);
+    let files = watched(memory(), |_, _| Intervention::Do);
     drop(files);
     let folder = tempfile::tempdir().unwrap();
     let slow = watched(real(), |_, deed| {
         if matches!(deed, Deed::Read { .. }) {
             std::thread::sleep(Duration::from_millis(30));
         }
-        Verdict::Do
+        Intervention::Do
     });
     let file = slow.open(&folder.path().join("f"), Open::Create).unwrap();
     file.write_all_at(&[9; 4096], 0).unwrap();

@@ -1,7 +1,7 @@
 //! The disk as [`Files`] and [`File`]: each operation is counted, fails if the plan says so, and is
 //! recorded as entries.
 
-use super::node::Change;
+use super::node::PendingChange;
 use super::state::{Entry, Naming, NodeId};
 use super::trouble::{self, Grows};
 use super::{Disk, Mapped, Operation, Trouble};
@@ -50,8 +50,8 @@ impl File for SimFile {
         }
         inner.room(self.node, end, "write", &self.path)?;
         inner.reflect(self.node, offset, bytes);
-        let change = Change::Write { at: offset, bytes: bytes.into() };
-        inner.apply(Entry::Change { node: self.node, change });
+        let change = PendingChange::Write { at: offset, bytes: bytes.into() };
+        inner.apply(Entry::PendingChange { node: self.node, change });
         Ok(())
     }
 

@@ -34,7 +34,7 @@ pub use tape::{Player, Tape};
 pub use trouble::{Lasts, Operation, Plan, Trouble};
 
 use crate::Files;
-use node::Change;
+use node::PendingChange;
 use random::Random;
 use state::{Entry, Naming, NodeId, State};
 use std::collections::BTreeSet;
@@ -263,7 +263,10 @@ impl Inner {
                 let (at, mut before) = ((n * blocks::BLOCK) as u64, vec![0; now.len()]);
                 self.state.nodes[node].current.read(at, &mut before);
                 if before != now {
-                    self.apply(Entry::Change { node, change: Change::Write { at, bytes: now.into() } });
+                    self.apply(Entry::PendingChange {
+                        node,
+                        change: PendingChange::Write { at, bytes: now.into() },
+                    });
                 }
             }
         }
@@ -335,7 +338,7 @@ impl Inner {
 
     fn length(&mut self, node: NodeId, len: u64) {
         if self.state.nodes[node].current.len() != len {
-            self.apply(Entry::Change { node, change: Change::Length(len) });
+            self.apply(Entry::PendingChange { node, change: PendingChange::Length(len) });
         }
     }
 
@@ -343,7 +346,10 @@ impl Inner {
     fn failed_write(&mut self, node: NodeId, bytes: &[u8], at: u64) {
         let kept = bytes.len() * Random::new(self.operations).below(3) / 2;
         if kept > 0 {
-            self.apply(Entry::Change { node, change: Change::Write { at, bytes: bytes[..kept].into() } });
+            self.apply(Entry::PendingChange {
+                node,
+                change: PendingChange::Write { at, bytes: bytes[..kept].into() },
+            });
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 const SECTORS: [u64; 2] = [512, 4096];
 
 #[derive(Clone)]
-pub(crate) enum Change {
+pub(crate) enum PendingChange {
     Write { at: u64, bytes: Arc<[u8]> },
     Length(u64),
 }
@@ -22,7 +22,7 @@ pub(crate) enum Change {
 pub(crate) struct Node {
     pub stable: Blocks,
     pub current: Blocks,
-    pub pending: Vec<Change>,
+    pub pending: Vec<PendingChange>,
 }
 
 /// How a crash treats the unsynced changes of one disk.
@@ -51,10 +51,10 @@ impl Loss {
     }
 }
 
-fn apply(blocks: &mut Blocks, change: &Change) {
+fn apply(blocks: &mut Blocks, change: &PendingChange) {
     match change {
-        Change::Write { at, bytes } => blocks.write(*at, bytes),
-        Change::Length(len) => blocks.set_len(*len),
+        PendingChange::Write { at, bytes } => blocks.write(*at, bytes),
+        PendingChange::Length(len) => blocks.set_len(*len),
     }
 }
 
@@ -63,7 +63,7 @@ impl Node {
         Node { stable: bytes.clone(), current: bytes, pending: Vec::new() }
     }
 
-    pub fn change(&mut self, change: Change) {
+    pub fn change(&mut self, change: PendingChange) {
         apply(&mut self.current, &change);
         self.pending.push(change);
     }
@@ -107,10 +107,10 @@ impl Node {
             apply(&mut cache, change);
             lengths.push(cache.len());
             let touched = match change {
-                Change::Write { at, bytes } => *at..at + bytes.len() as u64,
+                PendingChange::Write { at, bytes } => *at..at + bytes.len() as u64,
                 // A range that was cut off reads as zeros when the file is lengthened again.
                 // Lengthening alone changes no sector.
-                Change::Length(len) => *len..before.max(*len).min(before),
+                PendingChange::Length(len) => *len..before.max(*len).min(before),
             };
             let sectors = touched.start / size..touched.end.div_ceil(size);
             for sector in sectors.filter(|_| !touched.is_empty()) {

@@ -1,7 +1,7 @@
 //! A whole disk as a value: files, their names, and the unsynced changes of both that a crash may
 //! lose.
 
-use super::node::{Change, Loss, Node};
+use super::node::{Loss, Node, PendingChange};
 use super::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ pub(crate) enum Naming {
 pub(crate) enum Entry {
     /// A new, empty file without a name; it gets the next number.
     Node,
-    Change {
+    PendingChange {
         node: NodeId,
-        change: Change,
+        change: PendingChange,
     },
     Sync {
         node: NodeId,
@@ -78,7 +78,7 @@ impl State {
     pub fn apply(&mut self, entry: &Entry) {
         match entry {
             Entry::Node => self.nodes.push(Node::default()),
-            Entry::Change { node, change } => self.nodes[*node].change(change.clone()),
+            Entry::PendingChange { node, change } => self.nodes[*node].change(change.clone()),
             Entry::Sync { node } => self.nodes[*node].sync(),
             Entry::FailedSync { node, seed } => self.nodes[*node].fail_sync(&mut Random::new(*seed)),
             Entry::Name(naming) => {

@@ -4,7 +4,7 @@
 
 use super::{Batch, Loader, Share, Trouble, malformed};
 use crate::log::{
-    BlockHead, Blocks, Bytes, Changes, Reads, Record, Segment, Undecided, Verdict, next_record,
+    BlockHead, Blocks, Bytes, Changes, Reads, Record, Segment, TxnVerdict, Undecided, next_record,
 };
 use crate::recover::Stop;
 use crate::recover::tail::open_segment;
@@ -164,7 +164,7 @@ impl<'s> Loader<'s> {
             match record {
                 Record::Commit { .. } => {}
                 Record::Prepare { name, tid, note, writes } => self.prepared(name, (tid, note), writes)?,
-                Record::Guards { name, reads } => self.guarded(name, reads),
+                Record::Reservations { name, reads } => self.reserved(name, reads),
                 Record::Decision { name, verdict } => self.decide(name, epoch, verdict)?,
                 Record::Note { name, note } if self.share.number == 0 => {
                     self.told.notes.push((name, note.to_vec()));
@@ -184,8 +184,8 @@ impl<'s> Loader<'s> {
 
     fn prepared(&mut self, name: u64, (tid, note): (u64, &[u8]), writes: Changes<'_>) -> Result<(), Trouble> {
         match self.decided.get(&name) {
-            Some((logged, Verdict::Commit(tid))) => return self.apply((*tid, *logged), writes),
-            Some((_, Verdict::Abort)) => return Ok(()),
+            Some((logged, TxnVerdict::Commit(tid))) => return self.apply((*tid, *logged), writes),
+            Some((_, TxnVerdict::Abort)) => return Ok(()),
             None if self.is_of_checkpoint(name) => return Ok(()),
             None => {}
         }
@@ -199,7 +199,7 @@ impl<'s> Loader<'s> {
 
     /// Notes the reads of a prepared transaction. This record comes before those of the prepare, in
     /// the same block.
-    fn guarded(&mut self, name: u64, reads: Reads<'_>) {
+    fn reserved(&mut self, name: u64, reads: Reads<'_>) {
         let is_new = !self.decided.contains_key(&name) && !self.is_of_checkpoint(name);
         if self.share.number == 0 && is_new {
             self.open.entry(name).or_default().reads.extend_from_slice(reads.bytes());
@@ -208,10 +208,10 @@ impl<'s> Loader<'s> {
 
     /// Applies a decision. If the transaction is unknown, either its prepare record is read later,
     /// or the decision was written before the first row of the checkpoint was copied.
-    fn decide(&mut self, name: u64, logged: u64, verdict: Verdict) -> Result<(), Trouble> {
+    fn decide(&mut self, name: u64, logged: u64, verdict: TxnVerdict) -> Result<(), Trouble> {
         self.decided.insert(name, (logged, verdict));
         match (self.open.remove(&name), verdict) {
-            (Some(one), Verdict::Commit(tid)) => self.apply((tid, logged), Changes::of(&one.writes)),
+            (Some(one), TxnVerdict::Commit(tid)) => self.apply((tid, logged), Changes::of(&one.writes)),
             _ => Ok(()),
         }
     }

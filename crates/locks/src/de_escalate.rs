@@ -81,7 +81,7 @@ impl<M: RawMutex> LockTable<M> {
             Standing::Waits => locker.ended = None,
         }
         for at in 0..locker.granules.len() {
-            self.reduce(locker, at);
+            self.de_escalate(locker, at);
         }
         locker.covered.clear();
         let Pending { name, before, wanted, table } = pending;
@@ -102,7 +102,7 @@ impl<M: RawMutex> LockTable<M> {
     /// Lowers the escalated granule at `at` to the requested mode, and locks the keys that it
     /// covered.
     #[cold]
-    pub(crate) fn reduce(&self, locker: &mut Locker, at: usize) {
+    pub(crate) fn de_escalate(&self, locker: &mut Locker, at: usize) {
         let Granule { name, asked, fixed, .. } = locker.granules[at];
         if fixed || !locker.granules[at].is_escalated() {
             return;
@@ -117,10 +117,10 @@ impl<M: RawMutex> LockTable<M> {
             locker.granules[at].fixed = true;
         } else {
             self.lower_granule(locker, at, asked);
-            self.counters.reductions.fetch_add(1, Ordering::Relaxed);
+            self.counters.de_escalations.fetch_add(1, Ordering::Relaxed);
             let granule = &mut locker.granules[at];
             let keys = mine().count() as u32;
-            // The reduction has shown that other transactions want the table, so the next
+            // De-escalation has shown that other transactions want the table, so the next
             // escalation comes later.
             granule.most_reads = granule.most_reads.max(2 * keys);
             granule.most_writes = granule.most_writes.max(2 * keys);

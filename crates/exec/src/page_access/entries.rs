@@ -14,7 +14,7 @@
 //!   scan has locked that gap, the inserter waits for it with e already in the tree. The scan
 //!   cannot return e before it has the lock on e.
 
-use super::{Here, gap_name};
+use super::{PageAccess, gap_name};
 use crate::design::Design;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
@@ -44,7 +44,7 @@ pub(super) fn row_name(table: &Table, index: TableId, entry: &[u8]) -> Option<Lo
     Some(LockName::key(table.def.id, hash64(key)))
 }
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     async fn next_gap(&mut self, index: TableId, key: &Key) -> Result<LockName, Abort> {
         let bound = Bound::Excluded(key.as_slice());
         let next = retry!(self, self.engine.store.successor::<D::Latch>(index, bound));
@@ -90,7 +90,7 @@ impl<D: Design> Here<'_, D> {
 
     pub(super) fn release_gaps(&mut self, entries: &[NewEntry]) {
         for gap in entries.iter().flat_map(|e| &e.gaps) {
-            self.engine.locks(self.part.owner).release_instant(&mut self.part.locker, *gap);
+            self.engine.locks(self.txn.owner).release_instant(&mut self.txn.locker, *gap);
         }
     }
 
@@ -127,7 +127,7 @@ impl<D: Design> Here<'_, D> {
     /// Completes an update of a locked row that the store has held back because it sets a column of
     /// an index. It locks the entries that change before the store changes anything.
     pub(super) async fn update_with_entries(&mut self, table: &Table, key: &[u8]) -> Result<(), Abort> {
-        let (old, row) = self.part.txn.held_back();
+        let (old, row) = self.txn.store_txn.held_back();
         let (mut gone, mut come) = (of_row(table, old), of_row(table, row));
         let row = row.to_vec();
         let same: Vec<bool> = gone.iter().zip(&come).map(|(old, new)| old == new).collect();
@@ -141,7 +141,7 @@ impl<D: Design> Here<'_, D> {
         let mut new = self.lock_new(table, come).await?;
         let put = |to: &mut RowMut<'_>| to.replace(&row);
         let updated =
-            retry!(self, self.engine.store.update::<D::Latch, _>(&mut self.part.txn, table, key, put));
+            retry!(self, self.engine.store.update::<D::Latch, _>(&mut self.txn.store_txn, table, key, put));
         if updated.is_none() {
             let what = "a locked row vanished while it was updated".to_owned();
             self.engine.store.poison(StoreFault::Broken { table: table.def.id, what });

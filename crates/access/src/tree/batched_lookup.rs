@@ -64,7 +64,7 @@ impl<'p> BTree<'p> {
     /// sight; `None` if the key was not found or a page on its path changed. For a key of which the
     /// root could not be read, `seen` is not called.
     #[inline]
-    pub fn ahead<'k, L: LatchPolicy>(
+    pub fn find_batch<'k, L: LatchPolicy>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
         mut seen: impl FnMut(usize, Option<Sight>),
@@ -74,7 +74,7 @@ impl<'p> BTree<'p> {
         let mut only = None;
         for (key, bytes) in keys.take(LANES).enumerate() {
             let probe = Probe::new(bytes);
-            let Some(at) = only.or_else(|| self.top_ahead::<L>(probe)) else { continue };
+            let Some(at) = only.or_else(|| self.top_of_batch::<L>(probe)) else { continue };
             only = self.roots.is_none().then_some(at);
             lanes.push(Lane { key, probe, at, slot: 0, good: self.is_node(Node(at.bytes()), None) });
         }
@@ -107,7 +107,7 @@ impl<'p> BTree<'p> {
 
     /// The root at which the key's path begins. An absent root page is prefetched from disk.
     #[inline]
-    fn top_ahead<L: LatchPolicy>(&self, probe: Probe<'_>) -> Option<PageView<'p>> {
+    fn top_of_batch<L: LatchPolicy>(&self, probe: Probe<'_>) -> Option<PageView<'p>> {
         match self.top_view::<L>(Seek::Key(probe)) {
             Ok(Look::Saw((root, _))) => Some(root),
             Err(Stop::Page(page)) => {

@@ -13,7 +13,7 @@
 //!
 //! While a load runs keys may change owners (`moving`). The giver then disowns its pages before it
 //! gives the keys away, and the taker owns them in its next turn. The owner map holds the keys that
-//! a worker should own; `Door::owned` holds the partitions with pages that it owns.
+//! a worker should own; `DrainGate::owned` holds the partitions with pages that it owns.
 //!
 //! Access rules: a worker owns and disowns on its own thread, between operations, when it holds no
 //! page. So the owner of a page may change during any transaction, and each access reads it from
@@ -32,7 +32,7 @@
 //! transaction that changed them and may be undone has ended. The owner notes the leaf (`parted`)
 //! and returns to it in its turns.
 
-use super::{PageDesk, PageEngine};
+use super::{PageEngine, PageWorkerContext};
 use crate::design::Design;
 use crate::engine::{EngineFault, Setup};
 use crate::owners::Owners;
@@ -46,7 +46,7 @@ use store::{HeapForm, Reach, StoreFault, Txn, Writers};
 
 /// The state of page ownership.
 #[derive(Default)]
-pub(super) struct Property {
+pub(super) struct PageOwnership {
     /// Whether workers own pages at all.
     owned: bool,
     /// Whether they own heap pages.
@@ -97,7 +97,7 @@ pub(super) enum Hold {
     Pages,
 }
 
-impl Property {
+impl PageOwnership {
     /// Whether workers own pages at all.
     pub fn owned(&self) -> bool {
         self.owned
@@ -163,7 +163,7 @@ impl<D: Design> PageEngine<D> {
             let divided = self.divided_tables();
             self.store.have_owners(|table| divided.contains(&table));
         }
-        self.property = Property {
+        self.ownership = PageOwnership {
             owned: true,
             rows,
             unsettled: form == HeapForm::ByLeaf,
@@ -187,7 +187,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Every partition with keys of this worker: its tree, and a key in it.
-    fn property_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
+    fn partitions_of(&self, worker: usize, now: &Ranges) -> Vec<(TableId, Key)> {
         let mut all = Vec::new();
         for (table, borders) in self.divided(now) {
             for start in self.store.partitions(table) {
@@ -201,54 +201,54 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The worker starts: from here on only this thread touches pages that are marked as its own.
-    pub(super) fn act(&self, desk: &PageDesk) {
-        if self.property.owned {
-            act_for(OwnerId::new(desk.worker));
+    pub(super) fn act(&self, ctx: &PageWorkerContext) {
+        if self.ownership.owned {
+            act_for(OwnerId::new(ctx.worker));
         }
     }
 
     /// The worker asks for its pages.
-    pub(super) fn want_pages(&self, desk: &PageDesk) {
-        if self.property.owned && desk.hold.get() == Hold::Nothing {
-            desk.hold.set(Hold::Wanted);
+    pub(super) fn want_pages(&self, ctx: &PageWorkerContext) {
+        if self.ownership.owned && ctx.hold.get() == Hold::Nothing {
+            ctx.hold.set(Hold::Wanted);
         }
     }
 
     /// Owns the pages that the worker asked for, if that is possible yet, and those of keys that it
     /// got since.
     #[inline]
-    pub(super) fn own_wanted(&self, desk: &PageDesk) {
-        if D::OWNERS && self.property.owned {
-            let hold = desk.hold.get();
+    pub(super) fn own_wanted(&self, ctx: &PageWorkerContext) {
+        if D::OWNERS && self.ownership.owned {
+            let hold = ctx.hold.get();
             let changed =
-                || self.owners.as_ref().is_some_and(|owners| owners.version() != desk.door.seen.get());
+                || self.owners.as_ref().is_some_and(|owners| owners.version() != ctx.gate.seen.get());
             if hold == Hold::Wanted || (hold == Hold::Pages && changed()) {
-                self.own_pages(desk);
+                self.own_pages(ctx);
             }
         }
     }
 
     #[cold]
-    fn own_pages(&self, desk: &PageDesk) {
-        if self.property.doubts.load(Ordering::Acquire) > 0 {
+    fn own_pages(&self, ctx: &PageWorkerContext) {
+        if self.ownership.doubts.load(Ordering::Acquire) > 0 {
             return;
         }
-        desk.hold.set(Hold::Pages);
+        ctx.hold.set(Hold::Pages);
         if let Some(owners) = &self.owners {
             // The version first: a change in between is seen in the next turn.
-            desk.door.seen.set(owners.version());
-            self.own_missing(desk, &owners.ranges());
+            ctx.gate.seen.set(owners.version());
+            self.own_missing(ctx, &owners.ranges());
         }
     }
 
     /// Owns the pages that are this worker's and not owned yet; does nothing outside a load.
-    pub(super) fn own_missing(&self, desk: &PageDesk, now: &Ranges) {
-        if desk.hold.get() != Hold::Pages {
+    pub(super) fn own_missing(&self, ctx: &PageWorkerContext, now: &Ranges) {
+        if ctx.hold.get() != Hold::Pages {
             return;
         }
-        let mut owned = desk.door.owned.borrow_mut();
-        let property = self.property_of(desk.worker, now);
-        for (table, start) in &property {
+        let mut owned = ctx.gate.owned.borrow_mut();
+        let partitions = self.partitions_of(ctx.worker, now);
+        for (table, start) in &partitions {
             if owned.contains(&(*table, start.clone())) {
                 continue;
             }
@@ -258,15 +258,15 @@ impl<D: Design> PageEngine<D> {
             }
             owned.insert((*table, start.clone()));
         }
-        if self.property.rows {
+        if self.ownership.rows {
             claim(Claiming::Pages);
         }
-        if self.property.unsettled && !desk.looked.replace(true) {
-            let leaves = property.into_iter().map(|(table, start)| {
+        if self.ownership.unsettled && !ctx.looked.replace(true) {
+            let leaves = partitions.into_iter().map(|(table, start)| {
                 let end = self.store.partitions(table).into_iter().find(|next| *next > start);
                 (table, start, Then::Until(end))
             });
-            let mut parted = desk.parted.borrow_mut();
+            let mut parted = ctx.parted.borrow_mut();
             parted.leaves.extend(leaves);
             parted.walks = true;
             self.walked(&mut parted);
@@ -278,7 +278,7 @@ impl<D: Design> PageEngine<D> {
         if parted.walks && parted.leaves.iter().all(|(_, _, then)| *then == Then::Done) {
             parted.walks = false;
             if !parted.skipped {
-                self.property.unsettled_workers.fetch_sub(1, Ordering::AcqRel);
+                self.ownership.unsettled_workers.fetch_sub(1, Ordering::AcqRel);
             }
         }
     }
@@ -286,46 +286,46 @@ impl<D: Design> PageEngine<D> {
     /// Records that the worker has not looked, or will not look, at all leaves it should have.
     fn skip(&self, parted: &mut Parted) {
         if !parted.walks && !parted.skipped {
-            self.property.unsettled_workers.fetch_add(1, Ordering::AcqRel);
+            self.ownership.unsettled_workers.fetch_add(1, Ordering::AcqRel);
         }
         parted.skipped = true;
     }
 
     /// To be called when a transaction or a branch has ended here: notes the leaves that it parted.
     #[inline]
-    pub(super) fn note_parted(&self, desk: &PageDesk, txn: &mut Txn) {
+    pub(super) fn note_parted(&self, ctx: &PageWorkerContext, txn: &mut Txn) {
         if D::OWNERS && txn.has_parted() {
-            self.note_leaves(desk, txn);
+            self.note_leaves(ctx, txn);
         }
     }
 
     #[cold]
-    fn note_leaves(&self, desk: &PageDesk, txn: &mut Txn) {
+    fn note_leaves(&self, ctx: &PageWorkerContext, txn: &mut Txn) {
         let mut parted = self.store.parted(txn);
         // Every worker reads the rows of a copy: no worker owns them, so none moves them.
         parted.retain(|(table, _)| {
             self.owners.as_ref().is_some_and(|owners| owners.border(*table, 0).is_some())
         });
-        if self.property.rows && desk.hold.get() == Hold::Pages {
+        if self.ownership.rows && ctx.hold.get() == Hold::Pages {
             let leaves = parted.into_iter().map(|(table, key)| (table, key, Then::Done));
-            desk.parted.borrow_mut().leaves.extend(leaves);
-        } else if self.property.rows && !parted.is_empty() {
-            self.skip(&mut desk.parted.borrow_mut());
+            ctx.parted.borrow_mut().leaves.extend(leaves);
+        } else if self.ownership.rows && !parted.is_empty() {
+            self.skip(&mut ctx.parted.borrow_mut());
         }
     }
 
-    pub(super) fn has_pages(&self, desk: &PageDesk) -> bool {
-        desk.hold.get() == Hold::Pages
+    pub(super) fn has_pages(&self, ctx: &PageWorkerContext) -> bool {
+        ctx.hold.get() == Hold::Pages
     }
 
     /// Looks at a few of the noted leaves, between transactions. `true` if there were any.
     #[inline]
-    pub(super) fn settle(&self, desk: &PageDesk) -> bool {
-        D::OWNERS && self.property.rows && desk.hold.get() == Hold::Pages && self.settle_some(desk)
+    pub(super) fn settle(&self, ctx: &PageWorkerContext) -> bool {
+        D::OWNERS && self.ownership.rows && ctx.hold.get() == Hold::Pages && self.settle_some(ctx)
     }
 
-    fn settle_some(&self, desk: &PageDesk) -> bool {
-        let mut parted = desk.parted.borrow_mut();
+    fn settle_some(&self, ctx: &PageWorkerContext) -> bool {
+        let mut parted = ctx.parted.borrow_mut();
         if parted.leaves.is_empty() || parted.rest > 0 {
             parted.rest = parted.rest.saturating_sub(1);
             return false;
@@ -367,8 +367,8 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Looks at every parted leaf; to be called when no transaction is under way at this worker.
-    pub(super) fn settle_all(&self, desk: &PageDesk) {
-        let mut parted = desk.parted.borrow_mut();
+    pub(super) fn settle_all(&self, ctx: &PageWorkerContext) {
+        let mut parted = ctx.parted.borrow_mut();
         let (walks, noted) = parted.leaves.drain(..).partition(|(_, _, then)| *then != Then::Done);
         parted.leaves = noted;
         let all = parted.leaves.len();
@@ -377,8 +377,14 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Forgets the leaves in a range of keys: they are another worker's to look at.
-    pub(super) fn forget_leaves(&self, desk: &PageDesk, table: TableId, from: &Key, to: Option<&Key>) {
-        let mut parted = desk.parted.borrow_mut();
+    pub(super) fn forget_leaves(
+        &self,
+        ctx: &PageWorkerContext,
+        table: TableId,
+        from: &Key,
+        to: Option<&Key>,
+    ) {
+        let mut parted = ctx.parted.borrow_mut();
         let is_given = |key: &Key| key >= from && to.is_none_or(|to| key < to);
         let mut kept = VecDeque::new();
         let mut skipped = false;
@@ -410,12 +416,12 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The worker disowns its pages.
-    pub(super) fn disown_pages(&self, desk: &PageDesk) {
-        if desk.hold.get() != Hold::Pages {
+    pub(super) fn disown_pages(&self, ctx: &PageWorkerContext) {
+        if ctx.hold.get() != Hold::Pages {
             return;
         }
         {
-            let mut parted = desk.parted.borrow_mut();
+            let mut parted = ctx.parted.borrow_mut();
             let all = parted.leaves.len() * 2;
             self.settle_leaves(&mut parted, all, Writers::Running);
             self.walked(&mut parted);
@@ -426,19 +432,19 @@ impl<D: Design> PageEngine<D> {
                 self.skip(&mut parted);
             }
         }
-        desk.door.owned.borrow_mut().clear();
-        desk.hold.set(Hold::Nothing);
+        ctx.gate.owned.borrow_mut().clear();
+        ctx.hold.set(Hold::Nothing);
         claim(Claiming::Nothing);
         // After a fault, which has poisoned the store, no thread uses these pages.
         let _ = self.store.pool().disown_mine();
     }
 
     /// The worker ends: it disowns its pages, and completes the requests of others to it.
-    pub(super) fn stop_acting(&self, desk: &PageDesk) {
-        if !self.property.owned {
+    pub(super) fn stop_acting(&self, ctx: &PageWorkerContext) {
+        if !self.ownership.owned {
             return;
         }
-        self.disown_pages(desk);
+        self.disown_pages(ctx);
         while self.store.pool().asked() && self.store.fault().is_none() {
             self.store.pool().turn();
             std::thread::yield_now();
@@ -448,8 +454,8 @@ impl<D: Design> PageEngine<D> {
 
     /// The decision on a transaction that restart found is carried out.
     pub(super) fn undoubted(&self) {
-        if self.property.owned {
-            self.property.doubts.fetch_sub(1, Ordering::Release);
+        if self.ownership.owned {
+            self.ownership.doubts.fetch_sub(1, Ordering::Release);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Request forwarding: if another worker of the instance owns all keys of a request, the request is
-//! handed to that worker whole. It runs there like a request of the worker's own clients.
+//! forwarded to that worker whole. It runs there like a request of the worker's own clients.
 //!
 //! ```text
 //!   worker 0                                              worker 1
 //!   a client draws a request; worker 1 owns all its keys
-//!   hand ---- ring of requests, published once a turn ----> a runner runs the whole transaction
+//!   forward - ring of requests, published once a turn ----> a task runs it all
 //!   the client goes on <--- ring of answers, likewise -------- answer
 //! ```
 //!
@@ -17,13 +17,13 @@
 //!
 //! # Access rules
 //!
-//! A [`Handover`] belongs to its worker's thread. The rings, one for each direction of each pair of
-//! workers, are the only memory that two workers touch.
+//! A [`Forwarding`] belongs to its worker's thread. The rings, one for each direction of each pair
+//! of workers, are the only memory that two workers touch.
 //!
 //! All requests and answers of one turn of a worker's tasks are published together, with one
-//! wake-up ([`Handover::flush`]). With many requests under way they share the cost of the cache
+//! wake-up ([`Forwarding::flush`]). With many requests under way they share the cost of the cache
 //! line that moves, and of the check whether the other worker sleeps. A worker that finds requests
-//! wakes one runner, which continues until none is left. If that runner has to wait within a
+//! wakes one task for them, which continues until none is left. If that task has to wait within a
 //! transaction, the next poll wakes another.
 
 use latch::{Consumer, Producer};
@@ -43,25 +43,25 @@ type Outcome = Result<(), Abort>;
 
 /// A client's number at its worker; answers are addressed to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seat(u32);
+pub(crate) struct ReplySlot(u32);
 
 /// A request of another worker's client.
-pub(crate) struct Handed<R> {
+pub(crate) struct ForwardedRequest<R> {
     pub from: usize,
-    pub seat: Seat,
+    pub slot: ReplySlot,
     pub request: R,
 }
 
 /// One worker's ends of the rings to and from one other worker.
 struct Lane<R> {
     /// Requests of this worker's clients, for the other worker.
-    requests: Out<(Seat, R)>,
+    requests: Out<(ReplySlot, R)>,
     /// Answers to the other worker's clients.
-    answers: Out<(Seat, Outcome)>,
+    answers: Out<(ReplySlot, Outcome)>,
     /// Requests of the other worker's clients.
-    handed: Consumer<(Seat, R)>,
+    forwarded: Consumer<(ReplySlot, R)>,
     /// Answers to this worker's clients.
-    answered: Consumer<(Seat, Outcome)>,
+    answered: Consumer<(ReplySlot, Outcome)>,
 }
 
 /// The sending end of a ring, with an overflow queue.
@@ -95,45 +95,45 @@ impl<T> Out<T> {
 }
 
 /// The ends of the rings of all workers, until each worker takes its own.
-pub(crate) struct Crossings<R>(Mutex<Vec<Option<Lanes<R>>>>);
+pub(crate) struct ForwardRings<R>(Mutex<Vec<Option<Lanes<R>>>>);
 
 /// By the number of the other worker; `None` at the worker's own number.
 type Lanes<R> = Vec<Option<Lane<R>>>;
 
-impl<R> Crossings<R> {
+impl<R> ForwardRings<R> {
     /// Rings between each two of `workers` workers.
-    pub fn between(workers: usize) -> Crossings<R> {
+    pub fn between(workers: usize) -> ForwardRings<R> {
         let mut all: Vec<Lanes<R>> = (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect();
         for (a, b) in (0..workers).flat_map(|b| (0..b).map(move |a| (a, b))) {
             let [there, back] = [(); 2].map(|()| latch::ring(ROOM));
             let [answers, replies] = [(); 2].map(|()| latch::ring(ROOM));
-            let lane = |requests, answers, handed, answered| {
-                Some(Lane { requests: Out::new(requests), answers: Out::new(answers), handed, answered })
+            let lane = |requests, answers, forwarded, answered| {
+                Some(Lane { requests: Out::new(requests), answers: Out::new(answers), forwarded, answered })
             };
             all[a][b] = lane(there.0, answers.0, back.1, replies.1);
             all[b][a] = lane(back.0, replies.0, there.1, answers.1);
         }
-        Crossings(Mutex::new(all.into_iter().map(Some).collect()))
+        ForwardRings(Mutex::new(all.into_iter().map(Some).collect()))
     }
 
     /// No rings: no worker owns keys that another worker's clients may ask for.
-    pub fn none() -> Crossings<R> {
-        Crossings(Mutex::default())
+    pub fn none() -> ForwardRings<R> {
+        ForwardRings(Mutex::default())
     }
 
     /// # Panics
     /// If the worker has taken its ends before.
-    pub fn take(&self, worker: usize) -> Handover<R> {
+    pub fn take(&self, worker: usize) -> Forwarding<R> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lanes = match all.get_mut(worker) {
             Some(lanes) => lanes.take().expect("rings have one owner at each end"),
             None => Vec::new(),
         };
-        Handover {
+        Forwarding {
             lanes: RefCell::new(lanes),
             unsent: Cell::new(false),
             next: Cell::new(0),
-            seats: RefCell::default(),
+            slots: RefCell::default(),
             free: RefCell::default(),
             idle: RefCell::default(),
             called: Cell::new(false),
@@ -151,17 +151,17 @@ struct Waiting {
 }
 
 /// One worker's side of request forwarding.
-pub(crate) struct Handover<R> {
+pub(crate) struct Forwarding<R> {
     lanes: RefCell<Lanes<R>>,
     /// Whether a request or an answer was staged since the last flush, or found no room.
     unsent: Cell<bool>,
     /// The worker from which the next request is taken first.
     next: Cell<usize>,
-    seats: RefCell<Vec<Waiting>>,
-    free: RefCell<Vec<Seat>>,
-    /// Runners that wait for requests.
+    slots: RefCell<Vec<Waiting>>,
+    free: RefCell<Vec<ReplySlot>>,
+    /// Tasks that wait for requests.
     idle: RefCell<Vec<Waker>>,
-    /// Whether a runner was woken that has not taken a request yet.
+    /// Whether a task was woken that has not taken a request yet.
     pub called: Cell<bool>,
     /// Requests of other workers that were begun here and are not answered.
     running: Cell<usize>,
@@ -169,37 +169,37 @@ pub(crate) struct Handover<R> {
     pub answered_ns: Cell<u64>,
 }
 
-impl<R> Handover<R> {
-    /// A seat for a client of this worker, until [`Handover::give_seat`].
-    pub fn take_seat(&self) -> Seat {
+impl<R> Forwarding<R> {
+    /// A reply slot for a client of this worker, until [`Forwarding::give_slot`].
+    pub fn take_slot(&self) -> ReplySlot {
         self.free.borrow_mut().pop().unwrap_or_else(|| {
-            let mut seats = self.seats.borrow_mut();
-            seats.push(Waiting::default());
-            Seat(seats.len() as u32 - 1)
+            let mut slots = self.slots.borrow_mut();
+            slots.push(Waiting::default());
+            ReplySlot(slots.len() as u32 - 1)
         })
     }
 
-    /// Frees a seat.
-    pub fn give_seat(&self, seat: Seat) {
-        self.free.borrow_mut().push(seat);
+    /// Frees a reply slot.
+    pub fn give_slot(&self, slot: ReplySlot) {
+        self.free.borrow_mut().push(slot);
     }
 
-    /// Has worker `to` run a request. Its outcome comes to the seat, which must have no other
+    /// Has worker `to` run a request. Its outcome comes to the slot, which must have no other
     /// request under way.
     ///
     /// # Panics
     /// If `to` is this worker, or does not exist.
     #[inline]
-    pub fn hand(&self, to: usize, seat: Seat, request: R) {
-        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.send((seat, request));
+    pub fn forward(&self, to: usize, slot: ReplySlot, request: R) {
+        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.send((slot, request));
         self.unsent.set(true);
     }
 
-    /// The outcome of the request that was handed over for this seat, once it has arrived.
+    /// The outcome of the request that was forwarded for this slot, once it has arrived.
     #[inline]
-    pub fn poll(&self, seat: Seat, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let mut seats = self.seats.borrow_mut();
-        let waiting = &mut seats[seat.0 as usize];
+    pub fn poll(&self, slot: ReplySlot, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let mut slots = self.slots.borrow_mut();
+        let waiting = &mut slots[slot.0 as usize];
         if let Some(outcome) = waiting.outcome.take() {
             return Poll::Ready(outcome);
         }
@@ -212,16 +212,16 @@ impl<R> Handover<R> {
     /// The next request of another worker's client, taking the workers in turn. The caller must
     /// answer it.
     #[inline]
-    pub fn take(&self) -> Option<Handed<R>> {
+    pub fn take(&self) -> Option<ForwardedRequest<R>> {
         let mut lanes = self.lanes.borrow_mut();
         let workers = lanes.len();
         for i in 0..workers {
             let from = (self.next.get() + i) % workers;
             let Some(lane) = &mut lanes[from] else { continue };
-            if let Some((seat, request)) = lane.handed.pop() {
+            if let Some((slot, request)) = lane.forwarded.pop() {
                 self.next.set(from + 1);
                 self.running.set(self.running.get() + 1);
-                return Some(Handed { from, seat, request });
+                return Some(ForwardedRequest { from, slot, request });
             }
         }
         None
@@ -229,8 +229,8 @@ impl<R> Handover<R> {
 
     /// Answers a request of worker `from`.
     #[inline]
-    pub fn answer(&self, from: usize, seat: Seat, outcome: Outcome) {
-        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((seat, outcome));
+    pub fn answer(&self, from: usize, slot: ReplySlot, outcome: Outcome) {
+        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((slot, outcome));
         self.running.set(self.running.get() - 1);
         self.unsent.set(true);
     }
@@ -259,15 +259,15 @@ impl<R> Handover<R> {
 
     /// Wakes the clients of which the answers have arrived. Returns `true` if there were any.
     pub fn take_answers(&self) -> bool {
-        let (mut any, mut seats) = (false, self.seats.borrow_mut());
+        let (mut any, mut slots) = (false, self.slots.borrow_mut());
         for lane in self.lanes.borrow_mut().iter_mut().flatten() {
             if lane.answered.is_empty() {
                 continue;
             }
             probe::enter(Section::Mailbox);
             any = true;
-            while let Some((seat, outcome)) = lane.answered.pop() {
-                let waiting = &mut seats[seat.0 as usize];
+            while let Some((slot, outcome)) = lane.answered.pop() {
+                let waiting = &mut slots[slot.0 as usize];
                 waiting.outcome = Some(outcome);
                 waiting.waker.iter().for_each(Waker::wake_by_ref);
             }
@@ -275,28 +275,28 @@ impl<R> Handover<R> {
         any
     }
 
-    /// Whether another worker has handed over requests that no runner has taken.
+    /// Whether another worker has forwarded requests that no task has taken.
     #[inline]
     pub fn has_requests(&self) -> bool {
-        self.lanes.borrow_mut().iter_mut().flatten().any(|lane| !lane.handed.is_empty())
+        self.lanes.borrow_mut().iter_mut().flatten().any(|lane| !lane.forwarded.is_empty())
     }
 
     /// Whether nothing has arrived and nothing waits to be sent. The worker checks this after it
     /// has announced that it will sleep.
     #[inline]
     pub fn is_quiet(&self) -> bool {
-        let is_empty = |lane: &mut Lane<R>| lane.handed.is_empty() && lane.answered.is_empty();
+        let is_empty = |lane: &mut Lane<R>| lane.forwarded.is_empty() && lane.answered.is_empty();
         !self.unsent.get() && self.lanes.borrow_mut().iter_mut().flatten().all(is_empty)
     }
 
     /// Requests of other workers that run here or are known to wait here.
     pub fn waiting(&self) -> usize {
         self.running.get()
-            + self.lanes.borrow().iter().flatten().map(|lane| lane.handed.seen()).sum::<usize>()
+            + self.lanes.borrow().iter().flatten().map(|lane| lane.forwarded.seen()).sum::<usize>()
     }
 
-    /// A runner that waits for a request; the caller wakes it.
-    pub fn idle_runner(&self) -> Option<Waker> {
+    /// A task that waits for a request; the caller wakes it.
+    pub fn idle_task(&self) -> Option<Waker> {
         self.idle.borrow_mut().pop()
     }
 
@@ -329,9 +329,9 @@ mod tests {
         }
     }
 
-    fn three() -> [Handover<u64>; 3] {
-        let crossings = Crossings::between(3);
-        [0, 1, 2].map(|worker| crossings.take(worker))
+    fn three() -> [Forwarding<u64>; 3] {
+        let forward_rings = ForwardRings::between(3);
+        [0, 1, 2].map(|worker| forward_rings.take(worker))
     }
 
     #[test]
@@ -340,31 +340,31 @@ mod tests {
         let bell = Arc::new(Bell(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&bell));
         let mut cx = Context::from_waker(&waker);
-        let (_, seat) = (a.take_seat(), a.take_seat());
-        a.hand(1, seat, 7);
+        let (_, slot) = (a.take_slot(), a.take_slot());
+        a.forward(1, slot, 7);
         assert!(b.take().is_none() && !a.is_quiet() && b.is_quiet());
         let mut rung = Vec::new();
         a.flush(|to| rung.push(to));
         assert!(rung == [1] && a.is_quiet() && !b.is_quiet() && b.has_requests() && c.is_quiet());
-        assert!(a.poll(seat, &mut cx).is_pending());
-        let Handed { from, seat: of, request } = b.take().unwrap();
-        assert_eq!((from, of, request, b.waiting()), (0, seat, 7, 1));
+        assert!(a.poll(slot, &mut cx).is_pending());
+        let ForwardedRequest { from, slot: of, request } = b.take().unwrap();
+        assert_eq!((from, of, request, b.waiting()), (0, slot, 7, 1));
         b.answer(from, of, Err(Abort::Conflict));
         b.flush(|to| rung.push(to));
         assert!(rung == [1, 0] && a.take_answers() && !a.take_answers() && b.waiting() == 0);
         assert_eq!(bell.0.load(Ordering::Relaxed), 1);
-        assert_eq!(a.poll(seat, &mut cx), Poll::Ready(Err(Abort::Conflict)));
-        assert!(a.poll(seat, &mut cx).is_pending(), "an answer is given once");
+        assert_eq!(a.poll(slot, &mut cx), Poll::Ready(Err(Abort::Conflict)));
+        assert!(a.poll(slot, &mut cx).is_pending(), "an answer is given once");
     }
 
     /// In a test the rings have two places.
     #[test]
     fn what_finds_no_room_goes_later_and_in_order() {
         let [a, b, c] = three();
-        let seats: Vec<Seat> = (0..5).map(|_| a.take_seat()).collect();
-        seats.iter().zip(0..).for_each(|(seat, i)| a.hand(1, *seat, i));
-        let other = c.take_seat();
-        c.hand(1, other, 100);
+        let slots: Vec<ReplySlot> = (0..5).map(|_| a.take_slot()).collect();
+        slots.iter().zip(0..).for_each(|(slot, i)| a.forward(1, *slot, i));
+        let other = c.take_slot();
+        c.forward(1, other, 100);
         c.flush(|_| {});
         let mut seen = Vec::new();
         let mut rounds = 0;
@@ -372,9 +372,9 @@ mod tests {
             a.flush(|to| assert_eq!(to, 1));
             rounds += 1;
             assert!(rounds < 10, "{seen:?}");
-            while let Some(handed) = b.take() {
-                seen.push(handed.request);
-                b.answer(handed.from, handed.seat, Ok(()));
+            while let Some(forwarded) = b.take() {
+                seen.push(forwarded.request);
+                b.answer(forwarded.from, forwarded.slot, Ok(()));
             }
             b.flush(|_| {});
             a.take_answers();
@@ -389,7 +389,7 @@ mod tests {
             c.take_answers();
         }
         let mut cx = Context::from_waker(Waker::noop());
-        assert!(seats.iter().all(|seat| a.poll(*seat, &mut cx) == Poll::Ready(Ok(()))));
+        assert!(slots.iter().all(|slot| a.poll(*slot, &mut cx) == Poll::Ready(Ok(()))));
         assert!(a.is_quiet() && b.is_quiet() && c.is_quiet());
     }
 
@@ -397,18 +397,18 @@ mod tests {
     #[test]
     fn nobody_sleeps_over_a_request_or_an_answer() {
         const EACH: u64 = 2_000;
-        let crossings = Crossings::<u64>::between(2);
+        let forward_rings = ForwardRings::<u64>::between(2);
         let sum = std::thread::scope(|scope| {
-            let crossings = &crossings;
+            let forward_rings = &forward_rings;
             let me = std::thread::current();
-            let runner = scope.spawn(move || {
-                let (b, mut sum, mut n) = (crossings.take(1), 0, 0);
+            let task = scope.spawn(move || {
+                let (b, mut sum, mut n) = (forward_rings.take(1), 0, 0);
                 while n < EACH {
                     match b.take() {
-                        Some(handed) => {
-                            sum += handed.request;
+                        Some(forwarded) => {
+                            sum += forwarded.request;
                             n += 1;
-                            b.answer(handed.from, handed.seat, Ok(()));
+                            b.answer(forwarded.from, forwarded.slot, Ok(()));
                         }
                         None => {
                             b.flush(|_| me.unpark());
@@ -423,29 +423,29 @@ mod tests {
                 }
                 sum
             });
-            let a = crossings.take(0);
+            let a = forward_rings.take(0);
             let mut cx = Context::from_waker(Waker::noop());
-            let mut seats: Vec<(Seat, bool)> = (0..5).map(|_| (a.take_seat(), false)).collect();
-            let (mut handed, mut answered) = (0, 0);
+            let mut slots: Vec<(ReplySlot, bool)> = (0..5).map(|_| (a.take_slot(), false)).collect();
+            let (mut forwarded, mut answered) = (0, 0);
             while answered < EACH {
                 a.take_answers();
-                for (seat, away) in &mut seats {
-                    if *away && a.poll(*seat, &mut cx).is_ready() {
+                for (slot, away) in &mut slots {
+                    if *away && a.poll(*slot, &mut cx).is_ready() {
                         answered += 1;
                         *away = false;
                     }
-                    if !*away && handed < EACH {
-                        a.hand(1, *seat, handed);
-                        handed += 1;
+                    if !*away && forwarded < EACH {
+                        a.forward(1, *slot, forwarded);
+                        forwarded += 1;
                         *away = true;
                     }
                 }
-                a.flush(|_| runner.thread().unpark());
+                a.flush(|_| task.thread().unpark());
                 if a.is_quiet() && answered < EACH {
                     std::thread::park();
                 }
             }
-            runner.join().unwrap()
+            task.join().unwrap()
         });
         assert_eq!(sum, EACH * (EACH - 1) / 2);
     }

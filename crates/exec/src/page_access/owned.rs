@@ -13,7 +13,7 @@
 //! entries under the row's lock. Each owner protects its own rows, so together they protect all
 //! entries, and entries need no locks.
 
-use super::{Here, Purpose};
+use super::{PageAccess, Purpose};
 use crate::design::Design;
 use crate::local::Protection;
 use base::{Key, TableId, hash64};
@@ -21,7 +21,7 @@ use locks::LockName;
 use store::Table;
 use txn::{Abort, IndexDef, Range};
 
-impl<D: Design> Here<'_, D> {
+impl<D: Design> PageAccess<'_, D> {
     /// Whether neighbours and gaps are locked, too.
     #[inline]
     pub(super) fn ranges(&self) -> bool {
@@ -41,7 +41,7 @@ impl<D: Design> Here<'_, D> {
     /// Asserts in debug builds that this worker owns the key: no other worker's locks protect it.
     #[inline]
     pub(super) fn belongs(&self, table: TableId, key: &[u8]) {
-        if cfg!(debug_assertions) && D::OWNERS && self.part.protection != Protection::Quiet {
+        if cfg!(debug_assertions) && D::OWNERS && self.txn.protection != Protection::Exclusive {
             self.check_owner(table, key);
         }
     }
@@ -49,10 +49,10 @@ impl<D: Design> Here<'_, D> {
     fn check_owner(&self, table: TableId, key: &[u8]) {
         let owner = self.engine.owners.as_ref().and_then(|owners| owners.owner_of(table, key));
         assert!(
-            owner.is_none_or(|owner| owner == self.part.owner),
+            owner.is_none_or(|owner| owner == self.txn.owner),
             "a step at worker {} touches key {key:02x?} of {table}, which worker {} owns: a step must touch keys of the \
              site that it is routed to, and no others",
-            self.part.owner,
+            self.txn.owner,
             owner.unwrap_or_default(),
         );
     }
@@ -73,10 +73,10 @@ impl<D: Design> Here<'_, D> {
     /// same for rows that have no certain owner.
     pub(super) fn own(&self, table: &Table, index: TableId, range: Range<'_>) -> Result<Option<Own>, Abort> {
         let Some(owners) = &self.engine.owners else { return Ok(None) };
-        let Some(sites) = &self.part.sites else {
+        let Some(sites) = &self.txn.sites else {
             let is_open = range.low.is_none() || range.high.is_none();
             let is_astray = is_open && owners.divide(index) || !owners.holds_entries(index);
-            let is_alone = self.part.protection == Protection::Quiet;
+            let is_alone = self.txn.protection == Protection::Exclusive;
             return if is_astray && !is_alone { Err(Abort::BadRequest) } else { Ok(None) };
         };
         match owners.keys_of(table.def.id, sites) {

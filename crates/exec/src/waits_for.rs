@@ -35,9 +35,9 @@ pub(crate) const AGAIN_NS: u64 = 1_000_000;
 
 /// The blockers of each waiting transaction, keyed by its name and the owner where it waits.
 #[derive(Default)]
-pub(crate) struct Board(Mutex<BTreeMap<(u64, usize), Vec<u64>>>);
+pub(crate) struct WaitsForGraph(Mutex<BTreeMap<(u64, usize), Vec<u64>>>);
 
-impl Board {
+impl WaitsForGraph {
     /// Records that a transaction waits at `owner` for `blockers`. True if that closes a cycle:
     /// then nothing is recorded, and the transaction must give up.
     pub fn closes_cycle(&self, who: u64, owner: usize, blockers: &[u64]) -> bool {
@@ -82,23 +82,23 @@ mod tests {
 
     #[test]
     fn the_last_of_a_cycle_finds_it_and_the_others_go_on() {
-        let board = Board::default();
-        assert!(!board.closes_cycle(1, 0, &[2]));
-        assert!(!board.closes_cycle(2, 1, &[3, 9]));
-        assert!(board.closes_cycle(3, 0, &[8, 1]));
-        assert!(!board.closes_cycle(1, 0, &[2]), "the cycle went with the one that gave up");
-        board.strike_out(2, 1);
-        assert!(!board.closes_cycle(3, 0, &[1]));
+        let graph = WaitsForGraph::default();
+        assert!(!graph.closes_cycle(1, 0, &[2]));
+        assert!(!graph.closes_cycle(2, 1, &[3, 9]));
+        assert!(graph.closes_cycle(3, 0, &[8, 1]));
+        assert!(!graph.closes_cycle(1, 0, &[2]), "the cycle went with the one that gave up");
+        graph.strike_out(2, 1);
+        assert!(!graph.closes_cycle(3, 0, &[1]));
     }
 
     /// A transaction with steps at two owners may wait at both.
     #[test]
     fn all_waits_of_a_transaction_count() {
-        let board = Board::default();
-        assert!(!board.closes_cycle(1, 0, &[5]));
-        assert!(!board.closes_cycle(1, 1, &[2]));
-        assert!(board.closes_cycle(2, 3, &[1]));
-        board.strike_out(1, 1);
-        assert!(!board.closes_cycle(2, 3, &[1]));
+        let graph = WaitsForGraph::default();
+        assert!(!graph.closes_cycle(1, 0, &[5]));
+        assert!(!graph.closes_cycle(1, 1, &[2]));
+        assert!(graph.closes_cycle(2, 3, &[1]));
+        graph.strike_out(1, 1);
+        assert!(!graph.closes_cycle(2, 3, &[1]));
     }
 }

@@ -4,35 +4,35 @@
 //! waits for rows that other transactions have prepared: an operation that meets such a row has
 //! changed nothing and is repeated.
 
-use crate::engine::Order;
+use crate::engine::WaitOrder;
 use crate::executor::Executor;
 use crate::local::Protection;
-use crate::memory::{CUT, MemoryDesk, MemoryEngine, MemoryPart, Table, abort_of};
+use crate::memory::{CUT, MemoryEngine, MemoryLocalTxn, MemoryWorkerContext, Table, abort_of};
 use base::{Key, TableId};
 use memstore::{Cause, Refused, RowId, Txn, Worker};
 use probe::{Counter, Wait};
 use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
 
-/// Page access under `occ`: the rows of this instance as one local transaction sees them.
-pub struct MemoryHere<'a> {
+/// Record access under `occ`: the rows of this instance as one local transaction sees them.
+pub struct MemoryAccess<'a> {
     pub(super) engine: &'a MemoryEngine,
-    pub(super) desk: &'a MemoryDesk,
+    pub(super) ctx: &'a MemoryWorkerContext,
     pub(super) executor: &'a Executor,
-    pub(super) part: &'a mut MemoryPart,
+    pub(super) txn: &'a mut MemoryLocalTxn,
 }
 
 /// Repeats an operation of the store until no prepared row is in its way.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {
+    ($access:expr, $op:expr) => {
         loop {
             match $op {
                 Ok(value) => break value,
                 // Boxed because it is rare, and the future of every operation would hold it.
                 Err(Refused::Busy(row)) => {
-                    Box::pin($here.engine.wait($here.executor, $here.part.order, row)).await?
+                    Box::pin($access.engine.wait($access.executor, $access.txn.order, row)).await?
                 }
-                Err(Refused::NotReady) => Box::pin($here.past_written()).await?,
+                Err(Refused::NotReady) => Box::pin($access.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
             }
         }
@@ -50,7 +50,7 @@ const LAST_LOOK_NS: u64 = 256_000;
 const SHORT_NS: u64 = 1_000_000;
 
 /// A change of a secondary index.
-enum Change {
+enum EntryChange {
     Gone(Key),
     Come(Key),
 }
@@ -58,9 +58,9 @@ enum Change {
 impl MemoryEngine {
     /// Waits until the transaction that has prepared the row has ended.
     #[cold]
-    pub(super) async fn wait(&self, executor: &Executor, order: Order, row: RowId) -> Result<(), Abort> {
+    pub(super) async fn wait(&self, executor: &Executor, order: WaitOrder, row: RowId) -> Result<(), Abort> {
         self.stir();
-        let most = if order == Order::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
+        let most = if order == WaitOrder::Upwards { self.wait_ns } else { self.wait_ns.min(SHORT_NS) };
         self.looking(executor, most, |cx| self.waiting.poll(&self.store, row, cx)).await
     }
 
@@ -90,18 +90,18 @@ impl MemoryEngine {
     }
 }
 
-impl<'a> MemoryHere<'a> {
+impl<'a> MemoryAccess<'a> {
     #[inline]
     fn with<R>(
         &mut self,
         op: impl FnOnce(&mut Worker, &mut Txn) -> Result<R, Refused>,
     ) -> Result<R, Refused> {
-        op(&mut self.desk.worker.borrow_mut(), self.part.txn())
+        op(&mut self.ctx.worker.borrow_mut(), self.txn.store_txn())
     }
 
     /// An operation on the past: a row that stays locked makes it wait, too.
     fn back_then<R>(&self, op: impl FnOnce(&mut Worker) -> Result<R, Refused>) -> Result<R, Refused> {
-        let done = op(&mut self.desk.worker.borrow_mut());
+        let done = op(&mut self.ctx.worker.borrow_mut());
         done.map_err(|refused| match refused {
             Refused::Conflict(Cause::Locked) => Refused::NotReady,
             other => other,
@@ -111,8 +111,8 @@ impl<'a> MemoryHere<'a> {
     /// Waits until every transaction before the snapshot has written its rows.
     #[cold]
     async fn past_written(&mut self) -> Result<(), Abort> {
-        let (engine, desk, past) = (self.engine, self.desk, self.part.past.as_ref());
-        let is_ready = || past.is_none_or(|past| desk.worker.borrow().is_ready(past));
+        let (engine, ctx, past) = (self.engine, self.ctx, self.txn.past.as_ref());
+        let is_ready = || past.is_none_or(|past| ctx.worker.borrow().is_ready(past));
         let look = |_: &mut std::task::Context<'_>| if is_ready() { Poll::Ready(()) } else { Poll::Pending };
         engine.looking(self.executor, engine.wait_ns, look).await
     }
@@ -120,33 +120,33 @@ impl<'a> MemoryHere<'a> {
     /// To be called before a write.
     #[inline]
     fn may_write(&mut self) -> Result<(), Abort> {
-        match self.part.protection {
-            Protection::Past => Err(Abort::NeedsLocks),
+        match self.txn.protection {
+            Protection::Snapshot => Err(Abort::NeedsLocks),
             _ => self.quietly(),
         }
     }
 
-    /// Counts a row of a [`Protection::Quiet`] transaction, and from time to time cuts it, so that
-    /// it forgets its reads.
+    /// Counts a row of a [`Protection::Exclusive`] transaction, and from time to time cuts it, so
+    /// that it forgets its reads.
     #[inline]
     fn quietly(&mut self) -> Result<(), Abort> {
-        if self.part.protection != Protection::Quiet {
+        if self.txn.protection != Protection::Exclusive {
             return Ok(());
         }
-        self.part.rows += 1;
-        if self.part.rows < CUT {
+        self.txn.rows += 1;
+        if self.txn.rows < CUT {
             return Ok(());
         }
-        self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)
+        self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.txn)
     }
 
     /// Changes the index entries of one row.
     #[cold]
-    async fn change_entries(&mut self, changes: Vec<(TableId, Change)>) -> Result<(), Abort> {
+    async fn change_entries(&mut self, changes: Vec<(TableId, EntryChange)>) -> Result<(), Abort> {
         for (index, change) in changes {
             let done = match &change {
-                Change::Gone(key) => retry!(self, self.with(|w, txn| w.delete(txn, index, key))),
-                Change::Come(key) => {
+                EntryChange::Gone(key) => retry!(self, self.with(|w, txn| w.delete(txn, index, key))),
+                EntryChange::Come(key) => {
                     retry!(self, self.with(|w, txn| w.insert(txn, index, key, &[]))) == Inserted::Done
                 }
             };
@@ -169,11 +169,11 @@ impl<'a> MemoryHere<'a> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Abort> {
-        let [mut at, mut next] = std::mem::take(&mut self.part.keys);
+        let [mut at, mut next] = std::mem::take(&mut self.txn.keys);
         at.clear();
         loop {
             let rest = if at.is_empty() { range } else { behind(range, direction, &at) };
-            let mut room = if self.part.protection == Protection::Quiet { CUT } else { u32::MAX };
+            let mut room = if self.txn.protection == Protection::Exclusive { CUT } else { u32::MAX };
             let mut over = false;
             next.clear();
             let visit = |key: &[u8], row: &[u8]| {
@@ -185,7 +185,7 @@ impl<'a> MemoryHere<'a> {
                 if over || room == 0 { Flow::Enough } else { Flow::More }
             };
             let by = through.map(|(table, at)| (&table.def, &table.def.indexes[at]));
-            let scanned = match (by, &self.part.past) {
+            let scanned = match (by, &self.txn.past) {
                 (None, None) => self.with(|w, txn| w.scan(txn, id, rest, direction, visit)),
                 (None, Some(past)) => self.back_then(|w| w.scan_past(past, id, rest, direction, visit)),
                 (Some((def, by)), None) => self.with(|w, txn| {
@@ -198,9 +198,9 @@ impl<'a> MemoryHere<'a> {
             };
             match scanned {
                 Ok(()) if over || room > 0 => break,
-                Ok(()) => self.engine.cut(&mut self.desk.worker.borrow_mut(), self.part)?,
+                Ok(()) => self.engine.cut(&mut self.ctx.worker.borrow_mut(), self.txn)?,
                 Err(Refused::Busy(row)) => {
-                    Box::pin(self.engine.wait(self.executor, self.part.order, row)).await?
+                    Box::pin(self.engine.wait(self.executor, self.txn.order, row)).await?
                 }
                 Err(Refused::NotReady) => Box::pin(self.past_written()).await?,
                 Err(refused) => return Err(abort_of(refused)),
@@ -210,7 +210,7 @@ impl<'a> MemoryHere<'a> {
                 from_behind(direction, &mut at);
             }
         }
-        self.part.keys = [at, next];
+        self.txn.keys = [at, next];
         Ok(())
     }
 }
@@ -231,20 +231,20 @@ fn from_behind(direction: Direction, last: &mut Vec<u8>) {
 }
 
 /// The changes of an update to the indexes of its table.
-fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, Change)> {
+fn changes(table: &Table, old: &[u8], new: &[u8]) -> Vec<(TableId, EntryChange)> {
     let (old, new) = (Row::new(&table.layout, old), Row::new(&table.layout, new));
     let mut changes = Vec::new();
     for index in &table.def.indexes {
         let (gone, come) = (table.def.entry_of(index, old), table.def.entry_of(index, new));
         if gone != come {
-            changes.push((index.id, Change::Gone(gone)));
-            changes.push((index.id, Change::Come(come)));
+            changes.push((index.id, EntryChange::Gone(gone)));
+            changes.push((index.id, EntryChange::Come(come)));
         }
     }
     changes
 }
 
-impl Access for MemoryHere<'_> {
+impl Access for MemoryAccess<'_> {
     #[inline]
     async fn read<R>(
         &mut self,
@@ -257,7 +257,7 @@ impl Access for MemoryHere<'_> {
         let mut f = Some(f);
         let read = retry!(self, {
             let run = |bytes: &[u8]| f.take().map(|f| f(Row::new(&t.layout, bytes)));
-            match &self.part.past {
+            match &self.txn.past {
                 None => self.with(|worker, txn| worker.read(txn, table, key, run)),
                 Some(past) => self.back_then(|worker| worker.read_past(past, table, key, run)),
             }
@@ -278,7 +278,7 @@ impl Access for MemoryHere<'_> {
         let mut f = Some(f);
         let mut moved = Vec::new();
         let is_indexed = !t.def.indexes.is_empty();
-        let mut old = if is_indexed { std::mem::take(&mut self.part.keys[0]) } else { Vec::new() };
+        let mut old = if is_indexed { std::mem::take(&mut self.txn.keys[0]) } else { Vec::new() };
         let updated = retry!(
             self,
             self.with(|worker, txn| {
@@ -298,7 +298,7 @@ impl Access for MemoryHere<'_> {
             })
         );
         if is_indexed {
-            self.part.keys[0] = old;
+            self.txn.keys[0] = old;
         }
         probe::add(Counter::Records, u64::from(updated.is_some()));
         if !moved.is_empty() {
@@ -308,12 +308,12 @@ impl Access for MemoryHere<'_> {
     }
 
     #[inline]
-    fn ahead(&mut self, table: TableId, keys: &[Key]) {
-        if self.part.past.is_some() {
+    fn prefetch(&mut self, table: TableId, keys: &[Key]) {
+        if self.txn.past.is_some() {
             return;
         }
         // The operation itself reports a table that does not exist.
-        let _ = self.with(|worker, txn| worker.ahead(txn, table, keys));
+        let _ = self.with(|worker, txn| worker.prefetch(txn, table, keys));
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
@@ -325,11 +325,11 @@ impl Access for MemoryHere<'_> {
         }
         probe::count(Counter::Records);
         for index in &t.def.indexes {
-            let mut entry = std::mem::take(&mut self.part.keys[0]);
+            let mut entry = std::mem::take(&mut self.txn.keys[0]);
             entry.clear();
             t.def.put_entry(index, Row::new(&t.layout, row), &mut entry);
             let come = retry!(self, self.with(|worker, txn| worker.insert(txn, index.id, &entry, &[])));
-            self.part.keys[0] = entry;
+            self.txn.keys[0] = entry;
             // The row and its entries were not read at one moment.
             if come == Inserted::Exists {
                 return Err(Abort::Conflict);
@@ -353,7 +353,7 @@ impl Access for MemoryHere<'_> {
             let old = retry!(self, self.with(|worker, txn| worker.read(txn, table, key, <[u8]>::to_vec)));
             let Some(old) = old else { return Ok(false) };
             let entry =
-                |index: &txn::IndexDef| Change::Gone(t.def.entry_of(index, Row::new(&t.layout, &old)));
+                |index: &txn::IndexDef| EntryChange::Gone(t.def.entry_of(index, Row::new(&t.layout, &old)));
             let gone = t.def.indexes.iter().map(|index| (index.id, entry(index))).collect();
             Box::pin(self.change_entries(gone)).await?;
         }
@@ -385,7 +385,7 @@ impl Access for MemoryHere<'_> {
         let from = if direction == Direction::Forward { range.low } else { range.high };
         let (table, _) = self.engine.index(index)?;
         // Writes conflict at rows of the table, even where an index led to them.
-        if let (Some(from), None) = (from, &self.part.past) {
+        if let (Some(from), None) = (from, &self.txn.past) {
             retry!(self, self.with(|worker, txn| worker.queue_at(txn, table.def.id, from)));
         }
         std::pin::pin!(self.scan(index, range, direction, f)).await

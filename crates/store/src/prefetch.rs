@@ -1,8 +1,8 @@
 //! Batched look-up of the rows that a transaction is about to use.
 //!
-//! [`Store::ahead`] finds the addresses of the rows and prefetches their bytes. The operations that
-//! follow use these addresses, in the same order, as long as the index has not changed. The look-up
-//! reads no row and holds no latch; an address that is no longer valid is looked up again.
+//! [`Store::prefetch`] finds the addresses of the rows and prefetches their bytes. The operations
+//! that follow use these addresses, in the same order, as long as the index has not changed. The
+//! look-up reads no row and holds no latch; an address that is no longer valid is looked up again.
 
 use crate::catalog::Table;
 use crate::open::Store;
@@ -12,7 +12,7 @@ use latch::Policies;
 
 /// The results of the look-ups for one transaction.
 #[derive(Default)]
-pub struct Ahead {
+pub struct Prefetched {
     keys: Vec<u8>,
     seen: Vec<Seen>,
     /// The first result that no operation has used yet.
@@ -26,7 +26,7 @@ struct Seen {
     sight: Option<Sight>,
 }
 
-impl Ahead {
+impl Prefetched {
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
@@ -56,8 +56,8 @@ impl Ahead {
 impl Store {
     /// Looks up the rows of `keys`, any number of them, and prefetches the bytes that will be read.
     #[inline]
-    pub fn ahead<P: Policies>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Ahead) {
-        // A look-up ahead takes no latches, so it is only for policies under which readers take
+    pub fn prefetch<P: Policies>(&self, table: &Table, keys: &[impl AsRef<[u8]>], into: &mut Prefetched) {
+        // A batched look-up takes no latches, so it is only for policies under which readers take
         // none.
         if table.def.key.is_empty() || !self.pool.views::<P::Index>() {
             return;
@@ -67,13 +67,13 @@ impl Store {
             keys.iter().for_each(|key| into.note(table.def.id, key.as_ref()));
             let seen = &mut into.seen[first..];
             self.tree(table)
-                .ahead::<P::Index>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
+                .find_batch::<P::Index>(keys.iter().map(AsRef::as_ref), |i, sight| seen[i].sight = sight);
             if table.is_clustered() {
                 continue;
             }
             let rids = || seen.iter().filter_map(|seen| Rid::decode(seen.sight.as_ref()?.value(&self.pool)?));
-            rids().for_each(|rid| self.heap(table).ahead::<P::Heap>(rid));
-            rids().for_each(|rid| self.heap(table).ahead_row::<P::Heap>(rid));
+            rids().for_each(|rid| self.heap(table).prefetch_slot::<P::Heap>(rid));
+            rids().for_each(|rid| self.heap(table).prefetch_row::<P::Heap>(rid));
         }
     }
 }

@@ -51,7 +51,7 @@ fn an_escalated_reader_that_waits_lets_others_into_the_table() {
     table.release_all(&mut order);
     assert!(is_granted(&table, &mut level));
     let stats = table.stats();
-    assert_eq!((stats.escalations, stats.reductions, stats.deadlocks), (1, 1, 0));
+    assert_eq!((stats.escalations, stats.de_escalations, stats.deadlocks), (1, 1, 0));
     end(&table, [&mut level, &mut order]);
 }
 
@@ -137,7 +137,7 @@ fn too_many_keys_stay_a_table() {
     assert!(granted(stock(&table, &mut writer, Mode::ROW_X)));
     assert_eq!(lock(&table, &mut writer, 7000, Mode::ROW_X), Acquired::Waiting);
     assert_eq!(stock(&table, &mut reader, Mode::ROW_S), Acquired::Deadlock);
-    assert_eq!((reader.holds(LINES), table.stats().reductions), (Mode::S, 0));
+    assert_eq!((reader.holds(LINES), table.stats().de_escalations), (Mode::S, 0));
     end(&table, [&mut reader, &mut writer]);
 }
 
@@ -153,7 +153,7 @@ fn few_keys_read_often_are_remembered_once() {
     assert_eq!(lock(&table, &mut writer, 7000, Mode::ROW_X), Acquired::Waiting);
     assert_eq!(stock(&table, &mut reader, Mode::ROW_S), Acquired::Waiting);
     assert!(is_granted(&table, &mut writer), "the table is held by its keys now");
-    assert_eq!((reader.holds(LINES), table.stats().reductions), (Mode::IS, 1));
+    assert_eq!((reader.holds(LINES), table.stats().de_escalations), (Mode::IS, 1));
     assert_eq!((0..20).map(|i| reader.holds(line(i))).find(|m| *m != Mode::ROW_AND_GAP_S), None);
     // It escalates again after twice as many keys, not accesses.
     table.release_all(&mut writer);
@@ -206,6 +206,6 @@ fn the_next_transaction_remembers_nothing() {
     assert!(granted(stock(&table, &mut third, Mode::ROW_X)));
     assert!(granted(lock(&table, &mut reader, 1, Mode::ROW_S)));
     assert_eq!(stock(&table, &mut reader, Mode::ROW_S), Acquired::Waiting);
-    assert_eq!((reader.held().count(), table.stats().reductions), (3, 0));
+    assert_eq!((reader.held().count(), table.stats().de_escalations), (3, 0));
     end(&table, [&mut third, &mut reader]);
 }

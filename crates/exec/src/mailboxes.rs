@@ -24,13 +24,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Capacity of a ring in messages. A worker has a few dozen transactions under way, each with one
 /// message to an owner at a time.
-const LETTERS: usize = if cfg!(test) { 2 } else { 256 };
+const RING_CAPACITY: usize = if cfg!(test) { 2 } else { 256 };
 
 /// The function that wakes each worker, by worker.
 type Bells = Arc<[OnceLock<Unpark>]>;
 
 /// The mailboxes of an instance's workers, until each worker takes its own.
-pub(crate) struct Mail<T> {
+pub(crate) struct Mailboxes<T> {
     boxes: Mutex<Vec<Option<Ends<T>>>>,
     bells: Bells,
 }
@@ -41,19 +41,19 @@ struct Ends<T> {
     from: Vec<Option<Consumer<T>>>,
 }
 
-impl<T: Send> Mail<T> {
-    pub fn new(workers: usize) -> Mail<T> {
+impl<T: Send> Mailboxes<T> {
+    pub fn new(workers: usize) -> Mailboxes<T> {
         let none =
             || Ends { to: (0..workers).map(|_| None).collect(), from: (0..workers).map(|_| None).collect() };
         let mut all: Vec<Ends<T>> = (0..workers).map(|_| none()).collect();
         for from in 0..workers {
             for to in (0..workers).filter(|to| *to != from) {
-                let (producer, consumer) = latch::ring(LETTERS);
+                let (producer, consumer) = latch::ring(RING_CAPACITY);
                 all[from].to[to] = Some(producer);
                 all[to].from[from] = Some(consumer);
             }
         }
-        Mail {
+        Mailboxes {
             boxes: Mutex::new(all.into_iter().map(Some).collect()),
             bells: (0..workers).map(|_| OnceLock::new()).collect(),
         }
@@ -99,13 +99,13 @@ impl<T> Mailbox<T> {
     /// # Panics
     /// If `to` is this worker, or none.
     #[inline]
-    pub fn send(&self, to: usize, letter: T) {
+    pub fn send(&self, to: usize, message: T) {
         probe::enter(Section::Mailbox);
         let mut lanes = self.lanes.borrow_mut();
         let lane = lanes[to].as_mut().expect("nobody writes to himself");
-        let kept = if lane.late.is_empty() { lane.ring.push(letter).err() } else { Some(letter) };
-        if let Some(letter) = kept {
-            lane.late.push_back(letter);
+        let kept = if lane.late.is_empty() { lane.ring.push(message).err() } else { Some(message) };
+        if let Some(message) = kept {
+            lane.late.push_back(message);
             self.late.set(self.late.get() + 1);
         }
         // A worker that has not set its bell yet checks its rings before it first sleeps.
@@ -121,10 +121,10 @@ impl<T> Mailbox<T> {
         let rings = from.len();
         for i in 0..rings {
             let at = (self.next.get() + i) % rings;
-            if let Some(letter) = from[at].pop() {
+            if let Some(message) = from[at].pop() {
                 probe::enter(Section::Mailbox);
                 self.next.set(at + 1);
-                return Some(letter);
+                return Some(message);
             }
         }
         None
@@ -137,18 +137,18 @@ impl<T> Mailbox<T> {
         }
         let mut late = 0;
         for (to, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
-            let Some(Lane { ring, late: letters }) = lane else { continue };
-            let waited = letters.len();
-            while let Some(letter) = letters.pop_front() {
-                if let Err(letter) = ring.push(letter) {
-                    letters.push_front(letter);
+            let Some(Lane { ring, late: messages }) = lane else { continue };
+            let waited = messages.len();
+            while let Some(message) = messages.pop_front() {
+                if let Err(message) = ring.push(message) {
+                    messages.push_front(message);
                     break;
                 }
             }
-            if let (true, Some(unpark)) = (letters.len() < waited, self.bells[to].get()) {
+            if let (true, Some(unpark)) = (messages.len() < waited, self.bells[to].get()) {
                 unpark();
             }
-            late += letters.len();
+            late += messages.len();
         }
         self.late.set(late);
     }
@@ -166,11 +166,11 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn boxes(workers: usize) -> (Vec<Mailbox<u64>>, Vec<Arc<AtomicUsize>>) {
-        let mail = Mail::new(workers);
+        let mailboxes = Mailboxes::new(workers);
         let rung: Vec<Arc<AtomicUsize>> = (0..workers).map(|_| Arc::default()).collect();
         let taken = rung.iter().enumerate().map(|(worker, rung)| {
             let rung = Arc::clone(rung);
-            mail.take(worker, Arc::new(move || _ = rung.fetch_add(1, Ordering::SeqCst)))
+            mailboxes.take(worker, Arc::new(move || _ = rung.fetch_add(1, Ordering::SeqCst)))
         });
         (taken.collect(), rung)
     }
@@ -198,12 +198,12 @@ mod tests {
         const EACH: u64 = 20_000;
         let (mut boxes, _) = boxes(1);
         assert_eq!(boxes.pop().unwrap().take(), None);
-        let mail = Mail::new(3);
+        let mailboxes = Mailboxes::new(3);
         let receiver = std::thread::current();
-        let receiving = mail.take(0, Arc::new(move || receiver.unpark()));
+        let receiving = mailboxes.take(0, Arc::new(move || receiver.unpark()));
         std::thread::scope(|scope| {
             for worker in 1..3 {
-                let mailbox = mail.take(worker, Arc::new(|| {}));
+                let mailbox = mailboxes.take(worker, Arc::new(|| {}));
                 scope.spawn(move || {
                     for i in 0..EACH {
                         mailbox.send(0, i);

@@ -1,4 +1,4 @@
-//! Page access ([`Here`]): the record operations of one transaction at this instance. Each
+//! Page access ([`PageAccess`]): the record operations of one transaction at this instance. Each
 //! operation locks first and then calls the access methods.
 //!
 //! Transactions are serialisable by key-range locking on key *names* (Graefe's orthogonal form: a
@@ -30,7 +30,7 @@
 
 use crate::design::Design;
 use crate::executor::Executor;
-use crate::local::{Part, Protection};
+use crate::local::{LocalTxn, Protection};
 use crate::paged::PageEngine;
 use access::Expect;
 use base::{Key, TableId, hash64};
@@ -42,22 +42,22 @@ use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, 
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
 /// Page access: the rows of this instance as one local transaction sees them.
-pub struct Here<'a, D: Design> {
+pub struct PageAccess<'a, D: Design> {
     pub engine: &'a PageEngine<D>,
     pub executor: &'a Executor,
-    pub part: &'a mut Part,
+    pub txn: &'a mut LocalTxn,
 }
 
 /// Repeats an operation on pages until it does not stop for a page or a latch. An absent page parks
 /// the transaction.
 macro_rules! retry {
-    ($here:expr, $op:expr) => {{
+    ($access:expr, $op:expr) => {{
         let mut seat = None;
         loop {
             match $op {
                 Ok(value) => break value,
                 // Boxed because it is rare, and the future of every operation would hold it.
-                Err(stop) => Box::pin($here.engine.resume(stop, $here.part.protection, &mut seat)).await?,
+                Err(stop) => Box::pin($access.engine.resume(stop, $access.txn.protection, &mut seat)).await?,
             }
         }
     }};
@@ -128,15 +128,15 @@ fn gap_name(index: TableId, next: Option<&[u8]>) -> LockName {
     next.map_or(LockName::end(index), |key| LockName::key(index, hash64(key)))
 }
 
-impl<'a, D: Design> Here<'a, D> {
+impl<'a, D: Design> PageAccess<'a, D> {
     /// Locks a key of `table` or of one of its indexes.
     #[inline]
     pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
-        pin!(self.engine.lock(self.executor, self.part, &[LockName::table(table)], name, mode)).await
+        pin!(self.engine.lock(self.executor, self.txn, &[LockName::table(table)], name, mode)).await
     }
 
     pub(crate) async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
-        self.engine.lock(self.executor, self.part, &[], LockName::table(table), mode).await
+        self.engine.lock(self.executor, self.txn, &[], LockName::table(table), mode).await
     }
 
     /// The table. To be looked up **after** the wait for its lock: meanwhile the table may have
@@ -145,7 +145,7 @@ impl<'a, D: Design> Here<'a, D> {
         self.engine.store.table(id).ok_or(Abort::BadRequest)
     }
 
-    /// The table that an index belongs to; as [`Here::table`].
+    /// The table that an index belongs to; as [`PageAccess::table`].
     fn table_of(&self, index: TableId) -> Result<&'a Table, Abort> {
         self.engine.store.index(index).map(|(table, _)| table).ok_or(Abort::BadRequest)
     }
@@ -157,7 +157,7 @@ impl<'a, D: Design> Here<'a, D> {
     }
 
     fn locks(&self) -> bool {
-        self.part.protection == Protection::Locks
+        self.txn.protection == Protection::Locks
     }
 
     /// Poisons the store: an index entry has no row, although no other transaction may be changing
@@ -275,7 +275,8 @@ impl<'a, D: Design> Here<'a, D> {
         }
     }
 
-    /// As [`Here::collect`], over as many leaves as it takes to meet a row or the end of the range.
+    /// As [`PageAccess::collect`], over as many leaves as it takes to meet a row or the end of the
+    /// range.
     async fn collect_some(&self, cursor: &Cursor<'_>, limit: usize) -> Result<Chunk, Abort> {
         let mut chunk = self.collect(cursor, limit).await?;
         while let (ChunkEnd::More(from), true) = (&chunk.end, chunk.ends.is_empty()) {
@@ -361,10 +362,10 @@ impl<'a, D: Design> Here<'a, D> {
     }
 }
 
-impl<D: Design> Access for Here<'_, D> {
+impl<D: Design> Access for PageAccess<'_, D> {
     fn enter(&mut self, route: Route) -> Result<(), Abort> {
         match self.engine.owners.as_ref().and_then(|owners| owners.owner(route)) {
-            Some(owner) if D::OWNERS && (owner != self.part.owner || !self.engine.admit(self.part)) => {
+            Some(owner) if D::OWNERS && (owner != self.txn.owner || !self.engine.admit(self.txn)) => {
                 Err(Abort::NotHere(owner as u16))
             }
             _ => Ok(()),
@@ -373,9 +374,9 @@ impl<D: Design> Access for Here<'_, D> {
 
     fn within(&mut self, sites: Option<std::ops::Range<u32>>) -> Result<(), Abort> {
         if let (Some(owners), Some(sites)) = (self.engine.owners.as_ref().filter(|_| D::OWNERS), &sites) {
-            owners.all_of(self.part.owner, sites)?;
+            owners.all_of(self.txn.owner, sites)?;
         }
-        self.part.sites = sites.filter(|_| D::OWNERS);
+        self.txn.sites = sites.filter(|_| D::OWNERS);
         Ok(())
     }
 
@@ -391,7 +392,7 @@ impl<D: Design> Access for Here<'_, D> {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_S)).await?;
         }
         let t = self.table(table)?;
-        let seen = self.part.ahead.take(table, key);
+        let seen = self.txn.prefetched.take(table, key);
         let mut f = Some(f);
         let read = retry!(
             self,
@@ -415,13 +416,13 @@ impl<D: Design> Access for Here<'_, D> {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_X)).await?;
         }
         let t = self.table(table)?;
-        let seen = self.part.ahead.take(table, key);
+        let seen = self.txn.prefetched.take(table, key);
         let entries = if self.ranges() { Entries::HoldBack } else { Entries::Follow };
         let mut f = Some(f);
         let updated = retry!(
             self,
             self.engine.store.update_seen::<D::Latch, _>(
-                &mut self.part.txn,
+                &mut self.txn.store_txn,
                 t,
                 key,
                 (seen, entries),
@@ -440,13 +441,13 @@ impl<D: Design> Access for Here<'_, D> {
         Ok(result)
     }
 
-    fn ahead(&mut self, table: TableId, keys: &[Key]) {
+    fn prefetch(&mut self, table: TableId, keys: &[Key]) {
         let Some(t) = self.engine.store.table(table) else { return };
         if self.locks() {
-            let locks = self.engine.locks(self.part.owner);
+            let locks = self.engine.locks(self.txn.owner);
             keys.iter().for_each(|key| locks.prefetch(self.name(table, key)));
         }
-        self.engine.store.ahead::<D::Latch>(t, keys, &mut self.part.ahead);
+        self.engine.store.prefetch::<D::Latch>(t, keys, &mut self.txn.prefetched);
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
@@ -458,7 +459,7 @@ impl<D: Design> Access for Here<'_, D> {
             let t = self.table(table)?;
             let done = retry!(
                 self,
-                self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, Expect::Any)
+                self.engine.store.insert::<D::Latch>(&mut self.txn.store_txn, t, key, row, Expect::Any)
             );
             return match done {
                 InsertOutcome::Done => Ok(counted(Inserted::Done)),
@@ -475,10 +476,12 @@ impl<D: Design> Access for Here<'_, D> {
             let gap = gap_name(table, next.as_deref());
             self.lock(table, gap, Mode::GAP_INSERT).await?;
             let expect = Expect::Next(next.as_deref());
-            let done =
-                retry!(self, self.engine.store.insert::<D::Latch>(&mut self.part.txn, t, key, row, expect));
+            let done = retry!(
+                self,
+                self.engine.store.insert::<D::Latch>(&mut self.txn.store_txn, t, key, row, expect)
+            );
             probe::within(Component::Locking, || {
-                self.engine.locks(self.part.owner).release_instant(&mut self.part.locker, gap)
+                self.engine.locks(self.txn.owner).release_instant(&mut self.txn.locker, gap)
             });
             match done {
                 InsertOutcome::Done => {
@@ -501,7 +504,7 @@ impl<D: Design> Access for Here<'_, D> {
             pin!(self.lock_table(table, Mode::IX)).await?;
         }
         let t = self.table(table)?;
-        let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.part.txn, t, row));
+        let fits = retry!(self, self.engine.store.append::<D::Latch>(&mut self.txn.store_txn, t, row));
         probe::add(Counter::Records, u64::from(fits));
         if fits { Ok(()) } else { Err(Abort::BadRequest) }
     }
@@ -526,7 +529,8 @@ impl<D: Design> Access for Here<'_, D> {
                 self.lock(table, gap_name(table, next.as_deref()), Mode::GAP_X).await?;
                 expect = Expect::Next(next.as_deref());
             }
-            let done = retry!(self, self.engine.store.delete::<D::Latch>(&mut self.part.txn, t, key, expect));
+            let done =
+                retry!(self, self.engine.store.delete::<D::Latch>(&mut self.txn.store_txn, t, key, expect));
             match done {
                 DeleteOutcome::Done => return Ok(counted(true)),
                 DeleteOutcome::Missing => return Ok(false),

@@ -9,7 +9,7 @@
 //!
 //! Only the form is stored, in the catalog. **The keys of a page's rows determine its part**: the
 //! primary tree shows which parts the keys have. A row goes into a page that already holds rows
-//! with keys near its own (`homes`), or else into a page without rows.
+//! with keys near its own (`near_pages`), or else into a page without rows.
 //!
 //! **After a leaf splits.** When a leaf splits, or exchanges entries with its neighbour, two leaves
 //! may lead to one page. Both leaves belong to one partition, so still only one owner touches the
@@ -45,10 +45,10 @@ use std::ops::{AddAssign, Bound, ControlFlow};
 use txn::Row;
 
 /// Heap pages that hold rows with keys near a given key, the nearest first.
-pub(crate) type Homes = SmallVec<[PageId; 8]>;
+pub(crate) type NearPages = SmallVec<[PageId; 8]>;
 
-/// Maximum number of homes to try. A leaf leads to fewer pages, unless its rows are long.
-const HOMES: usize = 16;
+/// Maximum number of near pages to try. A leaf leads to fewer pages, unless its rows are long.
+const MAX_NEAR_PAGES: usize = 16;
 
 /// How many recently filled pages are remembered on each side of a border, for the next rows that
 /// move there.
@@ -87,15 +87,15 @@ impl AddAssign for Divided {
 }
 
 /// Which rows may share a page.
-pub(crate) enum Part<'k> {
+pub(crate) enum Sharing<'k> {
     OfLeaf,
     /// All parts of the table at once, after a load.
-    OnShelves(&'k mut Shelves),
+    Loaded(&'k mut PartPages),
     /// Two parts: keys below `key`, and the others. `reserved` are the pages that moved rows of
     /// either part go to.
     At {
         key: &'k [u8],
-        reserved: &'k mut [Homes; 2],
+        reserved: &'k mut [NearPages; 2],
     },
 }
 
@@ -105,16 +105,16 @@ pub(crate) enum Part<'k> {
 /// Rows that were loaded in random order put rows of every part into every page. If each part of
 /// each page got a page of its own, the table would need as many times the pages as there are
 /// parts. Filling the pages of a part one after the other avoids that.
-pub(crate) struct Shelves {
+pub(crate) struct PartPages {
     /// The first key of each part, ascending.
     starts: Vec<Key>,
     pages: Vec<Vec<PageId>>,
 }
 
-impl Shelves {
-    fn new(starts: Vec<Key>) -> Shelves {
+impl PartPages {
+    fn new(starts: Vec<Key>) -> PartPages {
         let pages = starts.iter().map(|_| Vec::new()).collect();
-        Shelves { starts, pages }
+        PartPages { starts, pages }
     }
 
     fn part(&self, key: &Key) -> usize {
@@ -128,7 +128,7 @@ impl Shelves {
 }
 
 /// A row of a page that is being divided.
-struct Lodger {
+struct PlacedRow {
     key: Key,
     rid: Rid,
     row: Vec<u8>,
@@ -159,32 +159,41 @@ impl Store {
     }
 
     /// The leaf that covers `key`, and at most `most` of the pages that it leads to.
-    fn homes<P: Policies>(&self, table: &Table, key: &[u8], most: usize) -> Result<(Around, Homes), Stop> {
-        let mut homes = Homes::new();
+    fn near_pages<P: Policies>(
+        &self,
+        table: &Table,
+        key: &[u8],
+        most: usize,
+    ) -> Result<(Around, NearPages), Stop> {
+        let mut near_pages = NearPages::new();
         // Neighbouring entries mostly lead to the same pages. With a small `most`, only that many
         // entries are examined; otherwise all of the leaf.
-        let mut looks = if most < HOMES { most } else { usize::MAX };
+        let mut looks = if most < MAX_NEAR_PAGES { most } else { usize::MAX };
         let around = self.tree(table).around::<P::Index>(key, |value| {
             looks -= 1;
             if let Some(rid) = Rid::decode(value)
-                && !homes.contains(&rid.page)
+                && !near_pages.contains(&rid.page)
             {
-                homes.push(rid.page);
+                near_pages.push(rid.page);
             }
-            if homes.len() < most && looks > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            if near_pages.len() < most && looks > 0 {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
         })?;
-        Ok((around, homes))
+        Ok((around, near_pages))
     }
 
     /// Inserts a row into a page of its part; `None` if its key exists already.
-    pub(crate) fn put_at_home<P: Policies>(
+    pub(crate) fn insert_near<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
         key: &[u8],
         row: &[u8],
     ) -> Result<Option<Rid>, Stop> {
-        let (around, near) = self.homes::<P>(table, key, 2)?;
+        let (around, near) = self.near_pages::<P>(table, key, 2)?;
         if around.found {
             return Ok(None);
         }
@@ -193,7 +202,7 @@ impl Store {
         if let Some(rid) = heap.among(&near).insert_among::<P::Heap>(&mut self.writer(&mut txn.chain), row)? {
             return Ok(Some(rid));
         }
-        let (_, mut all) = self.homes::<P>(table, key, HOMES)?;
+        let (_, mut all) = self.near_pages::<P>(table, key, MAX_NEAR_PAGES)?;
         let root = || self.tree(table).partition(key).root().0;
         let group = (table.form() == HeapForm::ByPartition).then(|| table.coming.group(root(), key));
         // The group's last page is usable only while this thread owns it: another thread could give
@@ -209,16 +218,16 @@ impl Store {
     }
 
     /// The pages that a row which outgrows its page may move to.
-    pub(crate) fn homes_of_outgrown<P: Policies>(
+    pub(crate) fn pages_for_outgrown<P: Policies>(
         &self,
         table: &Table,
         row: &[u8],
         from: Rid,
-    ) -> Result<Homes, Stop> {
+    ) -> Result<NearPages, Stop> {
         let key = table.def.key_of(Row::new(&table.layout, row));
-        let (_, mut homes) = self.insist(|| self.homes::<P>(table, &key, HOMES))?;
-        homes.retain(|page| *page != from.page);
-        Ok(homes)
+        let (_, mut near_pages) = self.insist(|| self.near_pages::<P>(table, &key, MAX_NEAR_PAGES))?;
+        near_pages.retain(|page| *page != from.page);
+        Ok(near_pages)
     }
 
     /// The divided leaves of which entries moved since the transaction began: the trees, and keys
@@ -266,13 +275,13 @@ impl Store {
         };
         done.leaves_read = 1;
         for (page, entries) in pages {
-            let Some(housed) = self.at_hand(|| self.heap(table).housed::<P::Heap>(page))? else {
+            let Some(summary) = self.at_hand(|| self.heap(table).page_summary::<P::Heap>(page))? else {
                 done.absent += 1;
                 continue;
             };
             done.pages_read += 1;
-            if housed.rows > entries {
-                done += self.divide_page::<P>(txn, table, page, Part::OfLeaf, writers)?;
+            if summary.rows > entries {
+                done += self.divide_page::<P>(txn, table, page, Sharing::OfLeaf, writers)?;
             }
         }
         Ok((done, around.high))
@@ -297,7 +306,7 @@ impl Store {
 
     /// After a load, moves rows so that no page holds rows of two parts of the table (leaves or
     /// partitions).
-    pub(crate) fn house<P: Policies>(&self, table: &Table) -> Result<Divided, Stop> {
+    pub(crate) fn place_loaded_rows<P: Policies>(&self, table: &Table) -> Result<Divided, Stop> {
         let mut done = Divided::default();
         if table.form() == HeapForm::Shared {
             return Ok(done);
@@ -316,10 +325,10 @@ impl Store {
                 }
             }
         })?;
-        let (mut txn, mut shelves) = (Txn::default(), Shelves::new(starts));
+        let (mut txn, mut part_pages) = (Txn::default(), PartPages::new(starts));
         for page in mixed {
-            let part = Part::OnShelves(&mut shelves);
-            done += self.divide_page::<P>(&mut txn, table, page, part, Writers::Running)?;
+            let sharing = Sharing::Loaded(&mut part_pages);
+            done += self.divide_page::<P>(&mut txn, table, page, sharing, Writers::Running)?;
         }
         Ok(done)
     }
@@ -367,41 +376,41 @@ impl Store {
     }
 
     /// Moves rows out of `page` until the remaining rows belong to one part: the part with the most
-    /// rows. With shelves, a part that already has a page with room moves there instead of staying.
+    /// rows. After a load, a part that already has a page with room moves there instead of staying.
     pub(crate) fn divide_page<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
         page: PageId,
-        mut part: Part<'_>,
+        mut sharing: Sharing<'_>,
         writers: Writers,
     ) -> Result<Divided, Stop> {
         let mut done = Divided { pages_read: 1, ..Divided::default() };
-        let mut lodgers = Vec::new();
-        let housed = self.insist(|| {
-            lodgers.clear();
-            self.heap(table).rows_in::<P::Heap>(page, |rid, row| lodgers.push((rid, row.to_vec())))
+        let mut found = Vec::new();
+        let summary = self.insist(|| {
+            found.clear();
+            self.heap(table).rows_in::<P::Heap>(page, |rid, row| found.push((rid, row.to_vec())))
         })?;
-        if writers == Writers::Running && housed.lsn > self.oldest_change() {
+        if writers == Writers::Running && summary.lsn > self.oldest_change() {
             done.later = 1;
             return Ok(done);
         }
-        let mut rows = Vec::with_capacity(lodgers.len());
-        for (rid, row) in lodgers {
+        let mut rows = Vec::with_capacity(found.len());
+        for (rid, row) in found {
             if !table.layout.fits(&row) {
                 return Err(self.broken(table, LAYOUT));
             }
-            rows.push(Lodger { key: table.def.key_of(Row::new(&table.layout, &row)), rid, row });
+            rows.push(PlacedRow { key: table.def.key_of(Row::new(&table.layout, &row)), rid, row });
         }
         rows.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-        let mut groups = self.grouped::<P>(table, &part, rows)?;
+        let mut groups = self.grouped::<P>(table, &sharing, rows)?;
         let mut may_stay: Vec<usize> = (0..groups.len()).collect();
-        if let Part::OnShelves(shelves) = &mut part
+        if let Sharing::Loaded(part_pages) = &mut sharing
             && groups.len() > 1
         {
             // A part that has a page with room moves there. A page that all rows have left becomes
             // unassigned.
-            may_stay.retain(|&at| shelves.of(&groups[at][0].key).is_empty());
+            may_stay.retain(|&at| part_pages.of(&groups[at][0].key).is_empty());
         }
         let stays = may_stay.into_iter().max_by_key(|&at| groups[at].len());
         let stays = stays.map(|at| groups.swap_remove(at));
@@ -409,12 +418,13 @@ impl Store {
             return Ok(done);
         }
         self.begin(txn, acting_for().map_or(0, OwnerId::number));
-        let moved =
-            groups.iter().try_for_each(|group| self.move_out::<P>(txn, table, group, &mut part, &mut done));
+        let moved = groups
+            .iter()
+            .try_for_each(|group| self.move_out::<P>(txn, table, group, &mut sharing, &mut done));
         match moved {
             Ok(()) => {
-                if let (Part::OnShelves(shelves), Some(stays)) = (&mut part, &stays) {
-                    shelves.of(&stays[0].key).push(page);
+                if let (Sharing::Loaded(part_pages), Some(stays)) = (&mut sharing, &stays) {
+                    part_pages.of(&stays[0].key).push(page);
                 }
                 let committed = self.commit(txn, None);
                 if let Err(fault) = committed {
@@ -435,23 +445,25 @@ impl Store {
     fn grouped<P: Policies>(
         &self,
         table: &Table,
-        part: &Part<'_>,
-        rows: Vec<Lodger>,
-    ) -> Result<Vec<Vec<Lodger>>, Stop> {
-        let mut groups: Vec<Vec<Lodger>> = Vec::new();
+        sharing: &Sharing<'_>,
+        rows: Vec<PlacedRow>,
+    ) -> Result<Vec<Vec<PlacedRow>>, Stop> {
+        let mut groups: Vec<Vec<PlacedRow>> = Vec::new();
         // The end of the last group's part.
         let mut end: Option<Key> = None;
         for row in rows {
             let inside = !groups.is_empty() && end.as_ref().is_none_or(|end| row.key < *end);
             if !inside {
-                end = match part {
-                    Part::OfLeaf => {
+                end = match sharing {
+                    Sharing::OfLeaf => {
                         let look =
                             || self.tree(table).around::<P::Index>(&row.key, |_| ControlFlow::Break(()));
                         self.insist(look)?.high
                     }
-                    Part::OnShelves(shelves) => shelves.starts.get(shelves.part(&row.key) + 1).cloned(),
-                    Part::At { key, .. } => Some(Key::from_bytes(key)).filter(|key| row.key < *key),
+                    Sharing::Loaded(part_pages) => {
+                        part_pages.starts.get(part_pages.part(&row.key) + 1).cloned()
+                    }
+                    Sharing::At { key, .. } => Some(Key::from_bytes(key)).filter(|key| row.key < *key),
                 };
                 groups.push(Vec::new());
             }
@@ -460,26 +472,26 @@ impl Store {
         Ok(groups)
     }
 
-    /// Inserts a row into the last page of `shelf`, or into a page without rows. Full pages are
-    /// removed from `shelf`.
+    /// Inserts a row into the last page of `pages`, or into a page without rows. Full pages are
+    /// removed from `pages`.
     fn put_on<P: Policies>(
         &self,
         txn: &mut Txn,
         table: &Table,
-        shelf: &mut Vec<PageId>,
+        pages: &mut Vec<PageId>,
         row: &[u8],
     ) -> Result<Rid, Stop> {
         let heap = self.heap(table);
-        while let Some(last) = shelf.last() {
+        while let Some(last) = pages.last() {
             let among = std::slice::from_ref(last);
             let put = || heap.among(among).insert_among::<P::Heap>(&mut self.writer(&mut txn.chain), row);
             if let Some(rid) = self.insist(put)? {
                 return Ok(rid);
             }
-            shelf.pop();
+            pages.pop();
         }
         let rid = self.insist(|| heap.among(&[]).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row))?;
-        shelf.push(rid.page);
+        pages.push(rid.page);
         Ok(rid)
     }
 
@@ -488,26 +500,27 @@ impl Store {
         &self,
         txn: &mut Txn,
         table: &Table,
-        rows: &[Lodger],
-        part: &mut Part<'_>,
+        rows: &[PlacedRow],
+        sharing: &mut Sharing<'_>,
         done: &mut Divided,
     ) -> Result<(), Stop> {
         let Some(first) = rows.first() else { return Ok(()) };
-        let mut homes = match part {
-            Part::OfLeaf => self.insist(|| self.homes::<P>(table, &first.key, HOMES))?.1,
-            Part::OnShelves(_) => Homes::new(),
-            Part::At { key, reserved } => reserved[usize::from(first.key.as_slice() >= *key)].clone(),
+        let mut near_pages = match sharing {
+            Sharing::OfLeaf => self.insist(|| self.near_pages::<P>(table, &first.key, MAX_NEAR_PAGES))?.1,
+            Sharing::Loaded(_) => NearPages::new(),
+            Sharing::At { key, reserved } => reserved[usize::from(first.key.as_slice() >= *key)].clone(),
         };
-        homes.retain(|page| *page != first.rid.page);
+        near_pages.retain(|page| *page != first.rid.page);
         let (heap, tree) = (self.heap(table), self.tree(table));
-        for Lodger { key, rid, row } in rows {
-            let to = match part {
-                Part::OnShelves(shelves) => self.put_on::<P>(txn, table, shelves.of(key), row)?,
-                Part::OfLeaf | Part::At { .. } => {
-                    let put = || heap.among(&homes).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row);
+        for PlacedRow { key, rid, row } in rows {
+            let to = match sharing {
+                Sharing::Loaded(part_pages) => self.put_on::<P>(txn, table, part_pages.of(key), row)?,
+                Sharing::OfLeaf | Sharing::At { .. } => {
+                    let put =
+                        || heap.among(&near_pages).insert::<P::Heap>(&mut self.writer(&mut txn.chain), row);
                     let to = self.insist(put)?;
-                    if !homes.contains(&to.page) {
-                        homes.insert(0, to.page);
+                    if !near_pages.contains(&to.page) {
+                        near_pages.insert(0, to.page);
                     }
                     to
                 }
@@ -537,10 +550,10 @@ impl Store {
             done.primary += 1;
             done.bytes += row.len();
         }
-        if let Part::At { key, reserved } = part {
+        if let Sharing::At { key, reserved } = sharing {
             // Rows go to the first page with room, and a new page goes to the front.
-            homes.truncate(RESERVED);
-            reserved[usize::from(first.key.as_slice() >= *key)] = homes;
+            near_pages.truncate(RESERVED);
+            reserved[usize::from(first.key.as_slice() >= *key)] = near_pages;
         }
         Ok(())
     }

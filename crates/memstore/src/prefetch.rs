@@ -1,15 +1,15 @@
 //! Look-ups in advance: rows that a transaction is about to read, looked up side by side before it
-//! reads them ([`Worker::ahead`]). The results stay with the transaction, and the operations that
-//! follow take them in the same order. They are hints (`hints`), not part of the read set: an
+//! reads them ([`Worker::prefetch`]). The results stay with the transaction, and the operations
+//! that follow take them in the same order. They are hints (`hints`), not part of the read set: an
 //! operation that takes one first checks that it is the row.
 //!
-//! And prefetch for a transaction that has not begun ([`Wanted`]), in two steps with other
+//! And prefetch for a transaction that has not begun ([`PrefetchList`]), in two steps with other
 //! transactions in between. The first step prefetches the hints, the second the rows that they
 //! name. So the second does not wait for the memory that the first asked for. The only result is
 //! that the lines are in the caches.
 
-use crate::abreast::LANES;
 use crate::arena::Ref;
+use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Found, Index};
 use crate::row;
@@ -20,18 +20,18 @@ use base::TableId;
 
 /// Look-ups in advance for one transaction.
 #[derive(Default)]
-pub(crate) struct Ahead {
-    seen: Vec<Asked>,
+pub(crate) struct Prefetched {
+    seen: Vec<PrefetchedRow>,
     /// The first result that no operation has taken yet.
     next: usize,
 }
 
-struct Asked {
+struct PrefetchedRow {
     hash: Hash,
     row: Option<Ref>,
 }
 
-impl Ahead {
+impl Prefetched {
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.seen.clear();
@@ -49,7 +49,7 @@ impl Ahead {
 
 /// The rows that a future transaction will read, by the hash of their hints.
 #[derive(Default)]
-pub struct Wanted(Vec<Hash>);
+pub struct PrefetchList(Vec<Hash>);
 
 /// The largest distance of the last key from the first at which keys are taken to lie in one leaf,
 /// or in two. That holds if most numbers have a row.
@@ -66,20 +66,20 @@ fn lie_together(first: &[u8], last: &[u8]) -> bool {
 impl Worker {
     /// Prefetches the hint of a row that a future transaction will read.
     #[inline]
-    pub fn want(&self, wanted: &mut Wanted, table: TableId, key: &[u8]) {
-        if self.store.look_ahead == LookAhead::Abreast {
+    pub fn prefetch_hint(&self, wanted: &mut PrefetchList, table: TableId, key: &[u8]) {
+        if self.store.look_ahead == LookAhead::Batched {
             let hash = Hash::of(table, key);
-            self.store.hints.ask_for(hash);
+            self.store.hints.prefetch(hash);
             wanted.0.push(hash);
         }
     }
 
     /// Prefetches the rows that the hints of `wanted` name, and empties `wanted`.
     #[inline]
-    pub fn fetch(&self, wanted: &mut Wanted) {
+    pub fn prefetch_rows(&self, wanted: &mut PrefetchList) {
         let (arena, hints) = (&self.store.arena, &self.store.hints);
         for hash in wanted.0.drain(..) {
-            hints.candidate(hash).inspect(|row| row::ask_for(arena, *row));
+            hints.candidate(hash).inspect(|row| row::prefetch_row(arena, *row));
         }
     }
 
@@ -90,7 +90,12 @@ impl Worker {
     /// # Errors
     /// [`Refused::NoTable`].
     #[inline]
-    pub fn ahead(&mut self, txn: &mut Txn, table: TableId, keys: &[impl AsRef<[u8]>]) -> Result<(), Refused> {
+    pub fn prefetch(
+        &mut self,
+        txn: &mut Txn,
+        table: TableId,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<(), Refused> {
         let index = self.store.index(table)?;
         // A single row has no other look-up to overlap with.
         if self.store.look_ahead == LookAhead::Never || keys.len() < 2 {
@@ -98,17 +103,17 @@ impl Worker {
         }
         let (arena, hints) = (&self.store.arena, &self.store.hints);
         for keys in keys.chunks(LANES) {
-            let ahead = &mut txn.ahead;
-            let first = ahead.seen.len();
+            let prefetched = &mut txn.prefetched;
+            let first = prefetched.seen.len();
             for key in keys {
                 let hash = Hash::of(table, key.as_ref());
-                hints.ask_for(hash);
-                ahead.seen.push(Asked { hash, row: None });
+                hints.prefetch(hash);
+                prefetched.seen.push(PrefetchedRow { hash, row: None });
             }
-            let asked = &mut ahead.seen[first..];
+            let asked = &mut prefetched.seen[first..];
             let (mut missing, mut count) = ([0; LANES], 0);
             for (i, asked) in asked.iter_mut().enumerate() {
-                asked.row = hints.candidate(asked.hash).inspect(|row| row::ask_for(arena, *row));
+                asked.row = hints.candidate(asked.hash).inspect(|row| row::prefetch_row(arena, *row));
                 if asked.row.is_none() {
                     missing[count] = i;
                     count += 1;
@@ -124,7 +129,7 @@ impl Worker {
                 for &i in &all[..sought] {
                     asked[i].row = index.find_in(arena, leaf, keys[i].as_ref());
                     match asked[i].row {
-                        Some(row) => row::ask_for(arena, row),
+                        Some(row) => row::prefetch_row(arena, row),
                         None => {
                             missing[count] = i;
                             count += 1;
@@ -134,7 +139,7 @@ impl Worker {
             }
             let mut take = |i: usize, found: Found| {
                 let (Some(row), asked) = (found.row, &mut asked[i]) else { return };
-                row::ask_for(arena, row);
+                row::prefetch_row(arena, row);
                 hints.enter(asked.hash, row, arena.used_bytes());
                 asked.row = Some(row);
             };
@@ -143,7 +148,7 @@ impl Worker {
                 [i] => take(i, index.find(arena, keys[i].as_ref())),
                 _ => {
                     let wanted = missing.map(|i| keys[i].as_ref());
-                    index.find_abreast(arena, &wanted[..count], |n, found| take(missing[n], found));
+                    index.find_batch(arena, &wanted[..count], |n, found| take(missing[n], found));
                 }
             }
         }
@@ -171,10 +176,10 @@ impl Worker {
         let mut asked = [(Hash::default(), None); LANES];
         for ((hash, _), key) in asked.iter_mut().zip(keys) {
             *hash = Hash::of(table, key.as_ref());
-            hints.ask_for(*hash);
+            hints.prefetch(*hash);
         }
         for (hash, row) in &mut asked[..keys.len()] {
-            *row = hints.candidate(*hash).inspect(|row| row::ask_for(arena, *row));
+            *row = hints.candidate(*hash).inspect(|row| row::prefetch_row(arena, *row));
         }
         let is_there = |((_, row), key): (&(Hash, Option<Ref>), _)| {
             row.is_some_and(|row| row::is_of(arena, row, table, AsRef::<[u8]>::as_ref(key)))
@@ -184,7 +189,7 @@ impl Worker {
             return hinted;
         }
         let mut count = 0;
-        index.find_abreast(arena, keys, |i, found| {
+        index.find_batch(arena, keys, |i, found| {
             let Some(row) = found.row else { return };
             count += 1;
             hints.enter(asked[i].0, row, arena.used_bytes());

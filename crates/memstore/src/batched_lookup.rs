@@ -33,7 +33,7 @@ enum Turn<'a> {
 impl Index {
     /// Looks up each of at most [`LANES`] keys. Passes each result to `found`, with the key's
     /// position.
-    pub(crate) fn find_abreast(
+    pub(crate) fn find_batch(
         &self,
         arena: &Arena,
         keys: &[impl AsRef<[u8]>],

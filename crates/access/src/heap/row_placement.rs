@@ -45,7 +45,7 @@ impl<'p> Heap<'p> {
     where
         'p: 'q,
     {
-        Heap { homes: Some(pages), ..self }
+        Heap { candidates: Some(pages), ..self }
     }
 
     /// A heap page, latched exclusively for a change. If pages have owners and the calling thread
@@ -69,7 +69,7 @@ impl<'p> Heap<'p> {
     ) -> Result<Option<Rid>, Stop> {
         check_length(row)?;
         let long = row.len() > INLINE;
-        let Some(mut page) = self.home_with_room::<L>(if long { LEAST_ROOM } else { row.len() })? else {
+        let Some(mut page) = self.candidate_with_room::<L>(if long { LEAST_ROOM } else { row.len() })? else {
             return Ok(None);
         };
         let cell = match long {
@@ -79,8 +79,8 @@ impl<'p> Heap<'p> {
         self.place(journal, &mut page, cell).map(Some)
     }
 
-    fn home_with_room<L: LatchPolicy>(&self, len: usize) -> Result<Option<PageMut<'p, L>>, Stop> {
-        for &id in self.homes.unwrap_or_default() {
+    fn candidate_with_room<L: LatchPolicy>(&self, len: usize) -> Result<Option<PageMut<'p, L>>, Stop> {
+        for &id in self.candidates.unwrap_or_default() {
             let page = self.page_to_change::<L>(id)?;
             if self.rows(&page, id)?.fits(len) {
                 return Ok(Some(page));
@@ -98,15 +98,15 @@ impl<'p> Heap<'p> {
     }
 
     /// A page that the row may go to, with room for `len` bytes, latched.
-    pub(super) fn home<L: LatchPolicy>(
+    pub(super) fn page_for<L: LatchPolicy>(
         &self,
         journal: &mut impl Journal,
         len: usize,
     ) -> Result<PageMut<'p, L>, Stop> {
-        if self.homes.is_none() {
+        if self.candidates.is_none() {
             return self.page_with_room(journal, len);
         }
-        match self.home_with_room(len)? {
+        match self.candidate_with_room(len)? {
             Some(page) => Ok(page),
             None => self.page_without_rows(journal),
         }

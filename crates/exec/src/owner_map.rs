@@ -19,38 +19,38 @@
 //!   holds a lock or is at work there. One owner at a time does so (the caller holds a mutex).
 //! - Every worker reads.
 //! - **An owner runs a step only after it has checked that the step's sites are its own
-//!   ([`Chart::holds`]), and gives nothing away before that step has ended.**
+//!   ([`OwnerMap::holds`]), and gives nothing away before that step has ended.**
 //!
 //! So two workers never work on one site at a time. The giver's work on a site also happens before
 //! the taker's: the step that comes to the taker was routed by a worker that had read the giver's
 //! write.
 //!
-//! The map version (in a [`Stamp`]) spares the receiver a look at each site of a message. A home
-//! reads the version first and the sites afterwards; a giver writes the sites first and increments
-//! the version afterwards. If the receiver finds the version that is on the message, it has given
-//! nothing away since the home looked: its own giving would have incremented the version. If it
-//! finds another version, it looks at the sites.
+//! The map version (in a [`MapVersion`]) spares the receiver a look at each site of a message. A
+//! home reads the version first and the sites afterwards; a giver writes the sites first and
+//! increments the version afterwards. If the receiver finds the version that is on the message, it
+//! has given nothing away since the home looked: its own giving would have incremented the version.
+//! If it finds another version, it looks at the sites.
 
 use super::sync::{AtomicU16, AtomicU64, Ordering};
 use std::ops::Range;
 
-/// The owner map. Only owners write it, by [`Chart::give`]; see the file's head.
+/// The owner map. Only owners write it, by [`OwnerMap::give`]; see the file's head.
 #[derive(Debug)]
-pub(crate) struct Chart {
+pub(crate) struct OwnerMap {
     owners: Box<[AtomicU16]>,
-    stamp: AtomicU64,
+    version: AtomicU64,
 }
 
 /// The map version under which the steps of a message were routed, and their sites. It tells the
 /// receiver whether the steps are its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Stamp {
+pub struct MapVersion {
     seen: u64,
     /// The sites of the instance that the steps lie in, and perhaps some between.
     sites: Range<u32>,
 }
 
-impl Stamp {
+impl MapVersion {
     /// Adds a site in which steps lie.
     #[inline]
     pub fn widen(&mut self, site: u32) {
@@ -59,10 +59,10 @@ impl Stamp {
     }
 }
 
-impl Chart {
-    pub fn new(owners: impl IntoIterator<Item = usize>) -> Chart {
+impl OwnerMap {
+    pub fn new(owners: impl IntoIterator<Item = usize>) -> OwnerMap {
         let owners = owners.into_iter().map(|owner| AtomicU16::new(owner as u16)).collect();
-        Chart { owners, stamp: AtomicU64::new(0) }
+        OwnerMap { owners, version: AtomicU64::new(0) }
     }
 
     pub fn sites(&self) -> usize {
@@ -79,28 +79,29 @@ impl Chart {
 
     /// To be taken before the owners of the steps of one message are looked up.
     #[inline]
-    pub fn stamp(&self) -> Stamp {
-        Stamp { seen: self.version(), sites: 0..0 }
+    pub fn map_version(&self) -> MapVersion {
+        MapVersion { seen: self.version(), sites: 0..0 }
     }
 
     /// The map version: incremented whenever sites change hands.
     #[inline]
     pub fn version(&self) -> u64 {
-        self.stamp.load(Ordering::Acquire)
+        self.version.load(Ordering::Acquire)
     }
 
-    /// Whether `worker`, the calling one, may run steps with this stamp. A stamp without sites is
+    /// Whether `worker`, the calling one, may run steps with this map version. One without sites is
     /// valid for its own version only.
     #[inline]
-    pub fn holds(&self, worker: usize, stamp: &Stamp) -> bool {
+    pub fn holds(&self, worker: usize, map_version: &MapVersion) -> bool {
         let own = |site: u32| self.owner(site as usize) == worker;
-        self.version() == stamp.seen || (!stamp.sites.is_empty() && stamp.sites.clone().all(own))
+        self.version() == map_version.seen
+            || (!map_version.sites.is_empty() && map_version.sites.clone().all(own))
     }
 
     /// Gives sites away. Called by their owner once no transaction is at work there, and by one
     /// thread at a time.
     pub fn give(&self, sites: Range<usize>, to: usize) {
         self.owners[sites].iter().for_each(|owner| owner.store(to as u16, Ordering::Release));
-        self.stamp.fetch_add(1, Ordering::AcqRel);
+        self.version.fetch_add(1, Ordering::AcqRel);
     }
 }
