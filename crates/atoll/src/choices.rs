@@ -6,8 +6,8 @@ use crate::cli::{
     OpArg, SliArg, TreeArg,
 };
 use deploy::engine::{
-    DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccAhead, OccConflict,
-    OccReads, TableKind, TreeKind,
+    DesignKind, Durability, EngineOptions, HeapForm, Inheritance, Latching, OccAhead, OccConflict, OccReads,
+    TreeKind,
 };
 use deploy::{ChannelKind, Host};
 use std::collections::BTreeMap;
@@ -22,17 +22,7 @@ pub(crate) struct Choice {
     pub(crate) channel: ChannelKind,
     pub(crate) host: Host,
     pub(crate) durability: Durability,
-    pub(crate) tables: TableKind,
-    pub(crate) trees: TreeKind,
-    pub(crate) heaps: HeapForm,
-    pub(crate) latching: Latching,
-    /// `None`: one per worker.
-    pub(crate) partitions: Option<usize>,
-    pub(crate) locks: LockTuning,
-    pub(crate) occ_conflict: OccConflict,
-    pub(crate) occ_reads: OccReads,
-    pub(crate) occ_ahead: OccAhead,
-    pub(crate) balance: Mode,
+    pub(crate) options: EngineOptions,
     pub(crate) placement: Placement,
     /// `None`: the default.
     pub(crate) workers: Option<u32>,
@@ -50,16 +40,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
-            tables: TableKind::Heap,
-            trees: TreeKind::BTree,
-            heaps: HeapForm::Shared,
-            latching: Latching::default(),
-            partitions: None,
-            locks: LockTuning::default(),
-            occ_conflict: OccConflict::default(),
-            occ_reads: OccReads::default(),
-            occ_ahead: OccAhead::default(),
-            balance: Mode::Off,
+            options: EngineOptions::default(),
             placement: Placement::Island,
             workers: None,
             dataset: None,
@@ -99,13 +80,13 @@ pub(crate) fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) 
         // A design that owns pages needs a multi-rooted tree, and gets one unless other trees were
         // asked for; that combination is refused.
         design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
-            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
+            times(vec![choice], &[TreeKind::MultiRooted], |c, v| c.options.trees = v)
         }
-        _ => times(vec![choice], &given, |c, v| c.trees = v),
+        _ => times(vec![choice], &given, |c, v| c.options.trees = v),
     };
-    let divided = |choice: Choice| match choice.trees {
+    let divided = |choice: Choice| match choice.options.trees {
         TreeKind::BTree => vec![choice],
-        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
+        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.options.partitions = v),
     };
     all.into_iter().flat_map(of).flat_map(divided).collect()
 }
@@ -127,13 +108,13 @@ pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[Latching
         // A design gets the heap form that it needs, unless other forms were asked for; that
         // combination is refused.
         (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
-            vec![Choice { heaps: form, ..choice }]
+            times(vec![choice], &[form], |c, v| c.options.heaps = v)
         }
-        _ => times(vec![choice], &given, |c, v| c.heaps = v),
+        _ => times(vec![choice], &given, |c, v| c.options.heaps = v),
     };
     let latched = |choice: Choice| match choice.design {
         DesignKind::Occ | DesignKind::Serial => vec![choice],
-        _ => times(vec![choice], &latching, |c, v| c.latching = v),
+        _ => times(vec![choice], &latching, |c, v| c.options.latching = v),
     };
     all.into_iter().flat_map(housed).flat_map(latched).collect()
 }
@@ -147,19 +128,19 @@ pub(crate) fn in_occ(
     aheads: &[OccAheadArg],
 ) -> Vec<Choice> {
     let conflict = |c: &mut Choice, arg| {
-        c.occ_conflict = match arg {
+        c.options.occ_conflict = match arg {
             OccConflictArg::Wait => OccConflict::Wait,
             OccConflictArg::Abort => OccConflict::Abort,
         }
     };
     let read = |c: &mut Choice, arg| {
-        c.occ_reads = match arg {
+        c.options.occ_reads = match arg {
             OccReadsArg::Validate => OccReads::Validate,
             OccReadsArg::Snapshot => OccReads::Snapshot,
         }
     };
     let ahead = |c: &mut Choice, arg| {
-        c.occ_ahead = match arg {
+        c.options.occ_ahead = match arg {
             OccAheadArg::Requests => OccAhead::Requests,
             OccAheadArg::Steps => OccAhead::Steps,
         }
@@ -176,9 +157,11 @@ pub(crate) fn in_occ(
 pub(crate) fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
     let owns = |c: &Choice| c.design.owns_keys();
     if !all.iter().any(owns) {
-        return times(all, given, |c, v| c.balance = v.into());
+        return times(all, given, |c, v| c.options.balance.mode = v.into());
     }
-    let of = |c: Choice| if owns(&c) { times(vec![c], given, |c, v| c.balance = v.into()) } else { vec![c] };
+    let of = |c: Choice| {
+        if owns(&c) { times(vec![c], given, |c, v| c.options.balance.mode = v.into()) } else { vec![c] }
+    };
     all.into_iter().flat_map(of).collect()
 }
 
