@@ -4,11 +4,8 @@
 //! All options are checked here, before the first instance starts: a wrong value late in a list
 //! must not cost the minutes that the earlier values take.
 
-use crate::choices::{
-    Choice, among_owners, design_of, durability_of, in_heaps, in_occ, in_pages, inheritance_of, list, op_of,
-    optional, times,
-};
-use crate::cli::{BenchArgs, ChannelArg, TablesArg, TreeArg};
+use crate::choices::{Choice, design_of, durability_of, list, op_of, optional, times, with_options};
+use crate::cli::{BenchArgs, ChannelArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use crate::memory::{self, Fit};
@@ -81,10 +78,9 @@ impl Planner<'_> {
     }
 
     fn stops(&mut self) -> Result<Vec<Stop>, Failure> {
-        self.check_partitions()?;
         let channels = self.channels()?;
         let mut stops = Vec::new();
-        for choice in self.choices(&channels) {
+        for choice in self.choices(&channels)? {
             if let Some(stop) = self.stop(choice)? {
                 stops.push(stop);
             }
@@ -104,19 +100,14 @@ impl Planner<'_> {
     }
 
     /// Every combination; the first option varies slowest.
-    fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
+    fn choices(&self, channels: &[ChannelKind]) -> Result<Vec<Choice>, Failure> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
             let workers = d.workers.iter().min().map_or(self.machine.default_workers(), |w| *w as usize);
             let sizes = topology::default_islands(self.machine, workers);
             sizes.into_iter().map(IslandCount::Count).collect()
         });
-        let mut first = Choice::default();
-        first.options.lock_timeout_ms = d.lock_timeout;
-        first.options.distributed_timeout_ms = d.distributed_timeout;
-        first.options.most_requests = d.max_requests;
-        first.options.balance.every_ms = d.balance_every.as_millis() as u64;
-        let all = times(vec![first], &d.design, |c, v| c.design = design_of(v));
+        let all = times(vec![Choice::default()], &d.design, |c, v| c.design = design_of(v));
         let all = times(all, &islands, |c, v| c.islands = v);
         let all = times(all, channels, |c, v| c.channel = v);
         let all = times(all, &optional(&d.host), |c, v| {
@@ -124,26 +115,19 @@ impl Planner<'_> {
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
-        let tables = list(&d.tables, || vec![TablesArg::Heap]);
-        let all = times(all, &tables, |c, v| c.options.tables = v.into());
-        let all = in_pages(all, &d.tree, &d.partitions);
-        let all = times(all, &d.sli, |c, v| c.options.locks.inheritance = inheritance_of(v));
-        let all = times(all, &d.escalation, |c, v| c.options.locks.escalation = v);
-        let all = in_heaps(all, &d.heap, &d.latching);
-        let all = in_occ(all, &d.occ_conflict, &d.occ_reads, &d.occ_ahead);
-        let all = among_owners(all, &d.balance);
+        let all = with_options(all, &d.engine)?;
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
         let all = times(all, &optional(&r.scale), |c, v| c.scale = v);
-        self.own(Shapes::Data, all, |c| &mut c.own)
+        Ok(self.own(Shapes::Data, all, |c| &mut c.own))
     }
 
     /// `None` for a combination that makes no sense, if other combinations do.
     fn stop(&mut self, c: Choice) -> Result<Option<Stop>, Failure> {
         let total = c.workers.map_or(self.machine.default_workers(), |w| w as usize);
         let islands = c.islands.resolve(self.machine, total).map_err(Failure::usage)?;
-        let workers = if c.design == DesignKind::Serial { islands } else { total };
+        let workers = if c.design.is_single_threaded() { islands } else { total };
         if workers != total {
             self.remark(format!(
                 "serial has one worker per instance: its rows run one worker per island, {workers} of {total} with --islands {islands}"
@@ -221,19 +205,6 @@ impl Planner<'_> {
         };
         deployment.check()?;
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))
-    }
-
-    /// # Errors
-    /// `--partitions` without a multi-rooted tree.
-    fn check_partitions(&self) -> Result<(), Failure> {
-        let d = &self.args.deployment;
-        let Some(n) = d.partitions.first().filter(|_| {
-            !d.tree.contains(&TreeArg::Mrbtree) && !d.design.iter().any(|d| design_of(*d).owns_pages())
-        }) else {
-            return Ok(());
-        };
-        let text = "only multi-rooted trees have partitions; expected --tree mrbtree with it";
-        Err(Failure::Usage(format!("--partitions {n}: {text}")))
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
