@@ -46,6 +46,15 @@ fn names_and_columns_differ() {
     assert_eq!(hidden, [""; 0], "rows of a sweep over it could not be told apart");
 }
 
+/// The report finds the option of a column by this rule.
+#[test]
+fn a_column_has_the_name_of_its_option() {
+    for option in OPTIONS {
+        let column = option.name.replace('-', "_");
+        assert!(option.column.name().is_none_or(|name| name == column), "--{}", option.name);
+    }
+}
+
 #[test]
 fn what_is_set_is_what_is_got_and_nothing_else_changes() {
     for option in OPTIONS {
