@@ -111,7 +111,7 @@ impl Planner<'_> {
         let all = times(all, &islands, |c, v| c.islands = v);
         let all = times(all, channels, |c, v| c.channel = v);
         let all = times(all, &optional(&d.host), |c, v| {
-            let default = if c.channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
+            let default = if c.channel.connects(Host::Process) { Host::Process } else { Host::Thread };
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
@@ -144,7 +144,7 @@ impl Planner<'_> {
                 listen.ip()
             ));
         }
-        if c.channel == ChannelKind::Ring && c.host == Host::Process {
+        if !c.channel.connects(c.host) {
             self.remark(
                 "--channel ring connects instances of one process: left out with --host process, add thread"
                     .into(),

@@ -81,6 +81,11 @@ impl ChannelKind {
             ChannelKind::Ring => "ring",
         }
     }
+
+    /// Whether it connects instances that run there: a ring lies in the memory of one process.
+    pub fn connects(self, host: Host) -> bool {
+        self != ChannelKind::Ring || host == Host::Thread
+    }
 }
 
 /// Set by the handler of Ctrl-C; every wait of a deployment checks it.
@@ -221,7 +226,7 @@ impl Deployment {
                 65_536 - u32::from(islands)
             ));
         }
-        if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
+        if islands > 1 && !self.channel.connects(self.host) {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
             );
