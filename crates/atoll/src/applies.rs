@@ -2,15 +2,17 @@
 //!
 //! An option that changes nothing in the requested run is refused, because its user would believe
 //! something false about the result. In a sweep, an option is accepted if one of the deployments
-//! uses it. One table lists all options; checks that depend on the values of several options are
-//! made where those are read (`demand`, `sweep`).
+//! uses it. The designs that an option of the engine needs are in its declaration
+//! ([`deploy::engine::OPTIONS`]). One table here lists the other options. Checks that depend on the
+//! values of several options are made where those are read (`demand`, `sweep`,
+//! [`deploy::engine::EngineOptions::check`]).
 
 use crate::choices::design_of;
-use crate::cli::{BalanceArg, BenchArgs, COUNTER, ChannelArg, IPC, workload_names};
+use crate::cli::{BenchArgs, COUNTER, ChannelArg, IPC, workload_names};
 use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use deploy::engine::DesignKind;
+use deploy::engine::{Designs, EngineOption, OPTIONS};
 use std::collections::BTreeSet;
 use topology::IslandCount;
 
@@ -39,8 +41,15 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn design(&self, has: fn(DesignKind) -> bool) -> bool {
-        self.args.deployment.design.iter().any(|d| has(design_of(*d)))
+    /// Whether one of the designs is among these.
+    fn has_any(&self, designs: Designs) -> bool {
+        self.args.deployment.design.iter().any(|design| designs.has(design_of(*design)))
+    }
+
+    /// Whether the option is given with a value that could change something.
+    fn counts_on(&self, option: &EngineOption) -> bool {
+        let values = self.args.deployment.engine.values(option.name);
+        self.given.has(option.name) && values.iter().any(|value| option.harmless != Some(value.as_str()))
     }
 }
 
@@ -65,43 +74,8 @@ use Weight::{Refused, Told};
 
 const TRANSACTIONS: &[Rule] = &[
     Rule {
-        options: &["occ-conflict", "occ-reads", "occ-ahead"],
-        when: |a| a.design(|d| d == DesignKind::Occ),
-        otherwise: "only design occ has it; expected --design occ with it, or leave it out",
-        weight: Refused,
-    },
-    Rule {
-        options: &["latching"],
-        when: |a| a.design(|d| !matches!(d, DesignKind::Occ | DesignKind::Serial)),
-        otherwise: "designs serial and occ latch no page that another worker reads; expected another --design with it, or leave it \
-                    out",
-        weight: Refused,
-    },
-    Rule {
-        options: &["tree", "partitions", "heap"],
-        when: |a| a.design(|d| d != DesignKind::Occ),
-        otherwise: "design occ has rows in main memory and no pages; expected another --design with it, or leave it out",
-        weight: Refused,
-    },
-    Rule {
-        options: &["sli", "escalation"],
-        when: |a| a.design(|d| d != DesignKind::Occ),
-        otherwise: "design occ validates and locks nothing; expected another --design with it, or leave it out",
-        weight: Refused,
-    },
-    Rule {
-        options: &["balance"],
-        when: |a| {
-            let off = a.args.deployment.balance.iter().all(|b| matches!(b, BalanceArg::Off));
-            off || a.design(DesignKind::owns_keys)
-        },
-        otherwise: "only workers that own keys have anything to balance, with --balance on or advise; expected --design logical, \
-                    plp-regular, plp-partition or plp-leaf",
-        weight: Refused,
-    },
-    Rule {
         options: &["balance-every"],
-        when: |a| a.args.deployment.balance.iter().any(|b| !matches!(b, BalanceArg::Off)),
+        when: |a| a.args.deployment.engine.values("balance").iter().any(|mode| mode != "off"),
         otherwise: "keys do not follow the load; expected --balance on or advise with it, or leave it out",
         weight: Refused,
     },
@@ -176,7 +150,20 @@ pub fn check(given: &Given, args: &BenchArgs) -> Result<Vec<String>, Failure> {
     }
 }
 
+/// Refuses options of the engine that none of the designs has.
+fn engine(asked: &Asked) -> Result<(), Failure> {
+    for designs in Designs::ALL.into_iter().filter(|designs| !asked.has_any(*designs)) {
+        let of = OPTIONS.iter().filter(|option| option.needs == designs && asked.counts_on(option));
+        let in_vain: Vec<String> = of.map(|option| format!("--{}", option.name)).collect();
+        if !in_vain.is_empty() {
+            return Err(Failure::Usage(format!("{}: {}", in_vain.join(", "), designs.otherwise())));
+        }
+    }
+    Ok(())
+}
+
 fn transactions(asked: &Asked) -> Result<Vec<String>, Failure> {
+    engine(asked)?;
     let mut told = Vec::new();
     for rule in TRANSACTIONS.iter().filter(|rule| !(rule.when)(asked)) {
         let in_vain: Vec<String> = rule

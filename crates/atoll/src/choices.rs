@@ -1,14 +1,10 @@
 //! The settings that distinguish the deployments of a sweep, and every combination of the requested
 //! ones: an option that matters only to some designs is not varied for the others.
 
-use crate::cli::{
-    BalanceArg, DesignArg, DurabilityArg, HeapArg, LatchingArg, OccAheadArg, OccConflictArg, OccReadsArg,
-    OpArg, SliArg, TreeArg,
-};
-use deploy::engine::{
-    DesignKind, Durability, HeapForm, Inheritance, Latching, LockTuning, Mode, OccAhead, OccConflict,
-    OccReads, TableKind, TreeKind,
-};
+use crate::cli::{DesignArg, DurabilityArg, OpArg};
+use crate::engine_args::EngineArgs;
+use crate::failure::Failure;
+use deploy::engine::{DesignKind, Durability, EngineOption, EngineOptions, OPTIONS, option};
 use deploy::{ChannelKind, Host};
 use std::collections::BTreeMap;
 use topology::{IslandCount, Placement};
@@ -22,17 +18,7 @@ pub(crate) struct Choice {
     pub(crate) channel: ChannelKind,
     pub(crate) host: Host,
     pub(crate) durability: Durability,
-    pub(crate) tables: TableKind,
-    pub(crate) trees: TreeKind,
-    pub(crate) heaps: HeapForm,
-    pub(crate) latching: Latching,
-    /// `None`: one per worker.
-    pub(crate) partitions: Option<usize>,
-    pub(crate) locks: LockTuning,
-    pub(crate) occ_conflict: OccConflict,
-    pub(crate) occ_reads: OccReads,
-    pub(crate) occ_ahead: OccAhead,
-    pub(crate) balance: Mode,
+    pub(crate) options: EngineOptions,
     pub(crate) placement: Placement,
     /// `None`: the default.
     pub(crate) workers: Option<u32>,
@@ -50,16 +36,7 @@ impl Default for Choice {
             channel: ChannelKind::Shm,
             host: Host::Process,
             durability: Durability::Async,
-            tables: TableKind::Heap,
-            trees: TreeKind::BTree,
-            heaps: HeapForm::Shared,
-            latching: Latching::default(),
-            partitions: None,
-            locks: LockTuning::default(),
-            occ_conflict: OccConflict::default(),
-            occ_reads: OccReads::default(),
-            occ_ahead: OccAhead::default(),
-            balance: Mode::Off,
+            options: EngineOptions::default(),
             placement: Placement::Island,
             workers: None,
             dataset: None,
@@ -89,97 +66,48 @@ pub(crate) fn times<T: Clone, V: Clone>(all: Vec<T>, values: &[V], set: impl Fn(
     all.iter().flat_map(|one| values.iter().map(move |value| (one, value))).map(|(o, v)| with(o, v)).collect()
 }
 
-/// The kinds of trees, for designs that have trees, and the number of partitions, for trees that
-/// have them.
-pub(crate) fn in_pages(all: Vec<Choice>, trees: &[TreeArg], partitions: &[u64]) -> Vec<Choice> {
-    let given: Vec<TreeKind> = list(trees, || vec![TreeArg::Btree]).into_iter().map(TreeKind::from).collect();
-    let parts: Vec<_> = optional(partitions).into_iter().map(|n| n.map(|n| n as usize)).collect();
-    let of = |choice: Choice| match choice.design {
-        DesignKind::Occ => vec![choice],
-        // A design that owns pages needs a multi-rooted tree, and gets one unless other trees were
-        // asked for; that combination is refused.
-        design if design.owns_pages() && (trees.is_empty() || trees.contains(&TreeArg::Mrbtree)) => {
-            vec![Choice { trees: TreeKind::MultiRooted, ..choice }]
-        }
-        _ => times(vec![choice], &given, |c, v| c.trees = v),
-    };
-    let divided = |choice: Choice| match choice.trees {
-        TreeKind::BTree => vec![choice],
-        TreeKind::MultiRooted => times(vec![choice], &parts, |c, v| c.partitions = v),
-    };
-    all.into_iter().flat_map(of).flat_map(divided).collect()
-}
+/// The options of the engine that vary slowest, in this order. The others follow in the order of
+/// their table.
+const SLOWEST: &[&str] = &["tables", "tree", "partitions", "sli", "escalation", "heap", "latching"];
 
-/// Which rows share a heap page and how pages are read, for designs in which that makes a
-/// difference.
-pub(crate) fn in_heaps(all: Vec<Choice>, heaps: &[HeapArg], latching: &[LatchingArg]) -> Vec<Choice> {
-    let given: Vec<HeapForm> =
-        list(heaps, || vec![HeapArg::Shared]).into_iter().map(HeapForm::from).collect();
-    let latching: Vec<Latching> = latching
-        .iter()
-        .map(|arg| match arg {
-            LatchingArg::Optimistic => Latching::Optimistic,
-            LatchingArg::Coupled => Latching::Coupled,
-        })
-        .collect();
-    let housed = |choice: Choice| match (choice.design, choice.design.heap_form()) {
-        (DesignKind::Occ, _) => vec![choice],
-        // A design gets the heap form that it needs, unless other forms were asked for; that
-        // combination is refused.
-        (_, form) if form != HeapForm::Shared && (heaps.is_empty() || given.contains(&form)) => {
-            vec![Choice { heaps: form, ..choice }]
-        }
-        _ => times(vec![choice], &given, |c, v| c.heaps = v),
-    };
-    let latched = |choice: Choice| match choice.design {
-        DesignKind::Occ | DesignKind::Serial => vec![choice],
-        _ => times(vec![choice], &latching, |c, v| c.latching = v),
-    };
-    all.into_iter().flat_map(housed).flat_map(latched).collect()
-}
-
-/// The conflict rule, reads and prefetch of `occ`; other designs run once, with the first value of
-/// each.
-pub(crate) fn in_occ(
-    all: Vec<Choice>,
-    conflicts: &[OccConflictArg],
-    reads: &[OccReadsArg],
-    aheads: &[OccAheadArg],
-) -> Vec<Choice> {
-    let conflict = |c: &mut Choice, arg| {
-        c.occ_conflict = match arg {
-            OccConflictArg::Wait => OccConflict::Wait,
-            OccConflictArg::Abort => OccConflict::Abort,
-        }
-    };
-    let read = |c: &mut Choice, arg| {
-        c.occ_reads = match arg {
-            OccReadsArg::Validate => OccReads::Validate,
-            OccReadsArg::Snapshot => OccReads::Snapshot,
-        }
-    };
-    let ahead = |c: &mut Choice, arg| {
-        c.occ_ahead = match arg {
-            OccAheadArg::Requests => OccAhead::Requests,
-            OccAheadArg::Steps => OccAhead::Steps,
-        }
-    };
-    let each = |choice: Choice| match choice.design {
-        DesignKind::Occ => times(times(times(vec![choice], conflicts, conflict), reads, read), aheads, ahead),
-        _ => times(vec![choice], &conflicts[..1.min(conflicts.len())], conflict),
-    };
-    all.into_iter().flat_map(each).collect()
-}
-
-/// Keys follow the load only where workers own keys; in a sweep with such designs, the others run
-/// without balancing.
-pub(crate) fn among_owners(all: Vec<Choice>, given: &[BalanceArg]) -> Vec<Choice> {
-    let owns = |c: &Choice| c.design.owns_keys();
-    if !all.iter().any(owns) {
-        return times(all, given, |c, v| c.balance = v.into());
+/// Every combination of the options of the engine, for the designs that they make a difference to.
+///
+/// # Errors
+/// A value that an option does not take.
+pub(crate) fn with_options(mut all: Vec<Choice>, given: &EngineArgs) -> Result<Vec<Choice>, Failure> {
+    let slowest = SLOWEST.iter().filter_map(|name| option(name));
+    let others = OPTIONS.iter().filter(|option| !SLOWEST.contains(&option.name));
+    for option in slowest.chain(others) {
+        all = varied(all, option, given.values(option.name))?;
     }
-    let of = |c: Choice| if owns(&c) { times(vec![c], given, |c, v| c.balance = v.into()) } else { vec![c] };
-    all.into_iter().flat_map(of).collect()
+    Ok(all)
+}
+
+/// Every choice with every value of an option, if the option makes a difference to it. If it makes
+/// none to any, all choices get the values, and the check of the deployment tells why they do not
+/// fit.
+fn varied(all: Vec<Choice>, option: &EngineOption, given: &[String]) -> Result<Vec<Choice>, Failure> {
+    let differs = |c: &Choice| option.designs.has(c.design) && (option.varies)(&c.options);
+    let nowhere = !all.iter().any(differs);
+    let mut varied = Vec::new();
+    for choice in all {
+        let is_possible = |word: &&str| given.is_empty() || given.iter().any(|value| value == word);
+        let forced = (option.forced)(choice.design).filter(is_possible);
+        let values: Vec<&str> = match forced {
+            Some(word) => vec![word],
+            None if nowhere || differs(&choice) => given.iter().map(String::as_str).collect(),
+            None => Vec::new(),
+        };
+        if values.is_empty() {
+            varied.push(choice.clone());
+        }
+        for value in values {
+            let mut one = choice.clone();
+            (option.set)(&mut one.options, value).map_err(Failure::Usage)?;
+            varied.push(one);
+        }
+    }
+    Ok(varied)
 }
 
 pub(crate) fn design_of(arg: DesignArg) -> DesignKind {
@@ -199,13 +127,6 @@ pub(crate) fn durability_of(arg: DurabilityArg) -> Durability {
         DurabilityArg::Sync => Durability::Sync,
         DurabilityArg::Async => Durability::Async,
         DurabilityArg::Memory => Durability::Memory,
-    }
-}
-
-pub(crate) fn inheritance_of(arg: SliArg) -> Inheritance {
-    match arg {
-        SliArg::On => Inheritance::On,
-        SliArg::Off => Inheritance::Off,
     }
 }
 

@@ -2,19 +2,16 @@
 
 use crate::backup_command::{BackupArgs, RestoreArgs};
 use crate::compare_command::CompareArgs;
+use crate::engine_args::{EngineArgs, ShapeArgs};
 use crate::examples;
 use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::results::Earlier;
-pub use crate::values::{
-    BalanceArg, ChannelArg, DesignArg, DurabilityArg, HeapArg, HostArg, LatchingArg, LoadModelArg,
-    OccAheadArg, OccConflictArg, OccReadsArg, OpArg, SliArg, TablesArg, TreeArg,
-};
+pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
-use clap::builder::{PossibleValue, PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use deploy::engine::Escalation;
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -149,19 +146,8 @@ pub struct LoadArgs {
     /// [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub scale: Option<u32>,
-    /// How the rows of tables with a primary key are stored
-    #[arg(long, value_name = "T", value_enum, default_value = "heap", hide_short_help = true)]
-    pub tables: TablesArg,
-    /// The form of the B+trees
-    #[arg(long, value_name = "T", value_enum, default_value = "btree", hide_short_help = true)]
-    pub tree: TreeArg,
-    /// Which rows may share a page of a heap: partition is for the design plp-partition, leaf for
-    /// plp-leaf
-    #[arg(long, value_name = "H", value_enum, default_value = "shared", hide_short_help = true)]
-    pub heap: HeapArg,
-    /// Sub-trees of each multi-rooted tree of an instance [default: one per worker]
-    #[arg(long, value_name = "N", value_parser = partitions(), hide_short_help = true)]
-    pub partitions: Option<u64>,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
     /// Size of the buffer pools of all instances together, e.g. 512M, 2G [default: enough for the
     /// data]
     #[arg(long, value_name = "BYTES", value_parser = size)]
@@ -268,34 +254,14 @@ fn bench_name() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(all).map(workload_name)
 }
 
-/// A period of balancing.
-fn period(text: &str) -> Result<Duration, String> {
-    let period = duration(text)?;
-    let sensible = Duration::from_millis(10)..=Duration::from_secs(600);
-    if sensible.contains(&period) { Ok(period) } else { Err("expected 10ms to 10m".into()) }
-}
-
-/// A worker has room for 4096 tasks, of which others' steps need some.
-fn max_requests() -> impl TypedValueParser<Value = usize> {
-    clap::value_parser!(u64).range(1..=2048).map(|n| n as usize)
-}
-
-/// Each is a page at least, and an entry of the partition table.
-fn partitions() -> RangedU64ValueParser<u64> {
-    clap::value_parser!(u64).range(1..=4096)
-}
-
-/// Headings of the help of `bench`, in its order.
+/// Headings of the help of `bench`, in its order. Those of the options of the engine, which come
+/// before the requests, are in their table.
 mod heading {
     pub const DEPLOYMENT: &str = "Deployment (a comma list measures each value)";
     pub const DATA: &str = "Database and memory (a comma list measures each value)";
-    pub const STORAGE: &str = "Storage of designs on pages: all but occ (a comma list measures each value)";
-    pub const LOCKS: &str = "Locks and latches (a comma list measures each value)";
-    pub const OCC: &str = "Design occ (a comma list measures each value)";
-    pub const BALANCE: &str = "Balance of designs with owners of keys: logical, plp-*";
     pub const REQUESTS: &str = "Requests (a comma list measures each value)";
     pub const MEASURING: &str = "Measuring";
-    pub const LOAD: &str = "Load";
+    pub const LOAD: &str = deploy::engine::Section::Load.heading();
     pub const FAULTS: &str = "Faults";
     pub const RESULTS: &str = "Results";
 }
@@ -357,27 +323,6 @@ pub struct DeploymentArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async", help_heading = heading::DATA)]
     pub durability: Vec<DurabilityArg>,
-    /// How the rows of tables with a primary key are stored [default: as in --data; else heap]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
-    pub tables: Vec<TablesArg>,
-    /// The form of the B+trees [default: as in --data; else btree, and mrbtree for the designs
-    /// plp-*]
-    #[arg(long, value_name = "T,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
-    pub tree: Vec<TreeArg>,
-    /// Which rows may share a page of a heap [default: as in --data; else shared, and as the design
-    /// needs for plp-*]
-    #[arg(long, value_name = "H,...", value_delimiter = ',', value_enum, help_heading = heading::STORAGE, hide_short_help = true)]
-    pub heap: Vec<HeapArg>,
-    /// How a reader of a page is kept from seeing half of a change; not for serial and occ
-    #[arg(long, value_name = "L,...", value_delimiter = ',', value_enum, default_value = "optimistic", help_heading = heading::LOCKS, hide_short_help = true)]
-    pub latching: Vec<LatchingArg>,
-    /// Sub-trees of each multi-rooted tree of an instance [default: as in --data; else one per
-    /// worker]
-    ///
-    /// For --tree mrbtree. Where workers own keys, each of these is a partition that one worker
-    /// owns, and there are at least as many as workers.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = partitions(), help_heading = heading::STORAGE, hide_short_help = true)]
-    pub partitions: Vec<u64>,
     /// Directory of the database [default: a temporary one]
     ///
     /// A temporary directory is removed afterwards. An empty directory is loaded first; several
@@ -405,46 +350,8 @@ pub struct DeploymentArgs {
     /// port after it
     #[arg(long, value_name = "HOST[:PORT]", default_value = "127.0.0.1", value_parser = listen_address, hide_short_help = true)]
     pub listen: SocketAddr,
-    /// Whether a worker passes its table locks on to its next transaction (speculative lock
-    /// inheritance)
-    #[arg(long, value_name = "S,...", value_delimiter = ',', value_enum, default_value = "on", help_heading = heading::LOCKS, hide_short_help = true)]
-    pub sli: Vec<SliArg>,
-    /// Row locks of a table after which a transaction locks the whole table: 25, 25:1000
-    /// (reads:writes), off
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "25", help_heading = heading::LOCKS, hide_short_help = true)]
-    pub escalation: Vec<Escalation>,
-    /// How long a transaction waits for a lock, e.g. 100ms, 1s: deadlocks between instances end
-    /// this way
-    ///
-    /// A number alone is in ms.
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
-    pub lock_timeout: u64,
-    /// How long a transaction over several instances may stay undecided, e.g. 2s [default: twice
-    /// --lock-timeout, at least 2s]
-    ///
-    /// It is aborted then. A number alone is in ms.
-    #[arg(long, value_name = "TIME", value_parser = lock_timeout, help_heading = heading::LOCKS, hide_short_help = true)]
-    pub distributed_timeout: Option<u64>,
-    /// Requests that a worker takes from clients outside before it has answered others; more wait
-    /// at their clients
-    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = max_requests(), help_heading = heading::LOAD, hide_short_help = true)]
-    pub max_requests: usize,
-    /// How a transaction treats a row that an unfinished distributed transaction has written
-    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "wait", help_heading = heading::OCC, hide_short_help = true)]
-    pub occ_conflict: Vec<OccConflictArg>,
-    /// How a read-only transaction reads
-    #[arg(long, value_name = "R,...", value_delimiter = ',', value_enum, default_value = "validate", help_heading = heading::OCC, hide_short_help = true)]
-    pub occ_reads: Vec<OccReadsArg>,
-    /// How early rows are fetched into the cache before they are used
-    #[arg(long, value_name = "A,...", value_delimiter = ',', value_enum, default_value = "requests", help_heading = heading::OCC, hide_short_help = true)]
-    pub occ_ahead: Vec<OccAheadArg>,
-    /// Whether keys move from workers with much to do to workers with little (a comma list measures
-    /// each value)
-    #[arg(long, value_name = "B,...", value_delimiter = ',', value_enum, default_value = "off", help_heading = heading::BALANCE, hide_short_help = true)]
-    pub balance: Vec<BalanceArg>,
-    /// How often the load of the workers is compared, e.g. 250ms, 1s
-    #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = period, help_heading = heading::BALANCE, hide_short_help = true)]
-    pub balance_every: Duration,
+    #[command(flatten)]
+    pub engine: EngineArgs,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -642,12 +549,6 @@ fn warmup(text: &str) -> Result<Warmup, String> {
     }
 }
 
-/// A lock wait, in ms.
-fn lock_timeout(text: &str) -> Result<u64, String> {
-    let range = Duration::from_millis(1)..=Duration::from_secs(600);
-    traffic::parse_time_in(text, "ms", range).map(|time| time.as_millis() as u64)
-}
-
 /// `5s`, `500ms`, `2m`, `1h30m`; a number alone is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
     traffic::parse_time(text)
@@ -728,11 +629,6 @@ mod tests {
                 && warmup("automatic").is_err()
         );
         assert!(["", "s", "0s", "-1s", "25h", "nan", "1e99s"].iter().all(|t| duration(t).is_err()));
-        assert_eq!(
-            (lock_timeout("100"), lock_timeout("1s"), lock_timeout("1.5s")),
-            (Ok(100), Ok(1000), Ok(1500))
-        );
-        assert!(lock_timeout("0").is_err() && lock_timeout("11m").is_err() && lock_timeout("50us").is_err());
     }
 
     #[test]

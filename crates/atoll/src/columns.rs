@@ -3,7 +3,7 @@
 
 use crate::sheet::Rank;
 use crate::units::{micros, per_cent, scaled};
-use driver::ResultRow;
+use driver::{EngineColumns, ResultRow};
 use report::verdict::Measure;
 
 /// `None` if a row has no value.
@@ -24,8 +24,9 @@ const fn column(name: &'static str, width: usize, rank: Rank, about: &'static st
     Column { name, value, width, rank, about }
 }
 
-/// In the order in which a sweep varies them, the slowest first.
-pub const SETTINGS: &[(&str, Value)] = &[
+/// The settings before those of the engine, in the order in which a sweep varies them, the slowest
+/// first.
+const EARLIER: &[(&str, Value)] = &[
     ("workload", |r| Some(r.settings.workload.clone())),
     ("design", |r| r.settings.design.clone()),
     ("islands", |r| r.settings.islands.map(|n| n.to_string())),
@@ -34,17 +35,10 @@ pub const SETTINGS: &[(&str, Value)] = &[
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),
     ("durability", |r| r.settings.durability.clone()),
-    ("tables", |r| r.settings.tables.clone()),
-    ("tree", |r| r.settings.tree.clone()),
-    ("heap", |r| r.settings.heap.clone()),
-    ("latching", |r| r.settings.latching.clone()),
-    ("partitions", |r| r.settings.partitions.map(|n| n.to_string())),
-    ("sli", |r| r.settings.sli.clone()),
-    ("escalation", |r| r.settings.escalation.clone()),
-    ("occ_conflict", |r| r.settings.occ_conflict.clone()),
-    ("occ_reads", |r| r.settings.occ_reads.clone()),
-    ("occ_ahead", |r| r.settings.occ_ahead.clone()),
-    ("balance", |r| r.settings.balance.clone()),
+];
+
+/// The settings after those of the engine, in the same order.
+const LATER: &[(&str, Value)] = &[
     ("clients", |r| r.settings.clients.map(|n| n.to_string())),
     ("rate", |r| r.settings.rate.clone()),
     ("arrivals", |r| r.settings.arrivals.clone()),
@@ -68,6 +62,13 @@ pub const SETTINGS: &[(&str, Value)] = &[
         (!words.is_empty()).then(|| words.join(", "))
     }),
 ];
+
+/// Every setting with its value in this row, in the order of a row.
+pub fn settings(row: &ResultRow) -> Vec<(&'static str, Option<String>)> {
+    let of = |(name, value): &(&'static str, Value)| (*name, value(row));
+    let engine = EngineColumns::names().iter().map(|name| (*name, row.settings.engine.get(name)));
+    EARLIER.iter().map(of).chain(engine).chain(LATER.iter().map(of)).collect()
+}
 
 pub const RESULTS: &[Column] = &[
     column(
@@ -110,7 +111,7 @@ pub const RESULTS: &[Column] = &[
         |r| r.max_in_doubt_ms.map(|ms| micros(ms as f64 * 1000.0)),
     ),
     column("moves", 6, Rank::Detail, "decisions to divide the keys otherwise among the workers", |r| {
-        r.settings.balance.as_deref().filter(|mode| *mode != "off")?;
+        r.settings.engine.get("balance").filter(|mode| mode != "off")?;
         Some(r.rebalances.len().to_string())
     }),
     column("ok", 3, Rank::Result, "whether the workload's consistency conditions held at the end", |r| {

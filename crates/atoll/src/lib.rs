@@ -23,6 +23,7 @@
 
 mod applies;
 mod cli;
+mod engine_args;
 mod examples;
 mod listen;
 mod manual;

@@ -83,10 +83,7 @@ fn as_bench(args: &LoadArgs) -> Result<BenchArgs, Failure> {
     bench.deployment.islands = vec![args.islands];
     bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
-    bench.deployment.tables = vec![args.tables];
-    bench.deployment.tree = vec![args.tree];
-    bench.deployment.heap = vec![args.heap];
-    bench.deployment.partitions = args.partitions.into_iter().collect();
+    args.shape.put_into(&mut bench.deployment.engine);
     bench.deployment.memory = args.memory;
     bench.deployment.memory_unchecked = args.memory_unchecked;
     bench.requests.dataset = args.dataset.into_iter().collect();

@@ -12,7 +12,7 @@
 //! file is touched.
 
 use crate::choices::design_of;
-use crate::cli::{BenchArgs, DesignArg, TreeArg};
+use crate::cli::{BenchArgs, DesignArg};
 use crate::failure::Failure;
 use crate::sweep::{Stop, bases};
 use crate::typed::Typed;
@@ -43,18 +43,11 @@ pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     if d.islands.is_empty() {
         d.islands = vec![IslandCount::Count(manifest.islands.into())];
     }
-    if d.tables.is_empty() {
-        d.tables = vec![manifest.tables.into()];
-    }
-    if d.tree.is_empty() {
-        d.tree = vec![manifest.trees.into()];
-    }
-    if d.heap.is_empty() {
-        d.heap = vec![manifest.heaps.into()];
-    }
-    let rooted = manifest.trees == TreeKind::MultiRooted && d.tree.contains(&TreeArg::Mrbtree);
-    if d.partitions.is_empty() && rooted {
-        d.partitions = vec![manifest.partitions as u64];
+    d.engine.set_if_absent("tables", manifest.tables.name());
+    d.engine.set_if_absent("tree", manifest.trees.name());
+    d.engine.set_if_absent("heap", manifest.heaps.name());
+    if manifest.trees == TreeKind::MultiRooted && d.engine.has("tree", TreeKind::MultiRooted.name()) {
+        d.engine.set_if_absent("partitions", manifest.partitions);
     }
     if kin {
         if args.requests.scale.is_empty() {
@@ -77,10 +70,11 @@ pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
 fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result<(), Failure> {
     let d = &args.deployment;
     let lacks = |design: &DesignKind| {
-        (design.owns_pages() && manifest.trees != TreeKind::MultiRooted && d.tree.is_empty())
+        let is_free = |option| d.engine.values(option).is_empty();
+        (design.owns_pages() && manifest.trees != TreeKind::MultiRooted && is_free("tree"))
             || (design.heap_form() != HeapForm::Shared
                 && manifest.heaps != design.heap_form()
-                && d.heap.is_empty())
+                && is_free("heap"))
     };
     let Some(design) = d.design.iter().map(|d| design_of(*d)).find(lacks) else { return Ok(()) };
     let needs = match design.heap_form() {

@@ -1,7 +1,7 @@
 //! Tables of rows: results, row by row as they come, and profiles of where a transaction's time
 //! goes.
 
-use crate::columns::{Column, PROFILE, RESULTS, SETTINGS, longest_wait};
+use crate::columns::{self, Column, PROFILE, RESULTS, longest_wait};
 use crate::sheet::{Measure, Setting, Sheet, folded};
 use driver::{ResultRow, Wait};
 
@@ -36,7 +36,8 @@ impl RowTable {
     pub fn lines(&mut self, row: &ResultRow) -> String {
         let mut text = if self.begun { String::new() } else { self.sheet.head() + "\n" };
         self.begun = true;
-        let settings: Vec<String> = SETTINGS.iter().map(|s| (s.1)(row).unwrap_or_default()).collect();
+        let settings = columns::settings(row).into_iter().map(|(_, value)| value.unwrap_or_default());
+        let settings: Vec<String> = settings.collect();
         let results: Vec<String> = self.columns.iter().map(|c| (c.value)(row).unwrap_or_default()).collect();
         text += &self.sheet.row(&settings, &results);
         for remark in remarks(row) {
@@ -57,8 +58,14 @@ impl RowTable {
 
 /// The settings of these rows, as columns.
 pub fn settings(rows: &[ResultRow]) -> Vec<Setting> {
-    let values = |value: crate::columns::Value| rows.iter().map(|r| value(r).unwrap_or_default()).collect();
-    SETTINGS.iter().map(|(name, value)| Setting { name, values: values(*value) }).collect()
+    let names = columns::settings(&ResultRow::default()).into_iter().map(|(name, _)| name);
+    let mut settings: Vec<Setting> = names.map(|name| Setting { name, values: Vec::new() }).collect();
+    for row in rows {
+        for (setting, (_, value)) in settings.iter_mut().zip(columns::settings(row)) {
+            setting.values.push(value.unwrap_or_default());
+        }
+    }
+    settings
 }
 
 fn explanations<'a>(of: impl Iterator<Item = (&'a str, &'a str)>, width: Option<usize>) -> String {

@@ -4,17 +4,14 @@
 //! All options are checked here, before the first instance starts: a wrong value late in a list
 //! must not cost the minutes that the earlier values take.
 
-use crate::choices::{
-    Choice, among_owners, design_of, durability_of, in_heaps, in_occ, in_pages, inheritance_of, list, op_of,
-    optional, times,
-};
-use crate::cli::{BenchArgs, ChannelArg, TablesArg, TreeArg};
+use crate::choices::{Choice, design_of, durability_of, list, op_of, optional, times, with_options};
+use crate::cli::{BenchArgs, ChannelArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
-use deploy::engine::{Backing, Balance, DesignKind, Durability, OccConflict};
+use deploy::engine::{Backing, DesignKind, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
@@ -81,10 +78,9 @@ impl Planner<'_> {
     }
 
     fn stops(&mut self) -> Result<Vec<Stop>, Failure> {
-        self.check_partitions()?;
         let channels = self.channels()?;
         let mut stops = Vec::new();
-        for choice in self.choices(&channels) {
+        for choice in self.choices(&channels)? {
             if let Some(stop) = self.stop(choice)? {
                 stops.push(stop);
             }
@@ -104,7 +100,7 @@ impl Planner<'_> {
     }
 
     /// Every combination; the first option varies slowest.
-    fn choices(&self, channels: &[ChannelKind]) -> Vec<Choice> {
+    fn choices(&self, channels: &[ChannelKind]) -> Result<Vec<Choice>, Failure> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
             let workers = d.workers.iter().min().map_or(self.machine.default_workers(), |w| *w as usize);
@@ -115,30 +111,23 @@ impl Planner<'_> {
         let all = times(all, &islands, |c, v| c.islands = v);
         let all = times(all, channels, |c, v| c.channel = v);
         let all = times(all, &optional(&d.host), |c, v| {
-            let default = if c.channel == ChannelKind::Ring { Host::Thread } else { Host::Process };
+            let default = if c.channel.connects(Host::Process) { Host::Process } else { Host::Thread };
             c.host = v.map_or(default, Host::from);
         });
         let all = times(all, &d.durability, |c, v| c.durability = durability_of(v));
-        let tables = list(&d.tables, || vec![TablesArg::Heap]);
-        let all = times(all, &tables, |c, v| c.tables = v.into());
-        let all = in_pages(all, &d.tree, &d.partitions);
-        let all = times(all, &d.sli, |c, v| c.locks.inheritance = inheritance_of(v));
-        let all = times(all, &d.escalation, |c, v| c.locks.escalation = v);
-        let all = in_heaps(all, &d.heap, &d.latching);
-        let all = in_occ(all, &d.occ_conflict, &d.occ_reads, &d.occ_ahead);
-        let all = among_owners(all, &d.balance);
+        let all = with_options(all, &d.engine)?;
         let all = times(all, &d.placement, |c, v| c.placement = v);
         let all = times(all, &optional(&d.workers), |c, v| c.workers = v);
         let all = times(all, &optional(&r.dataset), |c, v| c.dataset = v);
         let all = times(all, &optional(&r.scale), |c, v| c.scale = v);
-        self.own(Shapes::Data, all, |c| &mut c.own)
+        Ok(self.own(Shapes::Data, all, |c| &mut c.own))
     }
 
     /// `None` for a combination that makes no sense, if other combinations do.
     fn stop(&mut self, c: Choice) -> Result<Option<Stop>, Failure> {
         let total = c.workers.map_or(self.machine.default_workers(), |w| w as usize);
         let islands = c.islands.resolve(self.machine, total).map_err(Failure::usage)?;
-        let workers = if c.design == DesignKind::Serial { islands } else { total };
+        let workers = if c.design.is_single_threaded() { islands } else { total };
         if workers != total {
             self.remark(format!(
                 "serial has one worker per instance: its rows run one worker per island, {workers} of {total} with --islands {islands}"
@@ -155,7 +144,7 @@ impl Planner<'_> {
                 listen.ip()
             ));
         }
-        if c.channel == ChannelKind::Ring && c.host == Host::Process {
+        if !c.channel.connects(c.host) {
             self.remark(
                 "--channel ring connects instances of one process: left out with --host process, add thread"
                     .into(),
@@ -199,11 +188,7 @@ impl Planner<'_> {
             host: c.host,
             channel: c.channel,
             durability: c.durability,
-            tables: c.tables,
-            trees: c.trees,
-            heaps: c.heaps,
-            latching: c.latching,
-            partitions: c.partitions.unwrap_or(workers.div_ceil(islands)),
+            options: c.options,
             data: d.data.clone(),
             data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
             data_name: subject.data_name(),
@@ -214,38 +199,12 @@ impl Planner<'_> {
             },
             backing: if d.populate { Backing::AtStart } else { Backing::AsUsed },
             listen: d.listen,
-            locks: c.locks,
-            lock_timeout_ms: d.lock_timeout,
-            distributed_timeout_ms: d.distributed_timeout,
-            most_requests: d.max_requests,
-            occ_conflict: c.occ_conflict,
-            occ_reads: c.occ_reads,
-            occ_ahead: c.occ_ahead,
-            balance: self.balance(&c),
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
             interrupt: self.interrupt.clone(),
         };
         deployment.check()?;
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))
-    }
-
-    fn balance(&self, c: &Choice) -> Balance {
-        let every_ms = self.args.deployment.balance_every.as_millis() as u64;
-        Balance { mode: c.balance, every_ms }
-    }
-
-    /// # Errors
-    /// `--partitions` without a multi-rooted tree.
-    fn check_partitions(&self) -> Result<(), Failure> {
-        let d = &self.args.deployment;
-        let Some(n) = d.partitions.first().filter(|_| {
-            !d.tree.contains(&TreeArg::Mrbtree) && !d.design.iter().any(|d| design_of(*d).owns_pages())
-        }) else {
-            return Ok(());
-        };
-        let text = "only multi-rooted trees have partitions; expected --tree mrbtree with it";
-        Err(Failure::Usage(format!("--partitions {n}: {text}")))
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
@@ -380,7 +339,7 @@ impl Planner<'_> {
 /// decision takes a round trip. 10 us is a fraction of the shortest round trip; 64 times 10 us is
 /// more than most round trips.
 fn backoff_of(c: &Choice) -> Duration {
-    let spins = c.design == DesignKind::Occ && c.occ_conflict == OccConflict::Abort;
+    let spins = c.design == DesignKind::Occ && c.options.occ_conflict == OccConflict::Abort;
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
 }
 
@@ -501,7 +460,8 @@ mod tests {
         let of = |args: &[&str]| {
             let sweep = plan(&[&["micro"], args].concat()).unwrap();
             let deployment = &sweep.stops[0].deployment;
-            (deployment.lock_timeout_ms, deployment.distributed_timeout_ms, deployment.most_requests)
+            let options = &deployment.options;
+            (options.lock_timeout_ms, options.distributed_timeout_ms, options.most_requests)
         };
         assert_eq!(of(&[]), (100, None, 1024));
         let all = ["--lock-timeout", "7", "--distributed-timeout", "9s", "--max-requests", "16"];
@@ -593,7 +553,7 @@ mod tests {
         let kinds = directories(&["--islands", "1", "--tables", "heap,clustered"]);
         assert_eq!(kinds, ["d/01-1-islands", "d/02-1-islands"]);
         let kinds = plan(&["micro", "--islands", "1", "--tables", "heap,clustered"]).unwrap();
-        let tables: Vec<_> = kinds.stops.iter().map(|s| s.deployment.tables).collect();
+        let tables: Vec<_> = kinds.stops.iter().map(|s| s.deployment.options.tables).collect();
         assert_eq!(tables, TableKind::ALL);
     }
 
@@ -601,7 +561,9 @@ mod tests {
     fn trees_have_partitions_only_where_they_are_multi_rooted() {
         let trees = |args: &[&str]| -> Vec<_> {
             let sweep = plan(&[&["micro", "--islands", "1", "--workers", "2"], args].concat()).unwrap();
-            let of = |s: &Stop| (s.deployment.design.name(), s.deployment.trees, s.deployment.partitions);
+            let of = |s: &Stop| {
+                (s.deployment.design.name(), s.deployment.options.trees, s.deployment.partitions())
+            };
             sweep.stops.iter().map(of).collect()
         };
         use TreeKind::{BTree, MultiRooted};
@@ -627,7 +589,11 @@ mod tests {
     fn only_owners_of_keys_have_anything_to_balance() {
         let sweep = |args: &[&str]| -> Vec<_> {
             let sweep = plan(&[&["micro", "--islands", "1", "--scale", "20"], args].concat()).unwrap();
-            sweep.stops.iter().map(|s| (s.deployment.design.name(), s.deployment.balance.mode)).collect()
+            sweep
+                .stops
+                .iter()
+                .map(|s| (s.deployment.design.name(), s.deployment.options.balance.mode))
+                .collect()
         };
         let both = sweep(&["--design", "conventional,logical", "--balance", "off,on"]);
         assert_eq!(both, [("conventional", Mode::Off), ("logical", Mode::Off), ("logical", Mode::On)]);
@@ -635,7 +601,7 @@ mod tests {
         let given = |args: &[&str]| plan(&[&plp[..], args].concat());
         let stop = given(&["--balance", "advise", "--balance-every", "1s", "--partitions", "16"]).unwrap();
         let deployment = &stop.stops[0].deployment;
-        assert_eq!((deployment.balance.every_ms, deployment.partitions), (1000, 16));
+        assert_eq!((deployment.options.balance.every_ms, deployment.partitions()), (1000, 16));
         let refused = |sweep: Result<Sweep, Failure>| sweep.err().unwrap().to_string();
         let text = refused(given(&["--partitions", "21"]));
         assert!(text.contains("--partitions 21") && text.contains("20 sites"), "{text}");

@@ -2,10 +2,7 @@
 //! an address.
 
 use crate::DeployError;
-use crate::engine::{
-    Address, Backing, Balance, DesignKind, Durability, HeapForm, InstanceConfig, Latching, LockTuning, Mode,
-    OccAhead, OccConflict, OccReads, TreeKind,
-};
+use crate::engine::{Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, Run, Size};
 use base::{InstanceId, counted};
 use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
@@ -14,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use topology::{CpuId, InstancePlace};
-use txn::{Placement, TableKind};
+use txn::Placement;
 use workload::WorkloadSpec;
 
 /// Where an instance runs.
@@ -84,6 +81,11 @@ impl ChannelKind {
             ChannelKind::Ring => "ring",
         }
     }
+
+    /// Whether it connects instances that run there: a ring lies in the memory of one process.
+    pub fn connects(self, host: Host) -> bool {
+        self != ChannelKind::Ring || host == Host::Thread
+    }
 }
 
 /// Set by the handler of Ctrl-C; every wait of a deployment checks it.
@@ -121,17 +123,8 @@ pub struct Deployment {
     pub host: Host,
     pub channel: ChannelKind,
     pub durability: Durability,
-    /// Where the rows of tables with a key lie.
-    pub tables: TableKind,
-    /// How trees are made.
-    pub trees: TreeKind,
-    /// Which rows of tables with a key share a heap page.
-    pub heaps: HeapForm,
-    /// How readers of pages avoid conflicts with writers.
-    pub latching: Latching,
-    /// The number of parts into which a load divides each multi-rooted tree of each instance. Where
-    /// workers own keys: the least number of partitions of these trees.
-    pub partitions: usize,
+    /// The same for all instances.
+    pub options: EngineOptions,
     /// Where database and log lie; `None`: a temporary directory, removed afterwards.
     pub data: Option<PathBuf>,
     pub data_use: DataUse,
@@ -145,23 +138,6 @@ pub struct Deployment {
     pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
-    /// Inheritance and escalation of the lock managers.
-    pub locks: LockTuning,
-    /// How long a lock wait may take, in ms. This time-out ends distributed deadlocks.
-    pub lock_timeout_ms: u64,
-    /// After how long an undecided distributed transaction is given up, in ms; `None`: derived from
-    /// `lock_timeout_ms`.
-    pub distributed_timeout_ms: Option<u64>,
-    /// Requests of outside clients that a worker takes before it has answered earlier ones.
-    pub most_requests: usize,
-    /// The action of `occ` transactions that meet a row which another one has prepared.
-    pub occ_conflict: OccConflict,
-    /// How `occ` transactions that write nothing read.
-    pub occ_reads: OccReads,
-    /// How far ahead `occ` prefetches rows.
-    pub occ_ahead: OccAhead,
-    /// Whether keys follow the load among the workers that own them.
-    pub balance: Balance,
     /// There are more workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Distinguishes this deployment's instances from those of any other, which they refuse.
@@ -197,6 +173,17 @@ impl Deployment {
         self.workers / n + usize::from(usize::from(i) < self.workers % n)
     }
 
+    /// The number of parts into which a load divides each multi-rooted tree of each instance.
+    pub fn partitions(&self) -> usize {
+        self.options.partitions.unwrap_or_else(|| self.workers.div_ceil(usize::from(self.islands)))
+    }
+
+    /// The design and the options, for the columns of a result row.
+    pub fn run(&self) -> Run<'_> {
+        let workers = self.workers.div_ceil(usize::from(self.islands));
+        Run { design: self.design, workers, options: &self.options }
+    }
+
     /// # Errors
     /// When no such deployment can exist. The message names the option, the expected values and the
     /// remedy.
@@ -221,12 +208,6 @@ impl Deployment {
                 counted(sites, "site")
             ));
         }
-        if self.design == DesignKind::Serial && workers != usize::from(islands) {
-            return impossible(format!(
-                "--design serial: it has one worker per instance; expected --workers {islands} with --islands {islands}, \
-                 got {workers}"
-            ));
-        }
         let (busiest, most) = (self.workers_of(0), most_workers(self.design));
         if busiest > most {
             return impossible(format!(
@@ -234,39 +215,8 @@ impl Deployment {
                 self.design
             ));
         }
-        if self.design.owns_pages() && self.trees != TreeKind::MultiRooted {
-            return impossible(format!(
-                "--design {}: workers own partitions of multi-rooted trees; expected --tree mrbtree, got {}",
-                self.design,
-                self.trees.name()
-            ));
-        }
-        let form = self.design.heap_form();
-        if form != HeapForm::Shared && self.heaps != form {
-            return impossible(format!(
-                "--design {}: workers own heap pages, divided by {}; expected --heap {1}, got {}",
-                self.design,
-                form.name(),
-                self.heaps.name()
-            ));
-        }
-        let owners = self.design.owns_keys();
-        let fewest = sites as usize / usize::from(islands);
-        let most_workers = self.workers_of(0);
-        if owners && self.trees == TreeKind::MultiRooted && self.partitions > most_workers.max(fewest) {
-            return impossible(format!(
-                "--partitions {}: more than the {} of an instance, which no partition cuts; expected {fewest} at most, or \
-                 raise --scale",
-                self.partitions,
-                counted(fewest, "site")
-            ));
-        }
-        if self.balance.mode != Mode::Off && !owners {
-            return impossible(format!(
-                "--balance {}: only workers that own keys have anything to balance; expected --design logical, plp-regular, plp-partition or plp-leaf, got {}",
-                self.balance.mode, self.design
-            ));
-        }
+        let size = Size { islands: islands.into(), workers, sites: sites as usize };
+        self.options.check(self.design, size).map_err(DeployError::Impossible)?;
         let last = u32::from(self.listen.port()) + u32::from(islands) - 1;
         if self.channel == ChannelKind::Tcp && self.listen.port() != 0 && last > u32::from(u16::MAX) {
             return impossible(format!(
@@ -276,7 +226,7 @@ impl Deployment {
                 65_536 - u32::from(islands)
             ));
         }
-        if self.channel == ChannelKind::Ring && self.host == Host::Process && islands > 1 {
+        if islands > 1 && !self.channel.connects(self.host) {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
             );
@@ -305,6 +255,7 @@ impl Deployment {
     pub(crate) fn configs(&self, home: &Path, sockets: &Path) -> Vec<InstanceConfig> {
         let placement = Placement::even(self.sites, self.islands);
         let frames = |i: u16| self.frames(&placement, i);
+        let options = EngineOptions { partitions: Some(self.partitions()), ..self.options };
         (0..self.islands)
             .map(|i| {
                 let place = self.places.get(usize::from(i));
@@ -317,11 +268,7 @@ impl Deployment {
                     placement: placement.clone(),
                     design: self.design,
                     durability: self.durability,
-                    tables: self.tables,
-                    trees: self.trees,
-                    heaps: self.heaps,
-                    latching: self.latching,
-                    partitions: self.partitions,
+                    options,
                     dir: home.join(i.to_string()),
                     pool_pages: frames(i) as usize,
                     backing: self.backing,
@@ -329,15 +276,7 @@ impl Deployment {
                     worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
-                    locks: self.locks,
-                    lock_timeout_ms: self.lock_timeout_ms,
-                    distributed_timeout_ms: self.distributed_timeout_ms,
                     outlives_power_cuts: self.data.is_some(),
-                    most_requests: self.most_requests,
-                    occ_conflict: self.occ_conflict,
-                    occ_reads: self.occ_reads,
-                    occ_ahead: self.occ_ahead,
-                    balance: self.balance,
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })

@@ -91,10 +91,10 @@ impl Deployment {
             islands: self.islands,
             // The designs on pages keep their data in the same pages and logs.
             family: if self.design == DesignKind::Occ { MEMORY } else { DISK }.into(),
-            tables: self.tables,
-            trees: self.trees,
-            heaps: self.heaps,
-            partitions: if self.trees == TreeKind::MultiRooted { self.partitions } else { 1 },
+            tables: self.options.tables,
+            trees: self.options.trees,
+            heaps: self.options.heaps,
+            partitions: if self.options.trees == TreeKind::MultiRooted { self.partitions() } else { 1 },
             schema: schema_number(&self.spec)?,
             workload: self.spec.data_only(),
         })

@@ -12,11 +12,12 @@
 //!   `live`: the partial results of a running window, for a watcher. `shift`: figures about a
 //!   series around a change of the load.
 //! - [`kill`]: kills instances of a session and keeps a ledger of every reply.
-//! - [`row`]: the result. `stamp`: when, where and by which command it was measured. [`noise`]:
+//! - [`row`]: the result; `engine_columns`: its columns that the options of the engine fill. `stamp`: when, where and by which command it was measured. [`noise`]:
 //!   other work on this machine. [`subject`]: workloads, as far as the driver knows them.
 
 #![forbid(unsafe_code)]
 
+mod engine_columns;
 pub mod kill;
 mod live;
 pub mod noise;
@@ -30,6 +31,7 @@ pub mod steady;
 pub mod subject;
 pub mod window;
 
+pub use engine_columns::EngineColumns;
 pub use kill::{KillSchedule, torment};
 pub use phases::{PhaseError, Phases};
 pub use probe::{Measured, PerTransaction, Profile, Profiling, Wait};

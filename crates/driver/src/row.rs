@@ -3,6 +3,7 @@
 //! Scripts outside this repository rely on field names and units. A field that does not apply to
 //! the measurement is absent.
 
+use crate::engine_columns::EngineColumns;
 use crate::stamp;
 use probe::{PerTransaction, Rebalanced};
 use serde::{Deserialize, Serialize};
@@ -206,40 +207,9 @@ pub struct Settings {
     pub channel: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durability: Option<String>,
-    /// Where the rows of tables with a key lie: `heap` or `clustered`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tables: Option<String>,
-    /// How trees are made: `btree` or `mrbtree`; not for `occ`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tree: Option<String>,
-    /// Which rows share a heap page: `shared`, `partition` or `leaf`; not for `occ`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub heap: Option<String>,
-    /// How readers avoid conflicts with writers: `optimistic` or `coupled`; for designs that latch
-    /// pages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latching: Option<String>,
-    /// Parts of each multi-rooted tree of an instance after the load.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partitions: Option<usize>,
-    /// Speculative lock inheritance: `on` or `off`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sli: Option<String>,
-    /// Keys read, or read:written, before a table lock replaces them; `off`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub escalation: Option<String>,
-    /// The action of `occ` on meeting a prepared row: `wait` or `abort`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub occ_conflict: Option<String>,
-    /// How `occ` reads where a transaction writes nothing: `validate` or `snapshot`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub occ_reads: Option<String>,
-    /// How far ahead `occ` prefetches rows: `requests` or `steps`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub occ_ahead: Option<String>,
-    /// Whether keys follow the load among the workers that own them: `off`, `advise` or `on`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub balance: Option<String>,
+    /// The options of the engine that make a difference to the design.
+    #[serde(flatten)]
+    pub engine: EngineColumns,
     /// Per worker: closed-loop clients, or the largest number of requests under way at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<u32>,

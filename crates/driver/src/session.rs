@@ -158,7 +158,7 @@ impl Session {
         row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
         let shifted = schedule.changes.first().map(|change| change.at.as_secs_f64());
         row.shift = shifted.and_then(|at| shift(&row.series, at));
-        row.rebalanced = (self.running.deployment().balance.mode != Mode::Off)
+        row.rebalanced = (self.running.deployment().options.balance.mode != Mode::Off)
             .then(|| rebalanced(&row.rebalances, shifted));
         row.workload_stats = subject.statistics(Counted {
             committed: &row.committed_by_kind,

@@ -1,10 +1,11 @@
 //! The settings of a row: the requested options, before and after the measurement.
 
+use crate::engine_columns::EngineColumns;
 use crate::row::Settings;
 use crate::session::Schedule;
 use crate::subject::Subject;
 use deploy::Deployment;
-use deploy::engine::{Backing, DesignKind, TreeKind};
+use deploy::engine::Backing;
 use traffic::{LoadModel, Traffic};
 
 impl Settings {
@@ -20,21 +21,7 @@ impl Settings {
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),
             durability: Some(deploy::durability_name(d.durability).into()),
-            tables: Some(d.tables.name().into()),
-            tree: (d.design != DesignKind::Occ).then(|| d.trees.name().into()),
-            heap: (d.design != DesignKind::Occ).then(|| d.heaps.name().into()),
-            latching: (!matches!(d.design, DesignKind::Occ | DesignKind::Serial))
-                .then(|| d.latching.to_string()),
-            partitions: (d.trees == TreeKind::MultiRooted).then(|| match d.design.owns_pages() {
-                true => d.partitions.max(d.workers.div_ceil(usize::from(d.islands))),
-                false => d.partitions,
-            }),
-            balance: d.design.owns_keys().then(|| d.balance.mode.to_string()),
-            sli: Some(d.locks.inheritance.to_string()),
-            escalation: Some(d.locks.escalation.to_string()),
-            occ_conflict: (d.design == DesignKind::Occ).then(|| d.occ_conflict.to_string()),
-            occ_reads: (d.design == DesignKind::Occ).then(|| d.occ_reads.to_string()),
-            occ_ahead: (d.design == DesignKind::Occ).then(|| d.occ_ahead.to_string()),
+            engine: EngineColumns::of(&d.run()),
             clients: Some(schedule.traffic.clients),
             memory_mib: Some(d.pool_bytes as f64 / f64::from(1 << 20)),
             populated: (d.backing == Backing::AtStart).then_some(true),

@@ -14,7 +14,7 @@
 //! and the nanoseconds of each: least and median over ten parts of the run.
 
 use exec::{
-    Conventional, Design, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection, Serial,
+    Conventional, Design, Executor, LocalTxn, PageAccess, PageEngine, PageOptions, Protection, Serial,
 };
 use locks::{LockOptions, LockTuning};
 use std::pin::pin;
@@ -86,7 +86,7 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
         Store::open(world::real(), dir.path(), StoreOptions::new(durability, 60_000)).expect("a store").0;
     store.create(&workload.schema()).expect("tables");
     let locks = LockOptions { buckets: 1 << 14, tuning: LockTuning::default() };
-    let options = EngineOptions { locks, lock_timeout_ns: 1_000_000_000, waits_for_log: false };
+    let options = PageOptions { locks, lock_timeout_ns: 1_000_000_000, waits_for_log: false };
     let engine = Arc::new(PageEngine::<D>::new(store, options));
     engine.own();
     let executor = Executor::new(Arc::new(|| {}));

@@ -14,8 +14,7 @@
 //! run), and the bytes of memory that each added.
 
 use exec::memory::{MemoryAccess, MemoryLocalTxn, MemoryWorkerContext};
-use exec::{DesignKind, Engine, Executor, HeapForm, MemoryEngine, OccConflict, Protection, Scope, Setup};
-use exec::{Latching, SiteRange, TreeKind};
+use exec::{DesignKind, Engine, EngineOptions, Executor, MemoryEngine, Protection, Scope, Setup, SiteRange};
 use locks::LockTuning;
 use std::pin::pin;
 use std::sync::Arc;
@@ -86,13 +85,11 @@ fn setup(workload: &impl Workload) -> Setup {
         durability: Durability::Memory,
         pool_pages: 1 << 20,
         workers: 1,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 1 << 40,
-        occ_conflict: OccConflict::Wait,
-        trees: TreeKind::BTree,
-        heaps: HeapForm::Shared,
-        latching: Latching::default(),
-        partitions: 1,
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 1 << 20,
+            ..EngineOptions::of(DesignKind::Occ)
+        },
         schema: workload.schema(),
         site_range: SiteRange::whole(),
     }

@@ -105,6 +105,11 @@ impl DesignKind {
         matches!(self, DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf)
     }
 
+    /// Whether an instance has one worker, which nothing keeps apart from another one.
+    pub fn is_single_threaded(self) -> bool {
+        self == DesignKind::Serial
+    }
+
     /// How rows are grouped into heap pages, where the design decides that: whether heap pages have
     /// owners as well.
     pub fn heap_form(self) -> HeapForm {
@@ -144,117 +149,5 @@ impl FromStr for DesignKind {
                  plp-leaf, serial, occ"
             )
         })
-    }
-}
-
-/// How a transaction of `occ` behaves when it meets a row that another one has prepared for
-/// two-phase commit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OccConflict {
-    /// It waits for the other transaction's decision.
-    #[default]
-    Wait,
-    /// It aborts, as in Silo.
-    Abort,
-}
-
-impl OccConflict {
-    pub const ALL: [OccConflict; 2] = [OccConflict::Wait, OccConflict::Abort];
-
-    /// As the command line spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            OccConflict::Wait => "wait",
-            OccConflict::Abort => "abort",
-        }
-    }
-}
-
-impl fmt::Display for OccConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for OccConflict {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let known = OccConflict::ALL.into_iter().find(|c| c.name() == s);
-        known.ok_or_else(|| format!("what to do on a conflict, '{s}', is unknown; expected wait or abort"))
-    }
-}
-
-/// How far ahead `occ` prefetches rows, so that it seldom waits for memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OccAhead {
-    /// The rows that a request names, while the worker runs other requests before it.
-    #[default]
-    Requests,
-    /// The rows that a step is about to ask for.
-    Steps,
-}
-
-impl OccAhead {
-    pub const ALL: [OccAhead; 2] = [OccAhead::Requests, OccAhead::Steps];
-
-    /// As the command line spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            OccAhead::Requests => "requests",
-            OccAhead::Steps => "steps",
-        }
-    }
-}
-
-impl fmt::Display for OccAhead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for OccAhead {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let known = OccAhead::ALL.into_iter().find(|c| c.name() == s);
-        known.ok_or_else(|| format!("how far to look ahead, '{s}', is unknown; expected requests or steps"))
-    }
-}
-
-/// How a transaction of `occ` that is known to write nothing reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OccReads {
-    /// As one that writes: the present state, validated at its end.
-    #[default]
-    Validate,
-    /// The state at its begin: nothing is validated, and no writer is in its way.
-    Snapshot,
-}
-
-impl OccReads {
-    pub const ALL: [OccReads; 2] = [OccReads::Validate, OccReads::Snapshot];
-
-    /// As the command line spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            OccReads::Validate => "validate",
-            OccReads::Snapshot => "snapshot",
-        }
-    }
-}
-
-impl fmt::Display for OccReads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for OccReads {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let known = OccReads::ALL.into_iter().find(|c| c.name() == s);
-        known.ok_or_else(|| format!("how to read, '{s}', is unknown; expected validate or snapshot"))
     }
 }

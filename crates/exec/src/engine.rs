@@ -24,15 +24,14 @@
 //! ```
 
 use crate::branches::{Answer, Visit};
-use crate::design::{DesignKind, OccConflict};
+use crate::design::DesignKind;
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
+use crate::options::EngineOptions;
 use crate::owner_map::MapVersion;
 use crate::owners::{SiteOwner, SiteRange};
 use crate::paged::{Refusal, RepartitionRequest};
 use base::{Lsn, TableId};
-use locks::LockTuning;
-use pages::Latching;
 use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::ops::Range;
@@ -40,7 +39,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use store::{HeapForm, NoteId, StoreFault, TreeKind};
+use store::{NoteId, StoreFault};
 use txn::{Abort, Access, Route, Schema};
 use wal::{Durability, FlushBy};
 
@@ -51,23 +50,11 @@ pub struct Setup {
     /// The folder with all durable state; created if missing.
     pub dir: PathBuf,
     pub durability: Durability,
-    /// Memory for data, in pages of 8 KiB.
+    /// Memory for data, in pages of 8 KiB. The rows, index and old versions of `occ` take this at
+    /// most.
     pub pool_pages: usize,
     pub workers: usize,
-    pub locks: LockTuning,
-    pub lock_timeout_ns: u64,
-    /// For `occ`: the reaction to a prepared row. Its rows, index and old versions take
-    /// [`Setup::pool_pages`] at most.
-    pub occ_conflict: OccConflict,
-    /// The kind of trees to create if the folder holds none; no effect on `occ`.
-    pub trees: TreeKind,
-    /// How readers of pages are kept apart from writers; no effect on `serial` and `occ`.
-    pub latching: Latching,
-    /// How rows are grouped into heap pages if the folder holds no tables; no effect on `occ`.
-    pub heaps: HeapForm,
-    /// The number of parts into which a load divides each multi-rooted tree. Where workers own
-    /// keys, the least number of partitions of the keys.
-    pub partitions: usize,
+    pub options: EngineOptions,
     /// The tables, created if the folder holds none.
     pub schema: Schema,
     pub site_range: SiteRange,

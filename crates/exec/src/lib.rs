@@ -9,6 +9,7 @@
 //!
 //! - [`executor`]: tasks, wake-ups and timers of one worker.
 //! - [`design`]: the two policies of a design, and the designs' names.
+//! - [`options`]: the options of an engine, each declared once.
 //! - [`engine`]: the interface between an instance and its engine, the same for every design.
 //! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; the wait for
 //!   durability; pages that workers own.
@@ -32,6 +33,7 @@ mod mailboxes;
 pub mod memory;
 #[cfg(test)]
 mod models;
+pub mod options;
 mod owner_map;
 #[cfg(test)]
 mod owner_map_tests;
@@ -45,17 +47,16 @@ mod sync;
 mod waits_for;
 
 pub use branches::{Answer, Visit};
-pub use design::{
-    Conventional, Design, DesignKind, OccAhead, OccConflict, OccReads, Partitioned, PartlyOwned, Serial,
-};
+pub use design::{Conventional, Design, DesignKind, Partitioned, PartlyOwned, Serial};
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder};
 pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
+pub use options::{Balance, EngineOption, EngineOptions, OccAhead, OccConflict, OccReads};
 pub use owner_map::MapVersion;
 pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
 pub use page_access::PageAccess;
-pub use paged::{Carried, EngineOptions, PageEngine, Refusal, RepartitionRequest};
+pub use paged::{Carried, PageEngine, PageOptions, Refusal, RepartitionRequest};
 pub use pages::Latching;
 pub use schema::Refused;
 pub use store::Divided;

@@ -48,8 +48,9 @@ pub use face::PageWorkerContext;
 pub use filling::PageFilling;
 pub use moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
 
+/// The settings of an engine on pages, apart from those of its store.
 #[derive(Clone, Copy, Debug)]
-pub struct EngineOptions {
+pub struct PageOptions {
     pub locks: LockOptions,
     /// The longest wait of a local transaction for one lock before its transaction aborts (breaks
     /// deadlocks over several instances).
@@ -65,7 +66,7 @@ pub struct PageEngine<D: Design> {
     locks: LockTable<D::Mutex>,
     /// The lock tables of the other owners; only their threads touch them.
     others: Box<[LockTable<D::Mutex>]>,
-    options: EngineOptions,
+    options: PageOptions,
     /// One for each owner, or one for all workers where there are no owners.
     locking: Box<[CachePadded<Locked>]>,
     /// The owner of each key; only where workers own keys.
@@ -109,7 +110,7 @@ fn no_page(fault: StoreFault) -> Abort {
 
 impl<D: Design> PageEngine<D> {
     /// For any number of workers that own nothing, or for one that owns everything.
-    pub fn new(store: Store, options: EngineOptions) -> PageEngine<D> {
+    pub fn new(store: Store, options: PageOptions) -> PageEngine<D> {
         let all = || Owners::whole(&store.schema().unwrap_or_default());
         let owners = D::OWNERS.then(all);
         PageEngine::of(store, options, 1, owners)
@@ -119,7 +120,7 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Panics
     /// If there is no worker, or if workers own keys and `owners` is `None`.
-    pub fn of(store: Store, options: EngineOptions, workers: usize, owners: Option<Owners>) -> PageEngine<D> {
+    pub fn of(store: Store, options: PageOptions, workers: usize, owners: Option<Owners>) -> PageEngine<D> {
         assert!(workers > 0 && (!D::OWNERS || owners.is_some()), "owners of nothing");
         let tables = if D::OWNERS { workers } else { 1 };
         PageEngine {

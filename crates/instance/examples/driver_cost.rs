@@ -10,7 +10,7 @@
 //! and committed in a row. The share of a core that the driver takes at 100,000 tps is the
 //! difference in nanoseconds times 0.01 %.
 
-use exec::{DesignKind, EngineOptions, PageEngine, Protection};
+use exec::{DesignKind, PageEngine, PageOptions, Protection};
 use instance::{Instance, InstanceConfig};
 use probe::Profiling;
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ fn engine_ns() -> f64 {
     let (store, _) = store::Store::open(world::real(), dir.path(), options).expect("a store");
     store.create(&Idle(Yes).schema()).expect("a schema");
     let locks = locks::LockOptions { buckets: 1 << 14, tuning: Default::default() };
-    let options = EngineOptions { locks, lock_timeout_ns: 100_000_000, waits_for_log: false };
+    let options = PageOptions { locks, lock_timeout_ns: 100_000_000, waits_for_log: false };
     let engine = PageEngine::<exec::Conventional>::new(store, options);
     engine.own();
     let mut txn = engine.local_txn();

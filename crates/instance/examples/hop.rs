@@ -13,7 +13,7 @@
 //! the process took. Other work on the machine hardly changes the latter, as long as each worker
 //! has work (an idle one polls for 20 us before it sleeps).
 
-use exec::{DesignKind, TreeKind};
+use exec::DesignKind;
 use instance::{Instance, InstanceConfig};
 use std::time::Duration;
 use txn::{Placement, Workload};
@@ -78,10 +78,7 @@ impl Running {
     fn start(workload: &Tatp, design: DesignKind) -> Running {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let config = InstanceConfig::new(dir.path().into(), Placement::even(workload.sites(), 1), design);
-        let trees = if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree };
         let config = InstanceConfig {
-            trees,
-            heaps: design.heap_form(),
             durability: Durability::Memory,
             pool_pages: 20_000,
             cpus: vec![None; WORKERS],

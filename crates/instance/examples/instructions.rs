@@ -14,7 +14,7 @@
 //! instructions, of which the measurement itself takes some. One worker drives one client. Counting
 //! is turned on between loading and driving, and off once the client has halted.
 
-use exec::DesignKind;
+use exec::{DesignKind, EngineOptions};
 use instance::{Balance, Instance, InstanceConfig, Mode};
 use probe::Profiling;
 use std::process::{Command, Stdio};
@@ -81,11 +81,9 @@ fn count<W: Workload>(
     let placement = Placement::even(workload.sites(), 1);
     let config = InstanceConfig::new(dir.path().into(), placement, design);
     let config = InstanceConfig {
-        tables,
-        balance,
         pool_pages: 20_000,
-        lock_timeout_ms: 100_000,
         spin_us: 0,
+        options: EngineOptions { tables, balance, lock_timeout_ms: 100_000, ..config.options },
         ..config
     };
     let instance = Instance::start(workload, config).expect("an instance");

@@ -26,7 +26,7 @@
 
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, OccConflict};
+use exec::DesignKind;
 use instance::{Instance, InstanceConfig};
 use probe::Measured;
 use std::os::unix::fs::PermissionsExt;
@@ -88,12 +88,12 @@ fn compare(channel: &str, conflict: &str, clients: &[usize], ask: &Ask) {
         let config = InstanceConfig {
             id: InstanceId(id),
             listen: Some(if channel == "shm" { Address::Shm(socket) } else { Address::Uds(socket) }),
-            occ_conflict: if conflict == "wait" { OccConflict::Wait } else { OccConflict::Abort },
             pool_pages: 16_384,
             cpus: vec![Some(usize::from(id))],
             spin_us: 5,
             ..config
         };
+        let config = config.with(|o| o.occ_conflict = conflict.parse().expect("wait or abort"));
         std::fs::create_dir_all(&config.dir).expect("a directory");
         Instance::start(micro(0.0), config).expect("an instance")
     };

@@ -12,7 +12,7 @@
 //! former value. `changes`: 64 partitions with 63 borders, which all shift by a site and back: 63
 //! splits and 63 merges each time.
 
-use exec::DesignKind;
+use exec::{DesignKind, EngineOptions};
 use instance::{Balance, Carried, Instance, InstanceConfig, Mode, Scene};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -59,8 +59,8 @@ fn start(design: DesignKind, partitions: usize, mode: Mode) -> (tempfile::TempDi
     let workload = micro("50/50");
     let config = InstanceConfig::new(dir.path().into(), Placement::even(workload.sites(), 1), design);
     let balance = Balance { mode, ..Balance::default() };
-    let config =
-        InstanceConfig { cpus: vec![None; WORKERS], partitions, pool_pages: 20_000, balance, ..config };
+    let options = EngineOptions { partitions: Some(partitions), balance, ..config.options };
+    let config = InstanceConfig { cpus: vec![None; WORKERS], pool_pages: 20_000, options, ..config };
     let instance = Instance::start(workload, config).expect("an instance");
     instance.load(&|_, _| {}).expect("loaded");
     instance.measure().unwrap();

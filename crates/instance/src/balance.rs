@@ -18,12 +18,11 @@
 //! partitions stay as the earlier changes left them, and the balancer starts from those in the next
 //! period.
 
-use crate::config::Balance;
 use crate::local::Meetings;
 use crate::placing::Placer;
 use crate::shared::{Shared, WorkerOrder};
 use base::WorkerId;
-use exec::{Carried, Engine, Refusal, RepartitionRequest, actor};
+use exec::{Balance, Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
     BalanceError, BalanceVerdict, Balancer, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
     PlanError, QueueLength, RangeChange, RangeError, RangeMap, Ranges, Settings,
@@ -211,7 +210,7 @@ impl BalancerThread {
         shared: &Arc<Shared<W, E>>,
         ledger: &Ledger,
     ) -> std::io::Result<Option<BalancerThread>> {
-        let Balance { mode, .. } = shared.config.balance;
+        let Balance { mode, .. } = shared.config.options.balance;
         if mode == Mode::Off || !E::OWNERS || shared.config.workers() < 2 {
             return Ok(None);
         }
@@ -245,7 +244,7 @@ struct Watching<'s, W: Workload, E: Engine> {
 
 impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     fn new(shared: &'s Shared<W, E>, ledger: Ledger) -> Self {
-        let settings = Settings { mode: shared.config.balance.mode, ..Settings::default() };
+        let settings = Settings { mode: shared.config.options.balance.mode, ..Settings::default() };
         let balancer = Balancer::new(settings).expect("the default settings fit each other");
         let islands = &shared.config.worker_islands;
         let placer =
@@ -254,7 +253,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     }
 
     fn watch(mut self, stopped: &Receiver<()>) {
-        let period = Duration::from_millis(self.shared.config.balance.every_ms);
+        let period = Duration::from_millis(self.shared.config.options.balance.every_ms);
         while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
             let Some(loads) = self.gather() else { return };
             if let Err(error) = self.round(&loads) {
@@ -283,7 +282,7 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
         self.histograms.iter_mut().for_each(Histogram::age);
         let decided_ns = world::now_ns();
         let decision = self.balancer.judge(&ranges, &partitions)?;
-        let on = self.shared.config.balance.mode == Mode::On;
+        let on = self.shared.config.options.balance.mode == Mode::On;
         if let BalanceVerdict::Repartition { plan, .. } = &decision.verdict {
             let outcome = on.then(|| carry_out(self.shared, &ranges, plan));
             self.enter(told(&decision), plan, outcome, decided_ns);

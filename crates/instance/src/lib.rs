@@ -63,8 +63,8 @@ mod state;
 mod worker;
 
 pub use balance::RepartitionError;
-pub use config::{Backing, Balance, InstanceConfig, InstanceFault};
-pub use exec::Carried;
+pub use config::{Backing, InstanceConfig, InstanceFault};
+pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
 pub use partition::Mode;
 pub use running::Recovery;

@@ -146,14 +146,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let ctx = shared.engine.worker_context(worker, unpark);
         let forwarding = shared.forward_rings.take(worker);
         let watches = E::OWNERS && shared.watches_meetings();
-        let tallied = if shared.config.balance.mode == Mode::Off { 0 } else { shared.sites() };
+        let tallied = if shared.config.options.balance.mode == Mode::Off { 0 } else { shared.sites() };
         // Without waits on conflict all transactions may be in flight at once. Where a vote waits
         // for a device, more transactions in flight hide that latency.
-        let config = &shared.config;
-        let waits = config.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
-        let reads_past = E::SNAPSHOTS && config.occ_reads == OccReads::Snapshot;
-        let prefetches_requests = E::PREFETCHES && config.occ_ahead == OccAhead::Requests;
-        let most_requests = config.most_requests;
+        let options = &shared.config.options;
+        let waits =
+            options.occ_conflict == OccConflict::Wait && shared.config.durability == Durability::Memory;
+        let reads_past = E::SNAPSHOTS && options.occ_reads == OccReads::Snapshot;
+        let prefetches_requests = E::PREFETCHES && options.occ_ahead == OccAhead::Requests;
+        let most_requests = options.most_requests;
         let is_gated = E::HOLDS == Holds::FromValidation && waits;
         let local = Rc::new(Local {
             shared,

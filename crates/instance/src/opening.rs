@@ -120,7 +120,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
     /// A distributed transaction that is undecided after this time, in ns, is given up. It is never
     /// decided Commit.
     pub fn give_up_ns(&self) -> u64 {
-        self.config.distributed_timeout_ns()
+        self.config.options.distributed_timeout_ns()
     }
 
     /// Hands a link that was opened to this instance to its worker, once admission is open.

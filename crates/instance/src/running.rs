@@ -82,10 +82,10 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let workers = config.workers();
         assert!((1..=MAX_WORKERS).contains(&workers), "between 1 and {MAX_WORKERS} workers");
         let sites = config.placement.sites_of(config.id).len();
-        if config.balance.mode != Mode::Off && sites > MAX_SITES {
+        if config.options.balance.mode != Mode::Off && sites > MAX_SITES {
             return Err(InstanceFault::TooManySites { id: config.id, sites, most: MAX_SITES });
         }
-        let schema = workload.schema().of_kind(config.tables);
+        let schema = workload.schema().of_kind(config.options.tables);
         let (engine, recovered, binding) = open::<W, E>(&config, &workload, schema, files)?;
         let recovery = Recovery {
             life: recovered.life,
@@ -94,7 +94,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
         let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
-        let opens_by = world::now_ns() + closed_ns(config.distributed_timeout_ns());
+        let opens_by = world::now_ns() + closed_ns(config.options.distributed_timeout_ns());
         let shared = Arc::new(Shared {
             engine: Arc::new(engine),
             filled: Mutex::default(),
@@ -313,7 +313,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
         let settled = self.ask(WorkerOrder::Settle);
-        let given_up = Duration::from_nanos(self.shared.config.distributed_timeout_ns());
+        let given_up = Duration::from_nanos(self.shared.config.options.distributed_timeout_ns());
         let patience = SETTLE.max(2 * given_up);
         for _ in 0..self.workers.len() {
             settled.recv_timeout(patience).map_err(|_| {
@@ -400,13 +400,7 @@ fn open<W: Workload, E: Engine>(
         durability: config.durability,
         pool_pages: config.pool_pages,
         workers: config.workers(),
-        locks: config.locks,
-        lock_timeout_ns: config.lock_timeout_ms * 1_000_000,
-        occ_conflict: config.occ_conflict,
-        trees: config.trees,
-        heaps: config.heaps,
-        latching: config.latching,
-        partitions: config.partitions,
+        options: config.options,
         schema,
     };
     let body = move || -> Result<_, EngineFault> {

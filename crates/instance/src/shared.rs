@@ -163,7 +163,7 @@ impl<W: Workload, E: Engine> Shared<W, E> {
     /// workers lie on more than one island.
     pub fn watches_meetings(&self) -> bool {
         let islands = &self.config.worker_islands;
-        self.config.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
+        self.config.options.balance.mode != Mode::Off && islands.iter().any(|island| *island != islands[0])
     }
 
     /// Sends an order to every worker.

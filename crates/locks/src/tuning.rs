@@ -13,12 +13,21 @@ pub enum Inheritance {
     Off,
 }
 
-impl fmt::Display for Inheritance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Inheritance {
+    pub const ALL: [Inheritance; 2] = [Inheritance::On, Inheritance::Off];
+
+    /// As the command line spells it.
+    pub fn name(self) -> &'static str {
+        match self {
             Inheritance::On => "on",
             Inheritance::Off => "off",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Inheritance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

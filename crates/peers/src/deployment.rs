@@ -53,10 +53,10 @@ pub fn config<W: Workload>(
         pool_pages: POOL_PAGES,
         cpus: cpus.iter().map(|cpu| cpu.map(|c| c.0 as usize)).collect(),
         listen: (of > 1).then(|| Address::Shm(dir.join(format!("{id}.sock")))),
-        lock_timeout_ms: LOCK_TIMEOUT_MS,
         spin_us: SPIN_US,
         ..InstanceConfig::new(dir.join(id.to_string()), Placement::even(workload.sites(), of), design)
     }
+    .with(|o| o.lock_timeout_ms = LOCK_TIMEOUT_MS)
 }
 
 pub fn seconds(measured: &Measured) -> f64 {

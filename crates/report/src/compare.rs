@@ -210,7 +210,7 @@ mod tests {
         let a = [row("serial", 1, 100.0), row("occ", 1, 200.0), row("occ", 2, 300.0)];
         let mut b = [row("occ", 1, 150.0), row("serial", 1, 101.0), row("serial", 2, 50.0)];
         (b[0].row.settings.seed, b[0].row.settings.memory_mib) = (Some(9), Some(4711.0));
-        b[1].row.settings.tables = Some("heap".into());
+        b[1].row.settings.engine.set("tables", "heap");
         let pairs = pairs(&a, &b, &ask(Measure::Tps, 0.05));
         let told: Vec<(&str, Outcome, bool)> =
             pairs.iter().map(|p| (p.name.as_str(), p.verdict, p.regression)).collect();

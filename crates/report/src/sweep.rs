@@ -16,6 +16,7 @@
 
 use crate::chart::Name;
 use crate::rows::Row;
+use driver::EngineColumns;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,6 +71,13 @@ const DEPLOYMENT: &[&str] = &[
     "run",
     "repetition",
 ];
+
+/// The significance of a setting of deployments, the most significant first; `None` for a setting of
+/// requests. An option of the engine that the list does not name comes after those that it names.
+fn significance(key: &str) -> Option<usize> {
+    let place = |key: &str| DEPLOYMENT.iter().position(|known| *known == key);
+    place(key).or_else(|| place("partitions").filter(|_| EngineColumns::names().contains(&key)))
+}
 
 /// The settings that name a request first; the others follow.
 const REQUEST: &[&str] = &["workload", "op"];
@@ -138,8 +146,11 @@ impl Sweep {
         drop_followers(&mut dimensions, rows);
         number_what_is_equal(&mut dimensions, rows);
         dimensions.sort_by_key(|d| {
-            let rank =
-                if d.role == Role::Deployment { rank(DEPLOYMENT, &d.key) } else { rank(REQUEST, &d.key) };
+            let rank = if d.role == Role::Deployment {
+                significance(&d.key).unwrap_or(DEPLOYMENT.len())
+            } else {
+                rank(REQUEST, &d.key)
+            };
             (d.role == Role::Deployment, rank)
         });
         let axis = choose_axis(&dimensions);
@@ -345,7 +356,7 @@ fn differing(rows: &[Row]) -> Vec<Dimension> {
     let all: Vec<BTreeMap<String, String>> = rows.iter().map(settings).collect();
     let keys: BTreeSet<&String> = all.iter().flat_map(BTreeMap::keys).collect();
     let dimension = |key: &&String| {
-        let role = if DEPLOYMENT.contains(&key.as_str()) { Role::Deployment } else { Role::Request };
+        let role = if significance(key).is_some() { Role::Deployment } else { Role::Request };
         Dimension { key: key.to_string(), role, values: all.iter().map(|s| s.get(*key).cloned()).collect() }
     };
     keys.iter().map(dimension).filter(|d| d.distinct() > 1).collect()
@@ -381,7 +392,7 @@ fn drop_followers(dimensions: &mut Vec<Dimension>, rows: &[Row]) {
 fn telling(key: &str) -> (usize, usize) {
     // Options of one workload are less significant than those of all workloads; the lists above
     // begin with the most significant.
-    match (MINOR.iter().position(|k| *k == key), DEPLOYMENT.iter().position(|k| *k == key)) {
+    match (MINOR.iter().position(|k| *k == key), significance(key)) {
         (Some(at), _) => (2, MINOR.len() - at),
         (None, Some(at)) => (0, at),
         (None, None) if REQUEST.contains(&key) => (0, rank(REQUEST, key)),
@@ -537,10 +548,17 @@ mod tests {
         let mut row = row(design, 1, "read", 0.0);
         let paged = design != "occ";
         let s = &mut row.row.settings;
-        (s.tree, s.heap) = (paged.then(|| "btree".into()), paged.then(|| "shared".into()));
-        s.latching = (paged && design != "serial").then(|| "optimistic".into());
-        s.balance = (design == "serial").then(|| "off".into());
-        s.occ_reads = (!paged).then(|| "validate".into());
+        for (column, value, is_there) in [
+            ("tree", "btree", paged),
+            ("heap", "shared", paged),
+            ("latching", "optimistic", paged && design != "serial"),
+            ("balance", "off", design == "serial"),
+            ("occ_reads", "validate", !paged),
+        ] {
+            if is_there {
+                s.engine.set(column, value);
+            }
+        }
         s.memory_mib = Some(if paged { 10.0 } else { 4000.0 });
         row
     }
@@ -563,9 +581,9 @@ mod tests {
     fn whichever_settings_follow_from_each_other_one_is_named() {
         type Set = fn(&mut Settings, usize);
         let all: &[(&str, Set)] = &[
-            ("sli", |s, n| s.sli = Some(n.to_string())),
+            ("sli", |s, n| s.engine.set("sli", n.to_string())),
             ("channel", |s, n| s.channel = Some(n.to_string())),
-            ("tables", |s, n| s.tables = Some(n.to_string())),
+            ("tables", |s, n| s.engine.set("tables", n.to_string())),
             ("workers", |s, n| s.workers = Some(n)),
             ("seed", |s, n| s.seed = Some(n as u64)),
             ("memory_mib", |s, n| s.memory_mib = Some(n as f64)),

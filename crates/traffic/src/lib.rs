@@ -29,5 +29,5 @@ pub use model::{LoadModel, Share, Traffic};
 pub use rate::Rate;
 pub use retry::Retries;
 pub use think::{Think, Thinker};
-pub use time::{parse_time, parse_time_in};
+pub use time::{in_words, parse_time, parse_time_in};
 pub use wheel::Wheel;

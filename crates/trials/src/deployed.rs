@@ -42,13 +42,12 @@ pub fn deployed(
     let committed = Arc::clone(&lists.committed);
     let config = InstanceConfig {
         durability: plan.durability,
-        tables: plan.kind,
         cpus: vec![None; plan.crew.workers],
         pool_pages: 2048,
-        lock_timeout_ms: 1000,
         spin_us: 5,
         ..InstanceConfig::new(dir.to_owned(), Placement::even(SLOTS as u32, 1), design)
-    };
+    }
+    .with(|o| (o.tables, o.lock_timeout_ms) = (plan.kind, 1000));
     let instance = Instance::start(lists, config)?;
     instance.load(&|_, _| {})?;
     instance.drive(plan.crew.clients, plan.seed << 32);

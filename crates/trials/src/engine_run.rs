@@ -8,7 +8,7 @@ use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::workers::{self, Client, Crew, Pace};
 use base::Lsn;
-use exec::{Design, Engine, EngineOptions, PageEngine};
+use exec::{Design, Engine, PageEngine, PageOptions};
 use fastrand::Rng;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,7 +55,7 @@ pub fn run<D: Design>(
     ledger: Ledger,
     mix: Mix,
 ) -> (Ledger, Result<Store, StoreFault>) {
-    let options = EngineOptions {
+    let options = PageOptions {
         locks: workers::lock_options(mix.seed),
         lock_timeout_ns: 2_000_000_000,
         waits_for_log: true,

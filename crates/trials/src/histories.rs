@@ -12,8 +12,8 @@ use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Latching, MemoryEngine,
-    OccConflict, PageEngine, Partitioned, Serial, Setup, SiteRange,
+    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, OccConflict,
+    PageEngine, PageOptions, Partitioned, Serial, Setup, SiteRange,
 };
 use fastrand::Rng;
 use locks::LockTuning;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{HeapForm, Store, StoreFault, StoreOptions, TreeKind};
+use store::{Store, StoreFault, StoreOptions};
 use txn::{
     Abort, Access, Column, Direction, Flow, Inserted, Range, RowBuf, Schema, TableDef, TableKind, Type,
 };
@@ -206,7 +206,7 @@ fn record<D: Design>(plan: Plan) -> Result<HistoryVerdict, StoreFault> {
     let (store, _) = Store::open(world::memory(), Path::new("/histories"), options)?;
     store.create(&Schema { tables: vec![table(plan.kind)] })?;
     let waits_for_log = plan.durability == Durability::Sync;
-    let options = EngineOptions {
+    let options = PageOptions {
         locks: workers::lock_options(plan.seed),
         lock_timeout_ns: 2_000_000_000,
         waits_for_log,
@@ -227,13 +227,12 @@ pub fn occ(plan: Plan) -> Result<HistoryVerdict, EngineFault> {
         durability: plan.durability,
         pool_pages: 1 << 14,
         workers: plan.crew.workers,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 2_000_000_000,
-        occ_conflict: conflict,
-        trees: TreeKind::BTree,
-        heaps: HeapForm::Shared,
-        latching: Latching::default(),
-        partitions: 1,
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 2_000,
+            occ_conflict: conflict,
+            ..EngineOptions::of(DesignKind::Occ)
+        },
         schema: Schema { tables: vec![table(plan.kind)] },
         site_range: SiteRange::whole(),
     };

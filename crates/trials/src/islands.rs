@@ -28,7 +28,7 @@ use adya::history::OpType;
 use base::InstanceId;
 use channel::Address;
 use client::{Client, ClientError};
-use exec::{DesignKind, OccConflict, OccReads};
+use exec::{DesignKind, EngineOptions, OccConflict, OccReads};
 use fastrand::Rng;
 use instance::InstanceConfig;
 use std::collections::HashMap;
@@ -160,14 +160,17 @@ impl Course {
             deployment: DEPLOYMENT,
             design,
             durability: self.durability,
-            tables: self.kind,
             cpus: vec![None; workers],
             pool_pages: if design == DesignKind::Occ { 8192 } else { 2048 },
             listen: Some(self.via.address(dir, id)),
-            lock_timeout_ms: self.lock_timeout_ms,
-            occ_conflict: self.occ_conflict,
-            occ_reads: self.occ_reads,
             spin_us: 5,
+            options: EngineOptions {
+                tables: self.kind,
+                lock_timeout_ms: self.lock_timeout_ms,
+                occ_conflict: self.occ_conflict,
+                occ_reads: self.occ_reads,
+                ..made.options
+            },
             ..made
         }
     }

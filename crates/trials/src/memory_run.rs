@@ -10,7 +10,8 @@ use crate::ledger::{Commit, Flaw, Found, Ledger, Promise};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::unwound;
 use exec::{
-    DesignKind, Engine, EngineFault, Executor, MemoryEngine, OccConflict, Protection, Setup, SiteRange,
+    DesignKind, Engine, EngineFault, EngineOptions, Executor, MemoryEngine, OccConflict, Protection, Setup,
+    SiteRange,
 };
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use store::TreeKind;
 use txn::{Abort, Access, Direction, Flow, Range};
 use wal::Durability;
 use world::Files;
@@ -37,13 +37,12 @@ fn setup(dir: &Path, durability: Durability, conflict: OccConflict) -> Setup {
         durability,
         pool_pages: PAGES,
         workers: 2,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 2_000_000,
-        occ_conflict: conflict,
-        trees: TreeKind::BTree,
-        partitions: 1,
-        heaps: exec::HeapForm::default(),
-        latching: exec::Latching::default(),
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 2,
+            occ_conflict: conflict,
+            ..EngineOptions::of(DesignKind::Occ)
+        },
         schema: table::schema(),
         site_range: SiteRange::whole(),
     }

@@ -1,8 +1,8 @@
 //! Durability: opening a store from its files, waiting until a commit is durable, and checkpoints.
 
-use crate::design::OccConflict;
 use crate::engine::{EngineFault, Recovered, Setup};
 use crate::memory::{MemoryEngine, MemoryWorkerContext};
+use crate::options::OccConflict;
 use base::{Lsn, TableId};
 use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
 use probe::Wait;
@@ -63,7 +63,7 @@ impl MemoryEngine {
         tune: impl FnOnce(&mut LogOptions),
     ) -> Result<(MemoryEngine, Recovered<InDoubt>), EngineFault> {
         // Silo has no queues either.
-        let (conflict, contention) = match setup.occ_conflict {
+        let (conflict, contention) = match setup.options.occ_conflict {
             OccConflict::Wait => (memstore::Conflict::Wait, memstore::Contention::Queues),
             OccConflict::Abort => (memstore::Conflict::Abort, memstore::Contention::Optimistic),
         };
@@ -82,7 +82,7 @@ impl MemoryEngine {
             in_doubt: found.in_doubt.into_iter().map(|doubt| (doubt.note.clone(), doubt)).collect(),
             notes: found.notes.into_iter().map(|(id, note)| (NoteId(Lsn(id.0)), note)).collect(),
         };
-        Ok((MemoryEngine::of(store, &schema, setup.workers, setup.lock_timeout_ns), recovered))
+        Ok((MemoryEngine::of(store, &schema, setup.workers, setup.options.lock_timeout_ns()), recovered))
     }
 
     #[inline]

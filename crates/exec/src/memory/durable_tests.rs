@@ -3,9 +3,9 @@
 
 use super::tests::{BY_VALUE, T, Tried, key, once, row, setup, table_schema};
 use super::*;
-use crate::design::OccConflict;
 use crate::engine::{Engine, EngineFault, LockPoint, Recovered, Scope, Setup};
 use crate::executor::Executor;
+use crate::options::OccConflict;
 use memstore::InDoubt;
 use std::task::{Context, Poll, Waker};
 use txn::{Access, Inserted};

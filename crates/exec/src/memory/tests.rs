@@ -2,18 +2,17 @@
 //! of them at its validation; a prepared row is waited for; indexes follow their rows.
 
 use super::*;
-use crate::design::{DesignKind, OccConflict};
+use crate::design::DesignKind;
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
+use crate::options::{EngineOptions, OccConflict};
 use crate::owners::SiteRange;
 use base::Key;
 use locks::LockTuning;
-use pages::Latching;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use store::{HeapForm, TreeKind};
 use txn::{Access, Column, Direction, Flow, IndexDef, Inserted, Range, Row, RowBuf, TableKind, Type};
 use wal::Durability;
 
@@ -57,13 +56,12 @@ pub(super) fn setup(conflict: OccConflict) -> Setup {
         durability: Durability::Memory,
         pool_pages: 8 << 10,
         workers: 2,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 1 << 40,
-        occ_conflict: conflict,
-        trees: TreeKind::BTree,
-        heaps: HeapForm::Shared,
-        latching: Latching::default(),
-        partitions: 1,
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 1 << 20,
+            occ_conflict: conflict,
+            ..EngineOptions::of(DesignKind::Occ)
+        },
         schema: table_schema(),
         site_range: SiteRange::whole(),
     }
@@ -478,8 +476,9 @@ fn what_a_distributed_part_has_read_stays_until_its_decision() {
 
 #[test]
 fn whoever_waits_is_woken_by_the_decision_and_not_for_ever_without_one() {
-    let (engine, _) =
-        MemoryEngine::open(&Setup { lock_timeout_ns: 2_000_000, ..setup(OccConflict::Wait) }).unwrap();
+    let waits = setup(OccConflict::Wait);
+    let options = EngineOptions { lock_timeout_ms: 2, ..waits.options };
+    let (engine, _) = MemoryEngine::open(&Setup { options, ..waits }).unwrap();
     let engine = Arc::new(engine);
     let (ctx, other) = (engine.worker_context(0, Arc::new(|| {})), engine.worker_context(1, Arc::new(|| {})));
     let executor = Executor::new(Arc::new(|| {}));

@@ -11,10 +11,11 @@ use crate::engine::{
 use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailbox;
+use crate::options::Size;
 use crate::owner_map::MapVersion;
 use crate::owners::{Owners, SiteOwner};
 use crate::page_access::PageAccess;
-use crate::paged::{EngineOptions, PageEngine, PageFilling};
+use crate::paged::{PageEngine, PageFilling, PageOptions};
 use base::Lsn;
 use locks::LockOptions;
 use pages::PoolOptions;
@@ -83,11 +84,11 @@ impl<D: Design> Engine for PageEngine<D> {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
         let options = StoreOptions {
-            trees: setup.trees,
-            heaps: setup.heaps,
+            trees: setup.options.trees,
+            heaps: setup.options.heaps,
             // Where pages have owners, `divide` cuts the trees where the keys are cut.
-            partitions: if setup.design.owns_pages() { 1 } else { setup.partitions },
-            pool: PoolOptions { latching: setup.latching, ..PoolOptions::new(setup.pool_pages) },
+            partitions: if setup.design.owns_pages() { 1 } else { setup.options.parts() },
+            pool: PoolOptions { latching: setup.options.latching, ..PoolOptions::new(setup.pool_pages) },
             ..StoreOptions::new(setup.durability, setup.pool_pages)
         };
         let (store, found) = Store::open(files, &setup.dir, options)?;
@@ -95,9 +96,9 @@ impl<D: Design> Engine for PageEngine<D> {
             store.create(&setup.schema)?;
         }
         let buckets = if D::OWNERS { OWNER_BUCKETS } else { LOCK_BUCKETS };
-        let options = EngineOptions {
-            locks: LockOptions { buckets, tuning: setup.locks },
-            lock_timeout_ns: setup.lock_timeout_ns,
+        let options = PageOptions {
+            locks: LockOptions { buckets, tuning: setup.options.locks },
+            lock_timeout_ns: setup.options.lock_timeout_ns(),
             waits_for_log: setup.durability == Durability::Sync,
         };
         let owners = if D::OWNERS { Some(owners_of(setup)?) } else { None };
@@ -481,10 +482,10 @@ impl<D: Design> Engine for PageEngine<D> {
 
 /// One partition for each worker, or the requested number if that is more.
 fn owners_of(setup: &Setup) -> Result<Owners, EngineFault> {
-    let sites = setup.site_range.own.len();
-    if setup.partitions > setup.workers && setup.partitions > sites {
-        return Err(EngineFault::TooManyPartitions { partitions: setup.partitions, sites });
+    let (partitions, sites) = (setup.options.parts(), setup.site_range.own.len());
+    if !(Size { islands: 1, workers: setup.workers, sites }).has_room_for(partitions) {
+        return Err(EngineFault::TooManyPartitions { partitions, sites });
     }
-    let parts = setup.partitions.max(setup.workers).min(sites.max(1));
+    let parts = partitions.max(setup.workers).min(sites.max(1));
     Ok(Owners::divided(&setup.schema, &setup.site_range, setup.workers, parts)?)
 }

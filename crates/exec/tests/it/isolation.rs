@@ -1,7 +1,7 @@
 //! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
 
 use base::{Key, KeyReader, TableId};
-use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
+use exec::{Conventional, Executor, LocalTxn, PageAccess, PageEngine, PageOptions, Protection};
 use locks::{Inheritance, LockOptions, LockTuning};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -81,7 +81,7 @@ pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = 
     let (store, _) = Store::open(world::memory(), dir.path(), options).unwrap();
     store.create(&Schema { tables: vec![self::table(T), self::table(INDEXED)] }).unwrap();
     let locks = LockOptions { buckets: 64, tuning };
-    let options = EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
+    let options = PageOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
     let bench = Bench {
         engine: PageEngine::new(store, options),
         table,

@@ -3,8 +3,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    DesignKind, Engine, Executor, HeapForm, Latching, OccConflict, PageEngine, Partitioned, Protection,
-    Setup, SiteRange, TreeKind,
+    DesignKind, Engine, EngineOptions, Executor, HeapForm, PageEngine, Partitioned, Protection, Setup,
+    SiteRange,
 };
 use latch::OwnerId;
 use locks::LockTuning;
@@ -47,13 +47,11 @@ fn setup(design: DesignKind, dir: &std::path::Path) -> Setup {
         durability: Durability::Async,
         pool_pages: 4096,
         workers: 2,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 1 << 40,
-        occ_conflict: OccConflict::default(),
-        trees: TreeKind::MultiRooted,
-        heaps: design.heap_form(),
-        latching: Latching::default(),
-        partitions: 1,
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 1 << 20,
+            ..EngineOptions::of(design)
+        },
         schema: schema(),
         site_range: SiteRange { sites: 2, own: 0..2, lock_columns: vec![(T, 1)] },
     }

@@ -3,8 +3,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, Executor, Latching, LocalTxn, LockPoint, OccConflict, PageEngine,
-    Partitioned, Protection, Recovered, Scope, Setup, SiteRange, TreeKind, Visit,
+    Answer, DesignKind, Engine, EngineOptions, Executor, LocalTxn, LockPoint, PageEngine, Partitioned,
+    Protection, Recovered, Scope, Setup, SiteRange, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;
@@ -45,13 +45,11 @@ pub fn setup(design: DesignKind, dir: &std::path::Path, workers: usize, table: T
         durability: Durability::Async,
         pool_pages: 256,
         workers,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 1 << 40,
-        occ_conflict: OccConflict::default(),
-        trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
-        heaps: design.heap_form(),
-        latching: Latching::default(),
-        partitions: 1,
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 1 << 20,
+            ..EngineOptions::of(design)
+        },
         schema: Schema { tables: vec![table] },
         site_range: SiteRange { sites: 10, own: 0..10, lock_columns: vec![(T, 1)] },
     }

@@ -2,7 +2,7 @@
 
 use crate::isolation::KIND;
 use base::{Key, TableId};
-use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
+use exec::{Conventional, Executor, LocalTxn, PageAccess, PageEngine, PageOptions, Protection};
 use locks::{LockOptions, LockTuning};
 use std::future::Future;
 use std::pin::pin;
@@ -33,7 +33,7 @@ impl Bench {
     fn new() -> Bench {
         let options = StoreOptions::new(Durability::Memory, 256);
         let (store, _) = Store::open(world::memory(), std::path::Path::new("/db"), options).unwrap();
-        let options = EngineOptions {
+        let options = PageOptions {
             locks: LockOptions { buckets: 64, tuning: LockTuning::default() },
             lock_timeout_ns: 1 << 40,
             waits_for_log: false,

@@ -3,7 +3,7 @@
 
 use super::{Committed, Examined, RESTORE, audit, damage};
 use base::Gtid;
-use exec::{DesignKind, Engine, EngineFault, MemoryEngine, OccConflict, Setup, SiteRange};
+use exec::{DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, Setup, SiteRange};
 use locks::LockTuning;
 use std::path::Path;
 use std::sync::Arc;
@@ -50,13 +50,11 @@ pub(super) fn open<W: Workload>(
         durability: Durability::Sync,
         pool_pages: (memory / PAGE) as usize,
         workers: 1,
-        locks: LockTuning::PLAIN,
-        lock_timeout_ns: 1_000_000_000,
-        occ_conflict: OccConflict::default(),
-        trees: exec::TreeKind::default(),
-        partitions: 1,
-        heaps: exec::HeapForm::default(),
-        latching: exec::Latching::default(),
+        options: EngineOptions {
+            locks: LockTuning::PLAIN,
+            lock_timeout_ms: 1_000,
+            ..EngineOptions::of(DesignKind::Occ)
+        },
         schema: workload.schema(),
         site_range: SiteRange::whole(),
     };

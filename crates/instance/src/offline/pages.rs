@@ -2,7 +2,7 @@
 
 use super::{Committed, Examined, audit};
 use base::Gtid;
-use exec::{Conventional, EngineOptions, PageEngine};
+use exec::{Conventional, PageEngine, PageOptions};
 use latch::Coupled;
 use locks::{LockOptions, LockTuning};
 use std::path::Path;
@@ -73,7 +73,7 @@ impl Opened {
         workload: &W,
         sites: std::ops::Range<u32>,
     ) -> Result<Vec<u8>, String> {
-        let options = EngineOptions {
+        let options = PageOptions {
             locks: LockOptions { buckets: 64, tuning: LockTuning::PLAIN },
             lock_timeout_ns: 1_000_000_000,
             waits_for_log: false,

@@ -97,7 +97,8 @@ fn tpcb_on_multi_rooted_trees_keeps_its_conditions() {
         let workload = Tpcb::new(options).unwrap();
         let workers = if design == DesignKind::Serial { 1 } else { 2 };
         let of = |i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), workers, Via::Ring);
-        let multi = |c| InstanceConfig { trees: TreeKind::MultiRooted, partitions: 3, ..c };
+        let multi =
+            |c: InstanceConfig| c.with(|o| (o.trees, o.partitions) = (TreeKind::MultiRooted, Some(3)));
         let deployment = Deployment::start(workload.clone(), (0..2).map(of).map(multi).collect());
         deployment.load();
         let measured = deployment.run(4, 300);

@@ -285,10 +285,8 @@ const DESIGNS: [DesignKind; 7] = [
 
 fn settings(dir: &Path, design: DesignKind, (id, of): (u16, u16)) -> InstanceConfig {
     let workers = if design == DesignKind::Serial { 1 } else { 2 };
-    InstanceConfig {
-        lock_timeout_ms: 30_000,
-        ..config(&Edges, dir, design, Durability::Memory, (id, of), workers, Via::Uds)
-    }
+    config(&Edges, dir, design, Durability::Memory, (id, of), workers, Via::Uds)
+        .with(|o| o.lock_timeout_ms = 30_000)
 }
 
 /// Instances that are all real, and a client.
@@ -595,12 +593,10 @@ fn a_worker_takes_no_more_requests_than_it_may_and_forgets_none() {
     ] {
         let dir = private_dir();
         let mut peers = [peer(&dir, 1)];
-        let config = InstanceConfig {
-            most_requests: MOST,
-            distributed_timeout_ms: Some(600_000),
-            lock_timeout_ms: 600_000,
-            ..config(&Edges, dir.path(), design, Durability::Memory, (0, 2), 1, via)
-        };
+        let config = config(&Edges, dir.path(), design, Durability::Memory, (0, 2), 1, via).with(|o| {
+            o.most_requests = MOST;
+            (o.lock_timeout_ms, o.distributed_timeout_ms) = (600_000, Some(600_000));
+        });
         let (instance, address) = alone(config, &mut peers);
         let home = &mut peers[0];
         let gtid = home.gtid(1, 1, 0);
@@ -648,11 +644,10 @@ fn two_instances_that_are_both_full_serve_each_other() {
     const EACH: u64 = 1_000;
     let dir = private_dir();
     for design in [DesignKind::Conventional, DesignKind::Serial, DesignKind::Occ] {
-        let (deployment, mut client) = deployment_with(2, |id| InstanceConfig {
-            dir: dir.path().join(format!("{design}{id}")),
-            most_requests: 4,
-            lock_timeout_ms: 200,
-            ..settings(dir.path(), design, (id, 2))
+        let (deployment, mut client) = deployment_with(2, |id| {
+            let config = settings(dir.path(), design, (id, 2));
+            let config = config.with(|o| (o.most_requests, o.lock_timeout_ms) = (4, 200));
+            InstanceConfig { dir: dir.path().join(format!("{design}{id}")), ..config }
         });
         let mut links: Vec<Link> = deployment
             .instances
@@ -688,8 +683,8 @@ fn a_transaction_over_instances_is_given_up_when_its_own_time_is_over() {
         for (timeout, answers) in [(Some(100), false), (None, true)] {
             let dir = private_dir();
             let mut peers = [peer(&dir, 1)];
-            let config =
-                InstanceConfig { distributed_timeout_ms: timeout, ..settings(dir.path(), design, (0, 2)) };
+            let config = settings(dir.path(), design, (0, 2));
+            let config = config.with(|o| o.distributed_timeout_ms = timeout);
             let (instance, address) = alone(config, &mut peers);
             let mut client = link(&address, Caller::Client);
             submit(&mut client, 1, &Ask::RaiseBoth(row(0, 2, 1), row(1, 2, 1)));

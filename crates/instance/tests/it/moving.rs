@@ -167,7 +167,8 @@ fn partitions_that_cannot_be_are_refused_and_nothing_changes() {
     let refused = deployment.instances[0].repartition(&even).unwrap_err();
     assert_eq!(refused, RepartitionError::NoOwners);
     deployment.stop();
-    let of = |design| InstanceConfig { dir: dir.path().join("third"), partitions: 11, ..of(design) };
+    let of = |design| InstanceConfig { dir: dir.path().join("third"), ..of(design) };
+    let of = |design| of(design).with(|o| o.partitions = Some(11));
     std::fs::create_dir_all(dir.path().join("third")).unwrap();
     let refused = Instance::start(workload.clone(), of(PlpRegular)).err().expect("too many").to_string();
     assert!(refused.contains("--partitions 11") && refused.contains("10 sites"), "{refused}");
@@ -180,7 +181,7 @@ fn skewed(mode: Mode) -> (Vec<(Range<u32>, usize)>, Measured) {
     let options = MicroOptions { dataset: 4_000, rows: 2, hot: Some(hot), ..MicroOptions::new(40) };
     let workload = Micro::new(options).unwrap();
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
-    let config = InstanceConfig { balance: Balance { mode, every_ms: 20 }, ..config };
+    let config = config.with(|o| o.balance = Balance { mode, every_ms: 20 });
     let deployment = Deployment::start(workload, vec![config]);
     deployment.load();
     let instance = &deployment.instances[0];
@@ -242,7 +243,8 @@ fn partitions_that_meet_come_to_one_island() {
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
     // Long enough for a slow machine to see enough meetings in one period.
     let balance = Balance { mode: Mode::On, every_ms: 400 };
-    let config = InstanceConfig { balance, partitions: 4, worker_islands: vec![0, 1], ..config };
+    let config = InstanceConfig { worker_islands: vec![0, 1], ..config };
+    let config = config.with(|o| (o.balance, o.partitions) = (balance, Some(4)));
     let deployment = Deployment::start(workload, vec![config]);
     deployment.load();
     let instance = &deployment.instances[0];

@@ -147,7 +147,7 @@ fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
     let mut committed = 0;
     for (life, &(design, workers)) in lives.iter().enumerate() {
         let of = |i| config(&workload, dir.path(), design, Durability::Sync, (i, 2), workers, Via::Uds);
-        let multi = |c| InstanceConfig { trees: TreeKind::MultiRooted, heaps, ..c };
+        let multi = |c: InstanceConfig| c.with(|o| (o.trees, o.heaps) = (TreeKind::MultiRooted, heaps));
         let deployment = Deployment::start(workload.clone(), (0..2).map(of).map(multi).collect());
         if life == 0 {
             deployment.load();
@@ -203,7 +203,7 @@ fn owners_latch_none_of_their_pages() {
         let dir = private_dir();
         let workload = Tatp::new(TatpOptions { subscribers: 500, ..TatpOptions::new(2) }).unwrap();
         let of = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
-        let deployment = Deployment::start(workload, vec![InstanceConfig { latching, ..of }]);
+        let deployment = Deployment::start(workload, vec![of.with(|o| o.latching = latching)]);
         deployment.load();
         deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
         let measured = deployment.run(2, 400);
@@ -244,9 +244,7 @@ fn rows_that_everybody_reads_are_nobodys() {
                 TpccOptions { mix: Mix::NewOrder, items: 1_000, customers: 60, ..TpccOptions::new(2) };
             let workload = Tpcc::new(options).unwrap();
             let of = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
-            let of =
-                InstanceConfig { latching, trees: TreeKind::MultiRooted, heaps: design.heap_form(), ..of };
-            let deployment = Deployment::start(workload, vec![of]);
+            let deployment = Deployment::start(workload, vec![of.with(|o| o.latching = latching)]);
             deployment.load();
             deployment.instances[0].profile(Profiling::OneIn(1)).unwrap();
             let measured = deployment.run(2, 300);

@@ -5,7 +5,6 @@
 use crate::support::{Deployment, Via, config, private_dir};
 use base::{Key, SiteId, TableId};
 use exec::DesignKind::{self, Conventional, Logical, Occ, PlpLeaf, PlpPartition, PlpRegular, Serial};
-use instance::InstanceConfig;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -453,7 +452,7 @@ impl Workload for Cards {
 fn run(life: Life, design: DesignKind, islands: u16, workers: usize, meanwhile: impl Fn(&Deployment<Cards>)) {
     let (dir, cards) = (private_dir(), Cards::new(life));
     let of = |i| config(&cards, dir.path(), design, Durability::Memory, (i, islands), workers, Via::Ring);
-    let of = |i| InstanceConfig { lock_timeout_ms: 50, ..of(i) };
+    let of = |i| of(i).with(|o| o.lock_timeout_ms = 50);
     let deployment = Deployment::start(cards.clone(), (0..islands).map(of).collect());
     deployment.load();
     deployment.measure();

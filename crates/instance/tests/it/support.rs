@@ -39,10 +39,10 @@ pub fn config<W: Workload>(
         durability,
         cpus: vec![None; workers],
         listen: Some(listen),
-        lock_timeout_ms: 200,
         spin_us: 20,
         ..InstanceConfig::new(dir.join(id.to_string()), Placement::even(workload.sites(), of), design)
     }
+    .with(|o| o.lock_timeout_ms = 200)
 }
 
 pub struct Deployment<W: Workload> {

@@ -6,8 +6,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, Latching, LocalTxn, OccConflict,
-    PageEngine, Partitioned, Protection, Serial, Setup, SiteRange, TreeKind, Visit,
+    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, LocalTxn, PageEngine, PageOptions,
+    Partitioned, Protection, Serial, Setup, SiteRange, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -143,7 +143,7 @@ impl<D: Design> Bench<D> {
         let (store, _) = Store::open(world::memory(), Path::new("/anomalies"), options).unwrap();
         store.create(&Schema { tables: vec![table(KIND.get())] }).unwrap();
         let locks = trials::workers::lock_options(0);
-        PageEngine::new(store, EngineOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false })
+        PageEngine::new(store, PageOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false })
     }
 
     fn of_owners() -> (PageEngine<D>, Option<tempfile::TempDir>) {
@@ -155,13 +155,11 @@ impl<D: Design> Bench<D> {
             durability: Durability::Memory,
             pool_pages: 256,
             workers,
-            locks: trials::workers::lock_options(0).tuning,
-            lock_timeout_ns: 1 << 40,
-            occ_conflict: OccConflict::default(),
-            trees: if design.owns_pages() { TreeKind::MultiRooted } else { TreeKind::BTree },
-            heaps: design.heap_form(),
-            latching: Latching::default(),
-            partitions: 1,
+            options: EngineOptions {
+                locks: trials::workers::lock_options(0).tuning,
+                lock_timeout_ms: 1 << 20,
+                ..EngineOptions::of(design)
+            },
             schema: Schema { tables: vec![table(KIND.get())] },
             site_range: SiteRange { sites: SITES, own: 0..SITES, lock_columns: vec![(T, 1)] },
         };

@@ -1,6 +1,6 @@
 //! A full disk: docs/testing.md lists the guarantees.
 
-use exec::{Conventional, EngineOptions, Executor, LocalTxn, PageAccess, PageEngine, Protection};
+use exec::{Conventional, Executor, LocalTxn, PageAccess, PageEngine, PageOptions, Protection};
 use std::path::Path;
 use std::pin::pin;
 use std::process::Command;
@@ -202,11 +202,8 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     let options = table::options(Durability::Memory, 48);
     let (store, _) = Store::open(disk.files(), Path::new(DIR), options).unwrap();
     store.create(&table::schema()).unwrap();
-    let options = EngineOptions {
-        locks: workers::lock_options(0),
-        lock_timeout_ns: 2_000_000_000,
-        waits_for_log: false,
-    };
+    let options =
+        PageOptions { locks: workers::lock_options(0), lock_timeout_ns: 2_000_000_000, waits_for_log: false };
     let engine = Arc::new(PageEngine::<Conventional>::new(store, options));
     let executor = Executor::new(Arc::new(|| {}));
     let mut txns = [Protection::Exclusive, Protection::Locks].map(|protection| {
