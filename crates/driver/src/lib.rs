@@ -12,8 +12,9 @@
 //!   `live`: the partial results of a running window, for a watcher. `shift`: figures about a
 //!   series around a change of the load.
 //! - [`kill`]: kills instances of a session and keeps a ledger of every reply.
-//! - [`row`]: the result; `engine_columns`: its columns that the options of the engine fill. `stamp`: when, where and by which command it was measured. [`noise`]:
-//!   other work on this machine. [`subject`]: workloads, as far as the driver knows them.
+//! - [`row`]: the result; `engine_columns`: its columns that the options of the engine fill.
+//!   `stamp`: when, where and by which command it was measured. [`noise`]: other work on this
+//!   machine. [`subject`]: workloads, as far as the driver knows them.
 
 #![forbid(unsafe_code)]
 

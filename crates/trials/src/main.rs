@@ -5,13 +5,13 @@
 use exec::DesignKind;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use trials::crash::{self, Effort, Subject};
 use trials::deployed::{Keys, deployed};
 use trials::histories::{HistoryVerdict, Plan};
-use trials::islands::{Course, Trouble};
+use trials::islands::{Course, Outcome, Trouble};
 use trials::workers::Crew;
 use txn::TableKind;
 use wal::Durability;
@@ -21,7 +21,7 @@ usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--desig
        trials faults [--stride N] [--seed S] [--tables heap|clustered|both] [--design pages|occ]
        trials flips  [--flips N] [--seed S] [--tables heap|clustered|both]
        trials histories [--histories N] [--transactions N] [--seed S]
-       trials histories islands [--histories N] [--transactions N] [--seed S]
+       trials histories islands [--histories N] [--transactions N] [--seed S] [--jobs N]
        trials member   (one of several instances; started by `trials histories islands`)
 ";
 
@@ -220,16 +220,14 @@ fn histories(args: &[String]) -> Result<(), Failed> {
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
 }
 
-/// Histories over several instances that end and restart.
+/// Histories over several instances that end and restart, `--jobs` at a time. A history mostly waits:
+/// for disks, for locks, for instances that restart.
 fn islands(args: &[String]) -> Result<(), Failed> {
-    let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
+    let args = Arguments::read(args, &["histories", "transactions", "seed", "jobs"])?;
     let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
     let transactions = args.get("transactions").unwrap_or(3000) as usize;
-    let again = |seed, histories| {
-        format!(
-            "cargo xtask histories islands --seed {seed} --histories {histories} --transactions {transactions}"
-        )
-    };
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let jobs = args.get("jobs").unwrap_or(2 * cpus).clamp(1, count.max(1));
     let program = std::env::current_exe().map_err(Failed::Member)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -238,39 +236,87 @@ fn islands(args: &[String]) -> Result<(), Failed> {
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)));
         registered.map_err(Failed::Member)?;
     }
-    let (begun, mut wrong, mut committed, mut ended) = (Instant::now(), Vec::new(), 0, 0);
-    for seed in first..first + count {
-        let course = Course::drawn(seed, transactions);
-        let done = seed - first;
-        let outcome = match trials::islands::record(&course, &program, &stop) {
-            Err(Trouble::Interrupted) => {
-                println!("interrupted after {done} histories of {count}, {} of them wrong", wrong.len());
-                println!("the others: {}", again(seed, count - done));
-                return Err(Failed::Interrupted);
-            }
-            outcome => outcome,
-        };
-        let left = begun.elapsed().as_secs_f64() / (done + 1) as f64 * (count - done - 1) as f64;
-        let place = format!("{}/{count}, {:.0} min left", done + 1, left / 60.0);
-        match outcome {
-            Ok(outcome) => {
-                println!("{course}: {outcome} ({place})");
-                committed += outcome.verdict.committed;
-                ended += outcome.ended;
-                if outcome.is_sound() {
-                    continue;
+    let again = |seed, histories| {
+        format!(
+            "cargo xtask histories islands --seed {seed} --histories {histories} --transactions {transactions}"
+        )
+    };
+    let (begun, next) = (Instant::now(), AtomicU64::new(first));
+    let found = Mutex::new(Found::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let course = Course::drawn(seed, transactions);
+                    let outcome = trials::islands::record(&course, &program, &stop);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    if !found.take(seed, &outcome) {
+                        return;
+                    }
+                    let left =
+                        begun.elapsed().as_secs_f64() / found.done as f64 * (count - found.done) as f64;
+                    let place = format!("{}/{count}, {:.0} min left", found.done, left / 60.0);
+                    match &outcome {
+                        Ok(outcome) => println!("{course}: {outcome} ({place})"),
+                        Err(trouble) => println!("{course}: {trouble} ({place})"),
+                    }
+                    if found.wrong.last() == Some(&seed) {
+                        println!("  again: {}", again(seed, 1));
+                    }
                 }
-            }
-            Err(trouble) => println!("{course}: {trouble} ({place})"),
+            });
         }
-        println!("  again: {}", again(seed, 1));
-        wrong.push(seed);
+    });
+    let Found { done, wrong, committed, ended, cut } =
+        found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(seed) = cut {
+        println!("interrupted after {done} histories of {count}, {} of them wrong {wrong:?}", wrong.len());
+        println!("the others: {}", again(seed, first + count - seed));
+        return Err(Failed::Interrupted);
     }
     println!(
         "{count} histories, {committed} transactions committed, {ended} ends of instances, {} wrong {wrong:?}",
         wrong.len()
     );
     if wrong.is_empty() { Ok(()) } else { Err(Failed::Islands(wrong.len())) }
+}
+
+/// The results of histories over several instances, as far as they have been recorded.
+#[derive(Default)]
+struct Found {
+    done: u64,
+    /// The seeds of histories that broke a promise or could not be recorded.
+    wrong: Vec<u64>,
+    committed: usize,
+    ended: usize,
+    /// The lowest seed that an interruption cut off.
+    cut: Option<u64>,
+}
+
+impl Found {
+    /// Adds the outcome of one history. Returns `false` when the recording was interrupted.
+    fn take(&mut self, seed: u64, outcome: &Result<Outcome, Trouble>) -> bool {
+        match outcome {
+            Err(Trouble::Interrupted) => {
+                self.cut = Some(self.cut.map_or(seed, |lowest| lowest.min(seed)));
+                return false;
+            }
+            Err(_) => self.wrong.push(seed),
+            Ok(outcome) => {
+                self.committed += outcome.verdict.committed;
+                self.ended += outcome.ended;
+                if !outcome.is_sound() {
+                    self.wrong.push(seed);
+                }
+            }
+        }
+        self.done += 1;
+        true
+    }
 }
 
 /// A history of a whole instance, of which the keys have several owners and move between them.
