@@ -28,6 +28,7 @@ use partition::Mode;
 use serde::{Deserialize, Serialize};
 use store::{HeapForm, TreeKind};
 use txn::TableKind;
+use wal::Insert;
 
 words! {
     /// How a transaction of `occ` behaves when it meets a row that another one has prepared for
@@ -73,6 +74,9 @@ pub struct EngineOptions {
     /// How readers of pages are kept apart from writers; no effect on `serial` and `occ`.
     #[serde(with = "by_name")]
     pub latching: Latching,
+    /// How workers share the log when they append; no effect on `occ`.
+    #[serde(with = "by_name")]
+    pub log_insert: Insert,
     /// Inheritance and escalation of the lock managers.
     pub locks: LockTuning,
     /// How long a lock wait may take, in ms. This time-out ends distributed deadlocks.
@@ -104,6 +108,7 @@ impl Default for EngineOptions {
             heaps: HeapForm::Shared,
             partitions: None,
             latching: Latching::Optimistic,
+            log_insert: Insert::Extents,
             locks: LockTuning::default(),
             lock_timeout_ms: 100,
             distributed_timeout_ms: None,
@@ -347,6 +352,21 @@ pub const OPTIONS: &[EngineOption] = &[
         }),
         set: |o, text| put(&mut o.partitions, text.parse().map(Some)),
         get: |o| o.partitions.map(|n| n.to_string()),
+        ..entry(Section::Storage, Designs::Paged)
+    },
+    EngineOption {
+        name: "log-insert",
+        value: "I",
+        help: "How workers share the log when they append",
+        takes: Takes::Words(&[
+            ("extents", "Each worker reserves runs of the log and fills them alone"),
+            ("consolidated", "A worker that finds the log busy joins a group, which reserves once (Aether)"),
+            ("mutex", "One lock, held while a record is copied"),
+        ]),
+        default: Some("extents"),
+        column: Column::Text("log_insert"),
+        set: |o, text| put(&mut o.log_insert, named(&Insert::ALL, Insert::name, text)),
+        get: |o| Some(o.log_insert.name().into()),
         ..entry(Section::Storage, Designs::Paged)
     },
     EngineOption {

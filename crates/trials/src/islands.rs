@@ -37,7 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use txn::{Placement, TableKind};
-use wal::Durability;
+use wal::{Durability, Insert};
 use world::sim::Disk;
 
 /// The number of the deployment.
@@ -110,6 +110,7 @@ pub struct Course {
     pub lock_timeout_ms: u64,
     pub occ_conflict: OccConflict,
     pub occ_reads: OccReads,
+    pub log_insert: Insert,
 }
 
 impl Course {
@@ -139,6 +140,7 @@ impl Course {
             occ_reads: OccReads::ALL[random.usize(..2)],
             // Distributed deadlocks end by this time-out; the long one lets waits run their course.
             lock_timeout_ms: [15, 15, 40, 300][random.usize(..4)],
+            log_insert: if random.bool() { Insert::default() } else { Insert::ALL[random.usize(..3)] },
         }
     }
 
@@ -170,6 +172,7 @@ impl Course {
                 lock_timeout_ms: self.lock_timeout_ms,
                 occ_conflict: self.occ_conflict,
                 occ_reads: self.occ_reads,
+                log_insert: self.log_insert,
                 ..made.options
             },
             ..made

@@ -72,7 +72,11 @@ fn put(path: &Path, bytes: &[u8]) {
 }
 
 fn reopen(folder: &Path) -> Result<Vec<u64>, LogFault> {
-    let log = Log::open(world::real(), folder, options(Durability::Sync))?;
+    reopen_as(folder, Insert::default())
+}
+
+fn reopen_as(folder: &Path, insert: Insert) -> Result<Vec<u64>, LogFault> {
+    let log = Log::open(world::real(), folder, LogOptions { insert, ..options(Durability::Sync) })?;
     numbers(&log)
 }
 
@@ -108,6 +112,16 @@ fn a_kill_with_open_extents_loses_nothing() {
         }
         assert_eq!(reopen(folder.path()).unwrap(), by_place(&spans), "{insert:?}");
         assert_eq!(reopen(folder.path()).unwrap(), by_place(&spans), "{insert:?}: once more");
+    }
+}
+
+#[test]
+fn a_log_opens_with_another_way_of_inserting() {
+    for insert in Insert::ALL {
+        let (folder, spans) = killed(insert);
+        for next in Insert::ALL {
+            assert_eq!(reopen_as(folder.path(), next).unwrap(), by_place(&spans), "{insert}, then {next}");
+        }
     }
 }
 

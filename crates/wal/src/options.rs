@@ -1,7 +1,9 @@
 //! Durability modes and sizes of a log.
 
 use crate::LogFault;
+use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 /// When a record counts as durable. The option is spelled `--durability`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -55,7 +57,7 @@ pub enum FlushBy {
 }
 
 /// How appenders share the log; see `docs/log.md`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Insert {
     /// One lock, held while the record is copied.
     Mutex,
@@ -63,6 +65,7 @@ pub enum Insert {
     /// the lock.
     Consolidated,
     /// Each thread reserves runs of the log and fills them alone.
+    #[default]
     Extents,
 }
 
@@ -75,6 +78,21 @@ impl Insert {
             Insert::Consolidated => "consolidated",
             Insert::Extents => "extents",
         }
+    }
+}
+
+impl fmt::Display for Insert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Insert {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let known = Insert::ALL.into_iter().find(|insert| insert.name() == s);
+        known.ok_or_else(|| format!("log insert '{s}' is unknown; expected mutex, consolidated or extents"))
     }
 }
 
@@ -105,8 +123,7 @@ impl LogOptions {
             durability,
             segment_bytes: 16 << 20,
             buffer_bytes,
-            // The way in which appenders share the log.
-            insert: Insert::Extents,
+            insert: Insert::default(),
             archive: None,
         }
     }

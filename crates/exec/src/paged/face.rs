@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::{Abort, Route};
-use wal::{Durability, FlushBy};
+use wal::{Durability, FlushBy, LogOptions};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
 /// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.
@@ -83,13 +83,15 @@ impl<D: Design> Engine for PageEngine<D> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
             return Err(EngineFault::OneWorker(setup.design, setup.workers));
         }
+        let usual = StoreOptions::new(setup.durability, setup.pool_pages);
         let options = StoreOptions {
+            log: LogOptions { insert: setup.options.log_insert, ..usual.log },
             trees: setup.options.trees,
             heaps: setup.options.heaps,
             // Where pages have owners, `divide` cuts the trees where the keys are cut.
             partitions: if setup.design.owns_pages() { 1 } else { setup.options.parts() },
             pool: PoolOptions { latching: setup.options.latching, ..PoolOptions::new(setup.pool_pages) },
-            ..StoreOptions::new(setup.durability, setup.pool_pages)
+            ..usual
         };
         let (store, found) = Store::open(files, &setup.dir, options)?;
         if store.schema().is_none() {
