@@ -101,11 +101,34 @@ pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        missing.retain(|&(worker, peer)| !open(shared, worker, peer, addresses.get(&peer)));
+        let ends = || shared.lost.lock().expect("no holder of this lock panics").is_none();
+        try_each(&mut missing, ends, |worker, peer| open(shared, worker, peer, addresses.get(&peer)));
         if missing.is_empty() {
             waiting.drain(..).for_each(|done| _ = done.send(()));
         }
     }
+}
+
+/// Tries to open each missing link and keeps those that stay missing. A peer that did not answer for
+/// one worker is not tried for the others: peers that are down would hold up links to peers that
+/// are there, and the end of the instance, by a time-out for each worker. Stops early when the
+/// instance `ends`.
+fn try_each(
+    missing: &mut Vec<(usize, InstanceId)>,
+    ends: impl Fn() -> bool,
+    mut open: impl FnMut(usize, InstanceId) -> bool,
+) {
+    let mut down = Vec::new();
+    missing.retain(|&(worker, peer)| {
+        if down.contains(&peer) || ends() {
+            return true;
+        }
+        let opened = open(worker, peer);
+        if !opened {
+            down.push(peer);
+        }
+        !opened
+    });
 }
 
 fn open<W: Workload, E: Engine>(
@@ -115,9 +138,12 @@ fn open<W: Workload, E: Engine>(
     address: Option<&Address>,
 ) -> bool {
     let Some(address) = address else { return false };
-    let Ok(link) = channel::connect(address, hello(shared, worker), Duration::from_millis(500)) else {
-        return false;
+    // On one machine a listener is there or not; over a network the answer takes a while.
+    let patience = match address {
+        Address::Tcp(_) => Duration::from_millis(500),
+        Address::Shm(_) | Address::Uds(_) | Address::Ring(_) => Duration::ZERO,
     };
+    let Ok(link) = channel::connect(address, hello(shared, worker), patience) else { return false };
     shared.inboxes[worker].put(WorkerOrder::Link(link, Peer::Callee(peer)));
     true
 }
@@ -125,4 +151,39 @@ fn open<W: Workload, E: Engine>(
 fn hello<W: Workload, E: Engine>(shared: &Shared<W, E>, worker: usize) -> Hello {
     let from = Caller::Instance(shared.config.id, WorkerId(worker as u16), shared.life);
     Hello(wire::Hello { version: wire::VERSION, deployment: shared.config.deployment, from }.encode())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    const LINKS: [(usize, u16); 6] = [(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)];
+
+    fn missing() -> Vec<(usize, InstanceId)> {
+        LINKS.map(|(worker, peer)| (worker, InstanceId(peer))).into()
+    }
+
+    #[test]
+    fn a_peer_that_is_down_is_tried_once_and_holds_up_no_other() {
+        let (mut links, mut tried) = (missing(), Vec::new());
+        let open = |worker, peer: InstanceId| {
+            tried.push((worker, peer.0));
+            peer.0 == 2
+        };
+        try_each(&mut links, || false, open);
+        assert_eq!(tried, [(0, 1), (0, 2), (1, 2), (2, 2)]);
+        assert_eq!(links, [(0, InstanceId(1)), (1, InstanceId(1)), (2, InstanceId(1))]);
+    }
+
+    #[test]
+    fn the_end_of_the_instance_ends_the_attempts() {
+        let (mut links, tried) = (missing(), Cell::new(0));
+        let open = |_, _| {
+            tried.set(tried.get() + 1);
+            true
+        };
+        try_each(&mut links, || tried.get() == 2, open);
+        assert_eq!((tried.get(), links.len()), (2, 4));
+    }
 }

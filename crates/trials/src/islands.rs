@@ -401,6 +401,7 @@ impl<'a> Islands<'a> {
                 }
                 ended += self.end_some()?;
                 gate.state.store(RUN, Ordering::SeqCst);
+                last.1 = Instant::now();
             }
         }
         Ok(ended)
