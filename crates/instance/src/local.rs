@@ -144,7 +144,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         workload: W,
     ) -> Rc<Self> {
         let ctx = shared.engine.worker_context(worker, unpark);
-        let forwarding = shared.forward_rings.take(worker);
+        let forwarding =
+            shared.forward_rings.as_ref().map_or_else(Forwarding::none, |rings| rings.take(worker));
         let watches = E::OWNERS && shared.watches_meetings();
         let tallied = if shared.config.options.balance.mode == Mode::Off { 0 } else { shared.sites() };
         // Without waits on conflict all transactions may be in flight at once. Where a vote waits

@@ -102,7 +102,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
             lives: Lives::default(),
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
-            forward_rings: if E::OWNERS { ForwardRings::between(workers) } else { ForwardRings::none() },
+            forward_rings: E::OWNERS.then(|| ForwardRings::between(workers)),
             lost: Mutex::new(None),
             config,
         });

@@ -33,7 +33,8 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, to forward requests of which another worker owns all keys.
-    pub forward_rings: ForwardRings<W::Request>,
+    /// `None` where workers own no keys.
+    pub forward_rings: Option<ForwardRings<W::Request>>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<ConnectorOrder>>>,
 }
