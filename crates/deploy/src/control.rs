@@ -11,7 +11,7 @@ use probe::{Measured, Profiling};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use traffic::{Rate, Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use workload::WorkloadSpec;
 
 /// The longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch
@@ -31,7 +31,9 @@ pub(crate) enum InstanceOrder {
         seed: u64,
         profiling: Profiling,
     },
-    Script(Vec<Cue>),
+    /// Changes of the load, at times of the clock that all processes of a machine share; each with
+    /// its requests and the first of their streams.
+    Script(Vec<LoadChange<(WorkloadSpec, u64)>>),
     Measure,
     Halt,
     Audit,
@@ -56,15 +58,6 @@ impl InstanceOrder {
             InstanceOrder::Stop => "stop",
         }
     }
-}
-
-/// A change of the load, at a time of the clock that all processes of a machine share.
-#[derive(Serialize, Deserialize, Debug)]
-pub(crate) struct Cue {
-    pub at_ns: u64,
-    pub rate: Option<Rate>,
-    /// Other requests, and the first of their streams.
-    pub requests: Option<(WorkloadSpec, u64)>,
 }
 
 /// The parameters of an instance's start.

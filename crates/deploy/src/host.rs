@@ -4,14 +4,15 @@
 //! When the socket ends, the deployment is gone. A process then exits at once: no orderly end is
 //! needed, since restart handles a crash. A thread drops its instance.
 
-use crate::control::{Birth, Cue, InstanceOrder, Reply, receive, send};
-use crate::engine::{Instance, InstanceConfig, Scene};
+use crate::control::{Birth, InstanceOrder, Reply, receive, send};
+use crate::engine::{Instance, InstanceConfig};
 use crate::{DeployError, Host};
 use std::any::Any;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+use traffic::LoadChange;
 use txn::Workload;
 use workload::{Visitor, WorkloadSpec};
 
@@ -177,7 +178,12 @@ fn carry_out<W: Workload>(
             instance.profile(profiling).map_err(|e| e.to_string())?;
             instance.load_with(traffic, share, seed);
         }
-        InstanceOrder::Script(cues) => instance.script(&scenes(cues)?),
+        InstanceOrder::Script(changes) => {
+            let change = |change: LoadChange<(WorkloadSpec, u64)>| {
+                change.in_form(0, |(spec, seed)| Ok::<_, String>((rebuild(&spec)?, seed)))
+            };
+            instance.script(&changes.into_iter().map(change).collect::<Result<Vec<_>, _>>()?);
+        }
         InstanceOrder::Halt => instance.halt().map_err(|e| e.to_string())?,
         InstanceOrder::Reconfigure(spec) => {
             instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?
@@ -188,17 +194,6 @@ fn carry_out<W: Workload>(
         InstanceOrder::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
     }
     Ok(Reply::Done)
-}
-
-fn scenes<W: Workload>(cues: Vec<Cue>) -> Result<Vec<Scene<W>>, String> {
-    let scene = |cue: Cue| {
-        let requests = match cue.requests {
-            Some((spec, seed)) => Some((rebuild(&spec)?, seed)),
-            None => None,
-        };
-        Ok(Scene { at_ns: cue.at_ns, rate: cue.rate, requests })
-    };
-    cues.into_iter().map(scene).collect()
 }
 
 /// The workload of `spec`, as the type for which this instance was made.

@@ -68,7 +68,6 @@ pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
 pub use partition::Mode;
 pub use running::Recovery;
-pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
@@ -77,7 +76,7 @@ use probe::{Measured, Profiling};
 use running::Running;
 use std::ops::Range;
 use std::sync::Arc;
-use traffic::{Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use txn::Workload;
 
 /// A running instance. Its methods are called by one thread at a time, which is none of the
@@ -181,10 +180,10 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.drive(traffic, share, seed))
     }
 
-    /// Sets changes of the load, ascending by time. [`Instance::halt`] drops those that are still
-    /// to come.
-    pub fn script(&self, scenes: &[Scene<W>]) {
-        each!(&self.0, r => r.script(scenes))
+    /// Sets changes of the load, ascending by time ([`world::now_ns`]). The streams of other requests
+    /// start at the seed beside them. [`Instance::halt`] drops the changes that are still to come.
+    pub fn script(&self, changes: &[LoadChange<(W, u64)>]) {
+        each!(&self.0, r => r.script(changes))
     }
 
     /// Turns the workers' profile on or off. [`Instance::measure`] includes it from then on.

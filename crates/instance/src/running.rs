@@ -7,7 +7,7 @@ use crate::forwarding::ForwardRings;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
 use crate::plan::LoadPlan;
-use crate::shared::{ConnectorOrder, Inbox, Scene, Shared, WorkerOrder};
+use crate::shared::{ConnectorOrder, Inbox, Shared, WorkerOrder};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use topology::Binding;
-use traffic::{Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use twophase::{CommitNote, PrepareNote, worker_of};
 use txn::{Schema, TableDef, Workload};
 use wal::Durability;
@@ -248,8 +248,8 @@ impl<W: Workload, E: Engine> Running<W, E> {
         self.shared.order_all(|| WorkerOrder::Drive { traffic, share, seed });
     }
 
-    pub fn script(&self, scenes: &[Scene<W>]) {
-        self.shared.order_all(|| WorkerOrder::Script(scenes.to_vec()));
+    pub fn script(&self, changes: &[LoadChange<(W, u64)>]) {
+        self.shared.order_all(|| WorkerOrder::Script(changes.to_vec()));
     }
 
     pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {

@@ -14,7 +14,7 @@ use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
-use traffic::{Rate, Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use twophase::Message;
 use txn::Workload;
 
@@ -39,17 +39,6 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub lost: Mutex<Option<Sender<ConnectorOrder>>>,
 }
 
-/// A change of the load.
-#[derive(Clone)]
-pub struct Scene<W> {
-    /// When it applies, by [`world::now_ns`]; at once if that time has passed.
-    pub at_ns: u64,
-    /// Another rate, of the whole deployment, for an open loop.
-    pub rate: Option<Rate>,
-    /// Other requests over the same data; their streams start at this seed.
-    pub requests: Option<(W, u64)>,
-}
-
 /// An order to a worker from another thread of the instance.
 pub(crate) enum WorkerOrder<W> {
     Link(Link, Peer),
@@ -60,7 +49,7 @@ pub(crate) enum WorkerOrder<W> {
         seed: u64,
     },
     /// Changes of the load, ascending by time.
-    Script(Vec<Scene<W>>),
+    Script(Vec<LoadChange<(W, u64)>>),
     /// End the clients; reply when no transaction of theirs is in flight.
     Halt(Sender<()>),
     /// Reply when no local part of a distributed transaction is left here.

@@ -11,7 +11,7 @@ use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
 use crate::roles;
-use crate::shared::{ConnectorOrder, Scene, Shared, WorkerOrder};
+use crate::shared::{ConnectorOrder, Shared, WorkerOrder};
 use crate::source::{Kind, Source, Terminals};
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
+use traffic::{ArrivalStream, LoadChange, LoadModel, Share, Thinker, Traffic, model};
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
@@ -75,7 +75,7 @@ pub(crate) struct Worker<W: Workload, E: Engine> {
     /// An empty buffer for reuse.
     broken: Vec<Broken>,
     /// Changes of the load that are still to come.
-    scenes: VecDeque<Scene<W>>,
+    changes: VecDeque<LoadChange<(W, u64)>>,
     /// This worker's part of the load.
     share: f64,
     /// The stream of requests that its terminals share.
@@ -111,7 +111,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             window_ns: now,
             stop: false,
             broken: Vec::new(),
-            scenes: VecDeque::new(),
+            changes: VecDeque::new(),
             share: 1.0,
             terminals_stream: 0,
         };
@@ -165,8 +165,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
-            if self.scenes.front().is_some_and(|scene| scene.at_ns <= now) {
-                self.next_scene(now);
+            if self.changes.front().is_some_and(|change| change.at_ns <= now) {
+                self.next_change(now);
             }
             probe::communicating(|| self.local.links.flush());
             self.report();
@@ -419,10 +419,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 }
             }
             WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
-            WorkerOrder::Script(scenes) => self.scenes = scenes.into(),
+            WorkerOrder::Script(changes) => self.changes = changes.into(),
             WorkerOrder::Halt(done) => {
                 local.halting.set(true);
-                self.scenes.clear();
+                self.changes.clear();
                 if let Some(source) = &mut *local.source.borrow_mut() {
                     source.wake_all();
                 }
@@ -536,17 +536,17 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     }
 
     /// Carries out the change of the load that is due.
-    fn next_scene(&mut self, now: u64) {
-        let Some(scene) = self.scenes.pop_front() else { return };
+    fn next_change(&mut self, now: u64) {
+        let Some(change) = self.changes.pop_front() else { return };
         let local = &self.local;
-        if let Some((workload, seed)) = scene.requests {
+        if let Some((workload, seed)) = change.requests {
             local.reconfigure(workload);
             local.mix.set(Mix { number: local.mix.get().number + 1, seed });
             if let Some(source) = &mut *local.source.borrow_mut() {
                 source.draw_from(local.generator_of_terminals(self.terminals_stream));
             }
         }
-        if let (Some(rate), Some(source)) = (scene.rate, &mut *local.source.borrow_mut()) {
+        if let (Some(rate), Some(source)) = (change.rate, &mut *local.source.borrow_mut()) {
             source.change(rate.scaled(self.share), now);
         }
     }
