@@ -12,20 +12,19 @@
 //!
 //! A request that has its home at another instance is counted there when it commits, and timed
 //! here, at its client. The same holds for a request that another worker of this instance runs as a
-//! whole ([`forwarding`](crate::forwarding)).
+//! whole ([`forwarding`](crate::owners::forwarding)).
 //!
 //! On the whole way from here to a row, a future is pinned where it is made (`pin!(f()).await`).
 //! Awaiting it by value copies it twice, and the futures of a transaction, nested ten deep, are
 //! hundreds of bytes long.
 
 use crate::counts::Reach;
-use crate::forwarding::{ForwardedRequest, ReplySlot};
 use crate::home;
 use crate::local::{Keys, Local};
+use crate::owners::forwarding::ReplySlot;
 use crate::source::Due;
 use base::InstanceId;
 use exec::Engine;
-use probe::Role;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -62,11 +61,6 @@ enum Stay {
 /// With more clients than this at a worker, rows are not prefetched ahead of a request's turn.
 /// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
-
-/// How many forwarded requests one task runs before this worker's own requests have their turn.
-const RUN: usize = 32;
-/// A task reads the clock once for this many requests.
-const CLOCK: usize = 8;
 
 /// The workload's present options, and the first of the streams that are drawn under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -288,39 +282,6 @@ async fn one_try<W: Workload, E: Engine>(
     done
 }
 
-/// Runs the requests that other workers of the instance forward to this one.
-pub(crate) async fn forwarded_request_task<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
-    let forwarding = &local.forwarding;
-    let mut txn = local.take_txn();
-    loop {
-        let (mut run, mut now) = (0, 0);
-        while let Some(ForwardedRequest { from, slot, request }) = forwarding.take() {
-            // This request may have to wait: then another task takes the following ones.
-            forwarding.called.set(false);
-            let keys = local.keys_of(&request);
-            let outcome =
-                pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);
-            forwarding.answer(from, slot, outcome.map(drop));
-            // The client measures the latency. The time here only puts the count into the right
-            // second.
-            if run % CLOCK == 0 {
-                now = world::now_ns();
-            }
-            local.count(&request, outcome, now);
-            run += 1;
-            if run == RUN {
-                break;
-            }
-        }
-        if run == RUN {
-            forwarding.called.set(true);
-            exec::yield_now().await;
-        } else {
-            std::future::poll_fn(|cx| probe::parks_untimed(forwarding.poll_idle(cx))).await;
-        }
-    }
-}
-
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Prefetches the index entries of the rows that a request names. The request runs a little
     /// later.
@@ -393,46 +354,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
             home.get_or_insert(self.owner(route));
         });
         home.unwrap_or(self.me())
-    }
-
-    /// Has another worker of this instance run a request of which it owns all keys. That worker
-    /// counts it.
-    async fn run_by(&self, worker: usize, slot: ReplySlot, request: &W::Request) -> Result<(), Abort> {
-        probe::communicating(|| self.forwarding.forward(worker, slot, request.clone()));
-        std::future::poll_fn(|cx| probe::parks_untimed(self.forwarding.poll(slot, cx))).await
-    }
-
-    /// Wakes the clients of which answers have come from other workers, and makes sure that a
-    /// task takes the requests that other workers have forwarded.
-    pub(crate) fn receive_forwarded(self: &Rc<Self>) -> bool {
-        let forwarding = &self.forwarding;
-        let any = probe::communicating(|| forwarding.take_answers());
-        if any {
-            forwarding.answered_ns.set(world::now_ns());
-        }
-        if !forwarding.has_requests() {
-            return any;
-        }
-        if !forwarding.called.get() {
-            let called = match forwarding.idle_task() {
-                Some(task) => {
-                    task.wake();
-                    true
-                }
-                // With every task slot taken, the requests wait until a task is free.
-                None => {
-                    self.executor.spawn(probe::charged(Role::Home, forwarded_request_task(Rc::clone(self))))
-                }
-            };
-            forwarding.called.set(called);
-        }
-        true
-    }
-
-    /// Publishes the requests and answers that were staged since the last call.
-    #[inline]
-    pub(crate) fn flush_forwarded(&self) {
-        self.forwarding.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
     /// Runs a request at its home, as an outside client would.

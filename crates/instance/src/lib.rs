@@ -18,28 +18,24 @@
 //! - [`config`]: the settings of an instance at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `gate`: limits distributed transactions.
 //!   `participant`: local parts of transactions that have their home elsewhere.
-//! - `forwarding`: request forwarding to the one worker that owns all keys of a request. `owned`:
-//!   steps at other workers of the instance, where each owns keys. `groups`: the steps of a phase
-//!   by owner. `spread`: steps over many sites.
+//! - `groups`: the steps of a phase by owner. `spread`: steps over many sites.
 //! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links are opened,
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
 //! - `load`: loading and auditing.
-//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which
-//!   island.
+//! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
+//!   workers, and the balancer.
 //! - [`offline`]: examines instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
-mod balance;
 mod calls;
 mod clients;
 pub mod config;
 mod connector;
 mod counts;
-mod forwarding;
 mod gate;
 mod groups;
 mod home;
@@ -48,9 +44,8 @@ mod load;
 mod local;
 pub mod offline;
 mod opening;
-mod owned;
+mod owners;
 mod participant;
-mod placing;
 mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -62,10 +57,10 @@ mod spread;
 mod state;
 mod worker;
 
-pub use balance::RepartitionError;
 pub use config::{Backing, InstanceConfig, InstanceFault};
 pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
+pub use owners::balance::RepartitionError;
 pub use partition::Mode;
 pub use running::Recovery;
 

@@ -2,24 +2,22 @@
 //! their home here, and the local transactions that it runs for other instances. Only the worker's
 //! own thread touches this state; other threads reach the worker through its inbox.
 
-use crate::balance::Loads;
 use crate::calls::Calls;
 use crate::clients::Mix;
 use crate::counts::Counts;
-use crate::forwarding::Forwarding;
 use crate::gate::Gate;
 use crate::links::{Class, LinkId, Links, Unsent};
+use crate::owners::forwarding::Forwarding;
+use crate::owners::sampling::Sampling;
 use crate::shared::Shared;
 use crate::source::Source;
 use crate::state::{ByGtid, Home, Job, PendingAck, Session};
 use base::{Gtid, InstanceId, Lsn, TableId};
 use exec::executor::Unpark;
 use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
-use partition::{Mode, QueueMeter};
 use probe::Round;
-use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -27,12 +25,6 @@ use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
 use wal::{Durability, FlushBy};
 use wire::{Batch, Frame};
-
-/// One in this many transactions is sampled, to see which sites occur together.
-const DRAWN: u32 = 16;
-
-/// How often two sites of the instance occurred in one transaction; the lower site comes first.
-pub(crate) type Meetings = HashMap<(u32, u32), u32>;
 
 /// The largest number of workers of an instance.
 pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
@@ -117,16 +109,8 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub mix: Cell<Mix>,
     /// Of an open loop.
     pub source: RefCell<Option<Source<W>>>,
-    /// Steps of this worker's transactions by site of the instance, since the balancer last
-    /// collected them. Empty where there is no balancer.
-    pub tallies: Box<[Cell<u32>]>,
-    /// Samples of the steps of other workers that wait here.
-    pub queue: Cell<QueueMeter>,
-    /// Which sites occurred together, in one of [`DRAWN`] transactions. `None` where placement does
-    /// not use it.
-    pub meetings: Option<RefCell<Meetings>>,
-    /// Transactions since the start, for the sampling of meetings.
-    drawn: Cell<u32>,
+    /// Counts and samples for the balancer.
+    pub sampling: Sampling,
     /// The number of the next transaction, before the worker's bits are added.
     next_number: Cell<u64>,
     /// A buffer in which frames are encoded.
@@ -146,8 +130,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let ctx = shared.engine.worker_context(worker, unpark);
         let forwarding =
             shared.forward_rings.as_ref().map_or_else(Forwarding::none, |rings| rings.take(worker));
-        let watches = E::OWNERS && shared.watches_meetings();
-        let tallied = if shared.config.options.balance.mode == Mode::Off { 0 } else { shared.sites() };
+        let sampling = Sampling::new(&shared);
         // Without waits on conflict all transactions may be in flight at once. Where a vote waits
         // for a device, more transactions in flight hide that latency.
         let options = &shared.config.options;
@@ -187,10 +170,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             clients: Cell::new(0),
             mix: Cell::default(),
             source: RefCell::new(None),
-            tallies: (0..tallied).map(|_| Cell::new(0)).collect(),
-            queue: Cell::default(),
-            meetings: watches.then(RefCell::default),
-            drawn: Cell::default(),
+            sampling,
             next_number: Cell::new(1),
             frame: RefCell::default(),
             told_of_bug: Cell::new(false),
@@ -254,64 +234,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
         match self.shared.engine.site_owner(route) {
             Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => StepPlace::Worker(worker),
             _ => StepPlace::Here,
-        }
-    }
-
-    /// Counts a step of this worker's transactions, for the balancer.
-    #[inline]
-    pub fn tally(&self, route: Route) {
-        if let Some(owner) = self.shared.engine.site_owner(route)
-            && let Some(tally) = self.tallies.get(owner.site as usize)
-        {
-            tally.set(tally.get().saturating_add(1));
-        }
-    }
-
-    /// Samples how many steps of other workers wait here, for the balancer.
-    #[inline]
-    pub fn look_at_queue(&self) {
-        if E::OWNERS && !self.tallies.is_empty() {
-            let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
-            self.queue.set(queue);
-        }
-    }
-
-    /// The counts since the last call.
-    pub fn loads(&self) -> Loads {
-        let mut queue = self.queue.get();
-        let length = queue.take();
-        self.queue.set(queue);
-        let steps = self.tallies.iter().map(|tally| tally.replace(0)).collect();
-        let met = self.meetings.as_ref().map(RefCell::take).unwrap_or_default();
-        Loads { worker: self.worker, steps, queue: length, met }
-    }
-
-    /// Samples the sites that a transaction visits, for the placement of partitions.
-    #[inline]
-    pub fn note_meeting(&self, request: &W::Request) {
-        if self.meetings.is_some() {
-            let drawn = self.drawn.get().wrapping_add(1);
-            self.drawn.set(drawn);
-            if drawn.is_multiple_of(DRAWN) {
-                self.draw_meeting(request);
-            }
-        }
-    }
-
-    #[cold]
-    fn draw_meeting(&self, request: &W::Request) {
-        let Some(meetings) = &self.meetings else { return };
-        let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
-        self.workload.borrow().routes(request, &mut visit);
-        sites.sort_unstable();
-        sites.dedup();
-        // A transaction that visits more sites than this has no natural home.
-        sites.truncate(8);
-        let mut meetings = meetings.borrow_mut();
-        for (i, &a) in sites.iter().enumerate() {
-            sites[i + 1..].iter().for_each(|&b| *meetings.entry((a, b)).or_default() += 1);
         }
     }
 

@@ -1,11 +1,11 @@
 //! An instance from its start to its stop, as seen by the thread that owns it.
 
-use crate::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::forwarding::ForwardRings;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
+use crate::owners::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
+use crate::owners::forwarding::ForwardRings;
 use crate::plan::LoadPlan;
 use crate::shared::{ConnectorOrder, Inbox, Shared, WorkerOrder};
 use crate::worker::{Inheritance, Worker};

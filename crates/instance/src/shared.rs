@@ -1,10 +1,10 @@
 //! State shared by the threads of an instance: the engine, and one inbox per worker.
 
-use crate::balance::Loads;
 use crate::config::InstanceConfig;
-use crate::forwarding::ForwardRings;
 use crate::links::Peer;
 use crate::opening::{Lives, Opening};
+use crate::owners::forwarding::ForwardRings;
+use crate::owners::sampling::Loads;
 use crate::plan::LoadPlan;
 use base::InstanceId;
 use channel::{Address, Link, Unparker};

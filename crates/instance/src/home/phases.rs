@@ -34,7 +34,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             return Err(Abort::AfterLast);
         }
         let here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
-        if E::OWNERS && !local.tallies.is_empty() {
+        if E::OWNERS && local.sampling.is_on() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
         }
         if local.is_all_here() || (0..count).all(here) {
