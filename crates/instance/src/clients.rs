@@ -22,9 +22,10 @@ use crate::counts::Reach;
 use crate::home;
 use crate::local::{Keys, Local};
 use crate::owners::forwarding::ReplySlot;
-use crate::source::Due;
+use crate::source::{Due, Source};
 use base::InstanceId;
 use exec::Engine;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -73,6 +74,29 @@ pub(crate) struct Mix {
     pub seed: u64,
 }
 
+/// The tasks of the load inside one worker.
+pub(crate) struct ClientTasks<W: Workload> {
+    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
+    pub halting: Cell<bool>,
+    /// The number of tasks that have not ended.
+    pub running: Cell<usize>,
+    /// The workload's present options.
+    pub mix: Cell<Mix>,
+    /// Of an open loop.
+    pub source: RefCell<Option<Source<W>>>,
+}
+
+impl<W: Workload> Default for ClientTasks<W> {
+    fn default() -> Self {
+        ClientTasks {
+            halting: Cell::default(),
+            running: Cell::default(),
+            mix: Cell::default(),
+            source: RefCell::default(),
+        }
+    }
+}
+
 /// One client's requests, under the workload's present options.
 struct Requests<W: Workload, E: Engine> {
     generator: W::Generator,
@@ -87,14 +111,14 @@ struct Requests<W: Workload, E: Engine> {
 impl<W: Workload, E: Engine> Requests<W, E> {
     fn new(local: &Local<W, E>, stream: u64, slot: ReplySlot) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
-        let (generator, mix) = (local.generator(stream), local.mix.get().number);
+        let (generator, mix) = (local.generator(stream), local.clients.mix.get().number);
         Requests { generator, stream, routed, slot, mix, prefetch_list: E::PrefetchList::default() }
     }
 
     /// Makes a new generator if the options have changed.
     #[inline]
     fn follow(&mut self, local: &Local<W, E>) {
-        if self.mix != local.mix.get().number {
+        if self.mix != local.clients.mix.get().number {
             *self = Requests::new(local, self.stream, self.slot);
         }
     }
@@ -110,17 +134,17 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
     let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut since_ns = world::now_ns();
     let mut stay = Stay::Left;
-    while !local.halting.get() {
+    while !local.clients.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
         // While other tasks run, the rows of this request are prefetched.
         local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
-            if local.halting.get() {
+            if local.clients.halting.get() {
                 break;
             }
-            if requests.mix != local.mix.get().number {
+            if requests.mix != local.clients.mix.get().number {
                 continue;
             }
         }
@@ -136,7 +160,7 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
     }
     local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
@@ -150,7 +174,7 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
     let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
-        let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
+        let stored = due.terminal.and_then(|t| local.clients.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
         local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
@@ -160,7 +184,7 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
         let (next, now);
         (next, stay, now) =
             pin!(to_its_end(&local, &request, &requests, &mut txn, due.since_ns, retries)).await;
-        if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
+        if let (Some(terminal), Some(source)) = (due.terminal, local.clients.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
         if next == Next::Stop {
@@ -169,16 +193,16 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
     }
     local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// The next request that is due; `None` when the load ends.
 async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
     std::future::poll_fn(|cx| {
-        if local.halting.get() {
+        if local.clients.halting.get() {
             return Poll::Ready(None);
         }
-        let mut source = local.source.borrow_mut();
+        let mut source = local.clients.source.borrow_mut();
         let Some(source) = source.as_mut() else { return Poll::Ready(None) };
         source.release(world::now_ns());
         match source.take() {
@@ -198,10 +222,10 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
 /// the next one.
 pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     std::future::poll_fn(|cx| {
-        if local.halting.get() {
+        if local.clients.halting.get() {
             return Poll::Ready(());
         }
-        let mut source = local.source.borrow_mut();
+        let mut source = local.clients.source.borrow_mut();
         let Some(source) = source.as_mut() else { return Poll::Ready(()) };
         let now = world::now_ns();
         source.release(now);
@@ -213,7 +237,7 @@ pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>
         probe::parks_untimed(Poll::Pending)
     })
     .await;
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// Runs a request until it commits, is answered otherwise, or is given up. Returns the time of that
@@ -233,15 +257,15 @@ async fn to_its_end<W: Workload, E: Engine>(
             Ok(()) => return (Next::Draw, stay, now),
             Err(Abort::Fault) => return (Next::Stop, stay, now),
             Err(abort) if !abort.is_transient() => return (Next::Draw, stay, now),
-            Err(_) if local.halting.get() => return (Next::Stop, stay, now),
+            Err(_) if local.clients.halting.get() => return (Next::Stop, stay, now),
             Err(abort) => abort,
         };
         tries += 1;
         let Some(pause) = retries.pause(tries, base::hash64(&now.to_le_bytes())) else {
-            local.counts.borrow_mut().given_up += 1;
+            local.measuring.counts.borrow_mut().given_up += 1;
             return (Next::Draw, stay, now);
         };
-        local.counts.borrow_mut().retries += 1;
+        local.measuring.counts.borrow_mut().retries += 1;
         let least = if abort == Abort::InstanceDown { DOWN_NS } else { 0 };
         match (pause.as_nanos() as u64).max(least) {
             0 => exec::yield_now().await,
@@ -287,7 +311,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// later.
     #[inline]
     fn prefetch_request(&self, request: &W::Request, prefetch_list: &mut E::PrefetchList) {
-        if E::PREFETCHES && self.prefetches_requests && self.clients.get() <= NEAR {
+        if E::PREFETCHES && self.occ.prefetches_requests && self.clients.running.get() <= NEAR {
             let engine = &self.shared.engine;
             let mut want = |table, key: &[u8]| engine.prefetch_hint(&self.ctx, prefetch_list, table, key);
             self.workload.borrow().wants(request, &mut want);
@@ -304,7 +328,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Counts a transaction that has its home here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
-        let mut counts = self.counts.borrow_mut();
+        let mut counts = self.measuring.counts.borrow_mut();
         let kind = self.workload.borrow().kind(request);
         match outcome {
             Ok(reach) => counts.committed(kind, reach, now_ns),
@@ -315,7 +339,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Records the latency of a request of a client here, or of one that reports no latency itself.
     pub(crate) fn answered(&self, request: &W::Request, latency_ns: u64) {
         let kind = self.workload.borrow().kind(request);
-        self.counts.borrow_mut().answered(kind, latency_ns);
+        self.measuring.counts.borrow_mut().answered(kind, latency_ns);
     }
 
     /// Stream `stream` of this instance: requests that this worker's clients may send. They are
@@ -345,7 +369,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Clients::Bound | Clients::Homed => bound.unwrap_or_else(|| placement.sites_of(self.me())),
             Clients::Routed => 0..placement.sites(),
         };
-        workload.generator(self.mix.get().seed.wrapping_add(stream), sites)
+        workload.generator(self.clients.mix.get().seed.wrapping_add(stream), sites)
     }
 
     fn home_of(&self, request: &W::Request) -> InstanceId {

@@ -23,6 +23,8 @@
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
+//! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`: waits
+//!   for the log. `spares`: values for reuse.
 //! - `load`: loading and auditing.
 //! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
 //!   workers, and the balancer.
@@ -36,6 +38,7 @@ mod clients;
 pub mod config;
 mod connector;
 mod counts;
+mod durable;
 mod gate;
 mod groups;
 mod home;
@@ -53,6 +56,7 @@ mod roles;
 mod running;
 mod shared;
 mod source;
+mod spares;
 mod spread;
 mod state;
 mod worker;

@@ -131,12 +131,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 cancelled: false,
                 since_ns: 0,
             };
-            self.local.sessions.borrow_mut().insert(gtid, session);
+            self.local.distributed.sessions.borrow_mut().insert(gtid, session);
         }
         for (note, commit) in inheritance.decided {
             let mut home = Home::new(Coordinator::recover(&commit), self.local.shared.give_up_ns());
             home.note = Some(note);
-            self.local.homes.borrow_mut().insert(commit.gtid, home);
+            self.local.distributed.homes.borrow_mut().insert(commit.gtid, home);
         }
     }
 
@@ -187,7 +187,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         locks::end_thread();
         self.local.executor.clear();
         self.local.links.clear();
-        for session in self.local.sessions.borrow_mut().values_mut() {
+        for session in self.local.distributed.sessions.borrow_mut().values_mut() {
             if let Some(txn) = &mut session.txn {
                 self.local.shared.engine.abandon(&self.local.ctx, txn);
             }
@@ -221,7 +221,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// count as latency of every request.
     fn rest(&self, now: u64) {
         let until = self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
-        match &*self.local.source.borrow() {
+        match &*self.local.clients.source.borrow() {
             None => {}
             Some(_) if until.saturating_sub(now) < 2 * LATE_NS => return std::thread::yield_now(),
             Some(_) => return self.park(now, until - LATE_NS),
@@ -348,8 +348,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn coordinator_message(&self, from: InstanceId, message: Message) {
         let local = &self.local;
         let gtid = message.gtid();
-        let effects =
-            local.homes.borrow_mut().get_mut(&gtid).map(|home| home.receive(from, message, world::now_ns()));
+        let effects = local
+            .distributed
+            .homes
+            .borrow_mut()
+            .get_mut(&gtid)
+            .map(|home| home.receive(from, message, world::now_ns()));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
             // The transaction has no coordinator yet ([`Run::ask_alone`](crate::home::Run)), and an
@@ -421,9 +425,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
             WorkerOrder::Script(changes) => self.changes = changes.into(),
             WorkerOrder::Halt(done) => {
-                local.halting.set(true);
+                local.clients.halting.set(true);
                 self.changes.clear();
-                if let Some(source) = &mut *local.source.borrow_mut() {
+                if let Some(source) = &mut *local.clients.source.borrow_mut() {
                     source.wake_all();
                 }
                 self.halts.push(done);
@@ -467,13 +471,13 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let local = Rc::clone(&self.local);
         let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
         let first = local.worker as u64 * clients;
-        local.halting.set(false);
+        local.clients.halting.set(false);
         local.shared.engine.take_over(&local.ctx);
-        local.mix.set(Mix { number: local.mix.get().number + 1, seed });
+        local.clients.mix.set(Mix { number: local.clients.mix.get().number + 1, seed });
         self.share = 1.0 / f64::from(share.of.max(1));
         self.terminals_stream = self.stream_of_terminals(traffic.clients);
-        *local.source.borrow_mut() = self.source(traffic, share);
-        let open = local.source.borrow().is_some();
+        *local.clients.source.borrow_mut() = self.source(traffic, share);
+        let open = local.clients.source.borrow().is_some();
         if open {
             self.spawn_client(arrival_timer(Rc::clone(&local)));
         }
@@ -492,7 +496,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
 
     fn spawn_client(&self, client: impl Future<Output = ()> + 'static) -> bool {
         let spawned = self.local.executor.spawn(client);
-        self.local.clients.set(self.local.clients.get() + usize::from(spawned));
+        self.local.clients.running.set(self.local.clients.running.get() + usize::from(spawned));
         spawned
     }
 
@@ -500,7 +504,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn source(&self, traffic: &Traffic, share: Share) -> Option<Source<W>> {
         let local = &self.local;
         let now = world::now_ns();
-        let seed = base::hash64(&(local.mix.get().seed.wrapping_add(local.worker as u64)).to_le_bytes());
+        let seed =
+            base::hash64(&(local.clients.mix.get().seed.wrapping_add(local.worker as u64)).to_le_bytes());
         let kind = match traffic.model {
             LoadModel::Closed => return None,
             LoadModel::Open { rate, arrivals } => {
@@ -541,12 +546,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let local = &self.local;
         if let Some((workload, seed)) = change.requests {
             local.reconfigure(workload);
-            local.mix.set(Mix { number: local.mix.get().number + 1, seed });
-            if let Some(source) = &mut *local.source.borrow_mut() {
+            local.clients.mix.set(Mix { number: local.clients.mix.get().number + 1, seed });
+            if let Some(source) = &mut *local.clients.source.borrow_mut() {
                 source.draw_from(local.generator_of_terminals(self.terminals_stream));
             }
         }
-        if let (Some(rate), Some(source)) = (change.rate, &mut *local.source.borrow_mut()) {
+        if let (Some(rate), Some(source)) = (change.rate, &mut *local.clients.source.borrow_mut()) {
             source.change(rate.scaled(self.share), now);
         }
     }
@@ -558,12 +563,15 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         if !local.shared.engine.is_settled(&local.ctx) {
             return;
         }
-        if !self.halts.is_empty() && local.clients.get() == 0 {
-            *local.source.borrow_mut() = None;
+        if !self.halts.is_empty() && local.clients.running.get() == 0 {
+            *local.clients.source.borrow_mut() = None;
             local.shared.engine.give_back(&local.ctx);
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
-        if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
+        if !self.settles.is_empty()
+            && local.distributed.sessions.borrow().is_empty()
+            && local.distributed.homes.borrow().is_empty()
+        {
             self.settles.drain(..).for_each(|done| _ = done.send(()));
         }
     }
@@ -572,9 +580,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let now = world::now_ns();
         let mut measured = Measured { window_ns: now - self.window_ns, ..Measured::default() };
         self.window_ns = now;
-        self.local.counts.borrow_mut().take(now, &mut measured);
-        measured.offered = self.local.source.borrow_mut().as_mut().map(|source| source.offered(now));
-        for (name, n) in self.local.observed.take() {
+        self.local.measuring.counts.borrow_mut().take(now, &mut measured);
+        measured.offered = self.local.clients.source.borrow_mut().as_mut().map(|source| source.offered(now));
+        for (name, n) in self.local.measuring.observed.take() {
             *measured.observed.entry(name.into()).or_default() += n;
         }
         let Links { messages, bytes, .. } = &self.local.links;

@@ -27,7 +27,7 @@ pub(super) async fn commit_everywhere<W: Workload, E: Engine>(
 ) -> Result<(), Abort> {
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let participants = std::future::poll_fn(|cx| {
-        let mut homes = local.homes.borrow_mut();
+        let mut homes = local.distributed.homes.borrow_mut();
         let home = homes.get_mut(&gtid).expect("a home lives until its task ends it");
         if home.aborted {
             return Poll::Ready(None);
@@ -40,7 +40,7 @@ pub(super) async fn commit_everywhere<W: Workload, E: Engine>(
     })
     .await;
     let Some(participants) = participants else {
-        local.homes.borrow_mut().remove(&gtid);
+        local.distributed.homes.borrow_mut().remove(&gtid);
         engine.rollback(ctx, txn)?;
         return Err(Abort::Participant);
     };
@@ -48,13 +48,13 @@ pub(super) async fn commit_everywhere<W: Workload, E: Engine>(
         let lsn = engine.commit(ctx, txn)?;
         local.durable(lsn).await?;
         local.feed_home(gtid, Event::Logged);
-        local.homes.borrow_mut().remove(&gtid);
+        local.distributed.homes.borrow_mut().remove(&gtid);
         return Ok(());
     }
-    let note = local.homes.borrow()[&gtid].machine.note();
+    let note = local.distributed.homes.borrow()[&gtid].machine.note();
     let note = postcard::to_stdvec(&note).expect("a note is a plain value");
     let (lsn, id) = engine.commit_with_note(ctx, txn, &note)?;
-    if let Some(home) = local.homes.borrow_mut().get_mut(&gtid) {
+    if let Some(home) = local.distributed.homes.borrow_mut().get_mut(&gtid) {
         home.note = Some(id);
     }
     // The participants commit on this record and then forget the transaction.
@@ -80,7 +80,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             Holds::FromValidation => twophase::Holds::FromPrepare,
         };
-        self.homes
+        self.distributed
+            .homes
             .borrow_mut()
             .insert(gtid, Home::new(Coordinator::new(gtid).holding(holds), self.shared.give_up_ns()));
     }
@@ -89,7 +90,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// is not found is over.
     pub(crate) fn feed_home(&self, gtid: Gtid, event: Event) {
         let _span = probe::span(Component::Management);
-        let effects = match self.homes.borrow_mut().get_mut(&gtid) {
+        let effects = match self.distributed.homes.borrow_mut().get_mut(&gtid) {
             Some(home) => home.on(event, world::now_ns()),
             None => return,
         };
@@ -106,13 +107,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 // The task that runs the procedure releases its own locks and gives its own answer.
                 Effect::Commit | Effect::Answer(_) => {}
                 Effect::LogCommit { participants } => {
-                    if let Some(home) = self.homes.borrow_mut().get_mut(&gtid) {
+                    if let Some(home) = self.distributed.homes.borrow_mut().get_mut(&gtid) {
                         home.log_commit = Some(participants);
                         wake = home.waker.take();
                     }
                 }
                 Effect::Abort => {
-                    if let Some(home) = self.homes.borrow_mut().get_mut(&gtid) {
+                    if let Some(home) = self.distributed.homes.borrow_mut().get_mut(&gtid) {
                         home.aborted = true;
                         wake = home.waker.take();
                     }
@@ -121,7 +122,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
         }
         if forget
-            && let Some(home) = self.homes.borrow_mut().remove(&gtid)
+            && let Some(home) = self.distributed.homes.borrow_mut().remove(&gtid)
             && let Some(note) = home.note
         {
             self.shared.engine.forget(&self.ctx, note);
@@ -133,8 +134,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Feeds an event to every coordinator of this worker for which `event` returns one.
     pub(crate) fn feed_homes(&self, event: impl Fn(&Home) -> Option<Event>) {
-        let due: Vec<_> =
-            self.homes.borrow().iter().filter_map(|(gtid, home)| Some((*gtid, event(home)?))).collect();
+        let due: Vec<_> = self
+            .distributed
+            .homes
+            .borrow()
+            .iter()
+            .filter_map(|(gtid, home)| Some((*gtid, event(home)?)))
+            .collect();
         due.into_iter().for_each(|(gtid, event)| self.feed_home(gtid, event));
     }
 }

@@ -169,7 +169,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
 
     /// Tells the coordinator before a request is sent.
     pub(super) fn request(&self, gtid: Gtid, to: InstanceId, request: Request) -> Result<(), Abort> {
-        let mut homes = self.local.homes.borrow_mut();
+        let mut homes = self.local.distributed.homes.borrow_mut();
         let home = homes.get_mut(&gtid).ok_or(Abort::Participant)?;
         let phase = home.machine.phase();
         // While the procedure runs, only a bug in it sends steps to an instance that has had its

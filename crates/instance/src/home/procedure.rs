@@ -39,7 +39,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     local.note_meeting(request);
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = first_protection(local, &*workload, request, keys);
-    let _pass = match &local.gate {
+    let _pass = match &local.occ.gate {
         Some(gate) if keys != Keys::Here => Some(pin!(gate.enter(gate::MOST)).await),
         _ => None,
     };
@@ -105,7 +105,7 @@ fn first_protection<W: Workload, E: Engine>(
     keys: Keys,
 ) -> Protection {
     match keys {
-        Keys::Here if local.reads_past && workload.only_reads(request) => Protection::Snapshot,
+        Keys::Here if local.occ.reads_past && workload.only_reads(request) => Protection::Snapshot,
         Keys::Here => local.shared.engine.protection_at_home(&local.ctx),
         Keys::At(_) | Keys::Spread => Protection::Locks,
     }
@@ -124,7 +124,7 @@ fn roll_back<W: Workload, E: Engine>(
     let undone = engine.rollback(ctx, txn);
     if let Some(gtid) = gtid {
         local.feed_home(gtid, Event::LocalFailed);
-        local.homes.borrow_mut().remove(&gtid);
+        local.distributed.homes.borrow_mut().remove(&gtid);
     }
     undone?;
     if abort == Abort::AfterLast {
@@ -149,6 +149,6 @@ fn observe<W: Workload, E: Engine>(
     reply: Option<&W::Reply>,
 ) {
     workload.observe(request, reply, &mut |name, n| {
-        *counts::entry(&mut local.observed.borrow_mut(), name) += n;
+        *counts::entry(&mut local.measuring.observed.borrow_mut(), name) += n;
     });
 }
