@@ -12,7 +12,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use traffic::LoadChange;
 use txn::Workload;
 use workload::{Visitor, WorkloadSpec};
 
@@ -174,20 +173,11 @@ fn carry_out<W: Workload>(
         InstanceOrder::Start(_) | InstanceOrder::Stop => return Err("it runs already".into()),
         InstanceOrder::Connect(peers) => instance.connect(&peers),
         InstanceOrder::Load => load(instance, replies)?,
-        InstanceOrder::Drive { traffic, share, seed, profiling } => {
-            instance.profile(profiling).map_err(|e| e.to_string())?;
-            instance.load_with(traffic, share, seed);
-        }
-        InstanceOrder::Script(changes) => {
-            let change = |change: LoadChange<(WorkloadSpec, u64)>| {
-                change.in_form(0, |(spec, seed)| Ok::<_, String>((rebuild(&spec)?, seed)))
-            };
-            instance.script(&changes.into_iter().map(change).collect::<Result<Vec<_>, _>>()?);
+        InstanceOrder::Traffic(order) => {
+            let order = order.in_form(|spec| rebuild(&spec))?;
+            instance.obey(&order).map_err(|e| e.to_string())?;
         }
         InstanceOrder::Halt => instance.halt().map_err(|e| e.to_string())?,
-        InstanceOrder::Reconfigure(spec) => {
-            instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?
-        }
         InstanceOrder::Measure => {
             return instance.measure().map(|m| Reply::Measured(Box::new(m))).map_err(|e| e.to_string());
         }

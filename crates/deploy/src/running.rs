@@ -8,7 +8,7 @@
 
 use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
-use crate::engine::{Address, DesignKind, Durability, TreeKind};
+use crate::engine::{Address, DesignKind, Durability, TrafficOrder, TreeKind};
 use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
@@ -296,7 +296,7 @@ impl Running {
     /// Changes the requests over the same data. Only while no clients run.
     pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
         self.deployment.spec = spec.clone();
-        self.all(&InstanceOrder::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
+        self.all(&order_of(TrafficOrder::Reconfigure(spec)), patience::SHORT).map(drop)
     }
 
     /// Sends SIGKILL to one instance; [`Running::tend`] restarts it.
@@ -428,9 +428,13 @@ impl Running {
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some(Driving { traffic, seed, profiling, .. }) = self.driving.clone() else { return Ok(()) };
         for &i in which {
+            self.members[i].order(&order_of(TrafficOrder::Profile(profiling)))?;
+        }
+        self.gather_from(which, "drive")?;
+        for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
             let share = self.share(i);
-            self.members[i].order(&InstanceOrder::Drive { traffic, share, seed, profiling })?;
+            self.members[i].order(&order_of(TrafficOrder::Drive { traffic, share, seed }))?;
         }
         self.gather_from(which, "drive")?;
         self.order_changes(which)
@@ -450,7 +454,7 @@ impl Running {
                 };
                 seeded.push(change.clone().in_form(began_ns, with_seed)?);
             }
-            self.members[i].order(&InstanceOrder::Script(seeded))?;
+            self.members[i].order(&order_of(TrafficOrder::Change(seeded)))?;
         }
         self.gather_from(which, "take the phases of the load")
     }
@@ -483,6 +487,10 @@ impl Running {
         let (causes, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(is_cause);
         causes.into_iter().chain(others).collect()
     }
+}
+
+fn order_of(order: TrafficOrder<WorkloadSpec>) -> InstanceOrder {
+    InstanceOrder::Traffic(Box::new(order))
 }
 
 /// The largest number of streams of one instance: its workers times their clients, and one more for

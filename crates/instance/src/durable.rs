@@ -3,7 +3,8 @@
 //! ```text
 //!   task: commit record appended --> durable / stable: the task waits, counted in LogWaits
 //!   worker, once a round: flush_log --> flushes itself if all its tasks wait for the log and
-//!                                       nothing could bring another one; else asks the log's thread
+//!                                       nothing could bring another one;
+//!                                       otherwise asks the log's thread
 //! ```
 
 use crate::local::Local;

@@ -23,8 +23,9 @@
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
-//! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`: waits
-//!   for the log. `spares`: values for reuse.
+//! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`:
+//!   waits for the log. `spares`: values for reuse.
+//! - `orders`: orders to an instance and to its threads.
 //! - `load`: loading and auditing.
 //! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
 //!   workers, and the balancer.
@@ -47,6 +48,7 @@ mod load;
 mod local;
 pub mod offline;
 mod opening;
+mod orders;
 mod owners;
 mod participant;
 mod plan;
@@ -64,6 +66,7 @@ mod worker;
 pub use config::{Backing, InstanceConfig, InstanceFault};
 pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
+pub use orders::TrafficOrder;
 pub use owners::balance::RepartitionError;
 pub use partition::Mode;
 pub use running::Recovery;
@@ -168,6 +171,21 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
+    /// Carries out an order about the load. [`Instance::load_with`], [`Instance::script`],
+    /// [`Instance::profile`] and [`Instance::reconfigure`] are the four orders as methods.
+    ///
+    /// # Errors
+    /// [`InstanceFault::Worker`] when a worker has ended. The start of a load and its changes have
+    /// none.
+    pub fn obey(&self, order: &TrafficOrder<W>) -> Result<(), InstanceFault> {
+        each!(&self.0, r => r.obey(order))
+    }
+
+    /// For an order that has no error.
+    fn obey_at_once(&self, order: &TrafficOrder<W>) {
+        self.obey(order).expect("it is not waited for");
+    }
+
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
@@ -176,13 +194,13 @@ impl<W: Workload> Instance<W> {
     /// Starts this instance's `share` of a load. Clients draw streams of requests, numbered from
     /// `seed` on; each worker uses at most one stream more than it has clients.
     pub fn load_with(&self, traffic: Traffic, share: Share, seed: u64) {
-        each!(&self.0, r => r.drive(traffic, share, seed))
+        self.obey_at_once(&TrafficOrder::Drive { traffic, share, seed });
     }
 
-    /// Sets changes of the load, ascending by time ([`world::now_ns`]). The streams of other requests
-    /// start at the seed beside them. [`Instance::halt`] drops the changes that are still to come.
+    /// Sets changes of the load, ascending by time ([`world::now_ns`]). The streams of other
+    /// requests start at the seed beside them. [`Instance::halt`] drops the changes that are still to come.
     pub fn script(&self, changes: &[LoadChange<(W, u64)>]) {
-        each!(&self.0, r => r.script(changes))
+        self.obey_at_once(&TrafficOrder::Change(changes.to_vec()));
     }
 
     /// Turns the workers' profile on or off. [`Instance::measure`] includes it from then on.
@@ -190,7 +208,7 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// [`InstanceFault::Worker`] when a worker has ended.
     pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.profile(profiling))
+        self.obey(&TrafficOrder::Profile(profiling))
     }
 
     /// The measurements since the last call.
@@ -232,7 +250,7 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// As [`Instance::profile`].
     pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.reconfigure(workload))
+        self.obey(&TrafficOrder::Reconfigure(workload))
     }
 
     /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]). To be

@@ -1,6 +1,6 @@
-//! The designs in which each worker owns keys: `logical` and the three of PLP ([`Engine::OWNERS`]).
-//! No other file has to be read with these for the conventional path; there, all of this is compiled
-//! away, or asks an empty list.
+//! The designs in which each worker owns keys: `logical` and the three of PLP
+//! ([`Engine::OWNERS`]). The conventional path can be read without these files: there, all of this
+//! is compiled away, or asks an empty list.
 //!
 //! ```text
 //!   request ---> all keys at one other worker ---> forwarding: the request goes there, whole

@@ -6,25 +6,26 @@
 //! that was evicted meanwhile, or a new page needs a frame and none is available without writing
 //! first.
 
-use crate::clients::{Mix, arrival_timer, closed_loop_client, open_loop_client};
+mod driving;
+
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
+use crate::orders::{ConnectorOrder, WorkerOrder};
 use crate::roles;
-use crate::shared::{ConnectorOrder, Shared, WorkerOrder};
-use crate::source::{Kind, Source, Terminals};
+use crate::shared::Shared;
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::executor::Unpark;
 use exec::{Engine, Executor, NoteId};
-use probe::{Measured, Profiling, Role, Round};
+use probe::{Measured, Profiling, Round};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use traffic::{ArrivalStream, LoadChange, LoadModel, Share, Thinker, Traffic, model};
+use traffic::LoadChange;
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
@@ -422,8 +423,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     }
                 }
             }
-            WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
-            WorkerOrder::Script(changes) => self.changes = changes.into(),
+            WorkerOrder::Traffic(order, done) => {
+                self.obey_traffic(order);
+                let _ = done.send(());
+            }
             WorkerOrder::Halt(done) => {
                 local.clients.halting.set(true);
                 self.changes.clear();
@@ -433,15 +436,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 self.halts.push(done);
             }
             WorkerOrder::Settle(done) => self.settles.push(done),
-            WorkerOrder::Profile(profiling, done) => {
-                probe::profile(profiling);
-                let _ = done.send(());
-            }
             WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
-            WorkerOrder::Reconfigure(workload, done) => {
-                local.reconfigure(workload);
-                let _ = done.send(());
-            }
             WorkerOrder::Load(plan, done) => {
                 let task = Rc::clone(local);
                 let spawned =
@@ -464,95 +459,6 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             }
             WorkerOrder::Message { from, message } => self.message(from, None, message),
             WorkerOrder::Stop => self.stop = true,
-        }
-    }
-
-    fn drive(&mut self, traffic: &Traffic, share: Share, seed: u64) {
-        let local = Rc::clone(&self.local);
-        let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
-        let first = local.worker as u64 * clients;
-        local.clients.halting.set(false);
-        local.shared.engine.take_over(&local.ctx);
-        local.clients.mix.set(Mix { number: local.clients.mix.get().number + 1, seed });
-        self.share = 1.0 / f64::from(share.of.max(1));
-        self.terminals_stream = self.stream_of_terminals(traffic.clients);
-        *local.clients.source.borrow_mut() = self.source(traffic, share);
-        let open = local.clients.source.borrow().is_some();
-        if open {
-            self.spawn_client(arrival_timer(Rc::clone(&local)));
-        }
-        for stream in first..first + clients {
-            let local = Rc::clone(&local);
-            let spawned = if open {
-                self.spawn_client(probe::charged(Role::Home, open_loop_client(local, stream, retries)))
-            } else {
-                self.spawn_client(probe::charged(Role::Home, closed_loop_client(local, stream, retries)))
-            };
-            if !spawned {
-                break;
-            }
-        }
-    }
-
-    fn spawn_client(&self, client: impl Future<Output = ()> + 'static) -> bool {
-        let spawned = self.local.executor.spawn(client);
-        self.local.clients.running.set(self.local.clients.running.get() + usize::from(spawned));
-        spawned
-    }
-
-    /// The source of requests; `None` for a closed loop.
-    fn source(&self, traffic: &Traffic, share: Share) -> Option<Source<W>> {
-        let local = &self.local;
-        let now = world::now_ns();
-        let seed =
-            base::hash64(&(local.clients.mix.get().seed.wrapping_add(local.worker as u64)).to_le_bytes());
-        let kind = match traffic.model {
-            LoadModel::Closed => return None,
-            LoadModel::Open { rate, arrivals } => {
-                let place = share.first + local.worker as u32;
-                let phase = f64::from(place) / f64::from(share.of.max(1));
-                Kind::Arrivals(ArrivalStream::new(arrivals, rate.scaled(self.share), seed, phase, now))
-            }
-            LoadModel::Terminals { terminals, think } => {
-                let (placement, workers) =
-                    (&local.shared.config.placement, local.shared.config.workers() as u32);
-                let sites = placement.sites();
-                let own = model::terminals_of(terminals, placement.sites_of(local.me()), sites);
-                let (first, worker) = (own.start, local.worker as u32);
-                let count = (own.len() as u32 + workers - 1 - worker) / workers;
-                let place = move |terminal: u32| {
-                    let number = first + worker + terminal * workers;
-                    let site = model::site_of(number, terminals, sites);
-                    (site, number - model::terminals_of(terminals, site..site + 1, sites).start)
-                };
-                let thinker = Thinker::new(think, seed);
-                let generator = local.generator_of_terminals(self.terminals_stream);
-                let workload = local.workload();
-                let place = Box::new(place);
-                Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
-            }
-        };
-        Some(Source::new(kind))
-    }
-
-    /// The stream that this worker's terminals share: its number follows those of all clients.
-    fn stream_of_terminals(&self, clients: u32) -> u64 {
-        self.local.shared.config.workers() as u64 * u64::from(clients) + self.local.worker as u64
-    }
-
-    /// Carries out the change of the load that is due.
-    fn next_change(&mut self, now: u64) {
-        let Some(change) = self.changes.pop_front() else { return };
-        let local = &self.local;
-        if let Some((workload, seed)) = change.requests {
-            local.reconfigure(workload);
-            local.clients.mix.set(Mix { number: local.clients.mix.get().number + 1, seed });
-            if let Some(source) = &mut *local.clients.source.borrow_mut() {
-                source.draw_from(local.generator_of_terminals(self.terminals_stream));
-            }
-        }
-        if let (Some(rate), Some(source)) = (change.rate, &mut *local.clients.source.borrow_mut()) {
-            source.change(rate.scaled(self.share), now);
         }
     }
 

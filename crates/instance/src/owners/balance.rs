@@ -20,7 +20,8 @@
 
 use super::placing::Placer;
 use super::sampling::Loads;
-use crate::shared::{Shared, WorkerOrder};
+use crate::orders::WorkerOrder;
+use crate::shared::Shared;
 use base::WorkerId;
 use exec::{Balance, Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{

@@ -1,5 +1,5 @@
-//! The tasks at both ends of request forwarding ([`forwarding`](super::forwarding)): the client that
-//! has a request run by another worker, and the task that runs the requests of other workers.
+//! The tasks at both ends of request forwarding ([`forwarding`](super::forwarding)): the client
+//! that has a request run by another worker, and the task that runs the requests of other workers.
 //!
 //! ```text
 //!   client: run_by --- forward ---> task: take, run, count, answer

@@ -35,7 +35,7 @@
 //! |---|---|---|---|
 //! | mailbox of `exec` (steps, commits, waits of owners) | a worker | at each message | each turn |
 //! | these rings (whole requests, answers) | a worker | once a turn | when a task is free |
-//! | inbox under a mutex ([`Inbox`](crate::shared::Inbox)) | any thread | at each order | each turn |
+//! | inbox under a mutex ([`Inbox`]) | any thread | at each order | each turn |
 //!
 //! The two kinds of rings are one type, [`Mesh`]. They are not one ring: a request in front of a
 //! step would have to be taken before the step, and stored until a task is free; the ring is that
@@ -45,6 +45,8 @@
 //! The inbox stays apart because a ring has one writer, and orders come from the listener, the
 //! connector, the balancer and the owner of the instance. Orders are rare, and an empty inbox costs
 //! one load.
+//!
+//! [`Inbox`]: crate::shared::Inbox
 
 use latch::{Consumer, Ends, Mesh, Outgoing};
 use probe::Section;
