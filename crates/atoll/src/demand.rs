@@ -3,9 +3,11 @@
 use crate::cli::{LoadModelArg, MeasuringArgs};
 use crate::failure::Failure;
 use crate::patience::interruptibly;
-use deploy::{Change, Interrupt};
+use deploy::Interrupt;
 use driver::{Arrivals, LoadModel, Phases, Rate, Retries, Schedule, Subject, Think, Traffic};
 use std::time::Duration;
+use traffic::LoadChange;
+use workload::WorkloadSpec;
 
 /// Defaults for each worker: the clients of a closed loop, and the concurrent requests of an open
 /// one.
@@ -134,12 +136,14 @@ impl Demand<'_> {
 
 /// # Errors
 /// A change that is due after the last window.
-fn in_time(changes: &[Change], measured: Duration) -> Result<(), Failure> {
-    let Some(late) = changes.iter().find(|change| change.at >= measured) else { return Ok(()) };
+fn in_time(changes: &[LoadChange<WorkloadSpec>], measured: Duration) -> Result<(), Failure> {
+    let Some(late) = changes.iter().find(|change| Duration::from_nanos(change.at_ns) >= measured) else {
+        return Ok(());
+    };
     Err(Failure::Usage(format!(
         "--phases: the change at {}s never comes: {}s are measured (--duration times --repeat); expected an earlier one, or a \
          longer --duration",
-        late.at.as_secs_f64(),
+        Duration::from_nanos(late.at_ns).as_secs_f64(),
         measured.as_secs_f64()
     )))
 }

@@ -5,13 +5,12 @@
 //! of file has a meaning on both sides: a child that has lost its parent exits, and a parent that
 //! has lost a child restarts it.
 
-use crate::engine::{Address, InstanceConfig};
+use crate::engine::{Address, InstanceConfig, TrafficOrder};
 use base::InstanceId;
-use probe::{Measured, Profiling};
+use probe::Measured;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
-use traffic::{Rate, Share, Traffic};
 use workload::WorkloadSpec;
 
 /// The longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch
@@ -25,18 +24,10 @@ pub(crate) enum InstanceOrder {
     Start(Box<Birth>),
     Connect(Vec<(InstanceId, Address)>),
     Load,
-    Drive {
-        traffic: Traffic,
-        share: Share,
-        seed: u64,
-        profiling: Profiling,
-    },
-    Script(Vec<Cue>),
+    Traffic(Box<TrafficOrder<WorkloadSpec>>),
     Measure,
     Halt,
     Audit,
-    /// Other requests over the same data.
-    Reconfigure(Box<WorkloadSpec>),
     Stop,
 }
 
@@ -47,24 +38,17 @@ impl InstanceOrder {
             InstanceOrder::Start(_) => "start",
             InstanceOrder::Connect(_) => "connect",
             InstanceOrder::Load => "load",
-            InstanceOrder::Drive { .. } => "drive",
-            InstanceOrder::Script(_) => "take the phases of the load",
+            InstanceOrder::Traffic(order) => match &**order {
+                TrafficOrder::Profile(_) | TrafficOrder::Drive { .. } => "drive",
+                TrafficOrder::Change(_) => "take the phases of the load",
+                TrafficOrder::Reconfigure(_) => "take the new options",
+            },
             InstanceOrder::Measure => "report its measurements",
             InstanceOrder::Halt => "halt",
             InstanceOrder::Audit => "audit its data",
-            InstanceOrder::Reconfigure(_) => "take the new options",
             InstanceOrder::Stop => "stop",
         }
     }
-}
-
-/// A change of the load, at a time of the clock that all processes of a machine share.
-#[derive(Serialize, Deserialize, Debug)]
-pub(crate) struct Cue {
-    pub at_ns: u64,
-    pub rate: Option<Rate>,
-    /// Other requests, and the first of their streams.
-    pub requests: Option<(WorkloadSpec, u64)>,
 }
 
 /// The parameters of an instance's start.
@@ -126,21 +110,19 @@ pub(crate) fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use traffic::{Share, Traffic};
 
     #[test]
     fn orders_arrive_and_wrong_lengths_are_refused() {
         let (mut a, mut b) = UnixStream::pair().unwrap();
         let (traffic, share) = (Traffic::closed(3), Share::whole(2));
-        send(&mut a, &InstanceOrder::Drive { traffic, share, seed: 9, profiling: Profiling::ON }).unwrap();
-        assert!(matches!(
-            receive(&mut b),
-            Ok(Some(InstanceOrder::Drive {
-                traffic: Traffic { clients: 3, .. },
-                seed: 9,
-                profiling: Profiling::ON,
-                ..
-            }))
-        ));
+        let order = TrafficOrder::Drive { traffic, share, seed: 9 };
+        send(&mut a, &InstanceOrder::Traffic(Box::new(order))).unwrap();
+        let Ok(Some(InstanceOrder::Traffic(order))) = receive(&mut b) else { panic!("another order") };
+        let TrafficOrder::Drive { traffic: Traffic { clients, .. }, seed, .. } = *order else {
+            panic!("another order: {order:?}")
+        };
+        assert_eq!((clients, seed), (3, 9));
         a.write_all(&u32::MAX.to_le_bytes()).unwrap();
         let refused = receive::<InstanceOrder>(&mut b).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);

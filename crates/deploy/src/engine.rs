@@ -3,6 +3,6 @@
 pub use channel::Address;
 pub use exec::options::{Column, Designs, OPTIONS, Run, Section, Size, Takes, Values, option};
 pub use exec::{DesignKind, EngineOption, EngineOptions, HeapForm, OccConflict, TreeKind};
-pub use instance::{Backing, Balance, Instance, InstanceConfig, InstanceFault, Mode, Scene};
+pub use instance::{Backing, Balance, Instance, InstanceConfig, InstanceFault, Mode, TrafficOrder};
 pub use txn::TableKind;
 pub use wal::Durability;

@@ -4,8 +4,8 @@
 //! When the socket ends, the deployment is gone. A process then exits at once: no orderly end is
 //! needed, since restart handles a crash. A thread drops its instance.
 
-use crate::control::{Birth, Cue, InstanceOrder, Reply, receive, send};
-use crate::engine::{Instance, InstanceConfig, Scene};
+use crate::control::{Birth, InstanceOrder, Reply, receive, send};
+use crate::engine::{Instance, InstanceConfig};
 use crate::{DeployError, Host};
 use std::any::Any;
 use std::os::fd::AsFd;
@@ -173,32 +173,17 @@ fn carry_out<W: Workload>(
         InstanceOrder::Start(_) | InstanceOrder::Stop => return Err("it runs already".into()),
         InstanceOrder::Connect(peers) => instance.connect(&peers),
         InstanceOrder::Load => load(instance, replies)?,
-        InstanceOrder::Drive { traffic, share, seed, profiling } => {
-            instance.profile(profiling).map_err(|e| e.to_string())?;
-            instance.load_with(traffic, share, seed);
+        InstanceOrder::Traffic(order) => {
+            let order = order.in_form(|spec| rebuild(&spec))?;
+            instance.obey(&order).map_err(|e| e.to_string())?;
         }
-        InstanceOrder::Script(cues) => instance.script(&scenes(cues)?),
         InstanceOrder::Halt => instance.halt().map_err(|e| e.to_string())?,
-        InstanceOrder::Reconfigure(spec) => {
-            instance.reconfigure(rebuild(&spec)?).map_err(|e| e.to_string())?
-        }
         InstanceOrder::Measure => {
             return instance.measure().map(|m| Reply::Measured(Box::new(m))).map_err(|e| e.to_string());
         }
         InstanceOrder::Audit => return instance.audit().map(Reply::Audit).map_err(|e| e.to_string()),
     }
     Ok(Reply::Done)
-}
-
-fn scenes<W: Workload>(cues: Vec<Cue>) -> Result<Vec<Scene<W>>, String> {
-    let scene = |cue: Cue| {
-        let requests = match cue.requests {
-            Some((spec, seed)) => Some((rebuild(&spec)?, seed)),
-            None => None,
-        };
-        Ok(Scene { at_ns: cue.at_ns, rate: cue.rate, requests })
-    };
-    cues.into_iter().map(scene).collect()
 }
 
 /// The workload of `spec`, as the type for which this instance was made.

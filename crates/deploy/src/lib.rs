@@ -58,6 +58,6 @@ pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
 };
 pub use restore::restore;
-pub use running::{Change, Running};
+pub use running::Running;
 pub use scratch::Scratch;
 pub use whole::require_schema;

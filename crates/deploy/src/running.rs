@@ -6,9 +6,9 @@
 //! anew. The restart happens on the owner's thread and not on a separate one, because the kernel
 //! ends a child when the *thread* that started it ends.
 
-use crate::control::{Birth, Cue, InstanceOrder, Reply};
+use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
-use crate::engine::{Address, DesignKind, Durability, TreeKind};
+use crate::engine::{Address, DesignKind, Durability, TrafficOrder, TreeKind};
 use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
 use crate::member::Member;
 use crate::scratch::Scratch;
@@ -17,7 +17,7 @@ use crate::{DataUse, DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::{Measured, Profiling};
 use std::time::Duration;
-use traffic::{Rate, Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use workload::WorkloadSpec;
 
 /// How long each order may take without a sign of progress.
@@ -65,18 +65,8 @@ struct Driving {
     profiling: Profiling,
     /// When its changes began, by [`world::now_ns`].
     began_ns: u64,
-    changes: Vec<Change>,
-}
-
-/// A change of the load.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Change {
-    /// The time since the first of the changes was ordered.
-    pub at: Duration,
-    /// Another rate, of the whole deployment, for an open loop.
-    pub rate: Option<Rate>,
-    /// Other requests over the same data.
-    pub spec: Option<WorkloadSpec>,
+    /// Their times count from `began_ns`.
+    changes: Vec<LoadChange<WorkloadSpec>>,
 }
 
 impl Deployment {
@@ -270,7 +260,7 @@ impl Running {
     }
 
     /// Orders changes of the load, ascending by time. Their clock starts now.
-    pub fn change(&mut self, changes: Vec<Change>) -> Result<(), DeployError> {
+    pub fn change(&mut self, changes: Vec<LoadChange<WorkloadSpec>>) -> Result<(), DeployError> {
         let Some(driving) = &mut self.driving else { return Ok(()) };
         (driving.began_ns, driving.changes) = (world::now_ns(), changes);
         self.order_changes(&(0..self.members.len()).collect::<Vec<_>>())
@@ -306,7 +296,7 @@ impl Running {
     /// Changes the requests over the same data. Only while no clients run.
     pub fn reconfigure(&mut self, spec: WorkloadSpec) -> Result<(), DeployError> {
         self.deployment.spec = spec.clone();
-        self.all(&InstanceOrder::Reconfigure(Box::new(spec)), patience::SHORT).map(drop)
+        self.all(&order_of(TrafficOrder::Reconfigure(spec)), patience::SHORT).map(drop)
     }
 
     /// Sends SIGKILL to one instance; [`Running::tend`] restarts it.
@@ -438,9 +428,13 @@ impl Running {
     fn order_drive(&mut self, which: &[usize]) -> Result<(), DeployError> {
         let Some(Driving { traffic, seed, profiling, .. }) = self.driving.clone() else { return Ok(()) };
         for &i in which {
+            self.members[i].order(&order_of(TrafficOrder::Profile(profiling)))?;
+        }
+        self.gather_from(which, "drive")?;
+        for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
             let share = self.share(i);
-            self.members[i].order(&InstanceOrder::Drive { traffic, share, seed, profiling })?;
+            self.members[i].order(&order_of(TrafficOrder::Drive { traffic, share, seed }))?;
         }
         self.gather_from(which, "drive")?;
         self.order_changes(which)
@@ -453,16 +447,14 @@ impl Running {
             return Ok(());
         }
         for &i in which {
-            let mut cues = Vec::new();
+            let mut seeded = Vec::new();
             for change in &changes {
-                let requests = match &change.spec {
-                    Some(spec) => Some((spec.clone(), stream_seed(seed, self.home.next_stream()?))),
-                    None => None,
+                let with_seed = |spec| -> Result<_, DeployError> {
+                    Ok((spec, stream_seed(seed, self.home.next_stream()?)))
                 };
-                let at_ns = began_ns + change.at.as_nanos() as u64;
-                cues.push(Cue { at_ns, rate: change.rate, requests });
+                seeded.push(change.clone().in_form(began_ns, with_seed)?);
             }
-            self.members[i].order(&InstanceOrder::Script(cues))?;
+            self.members[i].order(&order_of(TrafficOrder::Change(seeded)))?;
         }
         self.gather_from(which, "take the phases of the load")
     }
@@ -495,6 +487,10 @@ impl Running {
         let (causes, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(is_cause);
         causes.into_iter().chain(others).collect()
     }
+}
+
+fn order_of(order: TrafficOrder<WorkloadSpec>) -> InstanceOrder {
+    InstanceOrder::Traffic(Box::new(order))
 }
 
 /// The largest number of streams of one instance: its workers times their clients, and one more for

@@ -13,10 +13,9 @@
 //! over the same data). Times must not decrease. Text after a `#` is a comment.
 
 use crate::subject::Subject;
-use deploy::Change;
 use std::fmt;
 use std::time::Duration;
-use traffic::{LoadModel, Rate, parse_time};
+use traffic::{LoadChange, LoadModel, Rate, parse_time};
 use workload::{Hot, WorkloadSpec};
 
 /// The first wrong line: the file, the line, and the error with the expected form.
@@ -103,9 +102,13 @@ impl Phases {
     ///
     /// # Errors
     /// The first line that does not fit the workload or the load model.
-    pub fn changes(&self, subject: &Subject, model: &LoadModel) -> Result<Vec<Change>, PhaseError> {
+    pub fn changes(
+        &self,
+        subject: &Subject,
+        model: &LoadModel,
+    ) -> Result<Vec<LoadChange<WorkloadSpec>>, PhaseError> {
         let mut spec = subject.spec().clone();
-        let mut changes: Vec<Change> = Vec::new();
+        let mut changes: Vec<LoadChange<WorkloadSpec>> = Vec::new();
         for line in &self.lines {
             let wrong = |what| PhaseError { file: self.file.clone(), line: line.number, what };
             let (mut rate, mut requests) = (None, None);
@@ -121,9 +124,12 @@ impl Phases {
                     requests = Some(spec.clone());
                 }
             }
-            match changes.last_mut().filter(|last| last.at == line.at) {
-                Some(last) => (last.rate, last.spec) = (rate.or(last.rate), requests.or(last.spec.take())),
-                None => changes.push(Change { at: line.at, rate, spec: requests }),
+            let at_ns = line.at.as_nanos() as u64;
+            match changes.last_mut().filter(|last| last.at_ns == at_ns) {
+                Some(last) => {
+                    (last.rate, last.requests) = (rate.or(last.rate), requests.or(last.requests.take()));
+                }
+                None => changes.push(LoadChange { at_ns, rate, requests }),
             }
         }
         Ok(changes)
@@ -191,12 +197,12 @@ mod tests {
         let text = "# head\n\n0 multisite 5\n10s hot 50% of requests to 30% of keys # Fig 4.1\n10s rate 5..9/1s\n20.5s hot off\n";
         let phases = Phases::parse("p", text).unwrap();
         let changes = phases.changes(&subject("micro"), &open()).unwrap();
-        let times: Vec<f64> = changes.iter().map(|c| c.at.as_secs_f64()).collect();
+        let times: Vec<f64> = changes.iter().map(|c| Duration::from_nanos(c.at_ns).as_secs_f64()).collect();
         assert_eq!(times, [0.0, 10.0, 20.5]);
-        let second = changes[1].spec.as_ref().unwrap();
+        let second = changes[1].requests.as_ref().unwrap();
         assert_eq!((second.multisite, second.hot), (Some(5.0), Some("50/30".parse().unwrap())));
         assert_eq!(changes[1].rate, Some("5..9/1s".parse().unwrap()));
-        assert!(changes[2].spec.as_ref().is_some_and(|s| s.hot.is_none() && s.multisite == Some(5.0)));
+        assert!(changes[2].requests.as_ref().is_some_and(|s| s.hot.is_none() && s.multisite == Some(5.0)));
         let script = "0s multisite 5, 10s hot 50/30, 10s rate 5..9/1s, 20.5s hot off";
         assert_eq!(phases.script(), script);
         assert_eq!(Phases::parse("again", &script.replace(", ", "\n")).unwrap().lines.len(), 4);
@@ -206,7 +212,7 @@ mod tests {
     fn another_mix_over_the_same_data_is_a_phase() {
         let phases = Phases::parse("p", "1s mix tpcc-payment\n2s mix tpcc").unwrap();
         let names = phases.changes(&subject("tpcc"), &LoadModel::Closed).unwrap();
-        let names: Vec<String> = names.into_iter().map(|c| c.spec.unwrap().name).collect();
+        let names: Vec<String> = names.into_iter().map(|c| c.requests.unwrap().name).collect();
         assert_eq!(names, ["tpcc-payment", "tpcc"]);
     }
 

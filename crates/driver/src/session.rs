@@ -17,11 +17,12 @@ use crate::subject::Subject;
 use crate::window::Window;
 use base::counted;
 use deploy::engine::Mode;
-use deploy::{Change, DeployError, Deployment, Host, Running};
+use deploy::{DeployError, Deployment, Host, Running};
 use probe::{Measured, Profiling};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use traffic::{LoadModel, Traffic};
+use traffic::{LoadChange, LoadModel, Traffic};
+use workload::WorkloadSpec;
 use workload::benchmark::Counted;
 
 /// The parameters of a measurement.
@@ -34,7 +35,7 @@ pub struct Schedule {
     /// A ramp begins with the first window.
     pub traffic: Traffic,
     /// Changes of the load from the first window on.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LoadChange<WorkloadSpec>>,
     /// The script of the changes, as rows contain it.
     pub phases: Option<String>,
     pub seed: u64,
@@ -151,12 +152,12 @@ impl Session {
             Ended::Interrupted => row.interrupted = Some(true),
         }
         fill(&mut row, windows, subject, &schedule.traffic);
-        if schedule.changes.iter().any(|change| change.spec.is_some()) {
+        if schedule.changes.iter().any(|change| change.requests.is_some()) {
             // The mix was another one for a part of the time.
             row.tpmc = None;
         }
         row.rebalances = rebalances.iter().map(|made| RebalanceRow::of(made, began_ns)).collect();
-        let shifted = schedule.changes.first().map(|change| change.at.as_secs_f64());
+        let shifted = schedule.changes.first().map(|change| Duration::from_nanos(change.at_ns).as_secs_f64());
         row.shift = shifted.and_then(|at| shift(&row.series, at));
         row.rebalanced = (self.running.deployment().options.balance.mode != Mode::Off)
             .then(|| rebalanced(&row.rebalances, shifted));
@@ -344,12 +345,12 @@ fn at_rest(traffic: Traffic) -> Traffic {
 }
 
 /// The phases, preceded by the ramp of the rate.
-fn changes(schedule: &Schedule) -> Vec<Change> {
+fn changes(schedule: &Schedule) -> Vec<LoadChange<WorkloadSpec>> {
     let mut changes = schedule.changes.clone();
     if let LoadModel::Open { rate, .. } = schedule.traffic.model
         && rate.is_ramp()
     {
-        changes.insert(0, Change { at: Duration::ZERO, rate: Some(rate), spec: None });
+        changes.insert(0, LoadChange { at_ns: 0, rate: Some(rate), requests: None });
     }
     changes
 }

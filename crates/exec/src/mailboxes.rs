@@ -1,5 +1,5 @@
-//! Messages between the workers of one instance: a ring for each ordered pair, so that each queue
-//! has one writer.
+//! Messages between the workers of one instance: a ring for each ordered pair ([`Mesh`]), so that
+//! each queue has one writer.
 //!
 //! ```text
 //!   worker 0 --ring--> worker 1        each worker has one Mailbox:
@@ -14,13 +14,16 @@
 //!
 //! Messages from one worker to another arrive in the order in which they were sent: the message
 //! that undoes a transaction arrives before the steps of the next one.
+//!
+//! Each message is published and wakes its receiver at once, because a transaction waits for it.
+//! Requests that are forwarded whole have rings of their own, which are published once a turn
+//! (`owners/forwarding.rs` of crate `instance` says why).
 
 use crate::executor::Unpark;
-use latch::{Consumer, Producer};
+use latch::{Consumer, Ends, Mesh, Outgoing};
 use probe::Section;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Capacity of a ring in messages. A worker has a few dozen transactions under way, each with one
 /// message to an owner at a time.
@@ -31,30 +34,14 @@ type Bells = Arc<[OnceLock<Unpark>]>;
 
 /// The mailboxes of an instance's workers, until each worker takes its own.
 pub(crate) struct Mailboxes<T> {
-    boxes: Mutex<Vec<Option<Ends<T>>>>,
+    rings: Mesh<T>,
     bells: Bells,
-}
-
-/// The near ends of one worker's rings; there is none from a worker to itself.
-struct Ends<T> {
-    to: Vec<Option<Producer<T>>>,
-    from: Vec<Option<Consumer<T>>>,
 }
 
 impl<T: Send> Mailboxes<T> {
     pub fn new(workers: usize) -> Mailboxes<T> {
-        let none =
-            || Ends { to: (0..workers).map(|_| None).collect(), from: (0..workers).map(|_| None).collect() };
-        let mut all: Vec<Ends<T>> = (0..workers).map(|_| none()).collect();
-        for from in 0..workers {
-            for to in (0..workers).filter(|to| *to != from) {
-                let (producer, consumer) = latch::ring(RING_CAPACITY);
-                all[from].to[to] = Some(producer);
-                all[to].from[from] = Some(consumer);
-            }
-        }
         Mailboxes {
-            boxes: Mutex::new(all.into_iter().map(Some).collect()),
+            rings: Mesh::between(workers, RING_CAPACITY),
             bells: (0..workers).map(|_| OnceLock::new()).collect(),
         }
     }
@@ -64,12 +51,10 @@ impl<T: Send> Mailboxes<T> {
     /// # Panics
     /// If it was taken before.
     pub fn take(&self, worker: usize, unpark: Unpark) -> Mailbox<T> {
-        let ends = self.boxes.lock().unwrap_or_else(PoisonError::into_inner)[worker].take();
-        let Ends { to, from } = ends.expect("a mailbox has one owner");
+        let Ends { to, from } = self.rings.take(worker);
         assert!(self.bells[worker].set(unpark).is_ok(), "a mailbox has one owner");
-        let lanes = to.into_iter().map(|ring| ring.map(|ring| Lane { ring, late: VecDeque::new() }));
         Mailbox {
-            lanes: RefCell::new(lanes.collect()),
+            to: RefCell::new(to),
             from: RefCell::new(from.into_iter().flatten().collect()),
             next: Cell::new(0),
             late: Cell::new(0),
@@ -78,15 +63,9 @@ impl<T: Send> Mailboxes<T> {
     }
 }
 
-struct Lane<T> {
-    ring: Producer<T>,
-    /// Messages that found the ring full, oldest first.
-    late: VecDeque<T>,
-}
-
 /// The mailbox of one worker.
 pub(crate) struct Mailbox<T> {
-    lanes: RefCell<Vec<Option<Lane<T>>>>,
+    to: RefCell<Vec<Option<Outgoing<T>>>>,
     from: RefCell<Vec<Consumer<T>>>,
     /// The ring to look into first.
     next: Cell<usize>,
@@ -101,11 +80,9 @@ impl<T> Mailbox<T> {
     #[inline]
     pub fn send(&self, to: usize, message: T) {
         probe::enter(Section::Mailbox);
-        let mut lanes = self.lanes.borrow_mut();
-        let lane = lanes[to].as_mut().expect("nobody writes to himself");
-        let kept = if lane.late.is_empty() { lane.ring.push(message).err() } else { Some(message) };
-        if let Some(message) = kept {
-            lane.late.push_back(message);
+        let mut to_all = self.to.borrow_mut();
+        let ring = to_all[to].as_mut().expect("a worker sends no message to itself");
+        if !ring.push(message) {
             self.late.set(self.late.get() + 1);
         }
         // A worker that has not set its bell yet checks its rings before it first sleeps.
@@ -136,19 +113,12 @@ impl<T> Mailbox<T> {
             return;
         }
         let mut late = 0;
-        for (to, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
-            let Some(Lane { ring, late: messages }) = lane else { continue };
-            let waited = messages.len();
-            while let Some(message) = messages.pop_front() {
-                if let Err(message) = ring.push(message) {
-                    messages.push_front(message);
-                    break;
-                }
-            }
-            if let (true, Some(unpark)) = (messages.len() < waited, self.bells[to].get()) {
+        for (to, ring) in self.to.borrow_mut().iter_mut().enumerate() {
+            let Some(ring) = ring else { continue };
+            if let (true, Some(unpark)) = (ring.flush(), self.bells[to].get()) {
                 unpark();
             }
-            late += messages.len();
+            late += ring.late();
         }
         self.late.set(late);
     }

@@ -13,10 +13,10 @@
 //! splits and 63 merges each time.
 
 use exec::{DesignKind, EngineOptions};
-use instance::{Balance, Carried, Instance, InstanceConfig, Mode, Scene};
+use instance::{Balance, Carried, Instance, InstanceConfig, Mode};
 use std::ops::Range;
 use std::time::{Duration, Instant};
-use traffic::{Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use txn::{Placement, Workload};
 use workload::micro::{Micro, MicroOptions, Op};
 
@@ -89,7 +89,7 @@ fn shift(design: DesignKind, mode: Mode) {
     let (_dir, instance) = start(design, WORKERS, mode);
     pieces(&instance, 4);
     let before = median(&pieces(&instance, 12));
-    let hot = Scene { at_ns: 0, rate: None, requests: Some((micro("50/30"), 2 << 32)) };
+    let hot = LoadChange { at_ns: 0, rate: None, requests: Some((micro("50/30"), 2 << 32)) };
     instance.script(&[hot]);
     let after = pieces(&instance, 32);
     let told: Vec<String> = after.iter().map(|tps| format!("{:.2}", tps / before)).collect();

@@ -12,20 +12,20 @@
 //!
 //! A request that has its home at another instance is counted there when it commits, and timed
 //! here, at its client. The same holds for a request that another worker of this instance runs as a
-//! whole ([`forwarding`](crate::forwarding)).
+//! whole ([`forwarding`](crate::owners::forwarding)).
 //!
 //! On the whole way from here to a row, a future is pinned where it is made (`pin!(f()).await`).
 //! Awaiting it by value copies it twice, and the futures of a transaction, nested ten deep, are
 //! hundreds of bytes long.
 
 use crate::counts::Reach;
-use crate::forwarding::{ForwardedRequest, ReplySlot};
 use crate::home;
 use crate::local::{Keys, Local};
-use crate::source::Due;
+use crate::owners::forwarding::ReplySlot;
+use crate::source::{Due, Source};
 use base::InstanceId;
 use exec::Engine;
-use probe::Role;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -63,11 +63,6 @@ enum Stay {
 /// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
 
-/// How many forwarded requests one task runs before this worker's own requests have their turn.
-const RUN: usize = 32;
-/// A task reads the clock once for this many requests.
-const CLOCK: usize = 8;
-
 /// The workload's present options, and the first of the streams that are drawn under them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Mix {
@@ -77,6 +72,29 @@ pub(crate) struct Mix {
     /// streams of its seeds apart, by instance, by call and by mix, and leaves room for the clients
     /// of one instance.
     pub seed: u64,
+}
+
+/// The tasks of the load inside one worker.
+pub(crate) struct ClientTasks<W: Workload> {
+    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
+    pub halting: Cell<bool>,
+    /// The number of tasks that have not ended.
+    pub running: Cell<usize>,
+    /// The workload's present options.
+    pub mix: Cell<Mix>,
+    /// Of an open loop.
+    pub source: RefCell<Option<Source<W>>>,
+}
+
+impl<W: Workload> Default for ClientTasks<W> {
+    fn default() -> Self {
+        ClientTasks {
+            halting: Cell::default(),
+            running: Cell::default(),
+            mix: Cell::default(),
+            source: RefCell::default(),
+        }
+    }
 }
 
 /// One client's requests, under the workload's present options.
@@ -93,14 +111,14 @@ struct Requests<W: Workload, E: Engine> {
 impl<W: Workload, E: Engine> Requests<W, E> {
     fn new(local: &Local<W, E>, stream: u64, slot: ReplySlot) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
-        let (generator, mix) = (local.generator(stream), local.mix.get().number);
+        let (generator, mix) = (local.generator(stream), local.clients.mix.get().number);
         Requests { generator, stream, routed, slot, mix, prefetch_list: E::PrefetchList::default() }
     }
 
     /// Makes a new generator if the options have changed.
     #[inline]
     fn follow(&mut self, local: &Local<W, E>) {
-        if self.mix != local.mix.get().number {
+        if self.mix != local.clients.mix.get().number {
             *self = Requests::new(local, self.stream, self.slot);
         }
     }
@@ -116,17 +134,17 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
     let mut requests = Requests::new(&local, stream, local.forwarding.take_slot());
     let mut since_ns = world::now_ns();
     let mut stay = Stay::Left;
-    while !local.halting.get() {
+    while !local.clients.halting.get() {
         requests.follow(&local);
         let request = requests.generator.next();
         // While other tasks run, the rows of this request are prefetched.
         local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
             exec::yield_now().await;
-            if local.halting.get() {
+            if local.clients.halting.get() {
                 break;
             }
-            if requests.mix != local.mix.get().number {
+            if requests.mix != local.clients.mix.get().number {
                 continue;
             }
         }
@@ -142,7 +160,7 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
     }
     local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
@@ -156,7 +174,7 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
     let mut stay = Stay::Left;
     while let Some(due) = next_due(&local).await {
         requests.follow(&local);
-        let stored = due.terminal.and_then(|t| local.source.borrow_mut().as_mut()?.request_of(t));
+        let stored = due.terminal.and_then(|t| local.clients.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
         local.prefetch_request(&request, &mut requests.prefetch_list);
         if stay == Stay::Kept {
@@ -166,7 +184,7 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
         let (next, now);
         (next, stay, now) =
             pin!(to_its_end(&local, &request, &requests, &mut txn, due.since_ns, retries)).await;
-        if let (Some(terminal), Some(source)) = (due.terminal, local.source.borrow_mut().as_mut()) {
+        if let (Some(terminal), Some(source)) = (due.terminal, local.clients.source.borrow_mut().as_mut()) {
             source.answered(&local.workload(), terminal, &request, now);
         }
         if next == Next::Stop {
@@ -175,16 +193,16 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
     }
     local.forwarding.give_slot(requests.slot);
     local.give_txn(txn);
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// The next request that is due; `None` when the load ends.
 async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
     std::future::poll_fn(|cx| {
-        if local.halting.get() {
+        if local.clients.halting.get() {
             return Poll::Ready(None);
         }
-        let mut source = local.source.borrow_mut();
+        let mut source = local.clients.source.borrow_mut();
         let Some(source) = source.as_mut() else { return Poll::Ready(None) };
         source.release(world::now_ns());
         match source.take() {
@@ -204,10 +222,10 @@ async fn next_due<W: Workload, E: Engine>(local: &Local<W, E>) -> Option<Due> {
 /// the next one.
 pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     std::future::poll_fn(|cx| {
-        if local.halting.get() {
+        if local.clients.halting.get() {
             return Poll::Ready(());
         }
-        let mut source = local.source.borrow_mut();
+        let mut source = local.clients.source.borrow_mut();
         let Some(source) = source.as_mut() else { return Poll::Ready(()) };
         let now = world::now_ns();
         source.release(now);
@@ -219,7 +237,7 @@ pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>
         probe::parks_untimed(Poll::Pending)
     })
     .await;
-    local.clients.set(local.clients.get() - 1);
+    local.clients.running.set(local.clients.running.get() - 1);
 }
 
 /// Runs a request until it commits, is answered otherwise, or is given up. Returns the time of that
@@ -239,15 +257,15 @@ async fn to_its_end<W: Workload, E: Engine>(
             Ok(()) => return (Next::Draw, stay, now),
             Err(Abort::Fault) => return (Next::Stop, stay, now),
             Err(abort) if !abort.is_transient() => return (Next::Draw, stay, now),
-            Err(_) if local.halting.get() => return (Next::Stop, stay, now),
+            Err(_) if local.clients.halting.get() => return (Next::Stop, stay, now),
             Err(abort) => abort,
         };
         tries += 1;
         let Some(pause) = retries.pause(tries, base::hash64(&now.to_le_bytes())) else {
-            local.counts.borrow_mut().given_up += 1;
+            local.measuring.counts.borrow_mut().given_up += 1;
             return (Next::Draw, stay, now);
         };
-        local.counts.borrow_mut().retries += 1;
+        local.measuring.counts.borrow_mut().retries += 1;
         let least = if abort == Abort::InstanceDown { DOWN_NS } else { 0 };
         match (pause.as_nanos() as u64).max(least) {
             0 => exec::yield_now().await,
@@ -288,45 +306,12 @@ async fn one_try<W: Workload, E: Engine>(
     done
 }
 
-/// Runs the requests that other workers of the instance forward to this one.
-pub(crate) async fn forwarded_request_task<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
-    let forwarding = &local.forwarding;
-    let mut txn = local.take_txn();
-    loop {
-        let (mut run, mut now) = (0, 0);
-        while let Some(ForwardedRequest { from, slot, request }) = forwarding.take() {
-            // This request may have to wait: then another task takes the following ones.
-            forwarding.called.set(false);
-            let keys = local.keys_of(&request);
-            let outcome =
-                pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);
-            forwarding.answer(from, slot, outcome.map(drop));
-            // The client measures the latency. The time here only puts the count into the right
-            // second.
-            if run % CLOCK == 0 {
-                now = world::now_ns();
-            }
-            local.count(&request, outcome, now);
-            run += 1;
-            if run == RUN {
-                break;
-            }
-        }
-        if run == RUN {
-            forwarding.called.set(true);
-            exec::yield_now().await;
-        } else {
-            std::future::poll_fn(|cx| probe::parks_untimed(forwarding.poll_idle(cx))).await;
-        }
-    }
-}
-
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Prefetches the index entries of the rows that a request names. The request runs a little
     /// later.
     #[inline]
     fn prefetch_request(&self, request: &W::Request, prefetch_list: &mut E::PrefetchList) {
-        if E::PREFETCHES && self.prefetches_requests && self.clients.get() <= NEAR {
+        if E::PREFETCHES && self.occ.prefetches_requests && self.clients.running.get() <= NEAR {
             let engine = &self.shared.engine;
             let mut want = |table, key: &[u8]| engine.prefetch_hint(&self.ctx, prefetch_list, table, key);
             self.workload.borrow().wants(request, &mut want);
@@ -343,7 +328,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Counts a transaction that has its home here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
-        let mut counts = self.counts.borrow_mut();
+        let mut counts = self.measuring.counts.borrow_mut();
         let kind = self.workload.borrow().kind(request);
         match outcome {
             Ok(reach) => counts.committed(kind, reach, now_ns),
@@ -354,7 +339,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Records the latency of a request of a client here, or of one that reports no latency itself.
     pub(crate) fn answered(&self, request: &W::Request, latency_ns: u64) {
         let kind = self.workload.borrow().kind(request);
-        self.counts.borrow_mut().answered(kind, latency_ns);
+        self.measuring.counts.borrow_mut().answered(kind, latency_ns);
     }
 
     /// Stream `stream` of this instance: requests that this worker's clients may send. They are
@@ -384,7 +369,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             Clients::Bound | Clients::Homed => bound.unwrap_or_else(|| placement.sites_of(self.me())),
             Clients::Routed => 0..placement.sites(),
         };
-        workload.generator(self.mix.get().seed.wrapping_add(stream), sites)
+        workload.generator(self.clients.mix.get().seed.wrapping_add(stream), sites)
     }
 
     fn home_of(&self, request: &W::Request) -> InstanceId {
@@ -393,46 +378,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
             home.get_or_insert(self.owner(route));
         });
         home.unwrap_or(self.me())
-    }
-
-    /// Has another worker of this instance run a request of which it owns all keys. That worker
-    /// counts it.
-    async fn run_by(&self, worker: usize, slot: ReplySlot, request: &W::Request) -> Result<(), Abort> {
-        probe::communicating(|| self.forwarding.forward(worker, slot, request.clone()));
-        std::future::poll_fn(|cx| probe::parks_untimed(self.forwarding.poll(slot, cx))).await
-    }
-
-    /// Wakes the clients of which answers have come from other workers, and makes sure that a
-    /// task takes the requests that other workers have forwarded.
-    pub(crate) fn receive_forwarded(self: &Rc<Self>) -> bool {
-        let forwarding = &self.forwarding;
-        let any = probe::communicating(|| forwarding.take_answers());
-        if any {
-            forwarding.answered_ns.set(world::now_ns());
-        }
-        if !forwarding.has_requests() {
-            return any;
-        }
-        if !forwarding.called.get() {
-            let called = match forwarding.idle_task() {
-                Some(task) => {
-                    task.wake();
-                    true
-                }
-                // With every task slot taken, the requests wait until a task is free.
-                None => {
-                    self.executor.spawn(probe::charged(Role::Home, forwarded_request_task(Rc::clone(self))))
-                }
-            };
-            forwarding.called.set(called);
-        }
-        true
-    }
-
-    /// Publishes the requests and answers that were staged since the last call.
-    #[inline]
-    pub(crate) fn flush_forwarded(&self) {
-        self.forwarding.flush(|worker| self.shared.inboxes[worker].wake());
     }
 
     /// Runs a request at its home, as an outside client would.

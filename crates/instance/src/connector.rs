@@ -2,7 +2,8 @@
 //! them.
 
 use crate::links::Peer;
-use crate::shared::{ConnectorOrder, Shared, WorkerOrder};
+use crate::orders::{ConnectorOrder, WorkerOrder};
+use crate::shared::Shared;
 use base::{InstanceId, WorkerId};
 use channel::{Address, ChannelError, Hello, Listener};
 use exec::Engine;

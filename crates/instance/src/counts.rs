@@ -1,6 +1,7 @@
 //! A worker's counters for the current window.
 
 use probe::{Latency, Measured, Series, series};
+use std::cell::{Cell, RefCell};
 use txn::Abort;
 
 /// Where a committed transaction's steps ran.
@@ -20,6 +21,26 @@ pub(crate) struct Counts {
     series: Series,
     pub retries: u64,
     pub given_up: u64,
+}
+
+/// The measurements of one worker.
+pub(crate) struct Measuring {
+    pub counts: RefCell<Counts>,
+    /// The workload's own counts of its requests, in this window.
+    pub observed: RefCell<Vec<(&'static str, u64)>>,
+    /// The message that a procedure issues steps after its last ones was printed.
+    pub told_of_bug: Cell<bool>,
+}
+
+impl Measuring {
+    /// From a window on that begins at `now_ns`.
+    pub fn new(now_ns: u64) -> Measuring {
+        Measuring {
+            counts: RefCell::new(Counts::new(now_ns)),
+            observed: RefCell::default(),
+            told_of_bug: Cell::new(false),
+        }
+    }
 }
 
 /// The entry of a name; the list is short.

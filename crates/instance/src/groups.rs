@@ -1,5 +1,5 @@
 //! The steps of one phase, grouped by owner: other instances (`home`), or other workers of this one
-//! (`owned`).
+//! (`owners::visits`).
 
 use crate::local::Local;
 use exec::Engine;

@@ -18,28 +18,28 @@
 //! - [`config`]: the settings of an instance at its start.
 //! - `worker`: the loop. `home`: procedures and commit. `gate`: limits distributed transactions.
 //!   `participant`: local parts of transactions that have their home elsewhere.
-//! - `forwarding`: request forwarding to the one worker that owns all keys of a request. `owned`:
-//!   steps at other workers of the instance, where each owns keys. `groups`: the steps of a phase
-//!   by owner. `spread`: steps over many sites.
+//! - `groups`: the steps of a phase by owner. `spread`: steps over many sites.
 //! - `links`, `calls`, `connector`, `roles`: messages, requests under way, how links are opened,
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
+//! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`:
+//!   waits for the log. `spares`: values for reuse.
+//! - `orders`: orders to an instance and to its threads.
 //! - `load`: loading and auditing.
-//! - `balance`: which worker owns which keys, changed as the load shifts; `placing`: on which
-//!   island.
+//! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
+//!   workers, and the balancer.
 //! - [`offline`]: examines instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
-mod balance;
 mod calls;
 mod clients;
 pub mod config;
 mod connector;
 mod counts;
-mod forwarding;
+mod durable;
 mod gate;
 mod groups;
 mod home;
@@ -48,9 +48,9 @@ mod load;
 mod local;
 pub mod offline;
 mod opening;
-mod owned;
+mod orders;
+mod owners;
 mod participant;
-mod placing;
 mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;
@@ -58,17 +58,18 @@ mod roles;
 mod running;
 mod shared;
 mod source;
+mod spares;
 mod spread;
 mod state;
 mod worker;
 
-pub use balance::RepartitionError;
 pub use config::{Backing, InstanceConfig, InstanceFault};
 pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
+pub use orders::TrafficOrder;
+pub use owners::balance::RepartitionError;
 pub use partition::Mode;
 pub use running::Recovery;
-pub use shared::Scene;
 
 use base::InstanceId;
 use channel::Address;
@@ -77,7 +78,7 @@ use probe::{Measured, Profiling};
 use running::Running;
 use std::ops::Range;
 use std::sync::Arc;
-use traffic::{Share, Traffic};
+use traffic::{LoadChange, Share, Traffic};
 use txn::Workload;
 
 /// A running instance. Its methods are called by one thread at a time, which is none of the
@@ -170,6 +171,21 @@ impl<W: Workload> Instance<W> {
         each!(&self.0, r => r.load(progress))
     }
 
+    /// Carries out an order about the load. [`Instance::load_with`], [`Instance::script`],
+    /// [`Instance::profile`] and [`Instance::reconfigure`] are the four orders as methods.
+    ///
+    /// # Errors
+    /// [`InstanceFault::Worker`] when a worker has ended. The start of a load and its changes have
+    /// none.
+    pub fn obey(&self, order: &TrafficOrder<W>) -> Result<(), InstanceFault> {
+        each!(&self.0, r => r.obey(order))
+    }
+
+    /// For an order that has no error.
+    fn obey_at_once(&self, order: &TrafficOrder<W>) {
+        self.obey(order).expect("it is not waited for");
+    }
+
     /// Starts a closed loop of `clients_per_worker` clients on every worker.
     pub fn drive(&self, clients_per_worker: usize, seed: u64) {
         self.load_with(Traffic::closed(clients_per_worker as u32), Share::whole(1), seed);
@@ -178,13 +194,13 @@ impl<W: Workload> Instance<W> {
     /// Starts this instance's `share` of a load. Clients draw streams of requests, numbered from
     /// `seed` on; each worker uses at most one stream more than it has clients.
     pub fn load_with(&self, traffic: Traffic, share: Share, seed: u64) {
-        each!(&self.0, r => r.drive(traffic, share, seed))
+        self.obey_at_once(&TrafficOrder::Drive { traffic, share, seed });
     }
 
-    /// Sets changes of the load, ascending by time. [`Instance::halt`] drops those that are still
-    /// to come.
-    pub fn script(&self, scenes: &[Scene<W>]) {
-        each!(&self.0, r => r.script(scenes))
+    /// Sets changes of the load, ascending by time ([`world::now_ns`]). The streams of other
+    /// requests start at the seed beside them. [`Instance::halt`] drops the changes that are still to come.
+    pub fn script(&self, changes: &[LoadChange<(W, u64)>]) {
+        self.obey_at_once(&TrafficOrder::Change(changes.to_vec()));
     }
 
     /// Turns the workers' profile on or off. [`Instance::measure`] includes it from then on.
@@ -192,7 +208,7 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// [`InstanceFault::Worker`] when a worker has ended.
     pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.profile(profiling))
+        self.obey(&TrafficOrder::Profile(profiling))
     }
 
     /// The measurements since the last call.
@@ -234,7 +250,7 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// As [`Instance::profile`].
     pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.reconfigure(workload))
+        self.obey(&TrafficOrder::Reconfigure(workload))
     }
 
     /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]). To be

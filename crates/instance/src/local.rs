@@ -2,37 +2,29 @@
 //! their home here, and the local transactions that it runs for other instances. Only the worker's
 //! own thread touches this state; other threads reach the worker through its inbox.
 
-use crate::balance::Loads;
 use crate::calls::Calls;
-use crate::clients::Mix;
-use crate::counts::Counts;
-use crate::forwarding::Forwarding;
+use crate::clients::ClientTasks;
+use crate::config::InstanceConfig;
+use crate::counts::Measuring;
+use crate::durable::LogWaits;
 use crate::gate::Gate;
 use crate::links::{Class, LinkId, Links, Unsent};
+use crate::owners::forwarding::Forwarding;
+use crate::owners::sampling::Sampling;
 use crate::shared::Shared;
-use crate::source::Source;
-use crate::state::{ByGtid, Home, Job, PendingAck, Session};
-use base::{Gtid, InstanceId, Lsn, TableId};
+use crate::spares::Spares;
+use crate::state::{Distributed, JobQueue};
+use base::{Gtid, InstanceId, TableId};
 use exec::executor::Unpark;
 use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
-use partition::{Mode, QueueMeter};
-use probe::Round;
-use smallvec::SmallVec;
-use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 use twophase::{Message, WORKER_BITS, worker_of};
 use txn::{Abort, Route, Workload};
-use wal::{Durability, FlushBy};
-use wire::{Batch, Frame};
-
-/// One in this many transactions is sampled, to see which sites occur together.
-const DRAWN: u32 = 16;
-
-/// How often two sites of the instance occurred in one transaction; the lower site comes first.
-pub(crate) type Meetings = HashMap<(u32, u32), u32>;
+use wal::Durability;
+use wire::Frame;
 
 /// The largest number of workers of an instance.
 pub const MAX_WORKERS: usize = 1 << WORKER_BITS;
@@ -69,70 +61,81 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub ctx: E::WorkerContext,
     /// The tasks and timers of this worker.
     pub executor: Executor,
-    /// Replaced by [`Local::reconfigure`].
-    pub workload: RefCell<Rc<W>>,
-    /// Domain of the routing keys by table id; 0 for a table that every instance holds.
-    domains: RefCell<Vec<u64>>,
+    pub workload: PresentWorkload<W>,
     pub links: Links,
     pub calls: Calls,
-    /// Tasks that wait for the log.
-    in_log: Cell<usize>,
-    /// A task has begun to wait for the log since its last flush was requested.
-    unflushed: Cell<bool>,
+    pub log_waits: LogWaits,
+    pub occ: OccSettings,
+    /// The distributed transactions that this worker knows.
+    pub distributed: Distributed<E::LocalTxn>,
+    /// Requests of other instances, of outside clients and of other workers' transactions.
+    pub jobs: JobQueue<E::LocalTxn>,
+    /// Request forwarding to and from the other workers.
+    pub forwarding: Forwarding<W::Request>,
+    pub spares: Spares<E::LocalTxn>,
+    pub measuring: Measuring,
+    /// The load inside this worker.
+    pub clients: ClientTasks<W>,
+    /// Counts and samples for the balancer.
+    pub sampling: Sampling,
+}
+
+/// The workload with its present options; [`Local::reconfigure`] replaces it.
+pub(crate) struct PresentWorkload<W> {
+    options: RefCell<Rc<W>>,
+    /// Domain of the routing keys by table id; 0 for a table that every instance holds.
+    domains: RefCell<Vec<u64>>,
+}
+
+impl<W: Workload> PresentWorkload<W> {
+    fn new(workload: W) -> PresentWorkload<W> {
+        let present =
+            PresentWorkload { options: RefCell::new(Rc::new(workload)), domains: RefCell::default() };
+        present.learn_domains();
+        present
+    }
+
+    fn replace(&self, workload: W) {
+        *self.options.borrow_mut() = Rc::new(workload);
+        self.learn_domains();
+    }
+
+    fn learn_domains(&self) {
+        let schema = self.options.borrow().schema();
+        let top = schema.tables.iter().map(|t| t.id.0 as usize + 1).max().unwrap_or(0);
+        let mut domains = vec![0; top];
+        schema.tables.iter().for_each(|t| domains[t.id.0 as usize] = t.domain);
+        *self.domains.borrow_mut() = domains;
+    }
+
+    pub fn borrow(&self) -> Ref<'_, Rc<W>> {
+        self.options.borrow()
+    }
+}
+
+/// The behaviour that the options of `occ` select.
+pub(crate) struct OccSettings {
     /// Limits the distributed transactions, where too many of them would slow each other down.
     pub gate: Option<Gate>,
     /// Transactions that write nothing read the rows as of their begin.
     pub reads_past: bool,
     /// The rows that a request names are prefetched while other requests run before it.
     pub prefetches_requests: bool,
-    /// Coordinators of the distributed transactions that have their home at this worker.
-    pub homes: RefCell<ByGtid<Home>>,
-    /// Participants at this worker.
-    pub sessions: RefCell<ByGtid<Session<E::LocalTxn>>>,
-    /// Requests that wait for a task, oldest first.
-    pub jobs: RefCell<VecDeque<Job<E::LocalTxn>>>,
-    /// Tasks that wait for jobs.
-    pub idle: RefCell<Vec<Waker>>,
-    /// A task has been woken or spawned for the first job and has not taken it yet.
-    pub summoned: Cell<bool>,
-    /// Request forwarding to and from the other workers.
-    pub forwarding: Forwarding<W::Request>,
-    /// Local transactions for reuse.
-    spare_txns: RefCell<Vec<E::LocalTxn>>,
-    /// Batches for reuse.
-    batches: RefCell<Vec<Batch>>,
-    /// Buffers for reuse.
-    buffers: RefCell<Vec<Vec<u8>>>,
-    /// Commits that are acknowledged once they are durable, oldest first.
-    pub acks: RefCell<VecDeque<PendingAck>>,
-    /// Counters of this window.
-    pub counts: RefCell<Counts>,
-    /// The workload's own counts of its requests, in this window.
-    pub observed: RefCell<Vec<(&'static str, u64)>>,
-    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
-    pub halting: Cell<bool>,
-    /// Tasks of the load that have not ended.
-    pub clients: Cell<usize>,
-    /// The workload's present options.
-    pub mix: Cell<Mix>,
-    /// Of an open loop.
-    pub source: RefCell<Option<Source<W>>>,
-    /// Steps of this worker's transactions by site of the instance, since the balancer last
-    /// collected them. Empty where there is no balancer.
-    pub tallies: Box<[Cell<u32>]>,
-    /// Samples of the steps of other workers that wait here.
-    pub queue: Cell<QueueMeter>,
-    /// Which sites occurred together, in one of [`DRAWN`] transactions. `None` where placement does
-    /// not use it.
-    pub meetings: Option<RefCell<Meetings>>,
-    /// Transactions since the start, for the sampling of meetings.
-    drawn: Cell<u32>,
-    /// The number of the next transaction, before the worker's bits are added.
-    next_number: Cell<u64>,
-    /// A buffer in which frames are encoded.
-    frame: RefCell<Vec<u8>>,
-    /// The message that a procedure issues steps after its last ones was printed.
-    told_of_bug: Cell<bool>,
+}
+
+impl OccSettings {
+    fn new<E: Engine>(config: &InstanceConfig) -> OccSettings {
+        let options = &config.options;
+        // Without waits on conflict all transactions may be in flight at once. Where a vote waits
+        // for a device, more transactions in flight hide that latency.
+        let waits = options.occ_conflict == OccConflict::Wait && config.durability == Durability::Memory;
+        let is_gated = E::HOLDS == Holds::FromValidation && waits;
+        OccSettings {
+            gate: is_gated.then(Gate::default),
+            reads_past: E::SNAPSHOTS && options.occ_reads == OccReads::Snapshot,
+            prefetches_requests: E::PREFETCHES && options.occ_ahead == OccAhead::Requests,
+        }
+    }
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
@@ -144,72 +147,34 @@ impl<W: Workload, E: Engine> Local<W, E> {
         workload: W,
     ) -> Rc<Self> {
         let ctx = shared.engine.worker_context(worker, unpark);
-        let forwarding = shared.forward_rings.take(worker);
-        let watches = E::OWNERS && shared.watches_meetings();
-        let tallied = if shared.config.options.balance.mode == Mode::Off { 0 } else { shared.sites() };
-        // Without waits on conflict all transactions may be in flight at once. Where a vote waits
-        // for a device, more transactions in flight hide that latency.
-        let options = &shared.config.options;
-        let waits =
-            options.occ_conflict == OccConflict::Wait && shared.config.durability == Durability::Memory;
-        let reads_past = E::SNAPSHOTS && options.occ_reads == OccReads::Snapshot;
-        let prefetches_requests = E::PREFETCHES && options.occ_ahead == OccAhead::Requests;
-        let most_requests = options.most_requests;
-        let is_gated = E::HOLDS == Holds::FromValidation && waits;
-        let local = Rc::new(Local {
+        let forwarding =
+            shared.forward_rings.as_ref().map_or_else(Forwarding::none, |rings| rings.take(worker));
+        let sampling = Sampling::new(&shared);
+        let occ = OccSettings::new::<E>(&shared.config);
+        let links = Links::new(shared.config.options.most_requests);
+        Rc::new(Local {
             shared,
-            ctx,
             worker,
+            ctx,
             executor,
-            workload: RefCell::new(Rc::new(workload)),
-            domains: RefCell::default(),
-            links: Links::new(most_requests),
+            workload: PresentWorkload::new(workload),
+            links,
             calls: Calls::default(),
-            in_log: Cell::new(0),
-            unflushed: Cell::new(false),
-            gate: is_gated.then(Gate::default),
-            reads_past,
-            prefetches_requests,
-            homes: RefCell::default(),
-            sessions: RefCell::default(),
-            jobs: RefCell::default(),
-            idle: RefCell::default(),
-            summoned: Cell::new(false),
+            log_waits: LogWaits::default(),
+            occ,
+            distributed: Distributed::default(),
+            jobs: JobQueue::default(),
             forwarding,
-            spare_txns: RefCell::default(),
-            batches: RefCell::default(),
-            buffers: RefCell::default(),
-            acks: RefCell::default(),
-            counts: RefCell::new(Counts::new(world::now_ns())),
-            observed: RefCell::default(),
-            halting: Cell::new(false),
-            clients: Cell::new(0),
-            mix: Cell::default(),
-            source: RefCell::new(None),
-            tallies: (0..tallied).map(|_| Cell::new(0)).collect(),
-            queue: Cell::default(),
-            meetings: watches.then(RefCell::default),
-            drawn: Cell::default(),
-            next_number: Cell::new(1),
-            frame: RefCell::default(),
-            told_of_bug: Cell::new(false),
-        });
-        local.learn_domains();
-        local
+            spares: Spares::default(),
+            measuring: Measuring::new(world::now_ns()),
+            clients: ClientTasks::default(),
+            sampling,
+        })
     }
 
     /// Replaces the options of the workload.
     pub fn reconfigure(&self, workload: W) {
-        *self.workload.borrow_mut() = Rc::new(workload);
-        self.learn_domains();
-    }
-
-    fn learn_domains(&self) {
-        let schema = self.workload.borrow().schema();
-        let top = schema.tables.iter().map(|t| t.id.0 as usize + 1).max().unwrap_or(0);
-        let mut domains = vec![0; top];
-        schema.tables.iter().for_each(|t| domains[t.id.0 as usize] = t.domain);
-        *self.domains.borrow_mut() = domains;
+        self.workload.replace(workload);
     }
 
     pub fn workload(&self) -> Rc<W> {
@@ -223,7 +188,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// The routing keys of a table are below this; 0 if every instance holds the table, or none
     /// does.
     pub fn domain(&self, table: TableId) -> u64 {
-        self.domains.borrow().get(usize::from(table.0)).copied().unwrap_or(0)
+        self.workload.domains.borrow().get(usize::from(table.0)).copied().unwrap_or(0)
     }
 
     /// The instance that owns the row at this route. A replicated table is owned by every instance.
@@ -256,64 +221,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
-    /// Counts a step of this worker's transactions, for the balancer.
-    #[inline]
-    pub fn tally(&self, route: Route) {
-        if let Some(owner) = self.shared.engine.site_owner(route)
-            && let Some(tally) = self.tallies.get(owner.site as usize)
-        {
-            tally.set(tally.get().saturating_add(1));
-        }
-    }
-
-    /// Samples how many steps of other workers wait here, for the balancer.
-    #[inline]
-    pub fn look_at_queue(&self) {
-        if E::OWNERS && !self.tallies.is_empty() {
-            let mut queue = self.queue.get();
-            queue.look(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
-            self.queue.set(queue);
-        }
-    }
-
-    /// The counts since the last call.
-    pub fn loads(&self) -> Loads {
-        let mut queue = self.queue.get();
-        let length = queue.take();
-        self.queue.set(queue);
-        let steps = self.tallies.iter().map(|tally| tally.replace(0)).collect();
-        let met = self.meetings.as_ref().map(RefCell::take).unwrap_or_default();
-        Loads { worker: self.worker, steps, queue: length, met }
-    }
-
-    /// Samples the sites that a transaction visits, for the placement of partitions.
-    #[inline]
-    pub fn note_meeting(&self, request: &W::Request) {
-        if self.meetings.is_some() {
-            let drawn = self.drawn.get().wrapping_add(1);
-            self.drawn.set(drawn);
-            if drawn.is_multiple_of(DRAWN) {
-                self.draw_meeting(request);
-            }
-        }
-    }
-
-    #[cold]
-    fn draw_meeting(&self, request: &W::Request) {
-        let Some(meetings) = &self.meetings else { return };
-        let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
-        self.workload.borrow().routes(request, &mut visit);
-        sites.sort_unstable();
-        sites.dedup();
-        // A transaction that visits more sites than this has no natural home.
-        sites.truncate(8);
-        let mut meetings = meetings.borrow_mut();
-        for (i, &a) in sites.iter().enumerate() {
-            sites[i + 1..].iter().for_each(|&b| *meetings.entry((a, b)).or_default() += 1);
-        }
-    }
-
     /// Whether this worker runs every step.
     #[inline]
     pub fn is_all_here(&self) -> bool {
@@ -343,8 +250,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// A new transaction number, unique over instances, lives and workers.
     pub fn new_gtid(&self) -> Gtid {
-        let n = self.next_number.get();
-        self.next_number.set(n + 1);
+        let n = self.distributed.next_number.get();
+        self.distributed.next_number.set(n + 1);
         Gtid { home: self.me(), life: self.shared.life, number: n << WORKER_BITS | self.worker as u64 }
     }
 
@@ -357,41 +264,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Reports, once, that the procedure of a request breaks a rule.
     #[cold]
     pub fn tell_of_bug(&self, request: &W::Request, abort: Abort) {
-        if !self.told_of_bug.replace(true) {
+        if !self.measuring.told_of_bug.replace(true) {
             let (me, workload) = (self.me(), self.workload());
             let (kind, name) = (workload.kind(request), workload.name());
             world::tell(format_args!("atoll: instance {me}: {kind} of {name}: {abort}"));
         }
-    }
-
-    pub fn take_txn(&self) -> E::LocalTxn {
-        self.spare_txns.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
-    }
-
-    pub fn give_txn(&self, txn: E::LocalTxn) {
-        self.spare_txns.borrow_mut().push(txn);
-    }
-
-    pub fn take_batch(&self) -> Batch {
-        let mut batch = self.batches.borrow_mut().pop().unwrap_or_default();
-        batch.clear();
-        batch
-    }
-
-    pub fn give_batch(&self, batch: Batch) {
-        self.batches.borrow_mut().push(batch);
-    }
-
-    /// A copy of `bytes` in a recycled buffer.
-    pub fn take_buffer(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        buffer
-    }
-
-    pub fn give_buffer(&self, buffer: Vec<u8>) {
-        self.buffers.borrow_mut().push(buffer);
     }
 
     /// The rows, as one local transaction sees them.
@@ -405,7 +282,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// has not read for very long.
     pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> Result<(), Unsent> {
         probe::within(probe::Component::Communication, || {
-            let mut buffer = self.frame.borrow_mut();
+            let mut buffer = self.spares.frame.borrow_mut();
             frame.encode(&mut buffer);
             let class = if let Frame::TwoPhase(_) = frame { Class::Protocol } else { Class::Other };
             self.links.send(link, &buffer, class)
@@ -427,72 +304,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub fn tell(&self, to: InstanceId, message: Message) {
         if let Some(link) = self.links.to(to) {
             let _ = self.send(link, &Frame::TwoPhase(message));
-        }
-    }
-
-    /// Waits until the log up to `lsn` is as safe as the durability mode promises.
-    /// [`Local::flush_log`] causes the flush. The future must be awaited to its end, since it
-    /// counts the waiting tasks.
-    pub async fn durable(&self, lsn: Lsn) -> Result<(), Abort> {
-        let engine = &self.shared.engine;
-        if let Some(known) = engine.durable_now(lsn) {
-            return known;
-        }
-        let durable = engine.durable(&self.ctx, lsn, self.enter_log()).await;
-        self.in_log.set(self.in_log.get() - 1);
-        durable
-    }
-
-    /// Waits until the device has the log up to `lsn`, in asynchronous mode too: another instance
-    /// is about to rely on it. A power cut leaves each instance a different end of its log, so
-    /// anything that one instance has told another must be on the device.
-    pub async fn stable(&self, lsn: Lsn) -> Result<(), Abort> {
-        if self.spares_device() {
-            return self.durable(lsn).await;
-        }
-        let engine = &self.shared.engine;
-        let stable = engine.stable(&self.ctx, lsn, self.enter_log()).await;
-        self.in_log.set(self.in_log.get() - 1);
-        stable
-    }
-
-    /// Whether the device has the log up to `lsn`, as far as [`Local::stable`] would wait for it.
-    pub fn is_stable(&self, lsn: Lsn) -> bool {
-        let engine = &self.shared.engine;
-        match self.spares_device() {
-            true => engine.durable_now(lsn).is_some_and(|known| known.is_ok()),
-            false => engine.is_stable(lsn),
-        }
-    }
-
-    /// Asynchronous mode over data that does not survive a power cut anyway.
-    fn spares_device(&self) -> bool {
-        let config = &self.shared.config;
-        config.durability == Durability::Async && !config.outlives_power_cuts
-    }
-
-    /// A task is about to wait for the log. Returns which thread is to flush it.
-    fn enter_log(&self) -> FlushBy {
-        self.in_log.set(self.in_log.get() + 1);
-        self.unflushed.set(true);
-        let others = self.executor.tasks().saturating_sub(self.in_log.get());
-        self.shared.engine.flush_by(others)
-    }
-
-    /// Has the log flushed for the tasks that wait for it. The worker flushes on its own thread
-    /// when two conditions hold: all its tasks wait for the log, so none could run meanwhile; and
-    /// no link and no other worker can bring it new work.
-    pub fn flush_log(&self) {
-        if !self.unflushed.replace(false) {
-            return;
-        }
-        let unknown = self.links.is_empty() && (!E::OWNERS || self.is_all_here());
-        if self.in_log.get() == self.executor.tasks() && unknown {
-            probe::round(Round::Worked);
-            self.shared.engine.flush_log_here();
-            probe::round(Round::Idle);
-        } else {
-            self.shared.engine.flush_log();
         }
     }
 

@@ -37,7 +37,8 @@
 //! and one that stays down delays the others once, by [`closed_ns`].
 
 use crate::links::Peer;
-use crate::shared::{Shared, WorkerOrder};
+use crate::orders::WorkerOrder;
+use crate::shared::Shared;
 use base::InstanceId;
 use channel::Link;
 use exec::Engine;

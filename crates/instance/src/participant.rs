@@ -25,17 +25,17 @@ use wire::{Batch, BatchReader, Frame, Piggyback};
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Queues a request and makes sure that a task takes it.
     pub(crate) fn push_job(self: &Rc<Self>, job: Job<E::LocalTxn>) {
-        self.jobs.borrow_mut().push_back(job);
+        self.jobs.waiting.borrow_mut().push_back(job);
         self.summon();
     }
 
     /// Wakes or spawns a task for the first job, unless one is already on its way. A task does one
     /// job after the other, and summons the next task only when it has to wait within a job.
     fn summon(self: &Rc<Self>) {
-        if self.summoned.get() {
+        if self.jobs.summoned.get() {
             return;
         }
-        let idle = self.idle.borrow_mut().pop();
+        let idle = self.jobs.idle.borrow_mut().pop();
         let comes = match idle {
             Some(waker) => {
                 waker.wake();
@@ -44,7 +44,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             // With every task slot taken, the request waits until a task is free.
             None => self.executor.spawn(probe::charged(Role::Served, serve(Rc::clone(self)))),
         };
-        self.summoned.set(comes);
+        self.jobs.summoned.set(comes);
     }
 
     /// A message of the commit protocol for a local part. It came on `link`, or by way of another
@@ -59,7 +59,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         if let Message::Decide { decision: Decision::Abort, .. } = message {
             self.drop_jobs_of(gtid);
         }
-        let mut sessions = self.sessions.borrow_mut();
+        let mut sessions = self.distributed.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&gtid) else {
             drop(sessions);
             if let Some(answer) = reply_unknown(message)
@@ -90,7 +90,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Drops the requests of a transaction that was given up before a task took them.
     fn drop_jobs_of(&self, given_up: Gtid) {
-        self.jobs.borrow_mut().retain_mut(|job| match job {
+        self.jobs.waiting.borrow_mut().retain_mut(|job| match job {
             Job::Steps { gtid, steps, .. } if *gtid == given_up => {
                 self.give_buffer(std::mem::take(steps));
                 false
@@ -109,7 +109,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let (engine, ctx) = (&self.shared.engine, &self.ctx);
         for effect in effects {
             let taken = |local: &Self| {
-                let mut sessions = local.sessions.borrow_mut();
+                let mut sessions = local.distributed.sessions.borrow_mut();
                 let session = sessions.get_mut(&gtid)?;
                 Some((session.txn.take()?, session.link))
             };
@@ -122,7 +122,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     // Without the record there is no acknowledgement: after the next restart this
                     // instance inquires again.
                     let Ok(lsn) = committed else { continue };
-                    self.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
+                    self.distributed.acks.borrow_mut().push_back(PendingAck { lsn, gtid, link });
                 }
                 Effect::Abort => {
                     if let Some((mut txn, _)) = taken(self) {
@@ -130,7 +130,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         let _ = engine.rollback(ctx, &mut txn);
                         self.give_txn(txn);
                     }
-                    self.sessions.borrow_mut().remove(&gtid);
+                    self.distributed.sessions.borrow_mut().remove(&gtid);
                 }
                 Effect::Release => {
                     if let Some((mut txn, _)) = taken(self) {
@@ -139,7 +139,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         let _ = engine.commit(ctx, &mut txn);
                         self.give_txn(txn);
                     }
-                    self.sessions.borrow_mut().remove(&gtid);
+                    self.distributed.sessions.borrow_mut().remove(&gtid);
                 }
                 Effect::LogPrepare { .. } => unreachable!("prepared by the task that serves the session"),
             }
@@ -151,14 +151,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub(crate) fn poll_acks(&self) -> bool {
         let mut any = false;
         loop {
-            let mut acks = self.acks.borrow_mut();
+            let mut acks = self.distributed.acks.borrow_mut();
             if !acks.front().is_some_and(|a| self.is_stable(a.lsn)) {
                 return any;
             }
             let ack = acks.pop_front().expect("looked at");
             drop(acks);
             any = true;
-            self.sessions.borrow_mut().remove(&ack.gtid);
+            self.distributed.sessions.borrow_mut().remove(&ack.gtid);
             let frame = Frame::TwoPhase(Message::Ack { gtid: ack.gtid });
             if ack.link.is_none_or(|link| self.send(link, &frame).is_err()) {
                 self.tell(ack.gtid.home, Message::Ack { gtid: ack.gtid });
@@ -168,10 +168,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// A link broke on which other instances' transactions ran steps here.
     pub(crate) fn caller_lost(&self, broken: LinkId) {
-        let affected: Vec<Gtid> =
-            self.sessions.borrow().iter().filter(|(_, s)| s.link == Some(broken)).map(|(g, _)| *g).collect();
+        let affected: Vec<Gtid> = self
+            .distributed
+            .sessions
+            .borrow()
+            .iter()
+            .filter(|(_, s)| s.link == Some(broken))
+            .map(|(g, _)| *g)
+            .collect();
         for gtid in affected {
-            let mut sessions = self.sessions.borrow_mut();
+            let mut sessions = self.distributed.sessions.borrow_mut();
             let session = sessions.get_mut(&gtid).expect("just listed");
             session.link = None;
             if session.txn.is_none() {
@@ -188,6 +194,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub(crate) fn ask_homes(&self, older_than_ns: u64) {
         let now = world::now_ns();
         let quiet: Vec<Gtid> = self
+            .distributed
             .sessions
             .borrow()
             .iter()
@@ -195,7 +202,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             .map(|(gtid, _)| *gtid)
             .collect();
         for gtid in quiet {
-            let effects = match self.sessions.borrow_mut().get_mut(&gtid) {
+            let effects = match self.distributed.sessions.borrow_mut().get_mut(&gtid) {
                 Some(session) => session.machine.on(Event::Tick),
                 None => continue,
             };
@@ -205,13 +212,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// The number of participants in doubt at this worker.
     pub(crate) fn in_doubt(&self) -> u64 {
-        self.sessions.borrow().values().filter(|s| s.machine.is_in_doubt()).count() as u64
+        self.distributed.sessions.borrow().values().filter(|s| s.machine.is_in_doubt()).count() as u64
     }
 
     /// Takes the local transaction out of its session for a request. The first request of a
     /// transaction opens the session.
     fn open_session(&self, gtid: Gtid, link: LinkId, piggyback: Piggyback) -> Result<E::LocalTxn, Abort> {
-        let mut sessions = self.sessions.borrow_mut();
+        let mut sessions = self.distributed.sessions.borrow_mut();
         if let Some(session) = sessions.get_mut(&gtid) {
             if session.machine.state() != ParticipantState::Working {
                 // It is prepared, or a reader that waits for its release: no step may follow.
@@ -222,7 +229,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         drop(sessions);
         let txn = self.begin(gtid, piggyback);
-        self.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
+        self.distributed.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
         Ok(txn)
     }
 
@@ -240,7 +247,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     fn cancelled(&self, gtid: Gtid) -> bool {
-        self.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
+        self.distributed.sessions.borrow().get(&gtid).is_none_or(|s| s.cancelled)
     }
 
     /// Runs the steps of a request, on this worker or on the workers that own their keys.
@@ -292,7 +299,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         // A transaction that comes here only once opens a session only if it has to wait. Until
         // then this worker runs nothing else, so no message can look for the session.
         let may_pass = piggyback == Piggyback::Prepare(LockPoint::Reached)
-            && !self.sessions.borrow().contains_key(&gtid);
+            && !self.distributed.sessions.borrow().contains_key(&gtid);
         let passing = Passing { local: self, gtid, link, opened: Cell::new(!may_pass) };
         let mut txn =
             if may_pass { self.begin(gtid, piggyback) } else { self.open_session(gtid, link, piggyback)? };
@@ -340,7 +347,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let lsn = self.shared.engine.commit(&self.ctx, &mut txn);
         self.give_txn(txn);
         if passing.opened.get() {
-            self.sessions.borrow_mut().remove(&passing.gtid);
+            self.distributed.sessions.borrow_mut().remove(&passing.gtid);
         }
         self.durable(lsn?).await?;
         Ok(Vote::ReadOnly)
@@ -365,7 +372,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// The local transaction of a session that has run steps and was not asked to prepare. `None`
     /// while a step still runs.
     fn take_working(&self, gtid: Gtid) -> Option<E::LocalTxn> {
-        let mut sessions = self.sessions.borrow_mut();
+        let mut sessions = self.distributed.sessions.borrow_mut();
         let session = sessions.get_mut(&gtid)?;
         if session.machine.state() == ParticipantState::Working { session.txn.take() } else { None }
     }
@@ -374,12 +381,12 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn give_up(&self, gtid: Gtid, mut txn: E::LocalTxn) -> Result<(), Abort> {
         let undone = self.shared.engine.rollback(&self.ctx, &mut txn);
         self.give_txn(txn);
-        self.sessions.borrow_mut().remove(&gtid);
+        self.distributed.sessions.borrow_mut().remove(&gtid);
         undone
     }
 
     fn put_back(&self, gtid: Gtid, txn: E::LocalTxn) {
-        if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
+        if let Some(session) = self.distributed.sessions.borrow_mut().get_mut(&gtid) {
             session.txn = Some(txn);
             session.since_ns = world::now_ns();
         }
@@ -402,7 +409,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         // The effects that the machine returns here follow from its diagram: the code below carries
         // them out. The vote rides on the reply.
         let event = Event::Prepare { wrote, lock_point };
-        if let Some(session) = self.sessions.borrow_mut().get_mut(&gtid) {
+        if let Some(session) = self.distributed.sessions.borrow_mut().get_mut(&gtid) {
             session.machine.on(event);
         }
         match (wrote, lock_point) {
@@ -420,7 +427,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 self.put_back(gtid, txn);
                 // The home commits on this vote.
                 self.stable(lsn?).await?;
-                let mut sessions = self.sessions.borrow_mut();
+                let mut sessions = self.distributed.sessions.borrow_mut();
                 let Some(session) = sessions.get_mut(&gtid) else { return Err(Abort::Participant) };
                 session.machine.on(Event::Prepared);
                 Ok(Vote::Yes)
@@ -434,7 +441,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             (Wrote::Nothing, LockPoint::Reached) => {
                 let lsn = engine.commit(ctx, &mut txn);
                 self.give_txn(txn);
-                self.sessions.borrow_mut().remove(&gtid);
+                self.distributed.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
                 self.durable(lsn).await?;
                 Ok(Vote::ReadOnly)
@@ -545,7 +552,7 @@ impl<W: Workload, E: Engine> Passing<'_, W, E> {
 
     fn open(&self) {
         if !self.opened.replace(true) {
-            self.local.sessions.borrow_mut().insert(self.gtid, new_session(self.gtid, self.link));
+            self.local.distributed.sessions.borrow_mut().insert(self.gtid, new_session(self.gtid, self.link));
         }
     }
 }
@@ -554,11 +561,11 @@ impl<W: Workload, E: Engine> Passing<'_, W, E> {
 async fn serve<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
     loop {
         let job = std::future::poll_fn(|cx| {
-            local.summoned.set(false);
-            match local.jobs.borrow_mut().pop_front() {
+            local.jobs.summoned.set(false);
+            match local.jobs.waiting.borrow_mut().pop_front() {
                 Some(job) => Poll::Ready(job),
                 None => {
-                    let mut idle = local.idle.borrow_mut();
+                    let mut idle = local.jobs.idle.borrow_mut();
                     if !idle.iter().any(|w| w.will_wake(cx.waker())) {
                         idle.push(cx.waker().clone());
                     }
@@ -570,7 +577,7 @@ async fn serve<W: Workload, E: Engine>(local: Rc<Local<W, E>>) {
         let mut served = pin!(local.serve_job(job));
         std::future::poll_fn(|cx| {
             let polled = served.as_mut().poll(cx);
-            if polled.is_pending() && !local.jobs.borrow().is_empty() {
+            if polled.is_pending() && !local.jobs.waiting.borrow().is_empty() {
                 local.summon();
             }
             polled

@@ -1,19 +1,20 @@
 //! An instance from its start to its stop, as seen by the thread that owns it.
 
-use crate::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
-use crate::forwarding::ForwardRings;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
+use crate::orders::{ConnectorOrder, TrafficOrder, WorkerOrder};
+use crate::owners::balance::{self, BalancerThread, Ledger, MAX_SITES, RepartitionError};
+use crate::owners::forwarding::ForwardRings;
 use crate::plan::LoadPlan;
-use crate::shared::{ConnectorOrder, Inbox, Scene, Shared, WorkerOrder};
+use crate::shared::{Inbox, Shared};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
 use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, SiteRange};
 use partition::{Mode, Partition, Ranges};
-use probe::{Counter, LogCounts, Measured, Profiling};
+use probe::{Counter, LogCounts, Measured};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -21,7 +22,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use topology::Binding;
-use traffic::{Share, Traffic};
 use twophase::{CommitNote, PrepareNote, worker_of};
 use txn::{Schema, TableDef, Workload};
 use wal::Durability;
@@ -102,7 +102,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
             opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
             lives: Lives::default(),
             inboxes: (0..workers).map(|_| Inbox::default()).collect(),
-            forward_rings: if E::OWNERS { ForwardRings::between(workers) } else { ForwardRings::none() },
+            forward_rings: E::OWNERS.then(|| ForwardRings::between(workers)),
             lost: Mutex::new(None),
             config,
         });
@@ -242,18 +242,21 @@ impl<W: Workload, E: Engine> Running<W, E> {
         InstanceFault::Worker(fault.unwrap_or_else(|| "see its message above".into()))
     }
 
-    /// Starts a load, once the instance lets transactions in.
-    pub fn drive(&self, traffic: Traffic, share: Share, seed: u64) {
-        self.shared.opening.wait();
-        self.shared.order_all(|| WorkerOrder::Drive { traffic, share, seed });
-    }
-
-    pub fn script(&self, scenes: &[Scene<W>]) {
-        self.shared.order_all(|| WorkerOrder::Script(scenes.to_vec()));
-    }
-
-    pub fn profile(&self, profiling: Profiling) -> Result<(), InstanceFault> {
-        self.gather(&self.ask(|done| WorkerOrder::Profile(profiling, done))).map(drop)
+    /// Carries out an order about the load. A load starts once the instance lets transactions in;
+    /// neither its start nor its changes are waited for.
+    pub fn obey(&self, order: &TrafficOrder<W>) -> Result<(), InstanceFault> {
+        match order {
+            TrafficOrder::Drive { .. } => self.shared.opening.wait(),
+            TrafficOrder::Reconfigure(workload) => {
+                *self.workload.lock().expect("not poisoned") = workload.clone();
+            }
+            TrafficOrder::Profile(_) | TrafficOrder::Change(_) => {}
+        }
+        let done = self.ask(|done| WorkerOrder::Traffic(order.clone(), done));
+        match order {
+            TrafficOrder::Drive { .. } | TrafficOrder::Change(_) => Ok(()),
+            TrafficOrder::Profile(_) | TrafficOrder::Reconfigure(_) => self.gather(&done).map(drop),
+        }
     }
 
     pub fn measure(&self) -> Result<Measured, InstanceFault> {
@@ -304,11 +307,6 @@ impl<W: Workload, E: Engine> Running<W, E> {
 
     pub fn halt(&self) -> Result<(), InstanceFault> {
         self.gather(&self.ask(WorkerOrder::Halt)).map(drop)
-    }
-
-    pub fn reconfigure(&self, workload: W) -> Result<(), InstanceFault> {
-        *self.workload.lock().expect("not poisoned") = workload.clone();
-        self.gather(&self.ask(|done| WorkerOrder::Reconfigure(workload.clone(), done))).map(drop)
     }
 
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {

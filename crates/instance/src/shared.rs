@@ -1,21 +1,15 @@
 //! State shared by the threads of an instance: the engine, and one inbox per worker.
 
-use crate::balance::Loads;
 use crate::config::InstanceConfig;
-use crate::forwarding::ForwardRings;
-use crate::links::Peer;
 use crate::opening::{Lives, Opening};
-use crate::plan::LoadPlan;
-use base::InstanceId;
-use channel::{Address, Link, Unparker};
-use exec::{Engine, EngineFault, RepartitionRequest};
+use crate::orders::{ConnectorOrder, WorkerOrder};
+use crate::owners::forwarding::ForwardRings;
+use channel::Unparker;
+use exec::Engine;
 use partition::Mode;
-use probe::{Measured, Profiling};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock};
-use traffic::{Rate, Share, Traffic};
-use twophase::Message;
 use txn::Workload;
 
 /// The state shared by the threads of an instance.
@@ -33,71 +27,10 @@ pub(crate) struct Shared<W: Workload, E: Engine> {
     pub lives: Lives,
     pub inboxes: Vec<Inbox<W>>,
     /// Between workers that own keys, to forward requests of which another worker owns all keys.
-    pub forward_rings: ForwardRings<W::Request>,
+    /// `None` where workers own no keys.
+    pub forward_rings: Option<ForwardRings<W::Request>>,
     /// Wakes the connector thread when a link to a peer has broken.
     pub lost: Mutex<Option<Sender<ConnectorOrder>>>,
-}
-
-/// A change of the load.
-#[derive(Clone)]
-pub struct Scene<W> {
-    /// When it applies, by [`world::now_ns`]; at once if that time has passed.
-    pub at_ns: u64,
-    /// Another rate, of the whole deployment, for an open loop.
-    pub rate: Option<Rate>,
-    /// Other requests over the same data; their streams start at this seed.
-    pub requests: Option<(W, u64)>,
-}
-
-/// An order to a worker from another thread of the instance.
-pub(crate) enum WorkerOrder<W> {
-    Link(Link, Peer),
-    /// Start this load; clients draw streams of requests from `seed` on.
-    Drive {
-        traffic: Traffic,
-        share: Share,
-        seed: u64,
-    },
-    /// Changes of the load, ascending by time.
-    Script(Vec<Scene<W>>),
-    /// End the clients; reply when no transaction of theirs is in flight.
-    Halt(Sender<()>),
-    /// Reply when no local part of a distributed transaction is left here.
-    Settle(Sender<()>),
-    /// Turn the profile on or off.
-    Profile(Profiling, Sender<()>),
-    Measure(Sender<Measured>),
-    Reconfigure(W, Sender<()>),
-    Load(Arc<LoadPlan>, Sender<Result<(), String>>),
-    Audit(Sender<Result<Vec<u8>, String>>),
-    /// Repartition request: change the owners of keys, as far as this worker is concerned.
-    Repartition(RepartitionRequest),
-    /// Reply with the counts for the balancer.
-    Loads(Sender<Loads>),
-    /// Write a checkpoint: on the worker, because it may own the pages.
-    Checkpoint(Sender<Result<(), EngineFault>>),
-    /// A message for a transaction of this worker that another worker received.
-    Message {
-        from: InstanceId,
-        message: Message,
-    },
-    /// A peer runs in this life: give up the state that depends on its earlier lives, then reply.
-    Reborn {
-        peer: InstanceId,
-        life: u32,
-        done: Sender<()>,
-    },
-    Stop,
-}
-
-/// An order to the connector thread.
-pub(crate) enum ConnectorOrder {
-    /// The present addresses of the peers (sent again after a restart of one of them). Answered
-    /// when every worker has its link to each peer.
-    Peers(Vec<(InstanceId, Address)>, Sender<()>),
-    /// A worker's link to a peer has broken.
-    Lost(usize, InstanceId),
-    Stop,
 }
 
 /// Orders for one worker: any thread puts, the worker takes. The flag is set after the order is in,

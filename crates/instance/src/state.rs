@@ -5,7 +5,8 @@ use crate::links::{LinkId, Peer};
 use base::{Gtid, InstanceId, Lsn};
 use exec::NoteId;
 use exec::Visit;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 use twophase::coordinator::{Effects, Event, Phase};
@@ -48,6 +49,29 @@ impl Hasher for NumberHash {
     #[inline]
     fn write_u64(&mut self, number: u64) {
         self.add(number);
+    }
+}
+
+/// The distributed transactions that one worker knows. `P` is a local transaction.
+pub(crate) struct Distributed<P> {
+    /// Coordinators of those that have their home at this worker.
+    pub homes: RefCell<ByGtid<Home>>,
+    /// Participants at this worker.
+    pub sessions: RefCell<ByGtid<Session<P>>>,
+    /// Commits that are acknowledged once they are durable, oldest first.
+    pub acks: RefCell<VecDeque<PendingAck>>,
+    /// The number of the next transaction, before the worker's bits are added.
+    pub next_number: Cell<u64>,
+}
+
+impl<P> Default for Distributed<P> {
+    fn default() -> Self {
+        Distributed {
+            homes: RefCell::default(),
+            sessions: RefCell::default(),
+            acks: RefCell::default(),
+            next_number: Cell::new(1),
+        }
     }
 }
 
@@ -111,6 +135,22 @@ pub(crate) struct Session<P> {
     /// To be rolled back as soon as the task that serves it puts the local transaction back.
     pub cancelled: bool,
     pub since_ns: u64,
+}
+
+/// Requests that wait for a task, and tasks that wait for requests.
+pub(crate) struct JobQueue<P> {
+    /// Oldest first.
+    pub waiting: RefCell<VecDeque<Job<P>>>,
+    /// Tasks that wait for jobs.
+    pub idle: RefCell<Vec<Waker>>,
+    /// A task has been woken or spawned for the first job and has not taken it yet.
+    pub summoned: Cell<bool>,
+}
+
+impl<P> Default for JobQueue<P> {
+    fn default() -> Self {
+        JobQueue { waiting: RefCell::default(), idle: RefCell::default(), summoned: Cell::default() }
+    }
 }
 
 /// A request that waits for a task.

@@ -6,25 +6,26 @@
 //! that was evicted meanwhile, or a new page needs a frame and none is available without writing
 //! first.
 
-use crate::clients::{Mix, arrival_timer, closed_loop_client, open_loop_client};
+mod driving;
+
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load;
 use crate::local::Local;
+use crate::orders::{ConnectorOrder, WorkerOrder};
 use crate::roles;
-use crate::shared::{ConnectorOrder, Scene, Shared, WorkerOrder};
-use crate::source::{Kind, Source, Terminals};
+use crate::shared::Shared;
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::executor::Unpark;
 use exec::{Engine, Executor, NoteId};
-use probe::{Measured, Profiling, Role, Round};
+use probe::{Measured, Profiling, Round};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
+use traffic::LoadChange;
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Decision, Message, Participant};
 use txn::Workload;
@@ -75,7 +76,7 @@ pub(crate) struct Worker<W: Workload, E: Engine> {
     /// An empty buffer for reuse.
     broken: Vec<Broken>,
     /// Changes of the load that are still to come.
-    scenes: VecDeque<Scene<W>>,
+    changes: VecDeque<LoadChange<(W, u64)>>,
     /// This worker's part of the load.
     share: f64,
     /// The stream of requests that its terminals share.
@@ -111,7 +112,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             window_ns: now,
             stop: false,
             broken: Vec::new(),
-            scenes: VecDeque::new(),
+            changes: VecDeque::new(),
             share: 1.0,
             terminals_stream: 0,
         };
@@ -131,12 +132,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 cancelled: false,
                 since_ns: 0,
             };
-            self.local.sessions.borrow_mut().insert(gtid, session);
+            self.local.distributed.sessions.borrow_mut().insert(gtid, session);
         }
         for (note, commit) in inheritance.decided {
             let mut home = Home::new(Coordinator::recover(&commit), self.local.shared.give_up_ns());
             home.note = Some(note);
-            self.local.homes.borrow_mut().insert(commit.gtid, home);
+            self.local.distributed.homes.borrow_mut().insert(commit.gtid, home);
         }
     }
 
@@ -165,8 +166,8 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             if now >= self.next_tick_ns {
                 self.tick(now);
             }
-            if self.scenes.front().is_some_and(|scene| scene.at_ns <= now) {
-                self.next_scene(now);
+            if self.changes.front().is_some_and(|change| change.at_ns <= now) {
+                self.next_change(now);
             }
             probe::communicating(|| self.local.links.flush());
             self.report();
@@ -187,7 +188,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         locks::end_thread();
         self.local.executor.clear();
         self.local.links.clear();
-        for session in self.local.sessions.borrow_mut().values_mut() {
+        for session in self.local.distributed.sessions.borrow_mut().values_mut() {
             if let Some(txn) = &mut session.txn {
                 self.local.shared.engine.abandon(&self.local.ctx, txn);
             }
@@ -221,7 +222,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// count as latency of every request.
     fn rest(&self, now: u64) {
         let until = self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
-        match &*self.local.source.borrow() {
+        match &*self.local.clients.source.borrow() {
             None => {}
             Some(_) if until.saturating_sub(now) < 2 * LATE_NS => return std::thread::yield_now(),
             Some(_) => return self.park(now, until - LATE_NS),
@@ -348,8 +349,12 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     fn coordinator_message(&self, from: InstanceId, message: Message) {
         let local = &self.local;
         let gtid = message.gtid();
-        let effects =
-            local.homes.borrow_mut().get_mut(&gtid).map(|home| home.receive(from, message, world::now_ns()));
+        let effects = local
+            .distributed
+            .homes
+            .borrow_mut()
+            .get_mut(&gtid)
+            .map(|home| home.receive(from, message, world::now_ns()));
         match effects {
             Some(effects) => local.perform_home(gtid, effects),
             // The transaction has no coordinator yet ([`Run::ask_alone`](crate::home::Run)), and an
@@ -418,26 +423,20 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     }
                 }
             }
-            WorkerOrder::Drive { traffic, share, seed } => self.drive(&traffic, share, seed),
-            WorkerOrder::Script(scenes) => self.scenes = scenes.into(),
+            WorkerOrder::Traffic(order, done) => {
+                self.obey_traffic(order);
+                let _ = done.send(());
+            }
             WorkerOrder::Halt(done) => {
-                local.halting.set(true);
-                self.scenes.clear();
-                if let Some(source) = &mut *local.source.borrow_mut() {
+                local.clients.halting.set(true);
+                self.changes.clear();
+                if let Some(source) = &mut *local.clients.source.borrow_mut() {
                     source.wake_all();
                 }
                 self.halts.push(done);
             }
             WorkerOrder::Settle(done) => self.settles.push(done),
-            WorkerOrder::Profile(profiling, done) => {
-                probe::profile(profiling);
-                let _ = done.send(());
-            }
             WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
-            WorkerOrder::Reconfigure(workload, done) => {
-                local.reconfigure(workload);
-                let _ = done.send(());
-            }
             WorkerOrder::Load(plan, done) => {
                 let task = Rc::clone(local);
                 let spawned =
@@ -463,94 +462,6 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         }
     }
 
-    fn drive(&mut self, traffic: &Traffic, share: Share, seed: u64) {
-        let local = Rc::clone(&self.local);
-        let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
-        let first = local.worker as u64 * clients;
-        local.halting.set(false);
-        local.shared.engine.take_over(&local.ctx);
-        local.mix.set(Mix { number: local.mix.get().number + 1, seed });
-        self.share = 1.0 / f64::from(share.of.max(1));
-        self.terminals_stream = self.stream_of_terminals(traffic.clients);
-        *local.source.borrow_mut() = self.source(traffic, share);
-        let open = local.source.borrow().is_some();
-        if open {
-            self.spawn_client(arrival_timer(Rc::clone(&local)));
-        }
-        for stream in first..first + clients {
-            let local = Rc::clone(&local);
-            let spawned = if open {
-                self.spawn_client(probe::charged(Role::Home, open_loop_client(local, stream, retries)))
-            } else {
-                self.spawn_client(probe::charged(Role::Home, closed_loop_client(local, stream, retries)))
-            };
-            if !spawned {
-                break;
-            }
-        }
-    }
-
-    fn spawn_client(&self, client: impl Future<Output = ()> + 'static) -> bool {
-        let spawned = self.local.executor.spawn(client);
-        self.local.clients.set(self.local.clients.get() + usize::from(spawned));
-        spawned
-    }
-
-    /// The source of requests; `None` for a closed loop.
-    fn source(&self, traffic: &Traffic, share: Share) -> Option<Source<W>> {
-        let local = &self.local;
-        let now = world::now_ns();
-        let seed = base::hash64(&(local.mix.get().seed.wrapping_add(local.worker as u64)).to_le_bytes());
-        let kind = match traffic.model {
-            LoadModel::Closed => return None,
-            LoadModel::Open { rate, arrivals } => {
-                let place = share.first + local.worker as u32;
-                let phase = f64::from(place) / f64::from(share.of.max(1));
-                Kind::Arrivals(ArrivalStream::new(arrivals, rate.scaled(self.share), seed, phase, now))
-            }
-            LoadModel::Terminals { terminals, think } => {
-                let (placement, workers) =
-                    (&local.shared.config.placement, local.shared.config.workers() as u32);
-                let sites = placement.sites();
-                let own = model::terminals_of(terminals, placement.sites_of(local.me()), sites);
-                let (first, worker) = (own.start, local.worker as u32);
-                let count = (own.len() as u32 + workers - 1 - worker) / workers;
-                let place = move |terminal: u32| {
-                    let number = first + worker + terminal * workers;
-                    let site = model::site_of(number, terminals, sites);
-                    (site, number - model::terminals_of(terminals, site..site + 1, sites).start)
-                };
-                let thinker = Thinker::new(think, seed);
-                let generator = local.generator_of_terminals(self.terminals_stream);
-                let workload = local.workload();
-                let place = Box::new(place);
-                Kind::Terminals(Box::new(Terminals::new(&*workload, count, thinker, generator, place, now)))
-            }
-        };
-        Some(Source::new(kind))
-    }
-
-    /// The stream that this worker's terminals share: its number follows those of all clients.
-    fn stream_of_terminals(&self, clients: u32) -> u64 {
-        self.local.shared.config.workers() as u64 * u64::from(clients) + self.local.worker as u64
-    }
-
-    /// Carries out the change of the load that is due.
-    fn next_scene(&mut self, now: u64) {
-        let Some(scene) = self.scenes.pop_front() else { return };
-        let local = &self.local;
-        if let Some((workload, seed)) = scene.requests {
-            local.reconfigure(workload);
-            local.mix.set(Mix { number: local.mix.get().number + 1, seed });
-            if let Some(source) = &mut *local.source.borrow_mut() {
-                source.draw_from(local.generator_of_terminals(self.terminals_stream));
-            }
-        }
-        if let (Some(rate), Some(source)) = (scene.rate, &mut *local.source.borrow_mut()) {
-            source.change(rate.scaled(self.share), now);
-        }
-    }
-
     /// Answers a halt once the clients are gone, and a settle once no distributed transaction is
     /// left.
     fn report(&mut self) {
@@ -558,12 +469,15 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         if !local.shared.engine.is_settled(&local.ctx) {
             return;
         }
-        if !self.halts.is_empty() && local.clients.get() == 0 {
-            *local.source.borrow_mut() = None;
+        if !self.halts.is_empty() && local.clients.running.get() == 0 {
+            *local.clients.source.borrow_mut() = None;
             local.shared.engine.give_back(&local.ctx);
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
-        if !self.settles.is_empty() && local.sessions.borrow().is_empty() && local.homes.borrow().is_empty() {
+        if !self.settles.is_empty()
+            && local.distributed.sessions.borrow().is_empty()
+            && local.distributed.homes.borrow().is_empty()
+        {
             self.settles.drain(..).for_each(|done| _ = done.send(()));
         }
     }
@@ -572,9 +486,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let now = world::now_ns();
         let mut measured = Measured { window_ns: now - self.window_ns, ..Measured::default() };
         self.window_ns = now;
-        self.local.counts.borrow_mut().take(now, &mut measured);
-        measured.offered = self.local.source.borrow_mut().as_mut().map(|source| source.offered(now));
-        for (name, n) in self.local.observed.take() {
+        self.local.measuring.counts.borrow_mut().take(now, &mut measured);
+        measured.offered = self.local.clients.source.borrow_mut().as_mut().map(|source| source.offered(now));
+        for (name, n) in self.local.measuring.observed.take() {
             *measured.observed.entry(name.into()).or_default() += n;
         }
         let Links { messages, bytes, .. } = &self.local.links;

@@ -10,7 +10,8 @@
 //!   which one it acts ([`act_for`]).
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds. [`RawMutex`] is mutual
 //!   exclusion as a type parameter: [`SpinRaw`], [`ThreadBound`] or [`NoMutex`].
-//! - [`ring`] is a queue from one thread to one other.
+//! - [`ring`] is a queue from one thread to one other. [`Mesh`] is such queues between each two of
+//!   several threads.
 //! - [`Waiters`] are the tasks and threads that wait for progress of another thread. [`Pace`]
 //!   decides when to begin work that serves many of them at once. The two are the halves of a group
 //!   commit.
@@ -24,6 +25,7 @@
 mod acting;
 mod backoff;
 mod construct;
+mod mesh;
 mod owner;
 mod pace;
 mod padded;
@@ -37,6 +39,7 @@ mod waiters;
 
 pub use acting::{Claiming, OwnerId, act_for, acting_for, claim, is_claiming};
 pub use backoff::{Backoff, GaveUp};
+pub use mesh::{Ends, Mesh, Outgoing};
 pub use owner::Owner;
 pub use pace::Pace;
 pub use padded::CachePadded;

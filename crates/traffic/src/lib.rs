@@ -12,11 +12,13 @@
 //! - [`wheel`]: very many timers, one for each terminal, in 16 bytes each.
 //! - [`think`]: how long a person keys in a request and looks at the answer.
 //! - [`retry`]: how often and how soon an aborted request is tried again.
+//! - [`change`]: a change of a load while it runs.
 //! - [`model`]: all of it in the one value that an instance gets.
 
 #![forbid(unsafe_code)]
 
 pub mod arrivals;
+pub mod change;
 pub mod model;
 pub mod rate;
 pub mod retry;
@@ -25,6 +27,7 @@ pub mod time;
 pub mod wheel;
 
 pub use arrivals::{ArrivalStream, Arrivals};
+pub use change::LoadChange;
 pub use model::{LoadModel, Share, Traffic};
 pub use rate::Rate;
 pub use retry::Retries;

@@ -2,12 +2,12 @@
 
 use crate::support::{Via, config, private_dir};
 use exec::DesignKind;
-use instance::{Instance, Scene};
+use instance::Instance;
 use probe::Measured;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use traffic::{Arrivals, LoadModel, Rate, Retries, Share, Think, Traffic};
+use traffic::{Arrivals, LoadChange, LoadModel, Rate, Retries, Share, Think, Traffic};
 use txn::{Abort, Pauses};
 use wal::Durability;
 use workload::idle::{Answer, Ask, Idle};
@@ -196,7 +196,7 @@ fn the_load_changes_when_the_script_says_so() {
     let script = |instance: &Instance<Idle<Server>>| {
         let at_ns = world::now_ns() + 300_000_000;
         let rate = Some(Rate::constant(5_000.0).unwrap());
-        instance.script(&[Scene { at_ns, rate, requests: Some((Idle(later.clone()), 9)) }]);
+        instance.script(&[LoadChange { at_ns, rate, requests: Some((Idle(later.clone()), 9)) }]);
     };
     let all = run(Server::default(), open(500.0, Arrivals::Uniform), script, |m| {
         m.committed.get("later").is_some_and(|n| *n >= 2_000)

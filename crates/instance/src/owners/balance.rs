@@ -18,9 +18,10 @@
 //! partitions stay as the earlier changes left them, and the balancer starts from those in the next
 //! period.
 
-use crate::local::Meetings;
-use crate::placing::Placer;
-use crate::shared::{Shared, WorkerOrder};
+use super::placing::Placer;
+use super::sampling::Loads;
+use crate::orders::WorkerOrder;
+use crate::shared::Shared;
 use base::WorkerId;
 use exec::{Balance, Carried, Engine, Refusal, RepartitionRequest, actor};
 use partition::{
@@ -65,15 +66,6 @@ pub enum RepartitionError {
     Refused(#[from] Refusal),
     #[error("a worker has not answered in time: it has ended, or waits for a device")]
     Silent,
-}
-
-/// The counts of one worker since they were last collected.
-pub(crate) struct Loads {
-    pub worker: usize,
-    /// Steps by site, counted from the instance's first site.
-    pub steps: Vec<u32>,
-    pub queue: QueueLength,
-    pub met: Meetings,
 }
 
 /// The requested partitions: which worker owns which sites, counted from the instance's first site.

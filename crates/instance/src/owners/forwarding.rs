@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The alternative is to run the procedure where the request came in and to send its steps
-//! ([`owned`](crate::owned)). Then each phase costs a message there and one back, the commit costs
+//! ([`visits`](super::visits)). Then each phase costs a message there and one back, the commit costs
 //! another, and steps that come from elsewhere take locks. Forwarded whole, a transaction with one
 //! owner needs two small messages and no lock (thesis, section 3.2.2: a request is routed to the
 //! owner of its data). The worker that receives a request runs it wherever its keys are by then.
@@ -17,20 +17,40 @@
 //!
 //! # Access rules
 //!
-//! A [`Forwarding`] belongs to its worker's thread. The rings, one for each direction of each pair
-//! of workers, are the only memory that two workers touch.
+//! A [`Forwarding`] belongs to its worker's thread. The rings ([`Mesh`]), one for each direction of
+//! each pair of workers, are the only memory that two workers touch.
 //!
 //! All requests and answers of one turn of a worker's tasks are published together, with one
 //! wake-up ([`Forwarding::flush`]). With many requests under way they share the cost of the cache
 //! line that moves, and of the check whether the other worker sleeps. A worker that finds requests
 //! wakes one task for them, which continues until none is left. If that task has to wait within a
 //! transaction, the next poll wakes another.
+//!
+//! # Three queues
+//!
+//! A worker hears from other threads of its instance through three queues. They differ in their
+//! writers, in the moment of a wake-up, and in the moment at which a message is taken:
+//!
+//! | queue | written by | wakes the worker | taken |
+//! |---|---|---|---|
+//! | mailbox of `exec` (steps, commits, waits of owners) | a worker | at each message | each turn |
+//! | these rings (whole requests, answers) | a worker | once a turn | when a task is free |
+//! | inbox under a mutex ([`Inbox`]) | any thread | at each order | each turn |
+//!
+//! The two kinds of rings are one type, [`Mesh`]. They are not one ring: a request in front of a
+//! step would have to be taken before the step, and stored until a task is free; the ring is that
+//! store, and its room limits the requests that another worker can have waiting here. And a step
+//! cannot wait for the end of the turn, because a transaction that holds locks waits for it.
+//!
+//! The inbox stays apart because a ring has one writer, and orders come from the listener, the
+//! connector, the balancer and the owner of the instance. Orders are rare, and an empty inbox costs
+//! one load.
+//!
+//! [`Inbox`]: crate::shared::Inbox
 
-use latch::{Consumer, Producer};
+use latch::{Consumer, Ends, Mesh, Outgoing};
 use probe::Section;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use txn::Abort;
 
@@ -55,47 +75,20 @@ pub(crate) struct ForwardedRequest<R> {
 /// One worker's ends of the rings to and from one other worker.
 struct Lane<R> {
     /// Requests of this worker's clients, for the other worker.
-    requests: Out<(ReplySlot, R)>,
+    requests: Outgoing<(ReplySlot, R)>,
     /// Answers to the other worker's clients.
-    answers: Out<(ReplySlot, Outcome)>,
+    answers: Outgoing<(ReplySlot, Outcome)>,
     /// Requests of the other worker's clients.
     forwarded: Consumer<(ReplySlot, R)>,
     /// Answers to this worker's clients.
     answered: Consumer<(ReplySlot, Outcome)>,
 }
 
-/// The sending end of a ring, with an overflow queue.
-struct Out<T> {
-    ring: Producer<T>,
-    /// Values that found the ring full, oldest first.
-    late: VecDeque<T>,
-}
-
-impl<T> Out<T> {
-    fn new(ring: Producer<T>) -> Out<T> {
-        Out { ring, late: VecDeque::new() }
-    }
-
-    #[inline]
-    fn send(&mut self, value: T) {
-        let kept = if self.late.is_empty() { self.ring.stage(value).err() } else { Some(value) };
-        self.late.extend(kept);
-    }
-
-    /// Publishes as many values as there is room for. Returns `true` if there were any.
-    fn flush(&mut self) -> bool {
-        while let Some(value) = self.late.pop_front() {
-            if let Err(value) = self.ring.stage(value) {
-                self.late.push_front(value);
-                break;
-            }
-        }
-        self.ring.publish()
-    }
-}
-
 /// The ends of the rings of all workers, until each worker takes its own.
-pub(crate) struct ForwardRings<R>(Mutex<Vec<Option<Lanes<R>>>>);
+pub(crate) struct ForwardRings<R> {
+    requests: Mesh<(ReplySlot, R)>,
+    answers: Mesh<(ReplySlot, Outcome)>,
+}
 
 /// By the number of the other worker; `None` at the worker's own number.
 type Lanes<R> = Vec<Option<Lane<R>>>;
@@ -103,44 +96,27 @@ type Lanes<R> = Vec<Option<Lane<R>>>;
 impl<R> ForwardRings<R> {
     /// Rings between each two of `workers` workers.
     pub fn between(workers: usize) -> ForwardRings<R> {
-        let mut all: Vec<Lanes<R>> = (0..workers).map(|_| (0..workers).map(|_| None).collect()).collect();
-        for (a, b) in (0..workers).flat_map(|b| (0..b).map(move |a| (a, b))) {
-            let [there, back] = [(); 2].map(|()| latch::ring(ROOM));
-            let [answers, replies] = [(); 2].map(|()| latch::ring(ROOM));
-            let lane = |requests, answers, forwarded, answered| {
-                Some(Lane { requests: Out::new(requests), answers: Out::new(answers), forwarded, answered })
-            };
-            all[a][b] = lane(there.0, answers.0, back.1, replies.1);
-            all[b][a] = lane(back.0, replies.0, there.1, answers.1);
-        }
-        ForwardRings(Mutex::new(all.into_iter().map(Some).collect()))
-    }
-
-    /// No rings: no worker owns keys that another worker's clients may ask for.
-    pub fn none() -> ForwardRings<R> {
-        ForwardRings(Mutex::default())
+        ForwardRings { requests: Mesh::between(workers, ROOM), answers: Mesh::between(workers, ROOM) }
     }
 
     /// # Panics
     /// If the worker has taken its ends before.
     pub fn take(&self, worker: usize) -> Forwarding<R> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lanes = match all.get_mut(worker) {
-            Some(lanes) => lanes.take().expect("rings have one owner at each end"),
-            None => Vec::new(),
-        };
-        Forwarding {
-            lanes: RefCell::new(lanes),
-            unsent: Cell::new(false),
-            next: Cell::new(0),
-            slots: RefCell::default(),
-            free: RefCell::default(),
-            idle: RefCell::default(),
-            called: Cell::new(false),
-            running: Cell::new(0),
-            answered_ns: Cell::new(0),
-        }
+        Forwarding::over(lanes(self.requests.take(worker), self.answers.take(worker)))
     }
+}
+
+/// Joins the ends that lead to and from the same worker.
+fn lanes<R>(requests: Ends<(ReplySlot, R)>, answers: Ends<(ReplySlot, Outcome)>) -> Lanes<R> {
+    let to = requests.to.into_iter().zip(answers.to);
+    let from = requests.from.into_iter().zip(answers.from);
+    let lane = |(to, from)| match (to, from) {
+        ((Some(requests), Some(answers)), (Some(forwarded), Some(answered))) => {
+            Some(Lane { requests, answers, forwarded, answered })
+        }
+        _ => None,
+    };
+    to.zip(from).map(lane).collect()
 }
 
 /// The state of a client that waits for an answer.
@@ -170,6 +146,25 @@ pub(crate) struct Forwarding<R> {
 }
 
 impl<R> Forwarding<R> {
+    /// No forwarding: no worker owns keys that another worker's clients may ask for.
+    pub fn none() -> Forwarding<R> {
+        Forwarding::over(Vec::new())
+    }
+
+    fn over(lanes: Lanes<R>) -> Forwarding<R> {
+        Forwarding {
+            lanes: RefCell::new(lanes),
+            unsent: Cell::new(false),
+            next: Cell::new(0),
+            slots: RefCell::default(),
+            free: RefCell::default(),
+            idle: RefCell::default(),
+            called: Cell::new(false),
+            running: Cell::new(0),
+            answered_ns: Cell::new(0),
+        }
+    }
+
     /// A reply slot for a client of this worker, until [`Forwarding::give_slot`].
     pub fn take_slot(&self) -> ReplySlot {
         self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -191,7 +186,7 @@ impl<R> Forwarding<R> {
     /// If `to` is this worker, or does not exist.
     #[inline]
     pub fn forward(&self, to: usize, slot: ReplySlot, request: R) {
-        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.send((slot, request));
+        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.stage((slot, request));
         self.unsent.set(true);
     }
 
@@ -230,7 +225,7 @@ impl<R> Forwarding<R> {
     /// Answers a request of worker `from`.
     #[inline]
     pub fn answer(&self, from: usize, slot: ReplySlot, outcome: Outcome) {
-        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.send((slot, outcome));
+        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.stage((slot, outcome));
         self.running.set(self.running.get() - 1);
         self.unsent.set(true);
     }
@@ -252,7 +247,7 @@ impl<R> Forwarding<R> {
                 probe::enter(Section::Mailbox);
                 wake(to);
             }
-            late |= !(requests.late.is_empty() && answers.late.is_empty());
+            late |= requests.late() + answers.late() > 0;
         }
         self.unsent.set(late);
     }

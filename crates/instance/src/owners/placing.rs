@@ -7,7 +7,7 @@
 //! [`partition::placement`] decides, and charges a price for each partition that moves. It does not
 //! change borders: it decides only when the balancer leaves them as they are.
 
-use crate::local::Meetings;
+use super::sampling::Meetings;
 use base::WorkerId;
 use partition::placement::{Placement, Problem, Together, improve};
 use partition::{Partition, Ranges};
