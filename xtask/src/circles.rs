@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The most circles in the whole workspace. It is lowered when their number falls.
-const LIMIT: usize = 26;
+const LIMIT: usize = 25;
 const GOAL: usize = 5;
 /// Crates without any circle, and with a rule that it stays so.
-const NONE_IN: &[&str] = &[];
+const NONE_IN: &[&str] = &["store"];
 
 /// The most re-exports on the way to a definition.
 const DEEP: usize = 8;

@@ -19,11 +19,12 @@
 //! that for each leaf that was split since the store was opened. A caller that does not know
 //! whether leaves share pages scans the whole partition ([`Reach`]).
 
-use crate::catalog::Table;
-use crate::definition::HeapForm;
-use crate::open::Store;
-use crate::row_placement::{Divided, NearPages, Sharing};
-use crate::txn::Txn;
+use crate::catalog::borders::Coming;
+use crate::catalog::definition::HeapForm;
+use crate::catalog::tables::Table;
+use crate::placement::row_placement::{Divided, NearPages, Sharing, Writers};
+use crate::state::store::Store;
+use crate::txn::chain::Txn;
 use access::{ChunkEnd, Direction};
 use base::{Key, PageId, Rid, TableId};
 use latch::{Policies, acting_for};
@@ -31,17 +32,7 @@ use pages::Stop;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, ControlFlow};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Whether transactions that changed rows of the partition may still be running.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Writers {
-    /// They may: a page that one of them may have changed waits ([`Divided::later`]).
-    Running,
-    /// None is running; the caller has ensured that.
-    Gone,
-}
+use std::sync::Arc;
 
 /// How far apart in the tree the rows of one page may lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,41 +42,6 @@ pub enum Reach {
     /// Rows from anywhere in the partition may share a page. Always so for
     /// [`HeapForm::ByPartition`].
     Partition,
-}
-
-/// Keys at which divisions of a table are under way. Rows on different sides of a key go to
-/// different last pages.
-#[derive(Default)]
-pub(crate) struct Coming {
-    /// Whether `keys` is not empty: lets inserters skip the mutex.
-    any: AtomicBool,
-    /// In order; a key may occur twice.
-    keys: Mutex<Vec<Key>>,
-}
-
-impl Coming {
-    fn change(&self, change: impl FnOnce(&mut Vec<Key>)) {
-        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut keys);
-        self.any.store(!keys.is_empty(), Ordering::Release);
-    }
-
-    /// A number for the side of `key` within the group of keys `group`; the group's own number if
-    /// no division is under way.
-    #[inline]
-    pub fn group(&self, group: u32, key: &[u8]) -> u32 {
-        if self.any.load(Ordering::Acquire) { self.side(group, key) } else { group }
-    }
-
-    #[cold]
-    fn side(&self, group: u32, key: &[u8]) -> u32 {
-        // Any odd number far from page numbers. If two groups collide, each forgets the other's
-        // last page; a page that two sides then share is found by the last division.
-        const STEP: u32 = 0x9e37_79b1;
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        let below = keys.partition_point(|border| border.as_slice() <= key) as u32;
-        group.wrapping_add(below.wrapping_mul(STEP))
-    }
 }
 
 /// A division that is under way. It ends when it is dropped.

@@ -7,11 +7,12 @@
 //! is, the second checks the result of restart. On [`world::overlay`] files, neither changes
 //! anything.
 
-use crate::catalog::{NOWHERE, Table};
-use crate::clustered::Lies;
-use crate::definition::HeapForm;
-use crate::finding::{Finding, offset_of};
-use crate::open::Store;
+use crate::catalog::definition::HeapForm;
+use crate::catalog::tables::{NOWHERE, Table};
+use crate::check::finding::Finding;
+use crate::fault::offset_of;
+use crate::rows::clustered::Lies;
+use crate::state::store::Store;
 use crate::{DATA, StoreFault};
 use access::{BTree, HeapPlace, HeapReport, TreeReport};
 use base::{Key, PageId, Rid, TableId, hash64};

@@ -20,10 +20,10 @@
 //! **Secondary indexes** hold no row addresses. Their entries end with the primary key, as in every
 //! table. The value is empty, and a reader that follows an entry looks up the primary key.
 
-use crate::catalog::Table;
-use crate::open::Store;
-use crate::rows::{DeleteOutcome, Entries, InsertOutcome, LAYOUT, UpdateOutcome, change_row};
-use crate::txn::Txn;
+use crate::catalog::tables::Table;
+use crate::rows::row::{DeleteOutcome, Entries, InsertOutcome, LAYOUT, UpdateOutcome, change_row};
+use crate::state::store::Store;
+use crate::txn::chain::Txn;
 use access::{Expect, MAX_ROW, Sight, TreeDelete, TreeInsert, TreeModify, TreeReplace};
 use base::Rid;
 use latch::Policies;

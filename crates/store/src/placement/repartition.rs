@@ -4,8 +4,8 @@
 //! or merge is one system record: a crash keeps it whole or not at all, independent of running
 //! transactions.
 
-use crate::definition::HeapForm;
-use crate::open::Store;
+use crate::catalog::definition::HeapForm;
+use crate::state::store::Store;
 use access::{BTree, Moved, TreeRole};
 use base::{Key, Lsn, TableId};
 use latch::{ByPage, Policies};

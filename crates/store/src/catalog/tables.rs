@@ -17,9 +17,9 @@
 //! transaction that waited for the lock must look the table up again afterwards**.
 
 use crate::StoreFault;
-use crate::definition::{Definition, HeapForm, Structure, StructureState};
-use crate::division::Coming;
-use crate::open::held;
+use crate::catalog::borders::Coming;
+use crate::catalog::definition::{Definition, HeapForm, Structure, StructureState};
+use crate::mutex::held;
 use access::{InsertPages, RootMap, TreeRole};
 use base::{PageId, Rid, TableId};
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! The findings of a check, worded for the operator that must act on them.
 
 use crate::StoreFault;
+use crate::fault::offset_of;
 use base::TableId;
 use pages::PageFault;
 use serde::{Deserialize, Serialize};
@@ -106,9 +107,4 @@ fn page_place(fault: &PageFault, dir: &Path) -> (PathBuf, Option<u64>) {
         PageFault::Log(log) => log_place(log, dir),
         _ => (data, None),
     }
-}
-
-/// The position of a page in the data file, in bytes.
-pub(crate) fn offset_of(page: base::PageId) -> u64 {
-    u64::from(page.0) * pages::PAGE_SIZE as u64
 }

@@ -10,10 +10,11 @@
 //! changes. Restart undoes the records of all losers in order of age anyway.
 
 use crate::StoreFault;
-use crate::end::DEPENDENT;
 use crate::kind::{self, Joint};
-use crate::open::{Store, held};
-use crate::txn::{Chain, Txn, TxnState};
+use crate::mutex::held;
+use crate::state::store::Store;
+use crate::txn::chain::{Chain, Txn, TxnState};
+use crate::txn::end::{DEPENDENT, cannot_prepare};
 use base::{Lsn, TxnId};
 use smallvec::SmallVec;
 use wal::LogOrder;
@@ -102,11 +103,6 @@ impl Store {
         written.for_each(|txn| txn.state = TxnState::Prepared);
         Ok(span.holds)
     }
-}
-
-pub(crate) fn cannot_prepare() -> StoreFault {
-    let text = "a transaction that changes the schema cannot be prepared; commit it alone";
-    StoreFault::Schema(text.into())
 }
 
 /// The branch that ends for all: the only one that wrote, or the first if none wrote. `None` if

@@ -1,22 +1,22 @@
 //! Opening and closing a store: the folder's lock, the format version, and the decision whether a
 //! restart is needed.
 
-use crate::active::Active;
-use crate::catalog::{Catalog, Table};
-use crate::control::{Checkpoint, Control, Keeping};
-use crate::definition::{HeapForm, TreeKind};
-use crate::redo::Redo;
-use crate::restart::{Recovered, restart};
+use crate::catalog::definition::{HeapForm, TreeKind};
+use crate::catalog::tables::Catalog;
+use crate::restart::recovery::{Recovered, restart};
+use crate::state::active::Active;
+use crate::state::control::{Checkpoint, Control, Keeping};
+use crate::state::redo::Redo;
+use crate::state::store::Store;
 use crate::{DATA, StoreFault};
-use base::{Lsn, PageId, TableId};
-use pages::{PageFault, Pool, PoolOptions, Stop};
-use std::collections::BTreeMap;
+use base::PageId;
+use pages::{Pool, PoolOptions};
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, OnceLock};
 use wal::{Durability, Log, LogOptions};
-use world::{Files, FolderLock, Open};
+use world::{Files, Open};
 
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
@@ -50,44 +50,6 @@ impl StoreOptions {
             partitions: 1,
         }
     }
-}
-
-/// A store, shared by the workers of an instance.
-///
-/// Access rules:
-///
-/// - Under a latched policy, any number of threads run transactions.
-/// - Under `Owned`, only the owner touches pages, and takes checkpoints.
-/// - One checkpoint is taken at a time.
-pub struct Store {
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) dir: PathBuf,
-    pub(crate) log: Arc<Log>,
-    pub(crate) pool: Pool,
-    pub(crate) catalog: Catalog,
-    pub(crate) active: Arc<Active>,
-    /// The redo that restart has left for the first read of a page.
-    pub(crate) redo: Arc<Redo>,
-    /// Live notes, by the end of their records. A note's record is appended while this mutex is
-    /// held, so that a checkpoint sees both record and note or neither.
-    pub(crate) notes: Mutex<BTreeMap<Lsn, Vec<u8>>>,
-    /// The last control file written. Held during a checkpoint.
-    pub(crate) control: Mutex<Control>,
-    /// The `redo_start` of the last checkpoint.
-    pub(crate) checkpointed: AtomicU64,
-    pub(crate) checkpoint_bytes: u64,
-    pub(crate) node_bytes: usize,
-    pub(crate) trees: TreeKind,
-    pub(crate) heaps: HeapForm,
-    pub(crate) partitions: usize,
-    fault: OnceLock<StoreFault>,
-    _lock: FolderLock,
-}
-
-/// Locks a mutex and ignores poisoning: the data behind these mutexes is consistent between any two
-/// statements, so a panic of a holder leaves nothing half done.
-pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
@@ -143,19 +105,6 @@ impl Store {
         Ok((store, recovered))
     }
 
-    /// A fault met during opening or while reading a page, completed with file and position.
-    fn placed(&self, fault: StoreFault) -> StoreFault {
-        match &fault {
-            StoreFault::Page(page) => match **page {
-                PageFault::Malformed { page } => {
-                    StoreFault::Unfit { file: self.dir.join(DATA), offset: crate::finding::offset_of(page) }
-                }
-                _ => fault,
-            },
-            _ => fault,
-        }
-    }
-
     /// The control file to start from, with the number of this life. It is written before anything
     /// else happens, for two reasons: no two lives then use the same transaction numbers, and a
     /// crash during the creation of a database never leaves a data file without a control file. Its
@@ -189,106 +138,6 @@ impl Store {
             return Control::remove(&*self.files, &self.dir);
         }
         self.checkpoint()
-    }
-
-    /// The table with this id; `None` also for the id of a secondary index.
-    #[inline]
-    pub fn table(&self, id: TableId) -> Option<&Table> {
-        self.catalog.table(id)
-    }
-
-    /// The table that `id` is or belongs to, and whether `id` is a secondary index.
-    pub fn index(&self, id: TableId) -> Option<(&Table, bool)> {
-        self.catalog.index(id).map(|(table, secondary)| (table, secondary.is_some()))
-    }
-
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    pub fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// Pages in use, of [`pages::PAGE_SIZE`] bytes each.
-    pub fn pages_used(&self) -> u32 {
-        self.pool.stats().allocated
-    }
-
-    /// The number of times the database has been opened, including this time.
-    pub fn life(&self) -> u32 {
-        held(&self.control).life
-    }
-
-    /// Reads a page into memory. Blocks.
-    ///
-    /// If the page cannot be read, the store is poisoned. Lack of space, in memory or on the
-    /// device, does not poison it.
-    /// the device.
-    pub fn load_page(&self, page: PageId) -> Result<(), StoreFault> {
-        self.pool.load(page).map_err(|e| self.unreadable(e))
-    }
-
-    /// As [`Store::load_page`], without blocking. While the caller polls this, a thread must call
-    /// [`pages::Pool::turn`].
-    ///
-    /// # Errors
-    /// As [`Store::load_page`]; every waiter for the page gets the error.
-    pub async fn page(&self, page: PageId) -> Result<(), StoreFault> {
-        self.pool.wait_for(page).await.map_err(|e| self.unreadable(e))
-    }
-
-    #[cold]
-    pub(crate) fn unreadable(&self, why: PageFault) -> StoreFault {
-        let full = why.is_want_of_room();
-        let fault = self.placed(StoreFault::from(why));
-        if !full {
-            self.poison(fault.clone());
-        }
-        fault
-    }
-
-    /// Repeats a page operation until it meets neither an absent page nor a contended latch.
-    /// Blocks.
-    pub(crate) fn insist<T>(&self, mut op: impl FnMut() -> Result<T, Stop>) -> Result<T, Stop> {
-        loop {
-            match op() {
-                Err(Stop::Page(page)) => self.pool.load(page)?,
-                Err(Stop::Again) => std::thread::yield_now(),
-                Err(Stop::Fault(fault)) => {
-                    // A request that is too long, or that names the wrong owner, is the caller's
-                    // mistake; nothing was changed.
-                    if !matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. }) {
-                        self.poison(StoreFault::Page(fault.clone()));
-                    }
-                    return Err(Stop::Fault(fault));
-                }
-                done => return done,
-            }
-        }
-    }
-
-    /// Stops all later commits. The first fault is kept.
-    pub fn poison(&self, fault: StoreFault) {
-        let _ = self.fault.set(fault);
-    }
-
-    /// The fault that stops commits, if any.
-    #[inline]
-    pub fn fault(&self) -> Option<StoreFault> {
-        if let Some(fault) = self.fault.get() {
-            return Some(fault.clone());
-        }
-        self.log.poisoned().map(StoreFault::Log)
-    }
-
-    /// Whether enough was logged since the last checkpoint to take another one. Not before every
-    /// page that waits for redo is read or has been tried ([`Store::redo_some`]).
-    pub fn checkpoint_due(&self) -> bool {
-        let logged = self.log.end().0 - self.checkpointed.load(Ordering::Relaxed);
-        logged >= self.checkpoint_bytes
-            && !self.redo.draining()
-            && self.log.durability() != Durability::Memory
     }
 }
 

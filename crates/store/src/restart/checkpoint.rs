@@ -23,8 +23,9 @@
 //! run the rest ([`Store::finish_checkpoint`]).
 
 use crate::StoreFault;
-use crate::control::{Checkpoint, Control};
-use crate::open::{Store, held};
+use crate::mutex::held;
+use crate::state::control::{Checkpoint, Control};
+use crate::state::store::Store;
 use base::Lsn;
 use pages::{Progress, WriteBack};
 use std::sync::MutexGuard;

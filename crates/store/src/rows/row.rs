@@ -11,14 +11,12 @@
 //! - Only a fault leaves a part of the operation done. The store is then poisoned and commits
 //!   nothing.
 
-use crate::catalog::{Index, NOWHERE, Table, TreePlace};
-use crate::definition::HeapForm;
-use crate::open::Store;
-use crate::txn::{Chain, Txn, Writer};
-use access::{
-    BTree, Expect, Heap, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert, TreeReplace,
-};
-use base::{Key, Rid, TableId};
+use crate::catalog::definition::HeapForm;
+use crate::catalog::tables::{NOWHERE, Table};
+use crate::state::store::Store;
+use crate::txn::chain::Txn;
+use access::{Expect, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, TreeInsert, TreeReplace};
+use base::{Key, Rid};
 use latch::Policies;
 use pages::Stop;
 use std::mem;
@@ -103,38 +101,6 @@ pub enum DeleteOutcome {
 }
 
 impl Store {
-    /// The primary tree of a table that has a key.
-    ///
-    /// # Panics
-    /// If the table has none. The caller has the definition and must check.
-    #[inline]
-    pub(crate) fn tree<'a>(&'a self, table: &'a Table) -> BTree<'a> {
-        self.tree_at(table.tree.as_ref().expect("this table has no key"), table.def.id)
-    }
-
-    #[inline]
-    pub(crate) fn tree_at<'a>(&'a self, place: &'a TreePlace, id: TableId) -> BTree<'a> {
-        let tree = BTree::open(&self.pool, place.root, id).with_fill_limit(self.node_bytes);
-        match &place.roots {
-            None => tree,
-            Some(roots) => tree.with_roots(roots),
-        }
-    }
-
-    pub(crate) fn secondary<'a>(&'a self, index: &'a Index) -> BTree<'a> {
-        self.tree_at(&index.tree, index.def.id)
-    }
-
-    #[inline]
-    pub(crate) fn heap<'a>(&'a self, table: &'a Table) -> Heap<'a> {
-        Heap::open(&self.pool, table.heap, table.def.id, &table.insert_pages)
-    }
-
-    #[inline]
-    pub(crate) fn writer<'a>(&'a self, chain: &'a mut Chain) -> Writer<'a> {
-        Writer { log: &self.log, pool: &self.pool, chain }
-    }
-
     #[inline]
     fn find<P: Policies>(&self, table: &Table, key: &[u8]) -> Result<Option<Rid>, Stop> {
         match self.tree(table).get::<P::Index, _>(key, Rid::decode)? {
@@ -162,13 +128,6 @@ impl Store {
             self.heap(table).ask(rid, table.layout.row_bytes());
         }
         Ok(found)
-    }
-
-    /// Reports that an index and its rows disagree, and poisons the store.
-    #[cold]
-    pub(crate) fn broken(&self, table: &Table, what: &str) -> Stop {
-        self.poison(crate::StoreFault::Broken { table: table.def.id, what: what.to_owned() });
-        Stop::Fault(self.corrupt(table.heap))
     }
 
     /// Calls `f` on the row with this key, in place, under its page's latch; `None` if there is no

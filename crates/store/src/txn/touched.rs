@@ -1,9 +1,9 @@
 //! The keys that a transaction found in the log has changed, so that the caller can lock them again
 //! (in-doubt locks).
 
-use crate::catalog::Table;
-use crate::open::Store;
-use crate::txn::UndoList;
+use crate::catalog::tables::Table;
+use crate::state::store::Store;
+use crate::txn::chain::UndoList;
 use access::{Kind, entry_of};
 use base::{Key, PageId, Rid, TableId};
 use latch::Coupled;

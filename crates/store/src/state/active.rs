@@ -20,7 +20,7 @@ use probe::Section;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::control::Running;
+use crate::state::control::Running;
 
 const BUSY: u64 = u64::MAX;
 

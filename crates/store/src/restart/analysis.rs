@@ -6,10 +6,10 @@
 //! unless a transaction was long.
 
 use crate::StoreFault;
-use crate::control::Checkpoint;
 use crate::kind::{self, Joint};
-use crate::touched::row_of;
-use crate::txn::UndoList;
+use crate::state::control::Checkpoint;
+use crate::txn::chain::UndoList;
+use crate::txn::touched::row_of;
 use access::{Kind, PageUse, each_page};
 use base::{Lsn, PageId, Rid, TableId, TxnId};
 use pages::AllocatorState;

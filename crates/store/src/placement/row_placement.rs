@@ -29,12 +29,11 @@
 //! ([`Divided::later`]). No other thread may change the partition meanwhile. Readers keep no
 //! addresses between operations.
 
-use crate::catalog::Table;
-use crate::definition::HeapForm;
-use crate::division::Writers;
-use crate::open::Store;
-use crate::rows::LAYOUT;
-use crate::txn::Txn;
+use crate::catalog::definition::HeapForm;
+use crate::catalog::tables::Table;
+use crate::rows::row::LAYOUT;
+use crate::state::store::Store;
+use crate::txn::chain::Txn;
 use access::{Around, TreeReplace};
 use base::{Key, Lsn, PageId, Rid, TableId};
 use latch::{OwnerId, Policies, acting_for};
@@ -84,6 +83,15 @@ impl AddAssign for Divided {
         self.later += more.later;
         self.absent += more.absent;
     }
+}
+
+/// Whether transactions that changed rows of the partition may still be running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Writers {
+    /// They may: a page that one of them may have changed waits ([`Divided::later`]).
+    Running,
+    /// None is running; the caller has ensured that.
+    Gone,
 }
 
 /// Which rows may share a page.

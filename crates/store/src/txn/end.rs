@@ -14,16 +14,16 @@
 //! later rollback or restart skips the undone part (ARIES, Mohan et al. 1992, section 5.2).
 
 use crate::StoreFault;
-use crate::definition::HeapForm;
-use crate::joint::cannot_prepare;
+use crate::catalog::definition::HeapForm;
 use crate::kind;
-use crate::open::{Store, held};
-use crate::touched::row_of;
-use crate::txn::{Home, Mark, Savepoint, Txn, TxnState, system_record};
+use crate::mutex::held;
+use crate::state::store::Store;
+use crate::txn::chain::{Home, Mark, Savepoint, Txn, TxnState, system_record};
+use crate::txn::touched::row_of;
 use access::{Kind, entry_of};
-use base::{Key, Lsn, PageId, TableId};
+use base::{Key, Lsn, TableId};
 use latch::Policies;
-use pages::{PageFault, Stop};
+use pages::Stop;
 use std::sync::Arc;
 use wal::{LogOrder, RecordHeader};
 
@@ -266,10 +266,9 @@ impl Store {
             system_record(&self.log, kind::FORGET, LogOrder::Last, &[&note.0.0.to_le_bytes()]);
         }
     }
+}
 
-    /// A fault that reports `page` as corrupt.
-    pub(crate) fn corrupt(&self, page: PageId) -> Arc<PageFault> {
-        let offset = u64::from(page.0) * pages::PAGE_SIZE as u64;
-        Arc::new(PageFault::Corrupt { page, file: self.dir.join(crate::DATA), offset })
-    }
+pub(crate) fn cannot_prepare() -> StoreFault {
+    let text = "a transaction that changes the schema cannot be prepared; commit it alone";
+    StoreFault::Schema(text.into())
 }

@@ -5,10 +5,10 @@
 //! point to after that latch is released. A caller that isolates by locks must lock the rows that
 //! it read and then read them again.
 
-use crate::catalog::Table;
-use crate::clustered::Lies;
-use crate::open::Store;
-use crate::rows::LAYOUT;
+use crate::catalog::tables::Table;
+use crate::rows::clustered::Lies;
+use crate::rows::row::LAYOUT;
+use crate::state::store::Store;
 use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
 use latch::Policies;

@@ -21,13 +21,14 @@
 //! without a restart.
 
 use crate::StoreFault;
-use crate::analysis::{Analysis, Open, Prepared};
-use crate::control::{Checkpoint, Control};
-use crate::end::NoteId;
-use crate::open::{Store, held};
-use crate::redo::{History, MOST};
-use crate::touched::{Touched, row_of};
-use crate::txn::{Txn, TxnState};
+use crate::mutex::held;
+use crate::restart::analysis::{Analysis, Open, Prepared};
+use crate::state::control::{Checkpoint, Control};
+use crate::state::redo::{History, MOST};
+use crate::state::store::Store;
+use crate::txn::chain::{Txn, TxnState};
+use crate::txn::end::NoteId;
+use crate::txn::touched::{Touched, row_of};
 use access::Kind;
 use base::{Lsn, Rid, TableId, TxnId};
 use latch::Coupled;
@@ -120,11 +121,11 @@ fn read(store: &Store, checkpoint: &Checkpoint) -> Result<Analysis, StoreFault> 
         read??;
         if log.kept() as u64 > most {
             long = true;
-            store.repeat_later(std::mem::take(&mut history), log.take_kept());
+            store.redo.repeat_later(std::mem::take(&mut history), log.take_kept());
             store.finish_redo()?;
         }
     }
-    store.repeat_later(history, log.take_kept());
+    store.redo.repeat_later(history, log.take_kept());
     if long {
         store.finish_redo()?;
     }

@@ -4,8 +4,8 @@
 //! that follow use these addresses, in the same order, as long as the index has not changed. The
 //! look-up reads no row and holds no latch; an address that is no longer valid is looked up again.
 
-use crate::catalog::Table;
-use crate::open::Store;
+use crate::catalog::tables::Table;
+use crate::state::store::Store;
 use access::{LANES, Sight};
 use base::{Rid, TableId};
 use latch::Policies;

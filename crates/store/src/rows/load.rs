@@ -15,10 +15,10 @@
 //! whether the load was finished. Until the trees are built, each entry takes about 50 bytes of
 //! memory.
 
-use crate::catalog::{NOWHERE, Reference, Table};
-use crate::clustered;
-use crate::definition::HeapForm;
-use crate::open::Store;
+use crate::catalog::definition::HeapForm;
+use crate::catalog::tables::{NOWHERE, Reference, Table};
+use crate::rows::clustered;
+use crate::state::store::Store;
 use access::{BTree, Expect, HeapFiller, Journal, TreeInsert};
 use base::{Key, Lsn, Rid, TableId};
 use latch::{LatchPolicy, Policies};

@@ -27,7 +27,7 @@
 //!   that the records do not change.
 //! - A reader of a page looks the page up here. The page is crossed off once it is in memory and
 //!   dirty.
-//! - A checkpoint first waits until all pages are crossed off ([`Store::finish_redo`]), so it never
+//! - A checkpoint first waits until all pages are crossed off (`Store::finish_redo`), so it never
 //!   passes a page that still waits. After a crash before that point, the next restart finds the
 //!   same log.
 //!
@@ -36,12 +36,10 @@
 //! all pages are brought up to date, and no page is left for its first read. A page that is in
 //! memory already is not read again.
 
-use crate::StoreFault;
-use crate::open::{Store, held};
+use crate::mutex::held;
 use access::redo_page;
 use base::{Lsn, PageId};
-use latch::Coupled;
-use pages::{Page, PageFault, Renew, Renewed, Stop};
+use pages::{Page, PageFault, Renew, Renewed};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use wal::Stretch;
@@ -51,11 +49,6 @@ use wal::Stretch;
 pub(crate) const MOST: u64 = 1 << 34;
 /// Records start at multiples of this many bytes.
 const GRAIN: u64 = 8;
-/// Maximum number of page reads under way for a thread that waits for all of them.
-const DEPTH: usize = 512;
-/// Maximum number of page reads under way between transactions: enough to keep a device busy, few
-/// enough that a transaction's own read does not queue for long.
-const BESIDE: usize = 16;
 /// The number of records of a page that are prefetched together.
 const ABREAST: usize = 32;
 
@@ -187,6 +180,12 @@ impl Waiting {
 }
 
 impl Redo {
+    /// Sets the redo that is left: `history`, with its records in `log`. No page may be left from
+    /// before.
+    pub fn repeat_later(&self, history: History, log: Stretch) {
+        self.set(Waiting::new(history, log));
+    }
+
     /// Sets the pages to bring up to date. No page may be left from before.
     fn set(&self, waiting: Waiting) {
         let left = waiting.pages.len();
@@ -204,7 +203,7 @@ impl Redo {
         held(&self.waiting).clone()
     }
 
-    fn waits(&self, page: PageId) -> bool {
+    pub fn waits(&self, page: PageId) -> bool {
         let waiting = self.waiting();
         waiting.find(page).is_some_and(|at| !waiting.is_done(at))
     }
@@ -218,7 +217,7 @@ impl Redo {
     }
 
     /// The next waiting pages in the order of the file, at most `most`.
-    fn next(&self, most: usize) -> Vec<PageId> {
+    pub fn next(&self, most: usize) -> Vec<PageId> {
         let waiting = self.waiting();
         let mut found = Vec::with_capacity(most);
         while found.len() < most {
@@ -236,7 +235,7 @@ impl Redo {
     }
 
     /// All pages that still wait.
-    fn rest(&self) -> Vec<PageId> {
+    pub fn rest(&self) -> Vec<PageId> {
         let waiting = self.waiting();
         let left = waiting.pages.iter().enumerate().filter(|(at, _)| !waiting.is_done(*at));
         left.map(|(_, &(page, _))| PageId(page)).collect()
@@ -269,74 +268,6 @@ impl Renew for Redo {
         {
             *held(&self.waiting) = Arc::default();
         }
-    }
-}
-
-impl Store {
-    /// The number of pages that restart has left for redo on first read. Until it is 0 no
-    /// checkpoint can be taken, and after a crash the next restart begins where this one began.
-    #[inline]
-    pub fn redo_left(&self) -> usize {
-        self.redo.left()
-    }
-
-    /// Starts reads of pages that wait for redo and that no transaction has asked for, in the order
-    /// of the file, unless enough reads are under way. Never waits. Returns `true` if a read has
-    /// begun. For workers between transactions, which also call [`pages::Pool::turn`]. Costs one
-    /// load once nothing is left.
-    #[inline]
-    pub fn redo_some(&self) -> bool {
-        self.redo.left() > 0 && self.redo_beside()
-    }
-
-    #[cold]
-    fn redo_beside(&self) -> bool {
-        let most = BESIDE.saturating_sub(self.pool.reading());
-        // If no frame is free, the page is skipped. The checkpoint waits for frames and reads it
-        // later.
-        self.pool.prefetch_all(&self.redo.next(most)) > 0
-    }
-
-    /// Sets the redo that is left: `history`, with its records in `log`.
-    pub(crate) fn repeat_later(&self, history: History, log: Stretch) {
-        self.redo.set(Waiting::new(history, log));
-    }
-
-    /// Brings every page up to date. Blocks while transactions go on. If pages have an owner, only
-    /// the owner may call this. A checkpoint calls it first.
-    ///
-    /// # Errors
-    /// A page that cannot be read or does not fit its records. The store is then poisoned.
-    pub fn finish_redo(&self) -> Result<(), StoreFault> {
-        let depth = DEPTH.min(self.pool.frames() / 8).max(1);
-        let (mut now, mut ahead) = (Vec::new(), self.redo.next(depth));
-        while !(now.is_empty() && ahead.is_empty()) {
-            self.pool.prefetch_all(&ahead);
-            now.drain(..).try_for_each(|page| self.repeat_now(page))?;
-            now = std::mem::replace(&mut ahead, self.redo.next(depth));
-        }
-        // Other threads may be reading some pages, or may have met a fault.
-        while self.redo.left() > 0 {
-            self.redo.rest().into_iter().try_for_each(|page| self.repeat_now(page))?;
-        }
-        Ok(())
-    }
-
-    /// Reads page `id`. If the page was in memory before its records were known, which happens with
-    /// a log too long for one portion, brings it up to date in place.
-    fn repeat_now(&self, id: PageId) -> Result<(), StoreFault> {
-        while self.redo.waits(id) {
-            self.load_page(id)?;
-            match self.pool.exclusive::<Coupled>(id) {
-                Ok(mut page) => {
-                    self.redo.renew(id, &mut page).map_err(|why| self.unreadable(why))?;
-                    self.redo.renewed(id);
-                }
-                Err(Stop::Fault(why)) => return Err(self.unreadable((*why).clone())),
-                Err(_) => std::thread::yield_now(),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,8 +3,8 @@
 //! A transaction has no begin record: its first record begins it. Before that record it has no
 //! number, so a read-only transaction never touches the log.
 
-use crate::active::{Active, Slot};
-use crate::open::Store;
+use crate::state::active::{Active, Slot};
+use crate::state::store::Store;
 use access::{Journal, Kind, PageUse, each_page};
 use base::{Key, Lsn, Rid, TableId, TxnId, copy_short};
 use pages::Pool;
@@ -355,6 +355,11 @@ pub(crate) struct SystemJournal<'a> {
 }
 
 impl Store {
+    #[inline]
+    pub(crate) fn writer<'a>(&'a self, chain: &'a mut Chain) -> Writer<'a> {
+        Writer { log: &self.log, pool: &self.pool, chain }
+    }
+
     /// The journal of work that belongs to no transaction. Its records follow `after`.
     pub(crate) fn system(&self, after: Lsn) -> SystemJournal<'_> {
         SystemJournal { log: &self.log, pool: &self.pool, after }
