@@ -1,36 +1,11 @@
-//! One interface to every mechanism, so that each side of a measurement is written only once.
+//! The two ends of a connection by any mechanism: made here, joined in the far process.
 
 use super::classics::{Fifo, Mqueue, Pipe};
+use super::wire::{Wire, spin};
 use super::{IpcError, Mechanism, PATIENCE, Peer, Plan, Role, Waiting, unique};
 use crate::{Address, ChannelError, Hello, Link, Listener, Parked, Parker, SendError, connect};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// One end of a connection that carries messages of one length.
-pub(super) trait Wire {
-    fn send(&mut self, message: &[u8]) -> Result<(), IpcError>;
-    fn flush(&mut self) -> Result<(), IpcError> {
-        Ok(())
-    }
-    /// Waits for the next message, in the way of waiting that the wire was made with.
-    fn receive(&mut self, into: &mut [u8]) -> Result<(), IpcError>;
-}
-
-/// Spins until `attempt` returns a value. Reads the clock only once in 2^14 attempts.
-pub(super) fn spin<T>(mut attempt: impl FnMut() -> Result<Option<T>, IpcError>) -> Result<T, IpcError> {
-    let mut start = None;
-    loop {
-        for _ in 0..1 << 14 {
-            if let Some(found) = attempt()? {
-                return Ok(found);
-            }
-            std::hint::spin_loop();
-        }
-        if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(IpcError::Silent);
-        }
-    }
-}
 
 /// Makes the near end, starts the far process with the place to join, and connects with it.
 pub(super) fn open(
