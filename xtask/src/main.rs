@@ -3,11 +3,13 @@
 //!
 //! A check is a function that returns complaints. `tidy` prints all of them, and a test runs each
 //! check, so a rule holds under this tool and under plain `cargo test`. [`floors`] has the rules
-//! for dependencies between crates, [`text`] those for the text of the repository, and [`prose`]
-//! those for the language of its comments and docs.
+//! for dependencies between crates, [`circles`] those for imports between the files of one crate,
+//! [`text`] those for the text of the repository, and [`prose`] those for the language of its
+//! comments and docs.
 
 #![forbid(unsafe_code)]
 
+mod circles;
 mod floors;
 mod fuzz;
 mod lives;
@@ -105,13 +107,15 @@ fn main() -> ExitCode {
 fn tidy() -> Result<(), Failed> {
     let workspace = Workspace::read()?;
     let prose = prose::Prose::read(&workspace);
-    let told = sizes::report(&workspace).into_iter().chain([prose.summary()]);
+    let circles = circles::Circles::read(&workspace);
+    let told = sizes::report(&workspace).into_iter().chain([prose.summary()]).chain(circles.summary());
     told.for_each(|line| eprintln!("{line}"));
     let complaints: Vec<String> = floors::check(&workspace)
         .into_iter()
         .chain(places::check())
         .chain(text::check(&workspace))
         .chain(prose.check())
+        .chain(circles.check())
         .collect();
     complaints.iter().for_each(|c| eprintln!("{c}"));
     if !complaints.is_empty() {

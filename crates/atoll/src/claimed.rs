@@ -8,8 +8,7 @@
 //! The kernel releases the lock when its process ends, for any reason; a lock file without a
 //! process holds nothing.
 
-use crate::failure::Failure;
-use crate::results::cannot_write;
+use crate::failure::{Failure, cannot_write};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;

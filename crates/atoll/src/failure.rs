@@ -2,6 +2,7 @@
 
 use base::counted;
 use deploy::DeployError;
+use std::io::ErrorKind;
 
 /// The exit code that shells report for a process ended by SIGPIPE (13). A command that cannot
 /// write all of its output ends with it, as other tools do; a bench that was cut off is no success.
@@ -61,4 +62,13 @@ impl From<DeployError> for Failure {
             other => Failure::run(other),
         }
     }
+}
+
+/// Why a file of results cannot be written, with advice.
+pub fn cannot_write(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    let advice = match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or name another place",
+        _ => "name another place",
+    };
+    Failure::Run(format!("cannot write {}: {error}; {advice} with --out", path.display()))
 }

@@ -6,7 +6,7 @@
 //! [`Earlier`].
 
 use crate::claimed::Claim;
-use crate::failure::Failure;
+use crate::failure::{Failure, cannot_write};
 use base::counted;
 use driver::ResultRow;
 use report::{Report, Row, Rows};
@@ -191,15 +191,6 @@ pub fn unused(path: &Path) -> PathBuf {
 /// The file cannot be written.
 pub fn write(path: &Path, text: String) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|e| cannot_write(path, &e))
-}
-
-/// Why a file of results cannot be written, with advice.
-pub fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    let advice = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "free some space, or name another place",
-        _ => "name another place",
-    };
-    Failure::Run(format!("cannot write {}: {error}; {advice} with --out", path.display()))
 }
 
 /// The machine with its core-to-core latencies, unless there are too many pairs or they cannot be

@@ -23,6 +23,7 @@ mod error;
 
 mod answer;
 mod handshake;
+mod hello;
 mod listener;
 mod lobby;
 mod registry;
@@ -40,8 +41,9 @@ pub mod ipc;
 
 pub use address::Address;
 pub use error::{ChannelError, Closed, SendError};
+pub use hello::Hello;
 pub use link::{Counts, Link};
-pub use listener::{Hello, Listener, Stopper, connect};
+pub use listener::{Listener, Stopper, connect};
 pub use parker::{Parked, Parker, Unparker};
 pub use registry::pair;
 

@@ -8,6 +8,7 @@
 use crate::address::{Address, check_socket_path};
 use crate::error::{ChannelError, Doing};
 use crate::handshake::{Deadline, Kind, introduce};
+use crate::hello::Hello;
 use crate::link::Link;
 use crate::lobby::{HANDSHAKE_TIME, Lobby};
 use crate::parker::{new_bell, ring_bell};
@@ -30,16 +31,6 @@ use std::time::Duration;
 /// First pause between two attempts to connect; doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-
-/// Opaque bytes that the connector chooses and the listener's owner gets with the link; they
-/// identify the caller.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Hello(pub Vec<u8>);
-
-impl Hello {
-    /// The longest hello.
-    pub const MOST_BYTES: usize = 4096;
-}
 
 /// A bound address. Dropping it frees the address (and removes the socket file); accepted links
 /// live on.

@@ -15,6 +15,7 @@
 //!
 //! Shares and rates are between 0 and 1.
 
+use crate::count_row::{row, stream};
 use crate::repartitioning::{self, Ageing, BadExample, Pair, Tree, Uneven};
 use crate::row::Row;
 use crate::trace;
@@ -87,9 +88,6 @@ fn many() -> u64 {
     100_000
 }
 
-/// An arbitrary seed.
-const SEED: u64 = 0x0a70_0112;
-
 impl Count {
     /// # Errors
     /// A specification without a workload; an impossible tree or load.
@@ -157,18 +155,6 @@ impl Visitor for Counter<'_> {
             What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
         }
     }
-}
-
-/// A row of counts: the kind of count, and the number of instances.
-pub(crate) fn row(what: &str) -> Row {
-    let mut row = Row::default();
-    row.set("what", what);
-    row
-}
-
-/// A stream of requests over all sites.
-pub(crate) fn stream<W: Workload>(workload: &W) -> W::Generator {
-    workload.generator(SEED, 0..workload.sites())
 }
 
 fn schema<W: Workload>(workload: &W) -> Row {

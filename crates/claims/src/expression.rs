@@ -15,9 +15,11 @@
 //! the reading rows with the most islands. An operator on two lists works pair by pair, and a list
 //! of one fits every length. `max` in a filter is the largest value of the field.
 
+mod parse;
+
 use crate::error::EvalError;
-use crate::parse::{self, ParseError};
 use crate::row::Row;
+use parse::ParseError;
 use std::collections::BTreeMap;
 use std::fmt;
 

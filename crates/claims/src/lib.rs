@@ -29,12 +29,11 @@ pub mod ledger;
 pub mod experiment;
 pub mod library;
 
-mod parse;
-
 pub mod expression;
 pub mod row;
 pub mod rows;
 
+mod count_row;
 pub mod counting;
 pub mod repartitioning;
 mod trace;

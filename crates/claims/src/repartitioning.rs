@@ -10,7 +10,7 @@
 //!
 //! The thesis (Tözün, section 4.3 and 4.4) has them as tables 4.1 and 4.2 and figures 4.5 and 4.6.
 
-use crate::counting::row;
+use crate::count_row::row;
 use crate::row::Row;
 use partition::cost::{Changes, Cost, CostError, Merge, MergeCost, Split, System};
 use partition::level::{Drift, Group, level, thesis_ideals, work};

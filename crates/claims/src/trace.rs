@@ -9,7 +9,7 @@
 //! the most steps that are awaited together. `failed` is the share that the transaction itself
 //! rolled back.
 
-use crate::counting::{row, stream};
+use crate::count_row::{row, stream};
 use crate::row::Row;
 use base::{InstanceId, Key, TableId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -30,13 +30,13 @@ mod backoff {
 /// Loom's threads share one thread of the system, so each keeps its own note of the owner for which
 /// it acts.
 mod acting {
-    pub use crate::acting::OwnerId;
+    use crate::owner_id::{NO_OWNER, OwnerId, owner_bits};
     use std::cell::Cell;
     loom::thread_local! {
-        static ACTING: Cell<u64> = Cell::new(super::page_latch::NO_OWNER);
+        static ACTING: Cell<u64> = Cell::new(NO_OWNER);
     }
     pub fn act_for(n: usize) {
-        ACTING.with(|a| a.set(super::page_latch::owner_bits(OwnerId::new(n))));
+        ACTING.with(|a| a.set(owner_bits(OwnerId::new(n))));
     }
     pub fn mine() -> u64 {
         ACTING.with(Cell::get)

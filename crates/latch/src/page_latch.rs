@@ -51,9 +51,10 @@
 //! A reader that saw one byte of a change sees the claim or a later state of the word, and discards
 //! its result.
 
-use super::acting::{OwnerId, mine};
+use super::acting::mine;
 use super::backoff::Backoff;
 use super::sync::{AtomicU64, Ordering, fence};
+use crate::owner_id::{NO_OWNER, OWNER, OwnerId, owner_in};
 
 const SHARED_ONE: u64 = 1;
 const SHARED: u64 = 0xffff;
@@ -62,10 +63,6 @@ const RESIDENT: u64 = 1 << 17;
 const MARKED: u64 = 1 << 18;
 const DIRTY: u64 = 1 << 19;
 const WRITING: u64 = 1 << 20;
-const OWNER_SHIFT: u32 = 21;
-const OWNER: u64 = 0x3ff << OWNER_SHIFT;
-/// Owner bits of a thread that acts for no owner. No word has them.
-pub(super) const NO_OWNER: u64 = u64::MAX;
 const VERSION_SHIFT: u32 = 31;
 const VERSION_ONE: u64 = 1 << VERSION_SHIFT;
 /// The part of the word that stays the same while no thread changes the page's bytes.
@@ -81,16 +78,6 @@ pub enum Refused {
     Busy,
     /// It belongs to an owner for which the calling thread does not act.
     Foreign,
-}
-
-/// The bits of a word that name this owner.
-pub(super) fn owner_bits(owner: Option<OwnerId>) -> u64 {
-    owner.map_or(NO_OWNER, |owner| owner.raw() << OWNER_SHIFT)
-}
-
-/// The owner that a word, or the bits of one, name.
-pub(super) fn owner_in(word: u64) -> Option<OwnerId> {
-    if word == NO_OWNER { None } else { OwnerId::from_raw((word & OWNER) >> OWNER_SHIFT) }
 }
 
 /// Whether a page with this word belongs to an owner for which the calling thread does not act.

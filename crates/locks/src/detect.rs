@@ -19,12 +19,14 @@
 //! releases nothing, so at one moment the whole cycle stood. If it is not confirmed, the walk
 //! starts again.
 
+use crate::abort::LockAbort;
 use crate::locker::{LockPlace, Locker, Pending, Use};
 use crate::mode::LockName;
 use crate::queue::{Entry, LockerId};
 use crate::slot::{Awaited, Standing};
-use crate::table::{Acquired, LockAbort, LockTable, Wakers, enter, wake};
+use crate::table::{Acquired, LockTable, Wakers, enter, wake};
 use crate::tuning::Victim;
+use crate::walk::Walk;
 use latch::RawMutex;
 use probe::Section;
 use std::sync::atomic::Ordering;
@@ -38,50 +40,6 @@ pub enum Cancelled {
     /// The request is withdrawn; the locks held before are still held. Also if the locker did not
     /// wait.
     Gone,
-}
-
-/// Working memory of the detector.
-#[derive(Default)]
-pub(crate) struct Walk {
-    stack: Vec<LockerId>,
-    /// All lockers met so far, each with the locker that waits for it.
-    seen: Vec<(LockerId, LockerId)>,
-    /// One bit per locker: set if it was met.
-    marks: Vec<u64>,
-}
-
-impl Walk {
-    fn start(&mut self, from: LockerId) {
-        for (id, _) in self.seen.drain(..) {
-            self.marks[id as usize / 64] = 0;
-        }
-        self.stack.clear();
-        self.visit(from, from);
-    }
-
-    fn visit(&mut self, id: LockerId, from: LockerId) {
-        let (word, bit) = (id as usize / 64, 1 << (id % 64));
-        if self.marks.len() <= word {
-            self.marks.resize(word + 1, 0);
-        }
-        if self.marks[word] & bit == 0 {
-            self.marks[word] |= bit;
-            self.seen.push((id, from));
-            self.stack.push(id);
-        }
-    }
-
-    /// The members of the cycle that `last` closes by waiting for `start`.
-    fn members(&self, start: LockerId, last: LockerId) -> Vec<LockerId> {
-        let mut members = vec![last];
-        let mut at = last;
-        while at != start {
-            let from = self.seen.iter().find(|s| s.0 == at).map_or(start, |s| s.1);
-            members.push(from);
-            at = from;
-        }
-        members
-    }
 }
 
 impl<M: RawMutex> LockTable<M> {

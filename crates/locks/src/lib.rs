@@ -26,6 +26,7 @@
 //! - `escalate`, `de_escalate`: a table lock in place of many key locks, and back;
 //! - `detect`: waiting and cycles.
 
+mod abort;
 mod de_escalate;
 mod detect;
 mod escalate;
@@ -35,17 +36,18 @@ mod inherit;
 mod locker;
 mod mode;
 mod queue;
-mod requests;
 mod slot;
 mod sync;
 mod table;
 mod tuning;
+mod walk;
 
+pub use abort::LockAbort;
 pub use detect::Cancelled;
 pub use locker::{LockCounts, Locker, end_thread};
 pub use mode::{Gap, LockName, Mode, Row};
 pub use slot::MAX_LOCKERS;
-pub use table::{Acquired, LockAbort, LockStats, LockTable};
+pub use table::{Acquired, LockStats, LockTable};
 pub use tuning::{Escalation, Inheritance, LockOptions, LockTuning, Victim};
 
 #[cfg(test)]

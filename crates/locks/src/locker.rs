@@ -9,10 +9,10 @@
 //! requests them (see `inherit`). A parked granule has no holder: [`Locker::holds`] does not report
 //! it.
 
+use crate::abort::LockAbort;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
 use crate::slot::Ids;
-use crate::table::LockAbort;
 use std::cell::Cell;
 use std::sync::Arc;
 

@@ -18,8 +18,10 @@
 //! T1 asks for X: a conversion.  It waits for other holders only; there are none, so it is granted.
 //! ```
 
+mod requests;
+
 use crate::mode::{LockName, Mode};
-use crate::requests::Requests;
+pub(crate) use requests::Requests;
 
 /// Number of a locker in its table; also the index of its slot.
 pub(crate) type LockerId = u16;

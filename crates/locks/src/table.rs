@@ -4,13 +4,13 @@
 //! mutex is taken before any of them, and only by a request that was just queued to wait or by
 //! [`LockTable::blockers`]. A thread never holds two buckets, or the same part of two slots.
 
-use crate::detect::Walk;
 use crate::guarded::Guarded;
 use crate::locker::{Granule, Held, LockCounts, LockPlace, Locker, NO_TABLE, Pending, Use};
 use crate::mode::{LockName, Mode};
 use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::{Slots, Wait};
 use crate::tuning::{Escalation, LockOptions, LockTuning};
+use crate::walk::Walk;
 use latch::RawMutex;
 use probe::Section;
 use smallvec::SmallVec;
@@ -31,15 +31,6 @@ pub enum Acquired {
     /// this locker holds none. Nothing was requested. There is room once the transaction of one of
     /// them has ended.
     Crowded,
-}
-
-/// The reason why a wait ended without the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum LockAbort {
-    #[error("waiting for the lock would close a cycle of waiting transactions")]
-    Deadlock,
-    #[error("the lock was not granted in time")]
-    Timeout,
 }
 
 /// Counts since the table was made.

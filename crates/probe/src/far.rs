@@ -2,9 +2,8 @@
 //! thread's cells takes two instructions inside this crate, and may take two calls in any other
 //! crate into which a hook is inlined (without link-time optimisation).
 
-use crate::hooks::LockCalls;
 use crate::table::{Component, Wait};
-use crate::worker::{Latched, OFF, UNSPLIT, WORKER, Worker};
+use crate::worker::{Latched, LockCalls, OFF, UNSPLIT, WORKER, Worker};
 
 /// The result of `f` if this thread profiles, else `off`.
 #[inline(always)]

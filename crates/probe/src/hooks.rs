@@ -6,7 +6,7 @@
 use crate::far;
 use crate::profile::Profile;
 use crate::table::{Component, Counter, Profiling, Section, Wait};
-use crate::worker::{Before, LINKS, Latched, MANAGE, NO_KIND, OFF, Role, Round, UNSPLIT, WORKER};
+use crate::worker::{Before, LINKS, Latched, LockCalls, MANAGE, NO_KIND, OFF, Role, Round, UNSPLIT, WORKER};
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
@@ -57,17 +57,6 @@ pub fn add(counter: Counter, n: u64) {
     if somebody() {
         far::here((), |w| w.count(counter, n));
     }
-}
-
-/// The requests of one part of a transaction to its lock table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LockCalls {
-    /// See [`Counter::RowLocks`], and so on.
-    pub rows: u64,
-    pub higher: u64,
-    pub repeats: u64,
-    pub inherited: u64,
-    pub fast: u64,
 }
 
 /// Reports the lock requests of a part of a transaction when it gives its locks back. One call for

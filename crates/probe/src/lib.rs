@@ -36,7 +36,7 @@ pub use profile::{PerTransaction, Profile};
 pub use series::{Second, Series};
 pub use table::{Component, Counter, Event, Group, Kind, PageKind, Profiling, Section, Wait};
 pub use ticks::ticks;
-pub use worker::{Latched, Role, Round};
+pub use worker::{Latched, LockCalls, Role, Round};
 
 #[cfg(test)]
 mod tests;

@@ -17,11 +17,21 @@
 //! rough.
 
 use crate::hardware::Counting;
-use crate::hooks::LockCalls;
 use crate::profile::{Profile, derive};
 use crate::table::{Component, Counter, PageKind, Profiling, Section, Wait};
 use crate::ticks::ticks;
 use std::cell::{Cell, RefCell};
+
+/// The requests of one part of a transaction to its lock table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LockCalls {
+    /// See [`Counter::RowLocks`], and so on.
+    pub rows: u64,
+    pub higher: u64,
+    pub repeats: u64,
+    pub inherited: u64,
+    pub fast: u64,
+}
 
 /// Modes: nothing is counted; everything is counted; and this poll's time is split as well.
 pub(crate) const OFF: u8 = 0;

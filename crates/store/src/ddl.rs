@@ -22,12 +22,13 @@
 //! error. All functions here block for pages.
 
 use crate::StoreFault;
-use crate::catalog::{self, NOWHERE, Reference, Table, TreePlace};
-use crate::definition::{self, Definition, Structure, StructureState, TreeKind};
+use crate::catalog::definition::{self, Definition, Structure, StructureState, TreeKind};
+use crate::catalog::tables::{self, NOWHERE, Reference, Table, TreePlace};
 use crate::kind::CATALOG;
-use crate::open::{Store, held};
-use crate::scan::ChunkEnd;
-use crate::txn::{Mark, Txn};
+use crate::mutex::held;
+use crate::rows::scan::ChunkEnd;
+use crate::state::store::Store;
+use crate::txn::chain::{Mark, Txn};
 use access::{
     BTree, Below, Expect, Heap, HeapPlace, HeapUpdate, Moves, RootMap, TreeInsert, log_freed, pages_below,
 };
@@ -66,7 +67,7 @@ impl Store {
 
     /// All tables in order of their ids, each with its indexes; `None` if there are none.
     pub fn schema(&self) -> Option<Schema> {
-        let schema = catalog::schema(&held(&self.catalog.known));
+        let schema = tables::schema(&held(&self.catalog.known));
         (!schema.tables.is_empty()).then_some(schema)
     }
 
@@ -76,7 +77,7 @@ impl Store {
     /// A definition that contradicts itself or the existing tables; no space; I/O. Nothing was
     /// created.
     pub fn create_table<P: Policies>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
-        let there = catalog::schema(&held(&self.catalog.known));
+        let there = tables::schema(&held(&self.catalog.known));
         match there.table(def.id) {
             Some(old) if alike(old, def) => return Ok(()),
             Some(old) => {
@@ -131,7 +132,7 @@ impl Store {
         def: &IndexDef,
     ) -> Result<(), StoreFault> {
         let missing = || StoreFault::Schema(format!("there is no table {table} to index"));
-        let there = catalog::schema(&held(&self.catalog.known));
+        let there = tables::schema(&held(&self.catalog.known));
         let mut whole = there.table(table).ok_or_else(missing)?.clone();
         whole.indexes.push(def.clone());
         definition::check(&whole, &there)?;

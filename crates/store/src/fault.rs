@@ -1,6 +1,6 @@
 //! The faults of a store: it does not open, or it must not continue.
 
-use base::{Lsn, TableId};
+use base::{Lsn, PageId, TableId};
 use pages::PageFault;
 use std::io;
 use std::path::PathBuf;
@@ -99,4 +99,9 @@ impl From<PageFault> for StoreFault {
     fn from(fault: PageFault) -> Self {
         StoreFault::Page(Arc::new(fault))
     }
+}
+
+/// The position of a page in the data file, in bytes.
+pub(crate) fn offset_of(page: PageId) -> u64 {
+    u64::from(page.0) * pages::PAGE_SIZE as u64
 }

@@ -43,53 +43,55 @@
 //! `control-1` (the last checkpoint), `log/`, `data` and `doublewrite`. With durability `memory` it
 //! contains only the lock and a control file that records the durability.
 
+//! **Folders.** A file imports from its own folder and from those below it in this drawing, and no
+//! files import each other in a loop. The methods of [`Store`] are written in all folders, and call
+//! each other across them: a rollback refreshes the catalog, and an insert asks for the placement.
+//!
+//! ```text
+//!   check        is the whole database sound?
+//!   restart      opening, recovery, redo on demand, checkpoints
+//!   placement    which heap page a row lies in; partitions
+//!   ddl          create and drop tables and indexes
+//!   rows         read, change and scan rows; batched look-up; loading
+//!   txn          begin, commit, prepare, rollback; savepoints; notes
+//!   state        the value `Store` and its parts: running transactions, control file, redo
+//!   catalog      tables, indexes and their definitions
+//!   fault, kind, mutex
+//! ```
+
 #![forbid(unsafe_code)]
 
-mod active;
-mod analysis;
 mod catalog;
 mod check;
-mod checkpoint;
-mod clustered;
-mod control;
 mod ddl;
-mod definition;
-mod division;
-mod end;
 mod fault;
-mod finding;
-mod joint;
 mod kind;
-mod load;
-mod open;
-mod prefetch;
-mod redo;
-mod repartition;
+mod mutex;
+mod placement;
 mod restart;
-mod row_placement;
 mod rows;
-mod scan;
-mod touched;
+mod state;
 mod txn;
 
 pub use access::Moved;
-pub use catalog::Table;
-pub use check::{CheckProgress, CheckReport, TableReport, scan_files};
-pub use checkpoint::CheckpointRun;
-pub use definition::{HeapForm, TreeKind};
-pub use division::{Division, Reach, Writers};
-pub use end::NoteId;
+pub use catalog::definition::{HeapForm, TreeKind};
+pub use catalog::tables::Table;
+pub use check::consistency::{CheckProgress, CheckReport, TableReport, scan_files};
+pub use check::finding::{Finding, Weight};
 pub use fault::StoreFault;
-pub use finding::{Finding, Weight};
-pub use load::{Loaded, Loader};
-pub use open::{Store, StoreOptions, expect_database};
-pub use prefetch::Prefetched;
-pub use restart::{InDoubt, Recovered};
-pub use row_placement::Divided;
-pub use rows::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
-pub use scan::ChunkEnd;
-pub use touched::{KeyChange, Touched};
-pub use txn::{Savepoint, Txn};
+pub use placement::division::{Division, Reach};
+pub use placement::row_placement::{Divided, Writers};
+pub use restart::checkpoint::CheckpointRun;
+pub use restart::open::{StoreOptions, expect_database};
+pub use restart::recovery::{InDoubt, Recovered};
+pub use rows::load::{Loaded, Loader};
+pub use rows::prefetch::Prefetched;
+pub use rows::row::{DeleteOutcome, Entries, InsertOutcome, UpdateOutcome};
+pub use rows::scan::ChunkEnd;
+pub use state::store::Store;
+pub use txn::chain::{Savepoint, Txn};
+pub use txn::end::NoteId;
+pub use txn::touched::{KeyChange, Touched};
 
 /// The name of the data file within a data folder.
 pub(crate) const DATA: &str = "data";

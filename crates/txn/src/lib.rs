@@ -17,16 +17,18 @@
 
 mod abort;
 pub mod access;
+mod route;
 pub mod row;
+mod row_keys;
 pub mod schema;
-pub mod spread;
 pub mod step;
 pub mod workload;
 
 pub use abort::Abort;
 pub use access::{Access, Direction, Flow, Inserted, NewRows, Range};
+pub use route::Route;
 pub use row::{Row, RowBuf, RowMut};
 pub use schema::{Column, Columns, IndexDef, Schema, TableDef, TableKind, Type};
-pub use spread::{Share, Spread, Visits};
-pub use step::{Effect, Route, Step, StepId, Steps, Transaction};
+pub use step::spread::{self, Share, Spread, Visits};
+pub use step::{Effect, Step, StepId, Steps, Transaction};
 pub use workload::{Clients, Generator, Pauses, Placement, Verdict, Workload};

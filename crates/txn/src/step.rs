@@ -1,20 +1,16 @@
 //! Steps, and how they form a transaction.
 
-use crate::{Abort, Access, Share, Spread};
-use base::TableId;
+pub mod spread;
+
+pub use crate::route::Route;
+
+use crate::{Abort, Access};
 use serde::{Serialize, de::DeserializeOwned};
+use spread::{Share, Spread};
 use std::pin::pin;
 
 /// Number of a kind of step within its workload; sent with the step's bytes.
 pub type StepId = u16;
-
-/// The place to which a step belongs: a table and the leading integer of the keys that it touches
-/// there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Route {
-    pub table: TableId,
-    pub key: u64,
-}
 
 /// Whether a step may change rows. A step that declares [`Effect::Reads`] and writes anyway is
 /// still correct, only more likely to meet a deadlock over several instances.

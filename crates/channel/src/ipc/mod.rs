@@ -14,6 +14,7 @@
 //! stream, as a worker's loop does.
 
 mod classics;
+mod ends;
 mod wire;
 
 use crate::error::ChannelError;
@@ -311,8 +312,8 @@ fn with_thread(plan: &Plan, pin: &(impl Fn(usize) + Sync)) -> Result<Figures, Ip
     let role = role_of(plan, address.to_string());
     std::thread::scope(|scope| {
         let far = scope.spawn(|| far_side(&role, pin));
-        let link = wire::accept(&listener, || far.is_finished())?;
-        let figures = near_side(plan, &mut *wire::over_link(link, plan.waiting)?, pin)?;
+        let link = ends::accept(&listener, || far.is_finished())?;
+        let figures = near_side(plan, &mut *ends::over_link(link, plan.waiting)?, pin)?;
         far.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(figures)
     })
@@ -329,7 +330,7 @@ fn with_process(
         let child = command.spawn();
         child.map(Peer).map_err(|source| IpcError::Io { doing: "starting the far side", source })
     };
-    let (mut wire, peer) = wire::open(plan, start)?;
+    let (mut wire, peer) = ends::open(plan, start)?;
     let figures = near_side(plan, &mut *wire, pin)?;
     peer.finished()?;
     Ok(figures)
@@ -411,7 +412,7 @@ fn stream(wire: &mut dyn Wire, message: &mut [u8], count: usize) -> Result<f64, 
 }
 
 fn far_side(role: &Role, pin: &impl Fn(usize)) -> Result<(), IpcError> {
-    let mut wire = wire::join(role)?;
+    let mut wire = ends::join(role)?;
     pin(role.cpu);
     let mut message = vec![0; role.message_bytes];
     wire.send(&message)?;

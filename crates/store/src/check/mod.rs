@@ -1,0 +1,4 @@
+//! The check of a whole database, and the findings that it reports.
+
+pub(crate) mod consistency;
+pub(crate) mod finding;
