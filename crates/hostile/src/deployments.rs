@@ -33,8 +33,8 @@ fn script(bytes: &[u8]) {
     let open = Rate::constant(10.0).map(|rate| LoadModel::Open { rate, arrivals: Arrivals::Poisson });
     let model = if head & 4 == 0 { open.expect("a rate") } else { LoadModel::Closed };
     if let Ok(changes) = phases.changes(&subject, &model) {
-        assert!(changes.windows(2).all(|two| two[0].at < two[1].at), "changes of one time are one");
-        for spec in changes.into_iter().filter_map(|change| change.spec) {
+        assert!(changes.windows(2).all(|two| two[0].at_ns < two[1].at_ns), "changes of one time are one");
+        for spec in changes.into_iter().filter_map(|change| change.requests) {
             let _ = (Subject::new(spec).map(|s| (s.labels(), s.data_bytes()))).is_ok();
         }
     }
