@@ -110,9 +110,9 @@ pub(crate) fn connect<W: Workload, E: Engine>(shared: &Arc<Shared<W, E>>, wanted
     }
 }
 
-/// Tries to open each missing link and keeps those that stay missing. A peer that did not answer for
-/// one worker is not tried for the others: peers that are down would hold up links to peers that
-/// are there, and the end of the instance, by a time-out for each worker. Stops early when the
+/// Tries to open each missing link and keeps those that stay missing. A peer that did not answer
+/// for one worker is not tried for the others: peers that are down would hold up links to peers
+/// that are there, and the end of the instance, by a time-out for each worker. Stops early when the
 /// instance `ends`.
 fn try_each(
     missing: &mut Vec<(usize, InstanceId)>,

@@ -198,7 +198,8 @@ impl<W: Workload> Instance<W> {
     }
 
     /// Sets changes of the load, ascending by time ([`world::now_ns`]). The streams of other
-    /// requests start at the seed beside them. [`Instance::halt`] drops the changes that are still to come.
+    /// requests start at the seed beside them. [`Instance::halt`] drops the changes that are still
+    /// to come.
     pub fn script(&self, changes: &[LoadChange<(W, u64)>]) {
         self.obey_at_once(&TrafficOrder::Change(changes.to_vec()));
     }

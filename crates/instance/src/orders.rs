@@ -6,10 +6,10 @@
 //!                                                              --- ConnectorOrder ---> connector
 //! ```
 //!
-//! An order about the load is one value on the whole way; only the form of its requests changes. The
-//! other orders differ on the two sides: an order to an instance is plain data and has one answer; an
-//! order to a worker carries the sender of that worker's answer, and one order to an instance may
-//! become several orders to workers (an audit first waits until all workers are settled).
+//! An order about the load is one value on the whole way; only the form of its requests changes.
+//! The other orders differ on the two sides. An order to an instance is plain data and has one
+//! answer. An order to a worker carries the sender of that worker's answer, and one order to an
+//! instance may become several orders to workers: an audit first waits until all are settled.
 
 use crate::links::Peer;
 use crate::owners::sampling::Loads;
@@ -32,8 +32,8 @@ pub enum TrafficOrder<R> {
     Profile(Profiling),
     /// Start this load; clients draw streams of requests from `seed` on.
     Drive { traffic: Traffic, share: Share, seed: u64 },
-    /// Changes of the load, ascending by time, at times of the clock that all processes of a machine
-    /// share; each with its requests and the first of their streams.
+    /// Changes of the load, ascending by time, at times of the clock that all processes of a
+    /// machine share; each with its requests and the first of their streams.
     Change(Vec<LoadChange<(R, u64)>>),
     /// Other requests over the same data, while no load runs.
     Reconfigure(R),

@@ -7,8 +7,8 @@
 //!
 //! Access rules: a ring has one thread at each end ([`ring`]). When a ring is full, values wait at
 //! the sending end, in order, and go with a later [`Outgoing::flush`]. A thread that has such
-//! values must not sleep before they are sent. Values from one thread to another arrive in the order in
-//! which they were sent.
+//! values must not sleep before they are sent. Values from one thread to another arrive in the
+//! order in which they were sent.
 //!
 //! A mesh wakes no thread. Its users do, since they know how: each value may wake its receiver
 //! ([`Outgoing::push`], then the wake-up), or all values of a turn together ([`Outgoing::stage`]s,

@@ -7,8 +7,8 @@
 //!             is durable, Logged --> decisions to the participants --> Forget
 //! ```
 //!
-//! The worker loop feeds votes that come as messages; the task feeds those that ride on results. The
-//! task alone appends the commit record and releases the home's locks.
+//! The worker loop feeds votes that come as messages; the task feeds those that ride on results.
+//! The task alone appends the commit record and releases the home's locks.
 
 use crate::local::Local;
 use crate::state::Home;

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The alternative is to run the procedure where the request came in and to send its steps
-//! ([`visits`](super::visits)). Then each phase costs a message there and one back, the commit costs
-//! another, and steps that come from elsewhere take locks. Forwarded whole, a transaction with one
-//! owner needs two small messages and no lock (thesis, section 3.2.2: a request is routed to the
-//! owner of its data). The worker that receives a request runs it wherever its keys are by then.
-//! The request therefore carries no map version.
+//! ([`visits`](super::visits)). Then each phase costs a message there and one back, the commit
+//! costs another, and steps that come from elsewhere take locks. Forwarded whole, a transaction
+//! with one owner needs two small messages and no lock (thesis, section 3.2.2: a request is routed
+//! to the owner of its data). The worker that receives a request runs it wherever its keys are by
+//! then. The request therefore carries no map version.
 //!
 //! # Access rules
 //!
