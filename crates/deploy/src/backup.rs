@@ -11,8 +11,9 @@
 //! they are, and a restart of the copy has the same result as a restart of the database. Only files
 //! that Atoll makes are copied.
 
+use crate::home::look;
 use crate::layout::{BACKUP, Standing, is_of_an_instance, names, no_database, standing};
-use crate::manifest::{self, look};
+use crate::manifest;
 use crate::partial::{Form, Holes, Partial, parent};
 use crate::whole::judge;
 use crate::{DeployError, Interrupt};

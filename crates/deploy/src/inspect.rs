@@ -2,7 +2,8 @@
 //! changing anything.
 
 use crate::DeployError;
-use crate::manifest::{Look, MEMORY, look, manifest_in};
+use crate::home::{Look, look};
+use crate::manifest::{MEMORY, manifest_in};
 use crate::whole::judge;
 use base::{InstanceId, counted};
 use instance::offline::{Examined, Family, Finding, examine};

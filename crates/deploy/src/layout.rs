@@ -11,11 +11,11 @@
 //! programs: this code does not read, copy or remove them, and they prevent nothing.
 
 use crate::DeployError;
+use crate::files::{make_private, write_whole};
 use crate::manifest::{self, Manifest};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// In a directory of a sweep.
@@ -284,29 +284,6 @@ pub fn begin_sweep(dir: &Path) -> Result<(), DeployError> {
         }
     }
     Ok(())
-}
-
-/// Creates a directory (0700) and its parents, unless it exists.
-pub(crate) fn make_private(path: &Path) -> Result<(), DeployError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(DeployError::io("create", path))
-}
-
-/// Writes the file `name` in `dir` whole or not at all: it is written under another name, synced,
-/// and renamed over the old file.
-pub(crate) fn write_whole(dir: &Path, name: &str, text: &str) -> Result<(), DeployError> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-    let stem = name.trim_end_matches(".json");
-    let (aside, file) = (dir.join(format!("{stem}.new")), dir.join(name));
-    let written = || {
-        let mut options = fs::OpenOptions::new();
-        let mut f = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-        f.write_all(text.as_bytes())?;
-        f.sync_all()?;
-        fs::rename(&aside, &file)?;
-        fs::File::open(dir)?.sync_all()
-    };
-    written().map_err(DeployError::io("write", &file))
 }
 
 #[cfg(test)]

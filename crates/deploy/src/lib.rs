@@ -32,7 +32,9 @@ mod control;
 mod copy;
 pub mod engine;
 mod error;
+mod files;
 mod footprint;
+mod home;
 mod host;
 mod inspect;
 mod layout;
@@ -49,11 +51,12 @@ mod whole;
 pub use backup::{Copied, Copying, back_up};
 pub use error::DeployError;
 pub use footprint::Footprint;
+pub use home::{Home, Look, Unfinished, look};
 pub use host::{cpu_ns, host_child};
 pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
-pub use manifest::{FORMAT, Home, Look, MEMORY, Manifest, Unfinished, look, manifest_in};
+pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
 };

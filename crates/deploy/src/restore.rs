@@ -8,8 +8,8 @@ use crate::DeployError;
 use crate::backup::{
     Copied, Copying, DATABASE, Description, Entry, FORMAT, Reading, Trouble, require_room, write_file,
 };
+use crate::home;
 use crate::layout::BACKUP;
-use crate::manifest;
 use crate::partial::{Form, Partial};
 use std::fs::{self, File};
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -42,7 +42,7 @@ pub fn restore(from: &Path, to: &Path, mut watch: Copying<'_>) -> Result<Copied,
             from_tar(from, about.len(), partial.path(), &mut watch)?
         }
     };
-    manifest::rename(partial.path())?;
+    home::rename(partial.path())?;
     partial.finish()?;
     let bytes = description.files.iter().map(|entry| entry.bytes).sum();
     Ok(Copied { data: description.data, files: description.files.len(), bytes })

@@ -9,7 +9,8 @@
 use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, DesignKind, Durability, TrafficOrder, TreeKind};
-use crate::manifest::{DISK, FORMAT, Home, MEMORY, Manifest, Unfinished};
+use crate::home::{Home, Unfinished};
+use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::Member;
 use crate::scratch::Scratch;
 use crate::whole::schema_number;

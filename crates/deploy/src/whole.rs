@@ -7,8 +7,9 @@
 //! noticed.
 
 use crate::DeployError;
-use crate::layout::{INSTANCE, write_whole};
-use crate::manifest::{FILE, MEMORY, Manifest};
+use crate::files::write_whole;
+use crate::layout::INSTANCE;
+use crate::manifest::{FILE, Identity, MEMORY, Manifest};
 use base::InstanceId;
 use instance::offline::{Family, Finding, RESTORE, damage, missing};
 use serde::{Deserialize, Serialize};
@@ -16,19 +17,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use workload::WorkloadSpec;
-
-/// Distinguishes a database from every other one: 16 hexadecimal digits, drawn when it is loaded or
-/// restored.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Identity(String);
-
-impl Identity {
-    /// A random identity.
-    pub fn draw() -> Identity {
-        Identity(format!("{:016x}", world::entropy()))
-    }
-}
 
 /// The contents of `instance.json`.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]

@@ -25,16 +25,16 @@
 
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};
+use crate::left::Garbage;
 use crate::log::TxnVerdict;
 use crate::node::Node;
 use crate::planted::Bug;
-use crate::prepared::NoteId;
 use crate::read_reservation;
 use crate::row::{self, Keep};
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
 use crate::transaction::{NodeSetEntry, Pin, Txn, Validated, Value, Write};
-use crate::worker::{CHANGED, Garbage, Worker};
+use crate::worker::{CHANGED, Worker};
 use base::TableId;
 use latch::Backoff;
 use std::rc::Rc;
@@ -65,6 +65,10 @@ impl Tid {
         epoch(self.0)
     }
 }
+
+/// A note that has not been forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NoteId(pub u64);
 
 /// Whether a transaction also reads or writes in other stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -29,14 +29,16 @@
 //! range changes the version of the leaf with that range. The caller is pinned ([`crate::epoch`])
 //! as long as it holds rows or versions.
 
+pub(crate) mod split;
+
 use crate::arena::{Arena, Full, Local, Ref};
 use crate::epoch::Epochs;
 use crate::head::compare_key;
 use crate::node::{Entry, INNER_CAP, LEAF_CAP, NODE_WORDS, Node, Sight, Sought, Torn};
 use crate::read_reservation;
 use crate::row;
-use crate::split::{New, retire_separator, room_beside};
 use crate::version;
+use split::{New, retire_separator, room_beside};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A leaf, and the version under which it did, or did not, contain a row.

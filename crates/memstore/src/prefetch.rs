@@ -12,40 +12,12 @@ use crate::arena::Ref;
 use crate::batched_lookup::LANES;
 use crate::hints::Hash;
 use crate::index::{Found, Index};
+use crate::prefetched::PrefetchedRow;
 use crate::row;
 use crate::store::{LookAhead, Refused};
 use crate::transaction::Txn;
 use crate::worker::Worker;
 use base::TableId;
-
-/// Look-ups in advance for one transaction.
-#[derive(Default)]
-pub(crate) struct Prefetched {
-    seen: Vec<PrefetchedRow>,
-    /// The first result that no operation has taken yet.
-    next: usize,
-}
-
-struct PrefetchedRow {
-    hash: Hash,
-    row: Option<Ref>,
-}
-
-impl Prefetched {
-    #[inline]
-    pub(crate) fn clear(&mut self) {
-        self.seen.clear();
-        self.next = 0;
-    }
-
-    /// The row that was found for this key, if this is the next key and there was one.
-    #[inline]
-    pub(crate) fn take(&mut self, hash: Hash) -> Option<Ref> {
-        let asked = self.seen.get(self.next).filter(|asked| asked.hash == hash)?;
-        self.next += 1;
-        asked.row
-    }
-}
 
 /// The rows that a future transaction will read, by the hash of their hints.
 #[derive(Default)]

@@ -17,7 +17,7 @@
 //! afterwards. A read-only one takes the latest such epoch of the whole store (`Log::late`).
 
 use crate::arena::{Arena, Ref};
-use crate::commit::Scope;
+use crate::commit::{NoteId, Scope};
 use crate::log::{Open, TxnVerdict, Undecided, held};
 use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
@@ -29,10 +29,6 @@ use crate::transaction::{Pin, Txn, Validated, Value, Write};
 use crate::worker::Worker;
 use probe::Component;
 use std::sync::atomic::{Ordering, fence};
-
-/// A note that has not been forgotten.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NoteId(pub u64);
 
 /// An in-doubt transaction: one that was prepared before the store was opened, and not decided. Its
 /// rows are locked until a worker has adopted it ([`Worker::adopt`]) and decided. If it is dropped,

@@ -30,11 +30,12 @@
 mod apply;
 mod tail;
 
+use crate::commit::NoteId;
 use crate::log::{
     Beginning, Blocks, Checkpoint, Control, Durability, Ended, Log, LogFault, LogFile, LogOptions, Named,
     Segment, SegmentPlace, Undecided, make_segment, segment_head, short_read,
 };
-use crate::prepared::{InDoubt, NoteId};
+use crate::prepared::InDoubt;
 use crate::store::{Memstore, OpenError, Options};
 use apply::{Loader, Share, Told};
 use base::TableId;

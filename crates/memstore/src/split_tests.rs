@@ -2,9 +2,9 @@
 //! that were read stay protected, and nothing else is.
 
 use crate::arena::{Arena, Local, Ref};
+use crate::index::split::room_beside;
 use crate::index::{Step, new_node};
 use crate::node::{Entry, LEAF_CAP, Node, Sought};
-use crate::split::room_beside;
 use crate::{Cause, Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
 use fastrand::Rng;

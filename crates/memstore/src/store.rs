@@ -5,13 +5,13 @@ use crate::epoch::{EpochUse, Epochs};
 use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
+use crate::left::Left;
 use crate::log::{self, FlushBy, Log, LogFault, LogStats};
 use crate::node::Node;
 use crate::planted::Planted;
 use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::tid;
-use crate::worker::{Left, Worker};
 use base::TableId;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -166,7 +166,7 @@ pub struct Memstore {
     pub(crate) arena: Arena,
     pub(crate) epochs: Arc<Epochs>,
     pub(crate) log: Option<Log>,
-    workers: usize,
+    pub(crate) workers: usize,
     tables: Box<[OnceLock<Index>]>,
     pub(crate) conflict: Conflict,
     pub(crate) look_ahead: LookAhead,
@@ -273,32 +273,14 @@ impl Memstore {
         Ok(())
     }
 
-    /// The worker with this number. There is one at a time, and it stays on the thread that asked.
-    ///
-    /// # Errors
-    /// [`OpenError::Worker`] when there is no such worker, or when it is in use.
-    pub fn worker(self: &Arc<Memstore>, worker: usize) -> Result<Worker, OpenError> {
-        let error = || OpenError::Worker { worker, workers: self.workers };
-        if worker >= self.workers {
-            return Err(error());
-        }
-        self.worker_of_any(worker).ok_or_else(error)
-    }
-
-    /// A worker for the store's own use.
-    pub(crate) fn helper(self: &Arc<Memstore>, helper: usize) -> Option<Worker> {
-        self.worker_of_any(self.workers + helper)
-    }
-
     /// The number of workers, with those for the store's own use.
     pub(crate) fn everybody(&self) -> usize {
         self.left.len()
     }
 
-    fn worker_of_any(self: &Arc<Memstore>, worker: usize) -> Option<Worker> {
-        let left = self.left.get(worker)?;
-        let left = left.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Some(Worker::new(Arc::clone(self), worker, left?))
+    /// The state that the last worker of this number has left; `None` while that number is in use.
+    pub(crate) fn take_left(&self, worker: usize) -> Option<Left> {
+        self.left.get(worker)?.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn release(&self, worker: usize, left: Left) {

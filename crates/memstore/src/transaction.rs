@@ -3,7 +3,7 @@
 use crate::arena::Ref;
 use crate::hot::{Head, Turn};
 use crate::index::{Inserted, Seen, Spot};
-use crate::prefetch::Prefetched;
+use crate::prefetched::Prefetched;
 use crate::row::{Prepared, Touched};
 use base::TableId;
 use txn::{Direction, Range};

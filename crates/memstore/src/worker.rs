@@ -4,71 +4,24 @@
 //! An operation notes the versions it saw and changes nothing that other transactions see, with one
 //! exception: an insert enters its row into the index, marked absent.
 
-use crate::arena::{Local, Ref};
-use crate::epoch::EpochUse;
+use crate::arena::Ref;
 use crate::hints::Hash;
 use crate::hot::AccessKind;
 use crate::index::{Chunk, Insertion, Removal, Spot};
+use crate::left::{Garbage, Left};
 use crate::life;
 use crate::log::{Read, put_read};
-use crate::pins::Pins;
 use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW, Touched};
-use crate::store::{Cause, Conflict, Held, Memstore, Refused, RowId};
+use crate::store::{Cause, Conflict, Held, Memstore, OpenError, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, Lock, PREPARED};
 use crate::transaction::{Txn, Value};
 use base::TableId;
 use latch::Backoff;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use txn::{Direction, Flow, Inserted, Range};
-
-/// Garbage that a commit leaves behind. A snapshot of an earlier epoch than the one noted with it
-/// may still need it.
-pub(crate) enum Garbage {
-    Version(Ref),
-    /// A row that is absent under this word and still in the index of the table.
-    Row(TableId, Ref, u64),
-}
-
-/// State that belongs to a worker number. When a worker is dropped, the next worker with the same
-/// number takes it over.
-pub(crate) struct Left {
-    pub(crate) local: Local,
-    pub(crate) reading: Pins,
-    pub(crate) committing: Pins,
-    pub(crate) prepared: Pins,
-    pub(crate) snapshots: Pins,
-    pub(crate) garbage: VecDeque<(u64, Garbage)>,
-    /// Length of `garbage` when the last transaction ended.
-    kept: usize,
-    pub(crate) last_tid: u64,
-    appended: u64,
-    /// The epoch in which the last search for removable garbage found none.
-    pub(crate) looked: u64,
-    /// Too much of this worker's log waits to be written: the next commit waits until it is.
-    pub(crate) is_behind: bool,
-}
-
-impl Default for Left {
-    fn default() -> Left {
-        Left {
-            local: Local::new(),
-            reading: Pins::new(EpochUse::Reading),
-            committing: Pins::new(EpochUse::Committing),
-            prepared: Pins::new(EpochUse::Prepared),
-            snapshots: Pins::new(EpochUse::Snapshot),
-            garbage: VecDeque::new(),
-            kept: 0,
-            last_tid: 0,
-            appended: 0,
-            looked: 0,
-            is_behind: false,
-        }
-    }
-}
 
 /// One thread's access to the store. It may have any number of open transactions at a time. All of
 /// them have ended when it is dropped.
@@ -84,6 +37,29 @@ pub struct Worker {
     pub(crate) buffer: Vec<u8>,
     pub(crate) key: Vec<u8>,
     pub(crate) chunk: Chunk,
+}
+
+impl Memstore {
+    /// The worker with this number. There is one at a time, and it stays on the thread that asked.
+    ///
+    /// # Errors
+    /// [`OpenError::Worker`] when there is no such worker, or when it is in use.
+    pub fn worker(self: &Arc<Memstore>, worker: usize) -> Result<Worker, OpenError> {
+        let error = || OpenError::Worker { worker, workers: self.workers };
+        if worker >= self.workers {
+            return Err(error());
+        }
+        self.worker_of_any(worker).ok_or_else(error)
+    }
+
+    /// A worker for the store's own use.
+    pub(crate) fn helper(self: &Arc<Memstore>, helper: usize) -> Option<Worker> {
+        self.worker_of_any(self.workers + helper)
+    }
+
+    fn worker_of_any(self: &Arc<Memstore>, worker: usize) -> Option<Worker> {
+        Some(Worker::new(Arc::clone(self), worker, self.take_left(worker)?))
+    }
 }
 
 /// Garbage is collected once there is this much of it. From then on, the end of each transaction

@@ -26,6 +26,7 @@
 
 pub mod bench;
 pub mod contestant;
+pub mod engines;
 pub mod fault;
 
 pub mod atoll;
@@ -49,5 +50,6 @@ pub mod rounds;
 pub mod stamp;
 
 pub use bench::{Bank, Bench, Served, Table};
-pub use contestant::{Commits, Contestant, Engine, Rate, Work};
+pub use contestant::{Commits, Contestant, Rate, Work};
+pub use engines::Engine;
 pub use fault::PeerFault;

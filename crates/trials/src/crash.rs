@@ -8,6 +8,7 @@
 
 use crate::ledger::{Flaw, Ledger, Promise, Settled};
 use crate::store_run::{Mix, StoreRun};
+use crate::table::DIR;
 use crate::workers::Crew;
 use crate::{engine_run, memory_run, table, unwound};
 use exec::{Conventional, Serial};
@@ -21,9 +22,6 @@ use txn::TableKind;
 use wal::Durability;
 use world::sim::{Disk, Tape};
 use world::{Deed, Files, Intervention, Open};
-
-/// Where the database is on the simulated disk.
-pub const DIR: &str = "/db";
 
 /// The engine family under test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,10 @@
 //! (its cache still shows data that a failed sync never brought to the device); after that process
 //! has gone on working; and after a power cut.
 
-use crate::crash::{DIR, open_and_settle};
+use crate::crash::open_and_settle;
 use crate::ledger::{Flaw, Ledger, Promise};
 use crate::store_run::{Mix, StoreRun};
+use crate::table::DIR;
 use crate::{table, unwound};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! Flipped bits in the files of a database that does not run. Each must be reported when the
 //! database is opened and checked, or have no visible effect.
 
-use crate::crash::{DIR, open_and_settle};
+use crate::crash::open_and_settle;
 use crate::ledger::{Flaw, Ledger, Promise};
 use crate::store_run::{Mix, StoreRun};
+use crate::table::DIR;
 use crate::{table, unwound};
 use fastrand::Rng;
 use latch::Coupled;

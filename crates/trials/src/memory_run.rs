@@ -4,10 +4,9 @@
 //! would: commit if the number is even. If a cut loses a decision, the next opening makes it again,
 //! the same way.
 
-use crate::crash::DIR;
 use crate::engine_run::{self, Mix};
 use crate::ledger::{Commit, Flaw, Found, Ledger, Promise};
-use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
+use crate::table::{self, ACCOUNTS, DIR, HISTORY, NAME, SCORE};
 use crate::unwound;
 use exec::{
     DesignKind, Engine, EngineFault, EngineOptions, Executor, MemoryEngine, OccConflict, Protection, Setup,

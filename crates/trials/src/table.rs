@@ -11,6 +11,9 @@ use store::{ChunkEnd, HeapForm, Store, StoreFault, StoreOptions, TreeKind};
 use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 
+/// Where the database is on the simulated disk.
+pub const DIR: &str = "/db";
+
 /// Keyed rows with two secondary indexes.
 pub const ACCOUNTS: TableId = TableId(1);
 const BY_SCORE: TableId = TableId(2);

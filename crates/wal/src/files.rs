@@ -1,9 +1,9 @@
 //! The log's folder: its list of segments, and how a new segment begins.
 
+use crate::LogFault;
 use crate::options::{Durability, LogOptions};
 use crate::ring::Ring;
-use crate::segment::{self, HEADER, Segment};
-use crate::{LogFault, log::FIRST_LSN, recover};
+use crate::segment::{self, FIRST_LSN, HEADER, Segment};
 use base::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -216,7 +216,7 @@ impl LogFiles {
             return Ok(kept);
         }
         let mut all = match &self.options.archive {
-            Some(archive) => recover::segments(&*self.files, archive)?,
+            Some(archive) => segment::segments(&*self.files, archive)?,
             None => Vec::new(),
         };
         // A crash between archiving and removing leaves a segment in both folders.

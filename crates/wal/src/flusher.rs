@@ -17,8 +17,8 @@
 use crate::LogFault;
 use crate::files::LogFiles;
 use crate::insert::{Complete, Holes};
-use crate::log::Shared;
 use crate::segment::Segment;
+use crate::shared::Shared;
 use latch::Pace;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

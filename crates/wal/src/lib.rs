@@ -28,6 +28,7 @@ mod reader;
 mod recover;
 mod ring;
 mod segment;
+mod shared;
 
 pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};

@@ -3,8 +3,8 @@
 use crate::LogFault;
 use crate::files::LogFiles;
 use crate::frame::{self, Item, RecordHeader, Span};
-use crate::log::Shared;
 use crate::segment::{Segment, Window};
+use crate::shared::Shared;
 use base::Lsn;
 use std::sync::Arc;
 

@@ -18,9 +18,8 @@
 use crate::LogFault;
 use crate::files::{LogFiles, RING, WHOSE, Whose};
 use crate::frame::{self, HEAD, Item};
-use crate::log::FIRST_LSN;
 use crate::options::LogOptions;
-use crate::segment::{self, Segment, Window};
+use crate::segment::{FIRST_LSN, Segment, Window, segments};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{Files, Open};
@@ -57,27 +56,6 @@ pub(crate) fn recover(
     let current = log_files.begin_with(start, life, end, &moved)?;
     let segment_end = end.max(start + options.segment_bytes);
     Ok(Recovered { files: log_files, current, life, end, segment_end })
-}
-
-/// The folder's segments in order. Each has a valid header, and none is missing in between.
-pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
-    let mut segments: Vec<Segment> = Vec::new();
-    for start in files.list(dir)?.iter().filter_map(|n| segment::start_of(n)) {
-        let path = dir.join(segment::name(start));
-        let segment = Segment::read(&path, files.open(&path, Open::ReadWrite)?, start)?;
-        if let Some(before) = segments.last().filter(|b| b.start != segment.previous) {
-            return Err(LogFault::Missing {
-                file: dir.join(segment::name(segment.previous)),
-                why: format!(
-                    "it belongs between {} and {}",
-                    segment::name(before.start),
-                    segment::name(start)
-                ),
-            });
-        }
-        segments.push(segment);
-    }
-    Ok(segments)
 }
 
 /// Writes the tail of the last segment again and syncs it. A process that died may have left its

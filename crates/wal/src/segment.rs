@@ -21,12 +21,14 @@ use crate::frame::{self, Item};
 use base::crc32c;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use world::File;
+use world::{File, Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLLOG";
 const FORMAT: u32 = 3;
 /// Bytes before the first frame: one block, so that the header and a frame never share one.
 pub(crate) const HEADER: u64 = 4096;
+/// Position of the first record of a new log. Not 0, which means "none".
+pub(crate) const FIRST_LSN: u64 = 64;
 /// Bytes that a reader fetches at a time.
 const WINDOW: usize = 1 << 20;
 
@@ -105,6 +107,23 @@ impl Segment {
     pub fn corrupt(&self, lsn: u64, what: &str) -> LogFault {
         LogFault::Corrupt { file: self.path.clone(), offset: self.offset(lsn), what: what.to_owned() }
     }
+}
+
+/// The folder's segments in order. Each has a valid header, and none is missing in between.
+pub(crate) fn segments(files: &dyn Files, dir: &Path) -> Result<Vec<Segment>, LogFault> {
+    let mut segments: Vec<Segment> = Vec::new();
+    for start in files.list(dir)?.iter().filter_map(|n| start_of(n)) {
+        let path = dir.join(name(start));
+        let segment = Segment::read(&path, files.open(&path, Open::ReadWrite)?, start)?;
+        if let Some(before) = segments.last().filter(|b| b.start != segment.previous) {
+            return Err(LogFault::Missing {
+                file: dir.join(name(segment.previous)),
+                why: format!("it belongs between {} and {}", name(before.start), name(start)),
+            });
+        }
+        segments.push(segment);
+    }
+    Ok(segments)
 }
 
 /// A run of the log, read ahead.

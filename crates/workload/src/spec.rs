@@ -6,13 +6,14 @@
 //! through a table), so it cannot be returned as a trait object. [`with_workload`] calls a
 //! [`Visitor`] with a generic method instead.
 
+mod error;
+mod settings;
+
 use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
-use crate::hot::Hot;
-use crate::micro::Op;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt::Display;
-use std::ops::RangeInclusive;
+
+pub use error::SpecError;
+pub(crate) use error::in_range;
+pub use settings::WorkloadSpec;
 
 /// The properties of a workload that are known by its name, before one is built.
 #[derive(Debug)]
@@ -63,63 +64,6 @@ pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
     ENTRIES.iter().flat_map(|e| e.options)
 }
 
-/// A workload's name and its options as given; `None` stands for the workload's own default.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct WorkloadSpec {
-    pub name: String,
-    /// The number of cores that the data is sized for: the default of `scale`.
-    pub cores: u32,
-    /// Units of data: warehouses of TPC-C, branches of TPC-B, ten thousand subscribers of TATP,
-    /// sites of the microbenchmark.
-    pub scale: Option<u32>,
-    /// Multisite or remote transactions, in per cent.
-    pub multisite: Option<f64>,
-    /// Rows per transaction.
-    pub rows: Option<u32>,
-    /// The operation on the rows.
-    pub op: Option<Op>,
-    /// Zipf exponent.
-    pub skew: Option<f64>,
-    /// Keys that get more requests than others.
-    pub hot: Option<Hot>,
-    /// Rows of the table.
-    pub dataset: Option<u64>,
-    /// Options that only some workloads have: see [`own_options`].
-    pub own: BTreeMap<String, String>,
-}
-
-/// Why a specification does not describe a workload that can run.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SpecError {
-    #[error("no workload is called {name:?}: expected one of {}", forms().map(|f| f.name).collect::<Vec<_>>().join(", "))]
-    Unknown { name: String },
-    #[error("--{option} {value} is out of range: expected {low} to {high}")]
-    OutOfRange { option: &'static str, value: String, low: String, high: String },
-    #[error("--{option} {value}: expected {expected}")]
-    Value { option: String, value: String, expected: String },
-    #[error("--{option} does not apply to {workload}: leave it out")]
-    NotApplicable { option: String, workload: String },
-}
-
-/// A NaN lies in no range.
-pub(crate) fn in_range<T: PartialOrd + Display>(
-    option: &'static str,
-    value: T,
-    range: RangeInclusive<T>,
-) -> Result<(), SpecError> {
-    if range.contains(&value) {
-        return Ok(());
-    }
-    let (low, high) = range.into_inner();
-    Err(SpecError::OutOfRange {
-        option,
-        value: value.to_string(),
-        low: low.to_string(),
-        high: high.to_string(),
-    })
-}
-
 /// An operation on a workload of any type.
 pub trait Visitor {
     type Output;
@@ -146,41 +90,16 @@ impl Takes {
 }
 
 impl WorkloadSpec {
-    /// All defaults, for a machine or deployment with this many cores.
-    pub fn new(name: &str, cores: u32) -> WorkloadSpec {
-        WorkloadSpec { name: name.into(), cores, ..WorkloadSpec::default() }
-    }
-
-    /// With an option that only some workloads have.
-    #[must_use]
-    pub fn with(mut self, option: &str, value: impl Display) -> WorkloadSpec {
-        self.own.insert(option.into(), value.to_string());
-        self
-    }
-
-    /// Units of data: as given, or one per core.
-    pub fn scale(&self) -> u32 {
-        self.scale.unwrap_or(self.cores)
-    }
-
-    /// The value of an own option as a number; `None` if it was not given.
-    pub fn number(&self, option: &str) -> Option<u32> {
-        self.own.get(option)?.parse().ok()
-    }
-
-    /// The entry of `words` for an own option; the first entry if it was not given.
-    pub fn word<T: Copy>(&self, option: &str, words: &[(&str, T)]) -> T {
-        let given = self.own.get(option).and_then(|value| words.iter().find(|(word, _)| word == value));
-        given.unwrap_or(&words[0]).1
-    }
-
     /// The workload of this name.
     ///
     /// # Errors
     /// [`SpecError::Unknown`].
     pub fn entry(&self) -> Result<&'static Entry, SpecError> {
         let goes_by = |e: &&Entry| e.forms.iter().any(|f| f.name == self.name);
-        ENTRIES.iter().find(goes_by).ok_or_else(|| SpecError::Unknown { name: self.name.clone() })
+        ENTRIES.iter().find(goes_by).ok_or_else(|| {
+            let known = forms().map(|f| f.name).collect::<Vec<_>>().join(", ");
+            SpecError::Unknown { name: self.name.clone(), known }
+        })
     }
 
     /// Without the options that shape requests: equal for all runs over the same data.

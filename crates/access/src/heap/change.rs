@@ -14,7 +14,7 @@
 //! content if it lay elsewhere. The existing pages of these records are latched before the first
 //! record is written.
 
-use super::large::LargeView;
+use super::large_page::LargeView;
 use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows, plain_at};
 use super::{Heap, change, check_length};
 use crate::Journal;

@@ -33,6 +33,7 @@ mod directory;
 mod dividing;
 mod fill;
 mod large;
+mod large_page;
 mod row_placement;
 mod rows;
 mod space;
@@ -47,8 +48,8 @@ pub use change::{HeapModify, HeapUpdate, Moves};
 pub(crate) use directory::{Directory, DirectoryMut, Root, RootMut};
 pub use dividing::PageSummary;
 pub use fill::HeapFiller;
-pub use large::MAX_ROW;
-pub(crate) use large::{LargeMut, LargeView};
+pub use large_page::MAX_ROW;
+pub(crate) use large_page::{LargeMut, LargeView};
 pub(crate) use rows::{Cell, Form, Rows, RowsMut};
 pub use space::InsertPages;
 pub use verify::{HeapFlaw, HeapReport};
@@ -58,7 +59,7 @@ use crate::bytes::Garbled;
 use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is, too_long};
 use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
-use large::LargeRowState;
+use large_page::LargeRowState;
 use latch::{LINE, LatchPolicy};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
@@ -482,7 +483,7 @@ fn change<L: LatchPolicy>(
 /// Carries out a heap record on its page, the first time or at redo.
 pub(crate) fn apply(page: &mut Page, owner: TableId, change: Change<'_>) -> Result<(), Garbled> {
     if let Change::LargeMake { length, pages } = change {
-        return large::format_root(page, owner, length, pages.iter());
+        return large_page::format_root(page, owner, length, pages.iter());
     }
     if is(page, KIND_LARGE_ROOT, owner) {
         return apply_to_root(&mut LargeMut::new(page.bytes_mut()), change);

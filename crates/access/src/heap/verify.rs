@@ -2,7 +2,7 @@
 
 use super::Heap;
 use super::directory::{Directory, PER_DIRECTORY, Root};
-use super::large::{LargeRowState, LargeView, bytes_in};
+use super::large_page::{LargeRowState, LargeView, bytes_in};
 use super::rows::{Cell, Large, Rows};
 use crate::bytes::Garbled;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_ROWS, is};

@@ -3,12 +3,12 @@
 //! `recover`).
 
 use super::{Batch, Loader, Share, Trouble, malformed};
+use crate::left::Garbage;
 use crate::log::{
     BlockHead, Blocks, Bytes, Changes, Reads, Record, Segment, TxnVerdict, Undecided, next_record,
 };
 use crate::recover::Stop;
 use crate::recover::tail::open_segment;
-use crate::worker::Garbage;
 use std::collections::BTreeSet;
 
 /// One stream of a life, and how far it has been read.
