@@ -1,6 +1,6 @@
-//! Parts of a worker's state: the distributed transactions that it knows (coordinators of those that
-//! have their home here, sessions of those that have it elsewhere), the requests that wait for a
-//! task, the tasks of its load, and those that wait for the log.
+//! Parts of a worker's state: the distributed transactions that it knows (coordinators of those
+//! that have their home here, sessions of those that have it elsewhere), the requests that wait for
+//! a task, the tasks of its load, and those that wait for the log.
 
 use crate::links::{LinkId, Peer};
 use crate::source::Source;

@@ -1,4 +1,5 @@
-//! The admission of one life of an instance: which peers know of it, and the links that wait for it.
+//! The admission of one life of an instance: the peers that do not know of it, and the links that
+//! wait for it.
 
 use crate::links::Peer;
 use base::InstanceId;
