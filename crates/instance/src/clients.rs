@@ -22,10 +22,9 @@ use crate::counts::Reach;
 use crate::home;
 use crate::local::{Keys, Local};
 use crate::owners::forwarding::ReplySlot;
-use crate::source::{Due, Source};
+use crate::source::Due;
 use base::InstanceId;
 use exec::Engine;
-use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -62,40 +61,6 @@ enum Stay {
 /// With more clients than this at a worker, rows are not prefetched ahead of a request's turn.
 /// Measured: with 64 clients prefetching gains, with 1,000 it loses.
 const NEAR: usize = 64;
-
-/// The workload's present options, and the first of the streams that are drawn under them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Mix {
-    /// Counted up whenever the options change.
-    pub number: u32,
-    /// Workloads number their requests by the low 24 bits of their stream. The caller keeps the
-    /// streams of its seeds apart, by instance, by call and by mix, and leaves room for the clients
-    /// of one instance.
-    pub seed: u64,
-}
-
-/// The tasks of the load inside one worker.
-pub(crate) struct ClientTasks<W: Workload> {
-    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
-    pub halting: Cell<bool>,
-    /// The number of tasks that have not ended.
-    pub running: Cell<usize>,
-    /// The workload's present options.
-    pub mix: Cell<Mix>,
-    /// Of an open loop.
-    pub source: RefCell<Option<Source<W>>>,
-}
-
-impl<W: Workload> Default for ClientTasks<W> {
-    fn default() -> Self {
-        ClientTasks {
-            halting: Cell::default(),
-            running: Cell::default(),
-            mix: Cell::default(),
-            source: RefCell::default(),
-        }
-    }
-}
 
 /// One client's requests, under the workload's present options.
 struct Requests<W: Workload, E: Engine> {
@@ -159,7 +124,7 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
         }
     }
     local.forwarding.give_slot(requests.slot);
-    local.give_txn(txn);
+    local.spares.give_txn(txn);
     local.clients.running.set(local.clients.running.get() - 1);
 }
 
@@ -192,7 +157,7 @@ pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
         }
     }
     local.forwarding.give_slot(requests.slot);
-    local.give_txn(txn);
+    local.spares.give_txn(txn);
     local.clients.running.set(local.clients.running.get() - 1);
 }
 

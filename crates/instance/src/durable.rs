@@ -11,17 +11,8 @@ use crate::local::Local;
 use base::Lsn;
 use exec::Engine;
 use probe::Round;
-use std::cell::Cell;
 use txn::{Abort, Workload};
 use wal::{Durability, FlushBy};
-
-/// The tasks of one worker that wait for the log.
-#[derive(Default)]
-pub(crate) struct LogWaits {
-    tasks: Cell<usize>,
-    /// A task has begun to wait since the last flush was requested.
-    unflushed: Cell<bool>,
-}
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Waits until the log up to `lsn` is as safe as the durability mode promises.

@@ -30,7 +30,7 @@ pub(crate) fn group<W: Workload, E: Engine, S: Steps, O: PartialEq, C: Default>(
     for i in 0..steps.count() {
         let Some(owner) = elsewhere(i, steps.route(i)) else { continue };
         let at = groups.iter().position(|group: &Group<O, C>| group.owner == owner).unwrap_or_else(|| {
-            let (steps, indexes) = (local.take_batch(), SmallVec::new());
+            let (steps, indexes) = (local.spares.take_batch(), SmallVec::new());
             groups.push(Group { owner, steps, indexes, call: C::default() });
             groups.len() - 1
         });

@@ -87,7 +87,7 @@ async fn insert<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan
         local.durable(lsn).await.map_err(|a| a.name().to_string())?;
         exec::yield_now().await;
     }
-    local.give_txn(txn);
+    local.spares.give_txn(txn);
     Ok(())
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn audit<W: Workload, E: Engine>(local: &Rc<Local<W, E>>) -> Re
     let sites = local.shared.config.placement.sites_of(local.me());
     let audit = workload.audit(sites, &mut local.access(&mut txn)).await;
     let ended = engine.commit(ctx, &mut txn);
-    local.give_txn(txn);
+    local.spares.give_txn(txn);
     let audit = audit.map_err(|a| format!("reading the tables ended with '{}'", a.name()))?;
     ended.map_err(|a| a.name().to_string())?;
     postcard::to_stdvec(&audit).map_err(|e| e.to_string())

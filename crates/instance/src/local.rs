@@ -3,20 +3,20 @@
 //! own thread touches this state; other threads reach the worker through its inbox.
 
 use crate::calls::Calls;
-use crate::clients::ClientTasks;
 use crate::config::InstanceConfig;
 use crate::counts::Measuring;
-use crate::durable::LogWaits;
 use crate::gate::Gate;
 use crate::links::{Class, LinkId, Links, Unsent};
 use crate::owners::forwarding::Forwarding;
-use crate::owners::sampling::Sampling;
+use crate::owners::sampling::{Meetings, Sampling};
 use crate::shared::Shared;
 use crate::spares::Spares;
-use crate::state::{Distributed, JobQueue};
+use crate::state::{ClientTasks, Distributed, JobQueue, LogWaits};
 use base::{Gtid, InstanceId, TableId};
 use exec::executor::Unpark;
 use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
+use partition::Mode;
+use smallvec::SmallVec;
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -149,7 +149,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let ctx = shared.engine.worker_context(worker, unpark);
         let forwarding =
             shared.forward_rings.as_ref().map_or_else(Forwarding::none, |rings| rings.take(worker));
-        let sampling = Sampling::new(&shared);
+        let is_balanced = shared.config.options.balance.mode != Mode::Off;
+        let sampling =
+            Sampling::new(is_balanced.then(|| shared.sites()), E::OWNERS && shared.watches_meetings());
         let occ = OccSettings::new::<E>(&shared.config);
         let links = Links::new(shared.config.options.most_requests);
         Rc::new(Local {
@@ -221,6 +223,38 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
     }
 
+    /// Counts a step of this worker's transactions, for the balancer.
+    #[inline]
+    pub fn tally(&self, route: Route) {
+        if let Some(owner) = self.shared.engine.site_owner(route) {
+            self.sampling.tally(owner.site);
+        }
+    }
+
+    /// Samples how many steps of other workers wait here, for the balancer.
+    #[inline]
+    pub fn look_at_queue(&self) {
+        if E::OWNERS && self.sampling.is_on() {
+            self.sampling.look_at_queue(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
+        }
+    }
+
+    /// Samples the sites that a transaction visits, for the placement of partitions.
+    #[inline]
+    pub fn note_meeting(&self, request: &W::Request) {
+        if let Some(meetings) = self.sampling.draw() {
+            self.draw_meeting(request, meetings);
+        }
+    }
+
+    #[cold]
+    fn draw_meeting(&self, request: &W::Request, meetings: &RefCell<Meetings>) {
+        let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
+        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
+        self.workload.borrow().routes(request, &mut visit);
+        Sampling::enter(meetings, sites);
+    }
+
     /// Whether this worker runs every step.
     #[inline]
     pub fn is_all_here(&self) -> bool {
@@ -269,6 +303,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
             let (kind, name) = (workload.kind(request), workload.name());
             world::tell(format_args!("atoll: instance {me}: {kind} of {name}: {abort}"));
         }
+    }
+
+    /// A local transaction for reuse, or a new one.
+    pub fn take_txn(&self) -> E::LocalTxn {
+        self.spares.take_txn().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
     }
 
     /// The rows, as one local transaction sees them.

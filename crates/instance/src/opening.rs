@@ -36,86 +36,25 @@
 //! which run from the start. So instances that restart together open as soon as all of them listen,
 //! and one that stays down delays the others once, by [`closed_ns`].
 
+mod admission;
+
+pub(crate) use admission::{Lives, Opening, closed_ns};
+
 use crate::links::Peer;
 use crate::orders::WorkerOrder;
 use crate::shared::Shared;
+use admission::{Admission, is_first};
 use base::InstanceId;
 use channel::Link;
 use exec::Engine;
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use txn::Workload;
 
-/// How long admission stays closed at most: the time-out of the homes, and a quarter more for
-/// clocks that differ.
-pub(crate) fn closed_ns(give_up_ns: u64) -> u64 {
-    give_up_ns.saturating_add(give_up_ns / 4)
-}
-
 /// How often the wait for the workers checks whether the instance is to stop.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// The first life of a store.
-const FIRST: u32 = 1;
-
-fn is_first(life: u32) -> bool {
-    life <= FIRST
-}
-
-/// The admission of an instance, and the links that wait for it.
-pub(crate) struct Opening {
-    is_open: AtomicBool,
-    admission: Mutex<Admission>,
-    opened: Condvar,
-    /// When admission opens if acknowledgements are missing.
-    by_ns: u64,
-}
-
-/// The state of admission, under its mutex.
-struct Admission {
-    /// Peers that have not acknowledged this life. Admission is open when there are none.
-    unaware: BTreeSet<InstanceId>,
-    /// Links, each with the worker that gets it.
-    waiting: Vec<(usize, Link, Peer)>,
-}
-
-/// The last known life of each peer. The lock is held while a new life is met, so that no second
-/// link of that life passes earlier.
-pub(crate) type Lives = Mutex<BTreeMap<InstanceId, u32>>;
-
-impl Opening {
-    /// The admission of life `life` of instance `id`, of `instances` in all. It opens by `by_ns`.
-    pub fn new(id: InstanceId, life: u32, instances: u16, by_ns: u64) -> Opening {
-        let others = (0..instances).map(InstanceId).filter(|other| *other != id);
-        let unaware: BTreeSet<_> = if is_first(life) { BTreeSet::new() } else { others.collect() };
-        Opening {
-            is_open: AtomicBool::new(unaware.is_empty()),
-            admission: Mutex::new(Admission { unaware, waiting: Vec::new() }),
-            opened: Condvar::new(),
-            by_ns,
-        }
-    }
-
-    fn admission(&self) -> MutexGuard<'_, Admission> {
-        self.admission.lock().expect("no holder of this lock panics")
-    }
-
-    /// Blocks until admission is open.
-    pub fn wait(&self) {
-        let mut admission = self.admission();
-        while !admission.unaware.is_empty() {
-            let left = self.by_ns.saturating_sub(world::now_ns());
-            if left == 0 {
-                return;
-            }
-            admission =
-                self.opened.wait_timeout(admission, Duration::from_nanos(left)).expect("no holder panics").0;
-        }
-    }
-}
 
 impl<W: Workload, E: Engine> Shared<W, E> {
     /// A distributed transaction that is undecided after this time, in ns, is given up. It is never

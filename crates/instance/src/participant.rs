@@ -92,7 +92,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     fn drop_jobs_of(&self, given_up: Gtid) {
         self.jobs.waiting.borrow_mut().retain_mut(|job| match job {
             Job::Steps { gtid, steps, .. } if *gtid == given_up => {
-                self.give_buffer(std::mem::take(steps));
+                self.spares.give_buffer(std::mem::take(steps));
                 false
             }
             Job::Prepare { gtid, .. } => *gtid != given_up,
@@ -118,7 +118,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 Effect::Commit => {
                     let Some((mut txn, link)) = taken(self) else { continue };
                     let committed = engine.commit(ctx, &mut txn);
-                    self.give_txn(txn);
+                    self.spares.give_txn(txn);
                     // Without the record there is no acknowledgement: after the next restart this
                     // instance inquires again.
                     let Ok(lsn) = committed else { continue };
@@ -128,7 +128,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                     if let Some((mut txn, _)) = taken(self) {
                         // A failed rollback has poisoned the store; nothing commits afterwards.
                         let _ = engine.rollback(ctx, &mut txn);
-                        self.give_txn(txn);
+                        self.spares.give_txn(txn);
                     }
                     self.distributed.sessions.borrow_mut().remove(&gtid);
                 }
@@ -137,7 +137,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         // Nothing was written, so an error at the end of a reader has no
                         // consequences.
                         let _ = engine.commit(ctx, &mut txn);
-                        self.give_txn(txn);
+                        self.spares.give_txn(txn);
                     }
                     self.distributed.sessions.borrow_mut().remove(&gtid);
                 }
@@ -345,7 +345,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Ends a participant that has only read, at the lock point.
     async fn pass(&self, mut txn: E::LocalTxn, passing: &Passing<'_, W, E>) -> Result<Vote, Abort> {
         let lsn = self.shared.engine.commit(&self.ctx, &mut txn);
-        self.give_txn(txn);
+        self.spares.give_txn(txn);
         if passing.opened.get() {
             self.distributed.sessions.borrow_mut().remove(&passing.gtid);
         }
@@ -380,7 +380,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Ends a session of which the local transaction cannot be prepared.
     fn give_up(&self, gtid: Gtid, mut txn: E::LocalTxn) -> Result<(), Abort> {
         let undone = self.shared.engine.rollback(&self.ctx, &mut txn);
-        self.give_txn(txn);
+        self.spares.give_txn(txn);
         self.distributed.sessions.borrow_mut().remove(&gtid);
         undone
     }
@@ -440,7 +440,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             (Wrote::Nothing, LockPoint::Reached) => {
                 let lsn = engine.commit(ctx, &mut txn);
-                self.give_txn(txn);
+                self.spares.give_txn(txn);
                 self.distributed.sessions.borrow_mut().remove(&gtid);
                 let lsn = lsn?;
                 self.durable(lsn).await?;
@@ -456,13 +456,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
             // transaction up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}
             Job::Steps { link, call, gtid, piggyback, steps } => {
-                let mut outputs = self.take_batch();
+                let mut outputs = self.spares.take_batch();
                 let outcome = pin!(self.serve_steps(gtid, link, piggyback, &steps, &mut outputs)).await;
                 let bytes = if outcome.is_ok() { outputs.bytes() } else { &[] };
                 let done = Frame::StepsDone { call, gtid, outcome, outputs: bytes };
                 pin!(self.answer(link, bytes.len(), &done)).await;
-                self.give_batch(outputs);
-                self.give_buffer(steps);
+                self.spares.give_batch(outputs);
+                self.spares.give_buffer(steps);
             }
             Job::Prepare { link, gtid, lock_point } => {
                 let vote = match self.take_working(gtid) {
@@ -481,17 +481,17 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 let _ = self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
             }
             Job::Submit { link, from, call, request } => {
-                let mut reply = self.take_buffer(&[]);
+                let mut reply = self.spares.take_buffer(&[]);
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
                     Ok(request) => {
                         pin!(probe::charged(Role::Home, self.submit(&request, from, &mut reply))).await
                     }
                     Err(_) => Err(Abort::BadRequest),
                 };
-                self.give_buffer(request);
+                self.spares.give_buffer(request);
                 let bytes = if outcome.is_ok() { &reply[..] } else { &[] };
                 pin!(self.answer(link, bytes.len(), &Frame::Done { call, outcome, reply: bytes })).await;
-                self.give_buffer(reply);
+                self.spares.give_buffer(reply);
                 if from == Peer::Client {
                     self.links.answered(link);
                 }
@@ -506,7 +506,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let started = world::now_ns();
         let keys = self.keys_of(request);
         let outcome = pin!(home::run(self, (request, keys), &mut txn, Some(reply))).await;
-        self.give_txn(txn);
+        self.spares.give_txn(txn);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
         if outcome.is_ok() && from == Peer::Client {

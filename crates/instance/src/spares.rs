@@ -1,9 +1,6 @@
 //! Values of one worker for reuse, so that a transaction allocates little.
 
-use crate::local::Local;
-use exec::Engine;
 use std::cell::RefCell;
-use txn::Workload;
 use wire::Batch;
 
 /// Values for reuse. `P` is a local transaction.
@@ -26,34 +23,34 @@ impl<P> Default for Spares<P> {
     }
 }
 
-impl<W: Workload, E: Engine> Local<W, E> {
-    pub fn take_txn(&self) -> E::LocalTxn {
-        self.spares.txns.borrow_mut().pop().unwrap_or_else(|| self.shared.engine.local_txn(&self.ctx))
+impl<P> Spares<P> {
+    pub fn take_txn(&self) -> Option<P> {
+        self.txns.borrow_mut().pop()
     }
 
-    pub fn give_txn(&self, txn: E::LocalTxn) {
-        self.spares.txns.borrow_mut().push(txn);
+    pub fn give_txn(&self, txn: P) {
+        self.txns.borrow_mut().push(txn);
     }
 
     pub fn take_batch(&self) -> Batch {
-        let mut batch = self.spares.batches.borrow_mut().pop().unwrap_or_default();
+        let mut batch = self.batches.borrow_mut().pop().unwrap_or_default();
         batch.clear();
         batch
     }
 
     pub fn give_batch(&self, batch: Batch) {
-        self.spares.batches.borrow_mut().push(batch);
+        self.batches.borrow_mut().push(batch);
     }
 
     /// A copy of `bytes` in a recycled buffer.
     pub fn take_buffer(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.spares.buffers.borrow_mut().pop().unwrap_or_default();
+        let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(bytes);
         buffer
     }
 
     pub fn give_buffer(&self, buffer: Vec<u8>) {
-        self.spares.buffers.borrow_mut().push(buffer);
+        self.buffers.borrow_mut().push(buffer);
     }
 }

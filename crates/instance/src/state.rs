@@ -1,7 +1,9 @@
-//! The distributed transactions that a worker knows: coordinators of those that have their home
-//! here, and sessions of those that have it elsewhere.
+//! Parts of a worker's state: the distributed transactions that it knows (coordinators of those
+//! that have their home here, sessions of those that have it elsewhere), the requests that wait for
+//! a task, the tasks of its load, and those that wait for the log.
 
 use crate::links::{LinkId, Peer};
+use crate::source::Source;
 use base::{Gtid, InstanceId, Lsn};
 use exec::NoteId;
 use exec::Visit;
@@ -11,6 +13,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::task::Waker;
 use twophase::coordinator::{Effects, Event, Phase};
 use twophase::{Coordinator, LockPoint, Message, Participant};
+use txn::Workload;
 use wire::Piggyback;
 
 /// Values by transaction. The numbers are assigned by this deployment's instances, so the hash
@@ -151,6 +154,49 @@ impl<P> Default for JobQueue<P> {
     fn default() -> Self {
         JobQueue { waiting: RefCell::default(), idle: RefCell::default(), summoned: Cell::default() }
     }
+}
+
+/// The workload's present options, and the first of the streams that are drawn under them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Mix {
+    /// Counted up whenever the options change.
+    pub number: u32,
+    /// Workloads number their requests by the low 24 bits of their stream. The caller keeps the
+    /// streams of its seeds apart, by instance, by call and by mix, and leaves room for the clients
+    /// of one instance.
+    pub seed: u64,
+}
+
+/// The tasks of the load inside one worker.
+pub(crate) struct ClientTasks<W: Workload> {
+    /// Set by `Halt`, cleared by `Drive`: clients end at their next request.
+    pub halting: Cell<bool>,
+    /// The number of tasks that have not ended.
+    pub running: Cell<usize>,
+    /// The workload's present options.
+    pub mix: Cell<Mix>,
+    /// Of an open loop.
+    pub source: RefCell<Option<Source<W>>>,
+}
+
+impl<W: Workload> Default for ClientTasks<W> {
+    fn default() -> Self {
+        ClientTasks {
+            halting: Cell::default(),
+            running: Cell::default(),
+            mix: Cell::default(),
+            source: RefCell::default(),
+        }
+    }
+}
+
+/// The tasks of one worker that wait for the log.
+#[derive(Default)]
+pub(crate) struct LogWaits {
+    /// How many there are.
+    pub tasks: Cell<usize>,
+    /// A task has begun to wait since the last flush was requested.
+    pub unflushed: Cell<bool>,
 }
 
 /// A request that waits for a task.

@@ -271,11 +271,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                     local.calls.reply((call, link), gtid, outcome, outputs)
                 }
                 Ok(Frame::Steps { call, gtid, piggyback, steps }) => {
-                    let steps = local.take_buffer(steps);
+                    let steps = local.spares.take_buffer(steps);
                     local.push_job(Job::Steps { link, call, gtid, piggyback, steps });
                 }
                 Ok(Frame::Submit { call, request }) => {
-                    let request = local.take_buffer(request);
+                    let request = local.spares.take_buffer(request);
                     local.push_job(Job::Submit { link, from: peer, call, request });
                     return Taken::Request;
                 }
@@ -449,7 +449,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 assert!(spawned, "nothing else runs during an audit");
             }
             WorkerOrder::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
-            WorkerOrder::Loads(reply) => drop(reply.send(local.loads())),
+            WorkerOrder::Loads(reply) => drop(reply.send(local.sampling.take(local.worker))),
             WorkerOrder::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             WorkerOrder::Reborn { peer, life, done } => {
                 for Broken { id, peer } in local.links.drop_earlier(peer, life) {

@@ -79,7 +79,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             (groups, StepEffect::Writes) => pin!(self.in_turn(groups, steps, &mut partial, last)).await,
             (groups, StepEffect::Reads) => pin!(self.at_once(groups, steps, &mut partial, last)).await,
         };
-        groups.into_iter().for_each(|g| local.give_batch(g.steps));
+        groups.into_iter().for_each(|g| local.spares.give_batch(g.steps));
         outcome.map(|()| S::finish(partial))
     }
 

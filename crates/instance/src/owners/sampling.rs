@@ -3,14 +3,10 @@
 //!
 //! Only the worker's own thread touches them. It sends them as [`Loads`] when the balancer asks.
 
-use crate::local::Local;
-use crate::shared::Shared;
-use exec::Engine;
-use partition::{Mode, QueueLength, QueueMeter};
+use partition::{QueueLength, QueueMeter};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use txn::{Route, Workload};
 
 /// One in this many transactions is sampled, to see which sites occur together.
 const DRAWN: u32 = 16;
@@ -42,12 +38,10 @@ pub(crate) struct Sampling {
 }
 
 impl Sampling {
-    /// For one worker of an instance.
-    pub fn new<W: Workload, E: Engine>(shared: &Shared<W, E>) -> Sampling {
-        let watches = E::OWNERS && shared.watches_meetings();
-        let tallied = if shared.config.options.balance.mode == Mode::Off { 0 } else { shared.sites() };
+    /// Counts steps at `sites` sites, or none; and `watches` which sites occur together, or not.
+    pub fn new(sites: Option<usize>, watches: bool) -> Sampling {
         Sampling {
-            tallies: (0..tallied).map(|_| Cell::new(0)).collect(),
+            tallies: (0..sites.unwrap_or(0)).map(|_| Cell::new(0)).collect(),
             queue: Cell::default(),
             meetings: watches.then(RefCell::default),
             drawn: Cell::default(),
@@ -59,57 +53,35 @@ impl Sampling {
     pub fn is_on(&self) -> bool {
         !self.tallies.is_empty()
     }
-}
 
-impl<W: Workload, E: Engine> Local<W, E> {
-    /// Counts a step of this worker's transactions, for the balancer.
+    /// Counts a step at a site.
     #[inline]
-    pub fn tally(&self, route: Route) {
-        if let Some(owner) = self.shared.engine.site_owner(route)
-            && let Some(tally) = self.sampling.tallies.get(owner.site as usize)
-        {
+    pub fn tally(&self, site: u32) {
+        if let Some(tally) = self.tallies.get(site as usize) {
             tally.set(tally.get().saturating_add(1));
         }
     }
 
-    /// Samples how many steps of other workers wait here, for the balancer.
+    /// Samples the number of other workers' steps that wait here.
     #[inline]
-    pub fn look_at_queue(&self) {
-        if E::OWNERS && self.sampling.is_on() {
-            let mut queue = self.sampling.queue.get();
-            queue.look(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
-            self.sampling.queue.set(queue);
-        }
+    pub fn look_at_queue(&self, waiting: usize) {
+        let mut queue = self.queue.get();
+        queue.look(waiting);
+        self.queue.set(queue);
     }
 
-    /// The counts since the last call.
-    pub fn loads(&self) -> Loads {
-        let Sampling { tallies, queue, meetings, .. } = &self.sampling;
-        let mut meter = queue.get();
-        let length = meter.take();
-        queue.set(meter);
-        let steps = tallies.iter().map(|tally| tally.replace(0)).collect();
-        let met = meetings.as_ref().map(RefCell::take).unwrap_or_default();
-        Loads { worker: self.worker, steps, queue: length, met }
-    }
-
-    /// Samples the sites that a transaction visits, for the placement of partitions.
+    /// Counts a transaction. Returns the meetings if this one is to be sampled
+    /// ([`Sampling::enter`]).
     #[inline]
-    pub fn note_meeting(&self, request: &W::Request) {
-        if let Some(meetings) = &self.sampling.meetings {
-            let drawn = self.sampling.drawn.get().wrapping_add(1);
-            self.sampling.drawn.set(drawn);
-            if drawn.is_multiple_of(DRAWN) {
-                self.draw_meeting(request, meetings);
-            }
-        }
+    pub fn draw(&self) -> Option<&RefCell<Meetings>> {
+        let meetings = self.meetings.as_ref()?;
+        let drawn = self.drawn.get().wrapping_add(1);
+        self.drawn.set(drawn);
+        drawn.is_multiple_of(DRAWN).then_some(meetings)
     }
 
-    #[cold]
-    fn draw_meeting(&self, request: &W::Request, meetings: &RefCell<Meetings>) {
-        let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
-        self.workload.borrow().routes(request, &mut visit);
+    /// Enters the sites that one transaction visits.
+    pub fn enter(meetings: &RefCell<Meetings>, mut sites: SmallVec<[u32; 8]>) {
         sites.sort_unstable();
         sites.dedup();
         // A transaction that visits more sites than this has no natural home.
@@ -118,5 +90,15 @@ impl<W: Workload, E: Engine> Local<W, E> {
         for (i, &a) in sites.iter().enumerate() {
             sites[i + 1..].iter().for_each(|&b| *meetings.entry((a, b)).or_default() += 1);
         }
+    }
+
+    /// The counts since the last call, of this worker.
+    pub fn take(&self, worker: usize) -> Loads {
+        let mut queue = self.queue.get();
+        let length = queue.take();
+        self.queue.set(queue);
+        let steps = self.tallies.iter().map(|tally| tally.replace(0)).collect();
+        let met = self.meetings.as_ref().map(RefCell::take).unwrap_or_default();
+        Loads { worker, steps, queue: length, met }
     }
 }

@@ -117,7 +117,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let (engine, ctx) = (&local.shared.engine, &local.ctx);
         let meeting = engine.meeting(ctx);
         for group in &visits {
-            let bytes = local.take_buffer(group.steps.bytes());
+            let bytes = local.spares.take_buffer(group.steps.bytes());
             engine.send(
                 ctx,
                 self.txn,
@@ -135,7 +135,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
-                local.give_buffer(answer.outputs);
+                local.spares.give_buffer(answer.outputs);
                 continue;
             }
             outcome = outcome.and(answer.outcome).and_then(|()| {
@@ -144,9 +144,9 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 group.indexes().for_each(|i| open[i] = false);
                 Ok(())
             });
-            local.give_buffer(answer.outputs);
+            local.spares.give_buffer(answer.outputs);
         }
-        visits.into_iter().for_each(|group| local.give_batch(group.steps));
+        visits.into_iter().for_each(|group| local.spares.give_batch(group.steps));
         outcome.and(moved)
     }
 
@@ -227,13 +227,13 @@ fn visits<W: Workload, E: Engine, S: Steps>(
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs the steps of a visit, and sends the results back.
     pub(crate) async fn serve_visit(&self, mut visit: Visit<E::LocalTxn>) {
-        let mut outputs = self.take_batch();
+        let mut outputs = self.spares.take_batch();
         let steps = std::mem::take(&mut visit.steps);
         self.shared.engine.begin_visit(&mut visit.txn);
         let outcome = self.run_batch(&mut visit.txn, &steps, &mut outputs).await;
-        self.give_buffer(steps);
-        let bytes = self.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
-        self.give_batch(outputs);
+        self.spares.give_buffer(steps);
+        let bytes = self.spares.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
+        self.spares.give_batch(outputs);
         self.shared.engine.answer(&self.ctx, visit, outcome, bytes);
     }
 
@@ -250,13 +250,13 @@ impl<W: Workload, E: Engine> Local<W, E> {
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
         let (engine, ctx) = (&self.shared.engine, &self.ctx);
-        let mut step = self.take_batch();
+        let mut step = self.spares.take_batch();
         let body = step.open(id);
         step.buffer().extend_from_slice(args);
         step.close(body);
         let meeting = engine.meeting(ctx);
-        engine.send(ctx, txn, meeting, to, self.take_buffer(step.bytes()));
-        self.give_batch(step);
+        engine.send(ctx, txn, meeting, to, self.spares.take_buffer(step.bytes()));
+        self.spares.give_batch(step);
         let mut outcome = Ok(());
         for answer in engine.rendezvous(ctx, txn, meeting).await {
             outcome = answer.outcome;
@@ -265,7 +265,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             {
                 out.extend_from_slice(output);
             }
-            self.give_buffer(answer.outputs);
+            self.spares.give_buffer(answer.outputs);
         }
         outcome
     }

@@ -7,9 +7,10 @@
 //! ```
 
 use super::Worker;
-use crate::clients::{Mix, arrival_timer, closed_loop_client, open_loop_client};
+use crate::clients::{arrival_timer, closed_loop_client, open_loop_client};
 use crate::orders::TrafficOrder;
 use crate::source::{Kind, Source, Terminals};
+use crate::state::Mix;
 use exec::Engine;
 use probe::Role;
 use std::rc::Rc;
