@@ -18,20 +18,28 @@
 //! The bytes of absent pages are never read. Each resident page has a slot, so there are at most as
 //! many resident pages as frames.
 
+pub(crate) mod evict;
+pub(crate) mod guard;
+pub(crate) mod load;
+pub(crate) mod offers;
+pub(crate) mod run;
+pub(crate) mod seats;
+pub(crate) mod write;
+
 use crate::allocator::{Allocator, AllocatorState};
 use crate::data_file::{DataFile, Lifetime};
 use crate::doublewrite::Doublewrite;
 use crate::fault::{PageFault, Stop};
-use crate::guard::{PageMut, PageRef};
-use crate::load::Loads;
-use crate::offers::Offers;
 use crate::page::{PAGE_SIZE, Page};
+use crate::pool::guard::{PageMut, PageRef};
+use crate::pool::load::Loads;
+use crate::pool::offers::Offers;
+use crate::pool::seats::Seats;
+use crate::pool::write::Writer;
 use crate::region::Region;
 use crate::renew::Renew;
 use crate::replacement::Replacement;
-use crate::seats::Seats;
 use crate::slots::Slots;
-use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
 use probe::{Latched, Section};
