@@ -9,7 +9,6 @@ use crate::report_command::{read, rows_file};
 use crate::sheet::fitted;
 use deploy::Interrupt;
 use report::compare::{Outcome, Pair, Question, pairs, table};
-use report::verdict::Measure;
 use report::{Row, Rows};
 use std::path::{Path, PathBuf};
 use world::tell;

@@ -18,7 +18,7 @@ use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use topology::{CpuId, InstancePlace, IslandCount, Machine, Placement, place};
+use topology::{CpuId, InstancePlace, IslandCount, Machine, place};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
