@@ -437,7 +437,7 @@ mod tests {
             ("lib.rs", "mod a;\nmod b;\nmod c;\nmod d;\nmod e;\npub use a::A;\npub use e::deep::E;"),
             ("a.rs", "use crate::b::{self, inner::B as Other};\npub struct A;"),
             ("b.rs", "pub mod inner { use super::super::c; pub struct B; }"),
-            ("c.rs", "fn f() -> crate::A { todo!() }"),
+            ("c.rs", "fn f() -> crate::A { loop {} }"),
             ("d.rs", "use crate::A; use crate::e::E;"),
             ("e/mod.rs", "mod deep;\npub use deep::E;\nmod other;\nfn f() { deep::g() }"),
             ("e/deep.rs", "use super::other::f; pub struct E;"),
