@@ -1,7 +1,8 @@
 //! The command line as typed. Only parsing: the meaning of values is decided elsewhere.
 
-use crate::backup_command::{BackupArgs, RestoreArgs};
-use crate::compare_command::CompareArgs;
+mod backups;
+mod comparing;
+
 use crate::engine_args::{EngineArgs, ShapeArgs};
 use crate::examples;
 use crate::listen::listen_address;
@@ -10,8 +11,10 @@ use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::results::Earlier;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
+pub use backups::{BackupArgs, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
 use std::net::SocketAddr;
 use std::path::PathBuf;

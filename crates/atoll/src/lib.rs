@@ -49,6 +49,7 @@ mod report_command;
 mod seen;
 mod shelf;
 mod stats;
+mod stop;
 mod sweep;
 mod topology_command;
 mod tour;

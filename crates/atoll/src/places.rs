@@ -14,7 +14,7 @@
 use crate::choices::design_of;
 use crate::cli::{BenchArgs, DesignArg};
 use crate::failure::Failure;
-use crate::sweep::{Stop, bases};
+use crate::stop::{Stop, bases};
 use crate::typed::Typed;
 use base::counted;
 use deploy::engine::{DesignKind, HeapForm, TreeKind};

@@ -6,7 +6,7 @@
 //! with a single user is not kept here, nor is one with durability `memory`.
 
 use crate::failure::Failure;
-use crate::sweep::{Stop, bases};
+use crate::stop::{Stop, bases};
 use deploy::engine::Durability;
 use deploy::{DataUse, Scratch};
 use std::path::PathBuf;

@@ -11,23 +11,17 @@ use crate::failure::Failure;
 use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
+use crate::stop::Stop;
 use deploy::engine::{Backing, DesignKind, Durability, OccConflict};
-use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Manifest};
+use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use topology::{CpuId, InstancePlace, IslandCount, Machine, Placement, place};
+use topology::{CpuId, InstancePlace, IslandCount, Machine, place};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
-
-/// One deployment and everything that is measured on it.
-pub struct Stop {
-    pub deployment: Deployment,
-    pub placement: Placement,
-    pub mixes: Vec<(Subject, Schedule)>,
-}
 
 /// The stops of a sweep, and the remarks to print before it runs.
 pub struct Sweep {
@@ -352,22 +346,6 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
         at.unwrap_or(0) as u16
     };
     places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
-}
-
-/// For each stop, the number of its database: stops that can share a database have the same number.
-///
-/// # Errors
-/// An unknown workload.
-pub fn bases(stops: &[Stop]) -> Result<Vec<usize>, Failure> {
-    let mut known: Vec<Manifest> = Vec::new();
-    let number = |stop: &Stop| -> Result<usize, Failure> {
-        let wanted = stop.deployment.manifest()?;
-        Ok(known.iter().position(|m| m.fits(&wanted)).unwrap_or_else(|| {
-            known.push(wanted);
-            known.len() - 1
-        }))
-    };
-    stops.iter().map(number).collect()
 }
 
 /// A number that differs from those of all deployments that may be alive on this machine.

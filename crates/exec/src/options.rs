@@ -68,8 +68,8 @@ pub struct EngineOptions {
     /// effect on `occ`.
     pub heaps: HeapForm,
     /// The number of parts into which a load divides each multi-rooted tree of each instance; where
-    /// workers own keys, the least number of partitions of the keys. A deployment takes one for each
-    /// worker if it is not set.
+    /// workers own keys, the least number of partitions of the keys. A deployment takes one for
+    /// each worker if it is not set.
     pub partitions: Option<usize>,
     /// How readers of pages are kept apart from writers; no effect on `serial` and `occ`.
     #[serde(with = "by_name")]

@@ -18,27 +18,36 @@
 //! The bytes of absent pages are never read. Each resident page has a slot, so there are at most as
 //! many resident pages as frames.
 
+pub(crate) mod evict;
+pub(crate) mod guard;
+pub(crate) mod load;
+pub(crate) mod offers;
+mod options;
+pub(crate) mod run;
+pub(crate) mod seats;
+pub(crate) mod write;
+
+pub use options::{Latching, PoolOptions};
+
 use crate::allocator::{Allocator, AllocatorState};
 use crate::data_file::{DataFile, Lifetime};
 use crate::doublewrite::Doublewrite;
 use crate::fault::{PageFault, Stop};
-use crate::guard::{PageMut, PageRef};
-use crate::load::Loads;
-use crate::offers::Offers;
 use crate::page::{PAGE_SIZE, Page};
+use crate::pool::guard::{PageMut, PageRef};
+use crate::pool::load::Loads;
+use crate::pool::offers::Offers;
+use crate::pool::seats::Seats;
+use crate::pool::write::Writer;
 use crate::region::Region;
 use crate::renew::Renew;
 use crate::replacement::Replacement;
-use crate::seats::Seats;
 use crate::slots::Slots;
-use crate::write::Writer;
 use base::PageId;
 use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
 use probe::{Latched, Section};
-use std::fmt;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use wal::{Durability, Log};
@@ -47,58 +56,6 @@ use world::{Caching, Files, Means};
 /// Pages for which memory is allocated ahead of use: 8 to 64 MiB.
 const AHEAD: std::ops::Range<usize> = 1 << 10..1 << 13;
 const BACKED_AT_ONCE: usize = 1 << 8;
-
-/// Sizes in pages of 8192 bytes.
-#[derive(Clone, Debug)]
-pub struct PoolOptions {
-    /// Pages in memory at the same time.
-    pub frames: usize,
-    /// Maximum number of pages of the database. Addresses are reserved for all of them, memory is
-    /// not. If the system does not grant as many addresses, the maximum is lower
-    /// ([`Pool::shortage`]). If there are as many frames as pages, no page is ever evicted.
-    pub max_pages: u32,
-    pub latching: Latching,
-}
-
-/// How a reader is kept apart from writers, for pages that are latched.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Latching {
-    /// The reader takes no latch if its policy allows that, and compares the page's version before
-    /// and after.
-    #[default]
-    Optimistic,
-    /// The reader latches each page before it releases the one that led there, even if its policy
-    /// allows reads without latches. This is the conventional method of the literature, for
-    /// comparison.
-    Coupled,
-}
-
-impl Latching {
-    pub const ALL: [Latching; 2] = [Latching::Optimistic, Latching::Coupled];
-
-    /// As the command line spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Latching::Optimistic => "optimistic",
-            Latching::Coupled => "coupled",
-        }
-    }
-}
-
-impl fmt::Display for Latching {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Latching {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let known = Latching::ALL.into_iter().find(|l| l.name() == s);
-        known.ok_or_else(|| format!("latching '{s}' is unknown; expected optimistic or coupled"))
-    }
-}
 
 /// Reserves addresses for `pages` pages. If addresses are scarce (a limit of the process,
 /// valgrind), tries a half, a quarter and so on, down to `least`.
@@ -112,13 +69,6 @@ pub(crate) fn reserve_most<T, E>(
             Err(_) if u64::from(pages / 2) >= least => pages /= 2,
             reserved => return reserved.map(|region| (region, pages)),
         }
-    }
-}
-
-impl PoolOptions {
-    /// A pool of `frames` frames, for a database of at most 128 GiB.
-    pub fn new(frames: usize) -> PoolOptions {
-        PoolOptions { frames, max_pages: 1 << 24, latching: Latching::Optimistic }
     }
 }
 

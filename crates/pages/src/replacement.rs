@@ -21,6 +21,22 @@
 use base::PageId;
 use std::collections::{HashSet, VecDeque};
 
+/// Maximum number of pages evicted in one call. Each eviction costs a system call, which gives the
+/// memory back.
+pub(crate) const LEAVE: usize = 32;
+
+/// A page that its owner may evict: its slot, its number, and the queue it was taken from.
+pub(crate) type Offered = (usize, PageId, From);
+
+/// The result of one search for pages to evict.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub left: usize,
+    /// Pages put into a batch, to be evicted once it is written.
+    pub leaving: usize,
+    pub looked: usize,
+}
+
 /// The unproven pages may take one in this many frames: a tenth, as in the paper.
 const YOUNG_SHARE: usize = 10;
 /// In a small pool the unproven pages may take this many frames, but at most half of all. With

@@ -42,7 +42,7 @@
 //! **Files.** A data folder contains `lock` (held while the store is open), `control-0` and
 //! `control-1` (the last checkpoint), `log/`, `data` and `doublewrite`. With durability `memory` it
 //! contains only the lock and a control file that records the durability.
-
+//!
 //! **Folders.** A file imports from its own folder and from those below it in this drawing, and no
 //! files import each other in a loop. The methods of [`Store`] are written in all folders, and call
 //! each other across them: a rollback refreshes the catalog, and an insert asks for the placement.

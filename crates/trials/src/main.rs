@@ -220,8 +220,8 @@ fn histories(args: &[String]) -> Result<(), Failed> {
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
 }
 
-/// Histories over several instances that end and restart, `--jobs` at a time. A history mostly waits:
-/// for disks, for locks, for instances that restart.
+/// Histories over several instances that end and restart, `--jobs` at a time. A history mostly
+/// waits: for disks, for locks, for instances that restart.
 fn islands(args: &[String]) -> Result<(), Failed> {
     let args = Arguments::read(args, &["histories", "transactions", "seed", "jobs"])?;
     let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));

@@ -238,8 +238,8 @@ fn a_log_that_fails_ends_commits_and_says_why_and_the_next_opening_has_what_was_
         assert_eq!(life.commit(1, 11), Err(Abort::Fault));
         assert_eq!(life.commit(2, 20), Err(Abort::Fault));
         assert!(life.engine.fault().is_some_and(|fault| fault.contains("/nowhere")), "it names the file");
-        // A thread of the log that prepares a segment may meet the failure first. Then the commit is
-        // refused before it changes the row.
+        // A thread of the log that prepares a segment may meet the failure first. Then the commit
+        // is refused before it changes the row.
         assert!(matches!(life.value(1), Tried::Done(Some(10 | 11))), "reads go on");
         assert!(life.close().is_err());
         disk.heal();

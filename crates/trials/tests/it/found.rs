@@ -2,8 +2,8 @@
 
 use std::path::Path;
 use store::Store;
-use trials::crash::DIR;
 use trials::ledger::{Ledger, Promise};
+use trials::table::DIR;
 use trials::{crash, faults, table};
 use txn::TableKind;
 use wal::Durability;

@@ -20,13 +20,13 @@ use crate::fault::PageFault;
 use crate::page::{PAGE_SIZE, Page};
 use crate::pool::Pool;
 use crate::renew::Renewed;
-use crate::run::pages_of;
 use crate::slots::Slot;
 use base::PageId;
 use latch::{Backoff, PageChange};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -138,6 +138,17 @@ impl Future for PageWait<'_> {
         }
         this.pool.poll_load(this.id, &mut this.load, cx)
     }
+}
+
+/// The token of the read of these pages.
+pub(crate) fn token(pages: &Range<u32>) -> u64 {
+    (pages.len() as u64) << 32 | u64::from(pages.start)
+}
+
+/// The pages of the read with this token.
+fn pages_of(token: u64) -> Range<u32> {
+    let first = token as u32;
+    first..first + (token >> 32) as u32
 }
 
 impl Pool {

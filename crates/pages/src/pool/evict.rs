@@ -7,12 +7,11 @@
 
 use crate::batch::{BATCH, Batch, Leaving};
 use crate::fault::PageFault;
-use crate::offers::Offered;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
-use crate::replacement::{From, Replacement};
+use crate::pool::write::Copied;
+use crate::replacement::{Found, From, LEAVE, Offered, Replacement};
 use crate::slots::Slot;
-use crate::write::Copied;
 use base::PageId;
 use latch::{Backoff, PageChange};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,22 +20,10 @@ use std::time::Duration;
 
 /// Maximum number of pages examined in one call: some tens of microseconds.
 const LOOKS: usize = 512;
-/// Maximum number of pages evicted in one call. Each eviction costs a system call, which gives the
-/// memory back.
-pub(crate) const LEAVE: usize = 32;
 /// Frames kept free: one in this many frames, but at most as many as a thread can use up while a
 /// batch is written.
 const RESERVE_SHARE: usize = 64;
 const RESERVE_MOST: usize = 256;
-
-/// The result of one search for pages to evict.
-#[derive(Default)]
-pub(crate) struct Found {
-    pub left: usize,
-    /// Pages put into a batch, to be evicted once it is written.
-    pub leaving: usize,
-    pub looked: usize,
-}
 
 impl Pool {
     pub(crate) fn queues(&self) -> MutexGuard<'_, Replacement> {

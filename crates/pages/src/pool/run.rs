@@ -7,9 +7,9 @@
 //! reported for the bad page only.
 
 use crate::data_file::offset;
-use crate::load::{Entry, Load, held};
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
+use crate::pool::load::{Entry, Load, held, token};
 use base::PageId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -72,16 +72,6 @@ impl Pool {
         // queue before it frees its memory. Pages are aligned as devices require.
         unsafe { self.loads.queue.read(&self.writer.data.file, start, bytes, offset(first), token) };
     }
-}
-
-fn token(pages: &Range<u32>) -> u64 {
-    (pages.len() as u64) << 32 | u64::from(pages.start)
-}
-
-/// The pages of the read with this token.
-pub(crate) fn pages_of(token: u64) -> Range<u32> {
-    let first = token as u32;
-    first..first + (token >> 32) as u32
 }
 
 #[cfg(test)]

@@ -6,11 +6,10 @@
 //! owner has examined the page, so the number of such offers is limited.
 
 use crate::batch::BATCH;
-use crate::evict::{Found, LEAVE};
 use crate::fault::Stop;
+use crate::pool::write::Copied;
 use crate::pool::{Pool, stop};
-use crate::replacement::From;
-use crate::write::Copied;
+use crate::replacement::{Found, LEAVE, Offered};
 use base::PageId;
 use latch::{OwnerId, SpinMutex, acting_for};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +17,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of pages that one owner is asked to evict at a time: the work of one turn.
 const OFFERED: usize = LEAVE;
-
-/// A page that its owner may evict: its slot, its number, and the queue it was taken from.
-pub(crate) type Offered = (usize, PageId, From);
 
 #[derive(Default)]
 pub(crate) struct Offers {
