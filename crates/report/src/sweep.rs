@@ -73,7 +73,8 @@ const DEPLOYMENT: &[&str] = &[
 ];
 
 /// The significance of a setting of deployments, the most significant first; `None` for a setting
-/// of requests. An option of the engine that the list does not name comes after those that it names.
+/// of requests. An option of the engine that the list does not name comes after those that it
+/// names.
 fn significance(key: &str) -> Option<usize> {
     let place = |key: &str| DEPLOYMENT.iter().position(|known| *known == key);
     place(key).or_else(|| place("partitions").filter(|_| EngineColumns::names().contains(&key)))
