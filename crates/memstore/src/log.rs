@@ -29,12 +29,13 @@ mod options;
 mod record;
 mod stream;
 
+pub use base::{Durability, FlushBy};
 use block::Aligned;
 pub(crate) use block::{ALIGN, BLOCK_HEAD, BlockHead, Blocks, FileHead, Kind, short_read};
 use buffer::{Buffer, NUDGE_BYTES};
 pub(crate) use control::{CONTROL, Checkpoint, CheckpointPart, Control, Ended, Segment, Undecided};
 pub use fault::LogFault;
-pub use options::{Durability, FlushBy, LogOptions, LogStats};
+pub use options::{LogOptions, LogStats};
 pub(crate) use record::{Bytes, Changes, Left, Malformed, Open, Record, RowChange, Runs, TxnVerdict};
 pub(crate) use record::{Read, Reads, next as next_record, put_guards, put_read};
 pub(crate) use record::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};

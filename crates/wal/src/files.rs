@@ -1,10 +1,10 @@
 //! The log's folder: its list of segments, and how a new segment begins.
 
 use crate::LogFault;
-use crate::options::{Durability, LogOptions};
+use crate::options::LogOptions;
 use crate::ring::Ring;
 use crate::segment::{self, FIRST_LSN, HEADER, Segment};
-use base::crc32c;
+use base::{Durability, crc32c};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use world::{File, Files, Open};

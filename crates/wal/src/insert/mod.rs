@@ -23,8 +23,9 @@ use consolidated::{Consolidated, Promise};
 pub(crate) use extents::Slot;
 use extents::{Extents, Marks};
 
+use base::Durability;
 use crate::frame;
-use crate::options::{Durability, Insert, LogOptions};
+use crate::options::{Insert, LogOptions};
 use crate::order::LogOrder;
 use crate::ring::Ring;
 use std::sync::Arc;
