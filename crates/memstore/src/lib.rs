@@ -40,6 +40,7 @@ mod batched_lookup;
 mod checkpoint;
 mod commit;
 mod epoch;
+mod garbage;
 mod head;
 mod hints;
 mod hot;

@@ -23,11 +23,11 @@ use consolidated::{Consolidated, Promise};
 pub(crate) use extents::Slot;
 use extents::{Extents, Marks};
 
-use base::Durability;
 use crate::frame;
 use crate::options::{Insert, LogOptions};
 use crate::order::LogOrder;
 use crate::ring::Ring;
+use base::Durability;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
