@@ -10,8 +10,8 @@ pub struct PoolOptions {
     pub frames: usize,
     /// Maximum number of pages of the database. Addresses are reserved for all of them, memory is
     /// not. If the system does not grant as many addresses, the maximum is lower
-    /// ([`Pool::shortage`](crate::Pool::shortage)). If there are as many frames as pages, no page is
-    /// ever evicted.
+    /// ([`Pool::shortage`](crate::Pool::shortage)). If there are as many frames as pages, no page
+    /// is ever evicted.
     pub max_pages: u32,
     pub latching: Latching,
 }
