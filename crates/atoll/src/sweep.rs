@@ -18,7 +18,7 @@ use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use topology::{CpuId, InstancePlace, IslandCount, Machine, place};
+use topology::{CpuId, InstancePlace, IslandCount, Layout, Machine, place};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
@@ -162,15 +162,28 @@ impl Planner<'_> {
             self.remark(format!("{workers} workers on {cores} cores: rows are marked oversubscribed"));
         }
         let subject = &mixes[0].0;
-        let d = &self.args.deployment;
-        if d.islands.is_empty() && islands > subject.sites() as usize && islands > 1 {
+        if self.args.deployment.islands.is_empty() && islands > subject.sites() as usize && islands > 1 {
             self.remark(format!(
                 "--islands {islands} is left out: data of this scale divides into {} at most; raise --scale or --dataset",
                 subject.sites()
             ));
             return Ok(None);
         }
-        let deployment = Deployment {
+        let deployment = self.deployment(&c, subject, (islands, workers), layout)?;
+        deployment.check()?;
+        Ok(Some(Stop { deployment, placement: c.placement, mixes }))
+    }
+
+    /// The deployment for a combination of options, with the places of its workers.
+    fn deployment(
+        &mut self,
+        c: &Choice,
+        subject: &Subject,
+        (islands, workers): (usize, usize),
+        layout: Layout,
+    ) -> Result<Deployment, Failure> {
+        let d = &self.args.deployment;
+        Ok(Deployment {
             spec: subject.spec().clone(),
             sites: subject.sites(),
             islands: u16::try_from(islands)
@@ -196,9 +209,7 @@ impl Planner<'_> {
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
             interrupt: self.interrupt.clone(),
-        };
-        deployment.check()?;
-        Ok(Some(Stop { deployment, placement: c.placement, mixes }))
+        })
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {

@@ -163,7 +163,9 @@ impl Executor {
         let slot = std::rc::Rc::clone(&self.slots.borrow()[task]);
         let mut future = slot.future.borrow_mut();
         let Some(running) = future.as_mut() else { return };
-        if running.as_mut().poll(&mut Context::from_waker(&slot.waker)).is_ready() {
+        let polled = running.as_mut().poll(&mut Context::from_waker(&slot.waker));
+        latch::assert_none_held();
+        if polled.is_ready() {
             *future = None;
             self.free.borrow_mut().push(task);
         }

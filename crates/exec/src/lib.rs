@@ -43,8 +43,13 @@ pub mod paged;
 #[cfg(feature = "planted")]
 pub mod planted;
 mod schema;
+#[cfg(not(feature = "planted"))]
+mod seams;
 mod sync;
 mod waits_for;
+
+#[cfg(feature = "planted")]
+use planted as seams;
 
 pub use branches::{Answer, Visit};
 pub use design::{Conventional, Design, DesignKind, Partitioned, PartlyOwned, Serial};

@@ -29,6 +29,7 @@ use crate::executor::Executor;
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
+use crate::seams;
 use crate::waits_for::{AGAIN_NS, WaitsForGraph};
 use base::Lsn;
 use latch::CachePadded;
@@ -327,10 +328,6 @@ impl<D: Design> PageEngine<D> {
     /// for a local transaction that wrote nothing, since it may have read changes that another one
     /// could not undo.
     pub fn rollback(&self, txn: &mut LocalTxn) -> Result<(), Abort> {
-        #[cfg(feature = "planted")]
-        if crate::planted::is(crate::planted::Bug::LostUndo) {
-            return self.commit(txn).map(drop);
-        }
         let undone = self.undo(&mut txn.store_txn);
         self.end(txn);
         undone
@@ -342,7 +339,7 @@ impl<D: Design> PageEngine<D> {
     fn undo(&self, txn: &mut Txn) -> Result<(), Abort> {
         let mut patience = PATIENCE;
         let fault = loop {
-            let fault = match self.store.rollback::<D::Latch>(txn) {
+            let fault = match seams::roll_back::<D>(&self.store, txn) {
                 // On a store that has met a fault this only ended the transaction.
                 Ok(()) => return self.store.fault().map_or(Ok(()), |_| Err(Abort::Fault)),
                 Err(Stop::Again) => {
@@ -600,8 +597,8 @@ impl<D: Design> PageEngine<D> {
         if D::OWNERS && !txn.counted {
             self.begin_locking(txn);
         }
-        #[cfg(feature = "planted")]
-        let Some(mode) = crate::planted::asked(self, txn, mode) else { return Ok(()) };
+        let asked = seams::lock_mode(self.locks(txn.owner), &mut txn.locker, mode);
+        let Some(mode) = asked else { return Ok(()) };
         loop {
             match probe::within(Component::Locking, || {
                 self.locks(txn.owner).acquire_below(&mut txn.locker, path, name, mode)

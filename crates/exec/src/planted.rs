@@ -1,12 +1,13 @@
 //! Deliberate bugs, behind the feature `planted`. Each breaks isolation in a way that a checker of
-//! histories must detect, which shows that the checker works. Without the feature the build holds
-//! none of this.
+//! histories must detect, which shows that the checker works. In a build with the feature this file
+//! takes the place of `seams.rs`: the engine calls the three functions at the end.
 
 use crate::design::Design;
-use crate::local::LocalTxn;
-use crate::paged::PageEngine;
-use locks::Mode;
+use latch::RawMutex;
+use locks::{LockTable, Locker, Mode};
+use pages::Stop;
 use std::sync::atomic::{AtomicU8, Ordering};
+use store::{Store, Txn};
 
 /// The planted bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,17 +40,17 @@ pub fn plant(bug: Bug) {
     PLANTED.store(bug as u8, Ordering::SeqCst);
 }
 
-pub(crate) fn is(bug: Bug) -> bool {
+fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// The mode in which to lock, given the requested `mode`; `None` to take no lock.
-pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, txn: &mut LocalTxn, mode: Mode) -> Option<Mode> {
+/// In place of `seams::lock_mode`: the mode in which to lock, `None` to take no lock.
+pub(crate) fn lock_mode<M: RawMutex>(locks: &LockTable<M>, locker: &mut Locker, mode: Mode) -> Option<Mode> {
     if is(Bug::EarlyReadRelease) {
-        engine.locks(txn.owner).release_shared(&mut txn.locker);
+        locks.release_shared(locker);
     }
     if is(Bug::EarlyRelease) {
-        engine.locks(txn.owner).release_all(&mut txn.locker);
+        locks.release_all(locker);
     }
     match mode {
         Mode::GAP_S if is(Bug::NoGapLocks) => None,
@@ -58,4 +59,18 @@ pub(crate) fn asked<D: Design>(engine: &PageEngine<D>, txn: &mut LocalTxn, mode:
         Mode::ROW_S | Mode::GAP_S | Mode::ROW_AND_GAP_S | Mode::IS | Mode::S if is(Bug::DirtyRead) => None,
         mode => Some(mode),
     }
+}
+
+/// In place of `seams::owners_of_ranges`: without owners, a scan takes no lock for its range.
+pub(crate) fn owners_of_ranges<T>(owners: Option<T>) -> Option<T> {
+    owners.filter(|_| !is(Bug::NoGapLocks))
+}
+
+/// In place of `seams::roll_back`: the changes are committed.
+pub(crate) fn roll_back<D: Design>(store: &Store, txn: &mut Txn) -> Result<(), Stop> {
+    if is(Bug::LostUndo) && store.commit(txn, None).is_ok() {
+        store.committed::<D::Latch>(txn);
+        return Ok(());
+    }
+    store.rollback::<D::Latch>(txn)
 }

@@ -2,7 +2,7 @@
 //! constants, and the models compile the other latch files with loom's atomics.
 
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::{PageLatch, RawMutex, SpinMutex, SpinRaw};
+use crate::{PageLatch, Rank, RankTag, RawMutex, SpinMutex, SpinRaw};
 
 impl PageLatch {
     /// The latch of an absent page.
@@ -43,8 +43,14 @@ impl RawMutex for SpinRaw {
 }
 
 impl<T> SpinMutex<T> {
+    /// A mutex without a rank: no other one is taken while it is held.
     pub const fn new(value: T) -> SpinMutex<T> {
-        SpinMutex::from_parts(SpinRaw::new(), value)
+        SpinMutex::from_parts(SpinRaw::new(), RankTag::NONE, value)
+    }
+
+    /// A mutex with a place in the order of latches.
+    pub const fn ranked(rank: Rank, value: T) -> SpinMutex<T> {
+        SpinMutex::from_parts(SpinRaw::new(), RankTag::of(rank), value)
     }
 }
 

@@ -10,6 +10,8 @@
 //!   which one it acts ([`act_for`]).
 //! - [`SpinMutex`] protects small structures for tens of nanoseconds. [`RawMutex`] is mutual
 //!   exclusion as a type parameter: [`SpinRaw`], [`ThreadBound`] or [`NoMutex`].
+//! - [`Rank`] is the order in which a thread may take latches, which debug builds check
+//!   ([`RankedMutex`], [`Held`]).
 //! - [`ring`] is a queue from one thread to one other. [`Mesh`] is such queues between each two of
 //!   several threads.
 //! - [`Waiters`] are the tasks and threads that wait for progress of another thread. [`Pace`]
@@ -33,6 +35,7 @@ mod padded;
 mod page_latch;
 mod policy;
 mod prefetch;
+mod rank;
 mod ring;
 mod spin;
 mod sync;
@@ -48,6 +51,7 @@ pub use padded::CachePadded;
 pub use page_latch::{Glimpse, PageChange, PageLatch, Refused, Seen};
 pub use policy::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use prefetch::{LINE, prefetch};
+pub use rank::{Held, Rank, RankTag, RankedGuard, RankedMutex, assert_none_held};
 pub use ring::{Consumer, Producer, ring};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 pub use waiters::Waiters;

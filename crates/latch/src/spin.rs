@@ -2,6 +2,7 @@
 
 use super::backoff::Backoff;
 use super::sync::{AtomicBool, Ordering};
+use crate::rank::{Held, RankTag};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::{Deref, DerefMut};
 
@@ -112,6 +113,7 @@ impl ThreadBound {
 /// A value behind a spin lock. Hold it for a few dozen instructions, never across I/O.
 pub struct SpinMutex<T: ?Sized> {
     raw: SpinRaw,
+    rank: RankTag,
     value: UnsafeCell<T>,
 }
 
@@ -122,23 +124,28 @@ unsafe impl<T: ?Sized + Send> Sync for SpinMutex<T> {}
 unsafe impl<T: ?Sized + Send> Send for SpinMutex<T> {}
 
 impl<T> SpinMutex<T> {
-    pub(crate) const fn from_parts(raw: SpinRaw, value: T) -> SpinMutex<T> {
-        SpinMutex { raw, value: UnsafeCell::new(value) }
+    pub(crate) const fn from_parts(raw: SpinRaw, rank: RankTag, value: T) -> SpinMutex<T> {
+        SpinMutex { raw, rank, value: UnsafeCell::new(value) }
     }
 }
 
 impl<T: ?Sized> SpinMutex<T> {
+    /// # Panics
+    /// In a debug build, if the thread holds a latch that must not be held then ([`crate::Rank`]).
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) -> SpinGuard<'_, T> {
+        let held = self.rank.checked();
         self.raw.acquire();
-        SpinGuard { mutex: self }
+        SpinGuard { mutex: self, _held: held }
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_lock(&self) -> Option<SpinGuard<'_, T>> {
         // Built only on success: a guard made and dropped would unlock a mutex that another thread
         // holds.
-        self.raw.try_acquire().then(|| SpinGuard { mutex: self })
+        self.raw.try_acquire().then(|| SpinGuard { mutex: self, _held: self.rank.taken() })
     }
 
     pub fn get_mut(&mut self) -> &mut T {
@@ -149,6 +156,7 @@ impl<T: ?Sized> SpinMutex<T> {
 /// Access to the value; unlocks when dropped.
 pub struct SpinGuard<'a, T: ?Sized> {
     mutex: &'a SpinMutex<T>,
+    _held: Held,
 }
 
 impl<T: ?Sized> Deref for SpinGuard<'_, T> {

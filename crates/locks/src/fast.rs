@@ -19,7 +19,7 @@ use super::sync::{AtomicU16, AtomicU64, Ordering};
 use crate::mode::Mode;
 use crate::tuning::Inheritance;
 use base::TableId;
-use latch::RawMutex;
+use latch::{Rank, RawMutex};
 
 /// Number of tables of which the intention locks fit a slot (TPC-C has nine). A transaction over
 /// more tables uses the buckets for the rest.
@@ -74,7 +74,7 @@ fn taken(state: u64) -> Taken {
 impl<M: RawMutex> Fast<M> {
     pub(crate) fn new() -> Self {
         Fast {
-            mutex: Guarded::new(()),
+            mutex: Guarded::new(Rank::LockFast, ()),
             word: AtomicU64::new(0),
             tables: std::array::from_fn(|_| AtomicU16::new(0)),
         }

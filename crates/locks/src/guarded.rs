@@ -1,12 +1,13 @@
 //! Data behind a [`RawMutex`]: the only unsafe code of this crate.
 
-use latch::RawMutex;
+use latch::{Rank, RankTag, RawMutex};
 use std::cell::UnsafeCell;
 
 /// Invariant: `data` is accessed only between `lock` and `unlock` of `raw`, by the thread that
 /// locked it.
 pub(crate) struct Guarded<M, T> {
     raw: M,
+    rank: RankTag,
     data: UnsafeCell<T>,
 }
 
@@ -26,14 +27,16 @@ impl<M: RawMutex> Drop for Unlock<'_, M> {
 }
 
 impl<M: RawMutex, T> Guarded<M, T> {
-    pub(crate) const fn new(data: T) -> Self {
-        Guarded { raw: M::NEW, data: UnsafeCell::new(data) }
+    pub(crate) const fn new(rank: Rank, data: T) -> Self {
+        Guarded { raw: M::NEW, rank: RankTag::of(rank), data: UnsafeCell::new(data) }
     }
 
     /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug
     /// builds).
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let _held = self.rank.checked();
         self.raw.lock();
         let _unlock = Unlock(&self.raw);
         // SAFETY: the mutex is held until `_unlock` is dropped, after the reference is gone. On one

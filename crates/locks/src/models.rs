@@ -13,7 +13,7 @@ mod guarded {
     pub(crate) struct Guarded<M, T>(loom::sync::Mutex<T>, PhantomData<M>);
 
     impl<M, T> Guarded<M, T> {
-        pub(crate) fn new(data: T) -> Self {
+        pub(crate) fn new(_: latch::Rank, data: T) -> Self {
             Guarded(loom::sync::Mutex::new(data), PhantomData)
         }
 

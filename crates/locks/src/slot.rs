@@ -16,9 +16,9 @@ use crate::fast::{Fast, Taken};
 use crate::guarded::Guarded;
 use crate::mode::{LockName, Mode};
 use crate::queue::LockerId;
-use latch::RawMutex;
+use latch::{Rank, RankedMutex, RawMutex};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 
 const CHUNK: usize = 256;
@@ -204,20 +204,19 @@ struct Numbers {
 }
 
 /// Shared by a table and its lockers, so that a dropped locker returns its number.
-#[derive(Default)]
 pub(crate) struct Ids {
-    numbers: Mutex<Numbers>,
+    numbers: RankedMutex<Numbers>,
     /// Count of numbers in use. Written with `numbers` locked.
     used: AtomicUsize,
 }
 
 impl Ids {
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn new() -> Ids {
+        Ids { numbers: RankedMutex::new(Rank::LockNumbers, Numbers::default()), used: AtomicUsize::new(0) }
     }
 
     fn take(&self) -> Option<LockerId> {
-        let mut numbers = self.numbers();
+        let mut numbers = self.numbers.lock();
         let id = match numbers.free.pop() {
             Some(id) => id,
             None => {
@@ -231,7 +230,7 @@ impl Ids {
     }
 
     pub(crate) fn give_back(&self, id: LockerId) {
-        let mut numbers = self.numbers();
+        let mut numbers = self.numbers.lock();
         numbers.free.push(id);
         self.used.store(numbers.next - numbers.free.len(), Ordering::Relaxed);
     }
@@ -243,7 +242,7 @@ impl Ids {
 
     /// All numbers handed out so far are below this one.
     fn bound(&self) -> usize {
-        self.numbers().next
+        self.numbers.lock().next
     }
 }
 
@@ -257,7 +256,7 @@ pub(crate) struct Slots<M> {
 
 impl<M: RawMutex> Slots<M> {
     pub(crate) fn new() -> Self {
-        Slots { ids: Arc::default(), chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect() }
+        Slots { ids: Arc::new(Ids::new()), chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect() }
     }
 
     pub(crate) fn register(&self) -> Option<LockerId> {
@@ -271,8 +270,8 @@ impl<M: RawMutex> Slots<M> {
         let chunk = self.chunks[id as usize / CHUNK].get_or_init(|| {
             let slot = |_| Slot {
                 fast: Fast::new(),
-                wait: Guarded::new(Wait::default()),
-                kept: Guarded::new(Kept::default()),
+                wait: Guarded::new(Rank::LockSlot, Wait::default()),
+                kept: Guarded::new(Rank::LockSlot, Kept::default()),
                 totals: Totals::default(),
                 label: AtomicU64::new(0),
             };

@@ -1,8 +1,8 @@
 //! The lock table: acquire and release.
 //!
-//! Latch order: a slot's `fast`, then one bucket, then a slot's `wait` or `kept`. The detector's
-//! mutex is taken before any of them, and only by a request that was just queued to wait or by
-//! [`LockTable::blockers`]. A thread never holds two buckets, or the same part of two slots.
+//! Latch order ([`Rank`]): a slot's `fast`, then one bucket, then a slot's `wait` or `kept`. The
+//! detector's mutex is taken before any of them, and only by a request that was just queued to wait
+//! or by [`LockTable::blockers`]. A thread never holds two buckets, or the same part of two slots.
 
 use crate::guarded::Guarded;
 use crate::locker::{Granule, Held, LockCounts, LockPlace, Locker, NO_TABLE, Pending, Use};
@@ -11,7 +11,7 @@ use crate::queue::{Entry, LockerId, Queue};
 use crate::slot::{Slots, Wait};
 use crate::tuning::{Escalation, LockOptions, LockTuning};
 use crate::walk::Walk;
-use latch::RawMutex;
+use latch::{Rank, RawMutex};
 use probe::Section;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -137,12 +137,12 @@ impl<M: RawMutex> LockTable<M> {
         assert!((1..=1 << 30).contains(&options.buckets), "between 1 and 2^30 buckets");
         let buckets = options.buckets.next_power_of_two().max(2);
         LockTable {
-            buckets: (0..buckets).map(|_| Bucket(Guarded::new(Queue::default()))).collect(),
+            buckets: (0..buckets).map(|_| Bucket(Guarded::new(Rank::LockBucket, Queue::default()))).collect(),
             shift: u64::BITS - buckets.trailing_zeros(),
             tuning: options.tuning,
             strong: (0..STRONG).map(|_| AtomicU32::new(0)).collect(),
             slots: Slots::new(),
-            detector: Guarded::new(Walk::default()),
+            detector: Guarded::new(Rank::LockDetector, Walk::default()),
             counters: Counters::default(),
         }
     }

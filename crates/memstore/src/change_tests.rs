@@ -123,11 +123,11 @@ fn a_change_without_what_it_was_made_from_is_damage_and_is_told() {
     let mut w = store.worker(0).unwrap();
     let done = put(&mut w, b"a", &[0; 100]);
     store.wait_durable(done.epoch).unwrap();
-    store.planted.set(Some(crate::planted::Bug::Unlogged));
+    store.seams.leave_out(Some(crate::seams::Step::LogCommit));
     let mut t = w.begin();
     count(&mut w, &mut t, b"a");
     w.commit(t).map_err(|(refused, _)| refused).unwrap();
-    store.planted.set(None);
+    store.seams.leave_out(None);
     let mut t = w.begin();
     count(&mut w, &mut t, b"a");
     let done = w.commit(t).map_err(|(refused, _)| refused).unwrap();

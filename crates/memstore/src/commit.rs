@@ -28,9 +28,9 @@ use crate::index::{Chunk, Seek};
 use crate::left::Garbage;
 use crate::log::TxnVerdict;
 use crate::node::Node;
-use crate::planted::Bug;
 use crate::read_reservation;
 use crate::row::{self, Keep};
+use crate::seams::Step;
 use crate::store::{Cause, Conflict, Contention, Held, Refused, RowId};
 use crate::tid::{self, ABSENT, DEAD, LOCKED, Lock, PREPARED, epoch};
 use crate::transaction::{NodeSetEntry, Pin, Txn, Validated, Value, Write};
@@ -221,7 +221,7 @@ impl Worker {
             let write = &mut writes[i];
             let ended = match lock(write.row) {
                 Ok(Lock::Taken(before))
-                    if before == write.seen || self.store.planted.is(Bug::ReadsUnchecked) =>
+                    if self.store.seams.run(Step::CheckReads, || before == write.seen) =>
                 {
                     write.before = before;
                     continue;
@@ -298,26 +298,23 @@ impl Worker {
     /// about to change it. For a distributed transaction it then stays so. The writes are locked.
     fn validate_reads_and_nodes(&self, txn: &mut Txn, scope: Scope) -> Result<(), Refused> {
         if scope == Scope::Distributed {
-            self.reserve_reads(txn);
+            self.store.seams.run(Step::ReserveReads, || self.reserve_reads(txn));
         }
         self.check_reads_and_nodes(txn, scope).inspect_err(|_| self.unreserve_reads(txn))
     }
 
     fn check_reads_and_nodes(&self, txn: &Txn, scope: Scope) -> Result<(), Refused> {
-        if !self.store.planted.is(Bug::ReadsUnchecked) {
-            let checked = self.validate_reads(txn).and_then(|()| self.validate_absent(txn, scope));
-            checked.map_err(|(at, refused)| self.failed_at(&txn.heads, at, refused))?;
-        }
-        if self.store.planted.is(Bug::LeavesUnchecked) {
-            return Ok(());
-        }
+        let rows = || self.validate_reads(txn).and_then(|()| self.validate_absent(txn, scope));
+        let checked = self.store.seams.run(Step::CheckReads, rows);
+        checked.map_err(|(at, refused)| self.failed_at(&txn.heads, at, refused))?;
         // Silo takes any change of a leaf for a phantom. So does a distributed transaction: a
         // reserved leaf must not change at all.
         let looks_again = self.store.contention == Contention::Queues && scope == Scope::Local;
         let is_as_seen = |node: &NodeSetEntry| {
             node.seen.holds(&self.store.arena) || looks_again && self.finds_no_other(txn, node)
         };
-        match txn.node_set.iter().all(is_as_seen) {
+        let leaves = || txn.node_set.iter().all(is_as_seen);
+        match self.store.seams.run(Step::CheckLeaves, leaves) {
             true => Ok(()),
             false => Err(Refused::Conflict(Cause::Phantom)),
         }
@@ -349,9 +346,6 @@ impl Worker {
     /// Adds a read reservation on every row and leaf that the transaction has read without writing.
     #[cold]
     fn reserve_reads(&self, txn: &mut Txn) {
-        if self.store.planted.is(Bug::Unguarded) {
-            return;
-        }
         let (mut rows, mut leaves) = std::mem::take(&mut txn.reserved);
         let absent = txn.absent.iter().map(|(_, row, _)| *row);
         let read = txn.reads.iter().map(|(row, _)| *row).chain(absent);

@@ -2,7 +2,7 @@
 //! Every interleaving of their operations, votes and decisions is run. If both commit, exactly one
 //! has seen the other's writes.
 
-use crate::planted::Bug;
+use crate::seams::Step;
 use crate::{Memstore, Options, Refused, Scope, Txn, Worker};
 use base::TableId;
 use txn::{Direction, Flow, Range};
@@ -56,11 +56,11 @@ fn programs(p: usize) -> [[Op; 5]; 3] {
     ]
 }
 
-fn store(clash: Clash, bug: Option<Bug>) -> Worker {
+fn store(clash: Clash, bug: Option<Step>) -> Worker {
     let options = Options { pages: world::PageSize::Normal, tables: 1, ..Options::new(1 << 18, 1) };
     let store = Memstore::open(options).expect("a small store");
     store.create(T).expect("a table");
-    store.planted.set(bug);
+    store.seams.leave_out(bug);
     let mut w = store.worker(0).expect("a worker");
     let rows: &[&[u8]] = match clash {
         Clash::Update | Clash::Delete | Clash::DeletedBefore => &[b"c", KEY, b"x"],
@@ -152,7 +152,7 @@ fn write(w: &mut Worker, t: &mut Txn, clash: Clash) -> Result<(), Refused> {
 }
 
 /// For each of the two: whether it committed and whether it saw the other.
-fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(bool, bool); 2] {
+fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Step>) -> [(bool, bool); 2] {
     let mut stores = [0, 1].map(|_| store(clash, bug));
     let mut parties = [0, 1].map(|n| Party::new(n, &mut stores));
     let mut next = [0; 2];
@@ -180,7 +180,7 @@ fn run(order: u32, programs: [[Op; 5]; 2], clash: Clash, bug: Option<Bug>) -> [(
 
 /// The number of interleavings in which both committed. Of these, the number in which neither or
 /// both saw the other; the search ends at the first.
-fn explore(clash: Clash, bug: Option<Bug>) -> (usize, usize) {
+fn explore(clash: Clash, bug: Option<Step>) -> (usize, usize) {
     let (mut both, mut skewed) = (0, 0);
     for (first, second) in programs(0).iter().flat_map(|a| programs(1).map(|b| (*a, b))) {
         for order in (0..1u32 << 10).filter(|order| order.count_ones() == 5) {
@@ -208,7 +208,7 @@ fn two_that_commit_over_two_stores_are_one_after_the_other() {
 #[test]
 fn without_guards_there_is_write_skew() {
     for clash in ALL {
-        let (both, skewed) = explore(clash, Some(Bug::Unguarded));
+        let (both, skewed) = explore(clash, Some(Step::ReserveReads));
         assert!(skewed > 0, "{clash:?}: the interleavings would not show it: {skewed} of {both}");
     }
 }

@@ -4,7 +4,7 @@
 //! workers run on one thread, and each step takes a random transaction's next operation, so a seed
 //! is a schedule. Other tests use several threads.
 
-use crate::planted::Bug;
+use crate::seams::Step;
 use crate::{Conflict, Contention, Memstore, Options, Refused, Scope, Txn, Worker};
 use adya::history::{Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
@@ -198,11 +198,11 @@ fn open(conflict: Conflict, contention: Contention, workers: usize) -> Arc<Memst
     store
 }
 
-fn interleaved(seed: u64, bug: Option<Bug>) -> (Valid, Vec<String>, usize) {
+fn interleaved(seed: u64, bug: Option<Step>) -> (Valid, Vec<String>, usize) {
     let conflict = if seed.is_multiple_of(2) { Conflict::Abort } else { Conflict::Wait };
     let contention = if seed % 4 < 2 { Contention::Queues } else { Contention::Optimistic };
     let store = open(conflict, contention, 2);
-    store.planted.set(bug);
+    store.seams.leave_out(bug);
     let mut workers = [0, 1].map(|n| store.worker(n).unwrap());
     let mut clients: Vec<Client> = (0..6).map(|n| Client::new(n, 2)).collect();
     let (record, mut random) = (Record::default(), Rng::with_seed(seed));
@@ -228,7 +228,7 @@ fn interleaved_histories_are_strictly_serialisable() {
 
 #[test]
 fn planted_bugs_are_found() {
-    for bug in [Bug::ReadsUnchecked, Bug::LeavesUnchecked, Bug::AbsentUnnoted] {
+    for bug in [Step::CheckReads, Step::CheckLeaves, Step::NoteAbsent] {
         let found = (0..16).any(|seed| interleaved(seed, Some(bug)).0 == Valid::False);
         assert!(found, "{bug:?} was not found");
     }

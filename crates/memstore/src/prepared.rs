@@ -21,8 +21,8 @@ use crate::commit::{NoteId, Scope};
 use crate::log::{Open, TxnVerdict, Undecided, held};
 use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
-use crate::planted::Bug;
 use crate::row;
+use crate::seams::Step;
 use crate::store::Refused;
 use crate::tid::{ABSENT, LAST_EPOCH, of};
 use crate::transaction::{Pin, Txn, Validated, Value, Write};
@@ -76,9 +76,6 @@ impl Worker {
     #[inline]
     pub(crate) fn log_commit(&mut self, txn: &Txn, tid: u64, epoch: u64) {
         let Some(log) = &self.store.log else { return };
-        if self.store.planted.is(Bug::Unlogged) {
-            return;
-        }
         let is_late = epoch != crate::tid::epoch(tid);
         let begin = |out: &mut Vec<u8>| match is_late {
             false => Open::commit(out, tid),
@@ -90,7 +87,8 @@ impl Worker {
                 put_writes(out, &txn.writes, begin, |write, out| put_change_of(arena, txn, write, out))
             })
         };
-        self.own.is_behind |= probe::within(Component::Logging, put);
+        let is_behind = &mut self.own.is_behind;
+        self.store.seams.run(Step::LogCommit, || *is_behind |= probe::within(Component::Logging, put));
     }
 
     pub(crate) fn log_decision(&mut self, epoch: u64, name: u64, verdict: TxnVerdict) {

@@ -9,8 +9,8 @@
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};
 use crate::log::{Read, put_read};
-use crate::planted::Bug;
 use crate::row;
+use crate::seams::Step;
 use crate::store::Refused;
 use crate::tid::{ABSENT, DEAD};
 use crate::transaction::Txn;
@@ -139,9 +139,7 @@ impl Worker {
             return Ok(self.show(row, f));
         }
         // A transaction that makes the row present changes its word.
-        if !self.store.planted.is(Bug::AbsentUnnoted) {
-            txn.absent.push((table, row, word & !DEAD));
-        }
+        self.store.seams.run(Step::NoteAbsent, || txn.absent.push((table, row, word & !DEAD)));
         Ok(Flow::More)
     }
 

@@ -8,9 +8,9 @@ use crate::index::Index;
 use crate::left::Left;
 use crate::log::{self, FlushBy, Log, LogFault, LogStats};
 use crate::node::Node;
-use crate::planted::Planted;
 use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW};
+use crate::seams::Seams;
 use crate::tid;
 use base::TableId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -178,7 +178,7 @@ pub struct Memstore {
     pub(crate) snapshot: AtomicU64,
     /// The state that the last worker of each number has left; `None` while that number is in use.
     left: Box<[Mutex<Option<Left>>]>,
-    pub(crate) planted: Planted,
+    pub(crate) seams: Seams,
     /// For creating tables, which needs no worker.
     makes: Mutex<Local>,
 }
@@ -215,7 +215,7 @@ impl Memstore {
             hints: Hints::new(options.budget, options.pages).map_err(memory)?,
             snapshot: AtomicU64::new(0),
             left: (0..all).map(|_| Mutex::new(Some(Left::default()))).collect(),
-            planted: Planted::default(),
+            seams: Seams::default(),
             makes: Mutex::new(Local::new()),
         }))
     }

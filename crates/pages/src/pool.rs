@@ -44,12 +44,12 @@ use crate::renew::Renew;
 use crate::replacement::Replacement;
 use crate::slots::Slots;
 use base::PageId;
-use latch::{Backoff, LatchPolicy, Owner, PageLatch, Refused, SpinMutex};
+use latch::{Backoff, Held, LatchPolicy, Owner, PageLatch, Rank, RankedMutex, Refused, SpinMutex};
 use probe::{Latched, Section};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use wal::{Durability, Log};
 use world::{Caching, Files, Means};
 
@@ -120,7 +120,7 @@ pub struct Pool {
     pub(crate) asked_pages: u32,
     pub(crate) owner: Owner,
     pub(crate) slots: Slots,
-    pub(crate) replacement: Mutex<Replacement>,
+    pub(crate) replacement: RankedMutex<Replacement>,
     pub(crate) writer: Writer,
     pub(crate) seats: Seats,
     /// Requests to the owners of pages.
@@ -193,15 +193,15 @@ impl Pool {
             latching: options.latching,
             owner: Owner::new(),
             slots: Slots::new(frames),
-            replacement: Mutex::new(Replacement::new(frames)),
+            replacement: RankedMutex::new(Rank::PoolQueues, Replacement::new(frames)),
             seats: Seats::new(frames),
-            offers: Offers::default(),
+            offers: Offers::new(),
             writer,
             servers: AtomicUsize::new(0),
             huge: AtomicBool::new(huge),
             backed: AtomicUsize::new(0),
             log,
-            allocator: SpinMutex::new(Allocator::new(max_pages)),
+            allocator: SpinMutex::ranked(Rank::PoolAllocator, Allocator::new(max_pages)),
             renew: OnceLock::new(),
             counts,
         })
@@ -310,19 +310,30 @@ impl Pool {
         L::VIEWS && (!L::LATCHED || self.latching == Latching::Optimistic)
     }
 
-    /// Page `id` for reading.
+    /// Page `id` for reading, as a page of a tree in the order of latches ([`Rank::TreePage`]).
     ///
     /// # Errors
     /// See [`Stop`]; nothing was changed.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn shared<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'_, L>, Stop> {
+        self.shared_as(Rank::TreePage, id)
+    }
+
+    /// As [`Pool::shared`], with another place in the order of latches.
+    ///
+    /// # Errors
+    /// As [`Pool::shared`].
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn shared_as<L: LatchPolicy>(&self, rank: Rank, id: PageId) -> Result<PageRef<'_, L>, Stop> {
         self.check(id)?;
-        let latch = self.latch(id);
+        let (latch, held) = (self.latch(id), Held::checked(rank));
         let latching = latch_begins::<L>(latch);
         match L::shared(latch, &self.owner) {
             Ok(version) => {
                 // SAFETY: the latch was taken just now, under this policy.
-                let page = unsafe { PageRef::new(latch, self.page(id), id, version) };
+                let page = unsafe { PageRef::new(latch, self.page(id), id, version, held) };
                 visited(latching, &page, id);
                 Ok(page)
             }
@@ -330,19 +341,36 @@ impl Pool {
         }
     }
 
-    /// Page `id` for changing.
+    /// Page `id` for changing, as a page of a tree in the order of latches ([`Rank::TreePage`]).
     ///
     /// # Errors
     /// See [`Stop`]; nothing was changed.
     #[inline(always)] // a call would pass the page through memory
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn exclusive<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
+        self.exclusive_as(Rank::TreePage, id)
+    }
+
+    /// As [`Pool::exclusive`], with another place in the order of latches.
+    ///
+    /// # Errors
+    /// As [`Pool::exclusive`].
+    #[inline(always)]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub fn exclusive_as<L: LatchPolicy>(&self, rank: Rank, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
+        self.latched(id, Held::checked(rank))
+    }
+
+    /// Takes the exclusive latch of page `id`, which is in range.
+    #[inline(always)]
+    fn latched<L: LatchPolicy>(&self, id: PageId, held: Held) -> Result<PageMut<'_, L>, Stop> {
         let latch = self.latch(id);
         let latching = latch_begins::<L>(latch);
         match L::exclusive(latch, &self.owner) {
             Ok(version) => {
                 // SAFETY: the latch was taken just now, under this policy.
-                let page = unsafe { PageMut::new(latch, self.page(id), id, version) };
+                let page = unsafe { PageMut::new(latch, self.page(id), id, version, held) };
                 visited(latching, &page, id);
                 Ok(page)
             }
@@ -358,10 +386,12 @@ impl Pool {
     pub fn fresh<L: LatchPolicy>(&self, id: PageId) -> Result<PageMut<'_, L>, Stop> {
         self.check(id)?;
         self.owner.check();
+        // No thread that holds another page waits for this one.
+        let held = || Held::taken(Rank::TreePage);
         let mut backoff = Backoff::new();
         loop {
             if self.latch(id).look().resident() {
-                match self.exclusive::<L>(id) {
+                match self.latched::<L>(id, held()) {
                     Err(Stop::Page(_)) => {}
                     taken => {
                         let mut page = taken?;
@@ -373,7 +403,7 @@ impl Pool {
                 let latch = self.latch(id);
                 // SAFETY: the loader holds the exclusive latch and hands it over; every policy
                 // releases it in the same way.
-                let mut page = unsafe { PageMut::new(latch, self.page(id), id, version) };
+                let mut page = unsafe { PageMut::new(latch, self.page(id), id, version, held()) };
                 page.clear();
                 return Ok(page);
             }

@@ -1,7 +1,7 @@
 //! The frames: a fixed number of slots. Each slot names a resident page or is free.
 
 use base::PageId;
-use latch::SpinMutex;
+use latch::{Rank, SpinMutex};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Access rules:
@@ -25,7 +25,7 @@ impl Slots {
     pub fn new(frames: usize) -> Slots {
         Slots {
             pages: (0..frames).map(|_| AtomicU32::new(0)).collect(),
-            free: SpinMutex::new((0..frames as u32).rev().collect()),
+            free: SpinMutex::ranked(Rank::PoolSlots, (0..frames as u32).rev().collect()),
             count: AtomicUsize::new(frames),
         }
     }

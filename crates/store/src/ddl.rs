@@ -25,7 +25,6 @@ use crate::StoreFault;
 use crate::catalog::definition::{self, Definition, Structure, StructureState, TreeKind};
 use crate::catalog::tables::{self, NOWHERE, Reference, Table, TreePlace};
 use crate::kind::CATALOG;
-use crate::mutex::held;
 use crate::rows::scan::ChunkEnd;
 use crate::state::store::Store;
 use crate::txn::chain::{Mark, Txn};
@@ -67,7 +66,7 @@ impl Store {
 
     /// All tables in order of their ids, each with its indexes; `None` if there are none.
     pub fn schema(&self) -> Option<Schema> {
-        let schema = tables::schema(&held(&self.catalog.known));
+        let schema = tables::schema(&self.catalog.known.lock());
         (!schema.tables.is_empty()).then_some(schema)
     }
 
@@ -77,7 +76,7 @@ impl Store {
     /// A definition that contradicts itself or the existing tables; no space; I/O. Nothing was
     /// created.
     pub fn create_table<P: Policies>(&self, txn: &mut Txn, def: &TableDef) -> Result<(), StoreFault> {
-        let there = tables::schema(&held(&self.catalog.known));
+        let there = tables::schema(&self.catalog.known.lock());
         match there.table(def.id) {
             Some(old) if alike(old, def) => return Ok(()),
             Some(old) => {
@@ -132,7 +131,7 @@ impl Store {
         def: &IndexDef,
     ) -> Result<(), StoreFault> {
         let missing = || StoreFault::Schema(format!("there is no table {table} to index"));
-        let there = tables::schema(&held(&self.catalog.known));
+        let there = tables::schema(&self.catalog.known.lock());
         let mut whole = there.table(table).ok_or_else(missing)?.clone();
         whole.indexes.push(def.clone());
         definition::check(&whole, &there)?;
@@ -159,7 +158,7 @@ impl Store {
 
     /// The rows of used structures that `wanted` accepts, each with its owner.
     fn used(&self, wanted: impl Fn(&Structure) -> bool) -> Vec<(Rid, TableId)> {
-        let known = held(&self.catalog.known);
+        let known = self.catalog.known.lock();
         let rows = known.iter().filter(|(_, d)| d.state == StructureState::Used && wanted(&d.structure));
         rows.map(|(&rid, d)| (rid, d.structure.owner())).collect()
     }
@@ -196,7 +195,7 @@ impl Store {
             self.insist(|| heap.insert::<P::Heap>(&mut self.system(Lsn(0)), &row)).map_err(no_room)
         });
         let rid = planned.inspect_err(|_| roots.iter().for_each(|&root| self.pool.free(root)))?;
-        held(&self.catalog.known).insert(rid, plan.clone());
+        self.catalog.known.lock().insert(rid, plan.clone());
         if let Err(stop) = self.format::<P>(&plan.structure) {
             self.take_away::<P>(rid, &roots).map_err(no_room)?;
             return Err(no_room(stop));
@@ -205,7 +204,7 @@ impl Store {
         let row = idle.encode()?;
         self.insist(|| heap.update::<P::Heap>(&mut self.system(Lsn(0)), rid, &row, Moves::Forward))
             .map_err(no_room)?;
-        held(&self.catalog.known).insert(rid, idle);
+        self.catalog.known.lock().insert(rid, idle);
         txn.defined.push(rid);
         Ok(rid)
     }
@@ -242,7 +241,7 @@ impl Store {
     ) -> Result<(), StoreFault> {
         let lost =
             || StoreFault::Broken { table: CATALOG, what: format!("the definition at {rid:?} is gone") };
-        let old = held(&self.catalog.known).get(&rid).cloned().ok_or_else(lost)?;
+        let old = self.catalog.known.lock().get(&rid).cloned().ok_or_else(lost)?;
         let new = Definition { state, ..old };
         let row = new.encode()?;
         let heap = self.catalog_heap();
@@ -258,7 +257,7 @@ impl Store {
     fn learn(&self, rid: Rid, row: Option<Definition>) -> Result<(), StoreFault> {
         let loaded = row.as_ref().map_or(Ok(None), |row| self.roots_of(&row.structure));
         loaded.map_err(no_room)?;
-        let mut known = held(&self.catalog.known);
+        let mut known = self.catalog.known.lock();
         let table = row.as_ref().map(|r| r.structure.table());
         let old = match row {
             Some(row) => known.insert(rid, row),
@@ -293,7 +292,7 @@ impl Store {
     /// Frees the pages of an unused structure and removes its row. `unformatted` are the roots that
     /// were allocated and may have no content yet.
     fn take_away<P: Policies>(&self, rid: Rid, unformatted: &[PageId]) -> Result<(), Stop> {
-        let row = held(&self.catalog.known).get(&rid).cloned();
+        let row = self.catalog.known.lock().get(&rid).cloned();
         let Some(row) = row.filter(|d| d.state != StructureState::Used) else { return Ok(()) };
         self.active.wait_for_visitors();
         let pages = self.pages_of::<P>(&row)?;
@@ -301,8 +300,8 @@ impl Store {
         let heap = self.catalog_heap();
         self.insist(|| heap.delete::<P::Heap>(&mut self.system(self.log.end()), rid))?;
         self.insist(|| heap.purge::<P::Heap>(&mut self.system(Lsn(0)), rid))?;
-        held(&self.catalog.known).remove(&rid);
-        row.structure.partition_table().map(|table| held(&self.catalog.roots).remove(&table));
+        self.catalog.known.lock().remove(&rid);
+        row.structure.partition_table().map(|table| self.catalog.roots.lock().remove(&table));
         let never = unformatted.iter().filter(|root| !pages.contains(root));
         pages.iter().chain(never).for_each(|&page| self.pool.free(page));
         Ok(())
@@ -447,7 +446,7 @@ impl Store {
             place = next;
         }
         {
-            let mut known = held(&self.catalog.known);
+            let mut known = self.catalog.known.lock();
             for (rid, row) in rows {
                 known.insert(rid, row?);
             }
@@ -468,7 +467,7 @@ impl Store {
     /// The sub-trees of a structure's tree, if it is multi-rooted. They are read on first use.
     fn roots_of(&self, structure: &Structure) -> Result<Option<Arc<RootMap>>, Stop> {
         let Some(table) = structure.partition_table() else { return Ok(None) };
-        let mut roots = held(&self.catalog.roots);
+        let mut roots = self.catalog.roots.lock();
         if let Some(known) = roots.get(&table) {
             return Ok(Some(known.clone()));
         }
@@ -477,7 +476,7 @@ impl Store {
     }
 
     fn unused(&self) -> Vec<(Rid, Definition)> {
-        let known = held(&self.catalog.known);
+        let known = self.catalog.known.lock();
         known
             .iter()
             .filter(|(_, d)| d.state != StructureState::Used)

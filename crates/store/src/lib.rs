@@ -56,7 +56,7 @@
 //!   txn          begin, commit, prepare, rollback; savepoints; notes
 //!   state        the value `Store` and its parts: running transactions, control file, redo
 //!   catalog      tables, indexes and their definitions
-//!   fault, kind, mutex
+//!   fault, kind
 //! ```
 
 #![forbid(unsafe_code)]
@@ -66,7 +66,6 @@ mod check;
 mod ddl;
 mod fault;
 mod kind;
-mod mutex;
 mod placement;
 mod restart;
 mod rows;

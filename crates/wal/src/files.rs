@@ -1,12 +1,13 @@
 //! The log's folder: its list of segments, and how a new segment begins.
 
 use crate::LogFault;
-use crate::options::{Durability, LogOptions};
+use crate::options::LogOptions;
 use crate::ring::Ring;
 use crate::segment::{self, FIRST_LSN, HEADER, Segment};
-use base::crc32c;
+use base::{Durability, crc32c};
+use latch::{Rank, RankedMutex};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use world::{File, Files, Open};
 
 /// Name of the file that becomes the next segment. All of it is written in advance, so a later sync
@@ -29,10 +30,10 @@ pub(crate) struct LogFiles {
     pub dir: PathBuf,
     pub options: LogOptions,
     /// The segments in order, the current one last.
-    segments: Mutex<Vec<Segment>>,
+    segments: RankedMutex<Vec<Segment>>,
     /// The next segment's file. Held while the file is created, so that the flusher waits for it
     /// and does not create a second one.
-    spare: Mutex<Option<Arc<dyn File>>>,
+    spare: RankedMutex<Option<Arc<dyn File>>>,
 }
 
 /// Identity of the writer of a ring.
@@ -68,29 +69,23 @@ impl Whose {
     }
 }
 
-/// Locks `m` and ignores poisoning: the list and the spare are consistent between any two steps, so
-/// a panic elsewhere does not spoil them.
-fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
-    m.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl LogFiles {
     pub fn new(files: Arc<dyn Files>, dir: &Path, options: &LogOptions, segments: Vec<Segment>) -> LogFiles {
         LogFiles {
             files,
             dir: dir.to_owned(),
             options: options.clone(),
-            segments: Mutex::new(segments),
-            spare: Mutex::new(None),
+            segments: RankedMutex::new(Rank::LogSegments, segments),
+            spare: RankedMutex::new(Rank::LogSpare, None),
         }
     }
 
     pub fn first(&self) -> u64 {
-        lock(&self.segments).first().map_or(FIRST_LSN, |s| s.start)
+        self.segments.lock().first().map_or(FIRST_LSN, |s| s.start)
     }
 
     pub fn segments(&self) -> Vec<Segment> {
-        lock(&self.segments).clone()
+        self.segments.lock().clone()
     }
 
     /// Creates the ring for this opening and removes an old one. Call it when no byte of the old
@@ -126,7 +121,7 @@ impl LogFiles {
     /// Creates the file of the next segment ahead of need. An error is dropped here;
     /// [`LogFiles::begin`] meets and reports it.
     pub fn prepare(&self) {
-        let mut spare = lock(&self.spare);
+        let mut spare = self.spare.lock();
         if spare.is_none() {
             *spare = self.make_spare().ok();
         }
@@ -149,9 +144,9 @@ impl LogFiles {
     ) -> Result<Segment, LogFault> {
         // Held to the end: until the rename, this file has the name under which the next spare is
         // created.
-        let mut spare = lock(&self.spare);
+        let mut spare = self.spare.lock();
         let file = spare.take().map_or_else(|| self.make_spare(), Ok)?;
-        let mut segments = lock(&self.segments);
+        let mut segments = self.segments.lock();
         segments.retain(|s| s.start < start);
         let previous = segments.last().map_or(0, |s| s.start);
         file.write_all_at(&segment::header(start, previous, life, inherited), 0)?;
@@ -168,7 +163,7 @@ impl LogFiles {
     /// is made durable before the next, so that a crash leaves no gap: unsynced removals from a
     /// folder may reach the device in any order.
     pub fn truncate_before(&self, lsn: u64) -> Result<(), LogFault> {
-        let mut segments = lock(&self.segments);
+        let mut segments = self.segments.lock();
         while segments.len() > 1 && segments[1].start <= lsn {
             self.retire(&segments[0])?;
             segments.remove(0);

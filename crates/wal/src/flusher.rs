@@ -19,9 +19,9 @@ use crate::files::LogFiles;
 use crate::insert::{Complete, Holes};
 use crate::segment::Segment;
 use crate::shared::Shared;
-use latch::Pace;
+use latch::{Pace, Rank, RankedGuard, RankedMutex};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) struct Flusher {
 struct FlushState {
     shared: Arc<Shared>,
     /// The lock of the access rules: its holder writes and syncs.
-    work: Mutex<Work>,
+    work: RankedMutex<Work>,
     /// Set once, when the log is dropped.
     stop: AtomicBool,
 }
@@ -58,7 +58,8 @@ impl Flusher {
             pace: Pace::default(),
             all_written_ns: 0,
         };
-        let state = Arc::new(FlushState { shared, work: Mutex::new(work), stop: AtomicBool::new(false) });
+        let work = RankedMutex::new(Rank::LogFlush, work);
+        let state = Arc::new(FlushState { shared, work, stop: AtomicBool::new(false) });
         let own = state.clone();
         let handle = std::thread::Builder::new().name("log-flusher".into()).spawn(move || own.run())?;
         Ok(Flusher { state, thread: handle.thread().clone(), handle: Some(handle) })
@@ -87,7 +88,7 @@ impl Flusher {
             return;
         }
         let flushed =
-            self.state.try_work().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
+            self.state.work.try_lock().filter(|work| work.is_company_here()).map(|mut w| w.attempt(Stop::No));
         // Another thread is flushing, more waiters are expected, or a record came too late for this
         // flush.
         if matches!(flushed, None | Some(Some(Duration::ZERO))) {
@@ -111,16 +112,8 @@ impl Drop for Flusher {
 impl FlushState {
     /// Ignores mutex poisoning: after a panic the log is poisoned, so the state of the work is not
     /// used again.
-    fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_work(&self) -> Option<MutexGuard<'_, Work>> {
-        match self.work.try_lock() {
-            Ok(work) => Some(work),
-            Err(TryLockError::Poisoned(work)) => Some(work.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    fn work(&self) -> RankedGuard<'_, Work> {
+        self.work.lock()
     }
 
     /// Body of the flusher's thread.

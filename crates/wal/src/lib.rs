@@ -30,10 +30,11 @@ mod ring;
 mod segment;
 mod shared;
 
+pub use base::{Durability, FlushBy};
 pub use fault::LogFault;
 pub use frame::{CLR, RecordHeader, Span};
 pub use log::Log;
-pub use options::{Durability, FlushBy, Insert, LogOptions, LogStats};
+pub use options::{Insert, LogOptions, LogStats};
 pub use order::LogOrder;
 pub use reader::{LogReader, Record, Stretch};
 

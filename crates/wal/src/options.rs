@@ -1,60 +1,10 @@
-//! Durability modes and sizes of a log.
+//! Sizes of a log, and the ways in which it works.
 
 use crate::LogFault;
+use base::Durability;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
-
-/// When a record counts as durable. The option is spelled `--durability`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// When the device has it: survives a power cut.
-    Sync,
-    /// When it is appended to a buffer that is shared with the kernel. It survives the death of the
-    /// process; a power cut may lose the last second. A power cut leaves a consistent prefix of the
-    /// log.
-    Async,
-    /// When it is appended, in memory. Nothing is written, and old records are overwritten.
-    Memory,
-}
-
-impl Durability {
-    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Memory];
-
-    /// The value as the option spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Durability::Sync => "sync",
-            Durability::Async => "async",
-            Durability::Memory => "memory",
-        }
-    }
-}
-
-impl std::fmt::Display for Durability {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Durability {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        let known = Durability::ALL.into_iter().find(|d| d.name() == s);
-        known.ok_or_else(|| format!("durability '{s}' is unknown; expected one of sync, async, memory"))
-    }
-}
-
-/// The thread that flushes the log for a waiting task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushBy {
-    /// The flusher's thread, which is woken.
-    Flusher,
-    /// The caller: it calls [`crate::Log::flush`] or [`crate::Log::flush_here`] soon.
-    Caller,
-}
 
 /// How appenders share the log; see `docs/log.md`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use crate::fault::LogFault;
 use crate::insert::{Drain, Inserter, Room};
-use crate::options::{Durability, LogOptions};
+use crate::options::LogOptions;
 use crate::ring::Ring;
+use base::Durability;
 use latch::{CachePadded, Waiters};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -22,7 +22,7 @@ use crate::bytes::{Garbled, difference};
 use crate::page::{KIND_LARGE_ROOT, bytes_mut, corrupt, is, malformed};
 use crate::record::{Kind, replace_front, update_front};
 use base::{PageId, Rid, copy_short};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, Rank};
 use pages::{PageMut, Stop};
 use std::ops::{ControlFlow, Range};
 
@@ -289,7 +289,7 @@ impl<'p> Heap<'p> {
         moves: Moves,
     ) -> Result<Goal, Stop> {
         if let Lies::There(to) = lies {
-            let page = self.pool.shared::<L>(to.page)?;
+            let page = self.pool.shared_as::<L>(Rank::HeapPage, to.page)?;
             let fits = self.rows(&page, to.page)?.fits_grown(to.slot, MOVED + row.len());
             if fits.map_err(|Garbled| corrupt(&page))? {
                 return Ok(Goal::There(to));
@@ -372,7 +372,7 @@ impl<'p> Heap<'p> {
     }
 
     fn root_to_bury<L: LatchPolicy>(&self, large: Large) -> Result<PageMut<'p, L>, Stop> {
-        let root = self.pool.exclusive::<L>(large.root)?;
+        let root = self.pool.exclusive_as::<L>(Rank::HeapPage, large.root)?;
         let good = is(&root, KIND_LARGE_ROOT, self.id);
         if good && LargeView::new(root.bytes()).length() == large.length {
             Ok(root)

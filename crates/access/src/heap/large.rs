@@ -36,7 +36,7 @@ use crate::page::{KIND_LARGE_DATA, KIND_LARGE_ROOT, bytes_mut, corrupt, is};
 use crate::record::{Action, Kind, SystemBody, slot_front};
 use crate::redo::perform;
 use base::{Lsn, PageId, Rid};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, Rank};
 use pages::{PageMut, PageRef, Pool, Stop};
 use std::sync::{Mutex, PoisonError};
 use wal::LogOrder;
@@ -85,7 +85,7 @@ impl PartialRows {
 impl<'p> Heap<'p> {
     /// The root of a large row, for reading.
     pub(super) fn large_root<L: LatchPolicy>(&self, root: PageId) -> Result<PageRef<'p, L>, Stop> {
-        let page = self.pool.shared::<L>(root)?;
+        let page = self.pool.shared_as::<L>(Rank::HeapPage, root)?;
         if is(&page, KIND_LARGE_ROOT, self.id) { Ok(page) } else { Err(corrupt(&page)) }
     }
 
@@ -106,7 +106,7 @@ impl<'p> Heap<'p> {
         };
         let pages = view.pages().map_err(|Garbled| corrupt(&root))?;
         for id in pages.skip(part.pages) {
-            let page = match self.pool.shared::<L>(id) {
+            let page = match self.pool.shared_as::<L>(Rank::HeapPage, id) {
                 Ok(page) => page,
                 Err(stop) => {
                     self.hints.parts.give(part);

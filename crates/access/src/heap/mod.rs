@@ -60,7 +60,7 @@ use crate::page::{KIND_LARGE_ROOT, KIND_ROWS, ROWS_MARK, bytes_mut, corrupt, is,
 use crate::record::{Change, Kind, Record, range_front, replace_front, slot_front};
 use base::{Lsn, PageId, Rid, TableId};
 use large_page::LargeRowState;
-use latch::{LINE, LatchPolicy};
+use latch::{LINE, LatchPolicy, Rank};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
 use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
 use wal::LogOrder;
@@ -275,7 +275,7 @@ impl<'p> Heap<'p> {
                 // The two pages are not latched together: their numbers may be in the wrong latch
                 // order.
                 drop(page);
-                let page = self.pool.shared::<L>(to.page)?;
+                let page = self.pool.shared_as::<L>(Rank::HeapPage, to.page)?;
                 match self.rows(&page, to.page)?.cell(to.slot).map_err(|Garbled| corrupt(&page))? {
                     Some(Cell::Moved { home, row }) if home == rid => Ok(Some(f(row))),
                     // The row moved after the forward was read.
@@ -295,7 +295,7 @@ impl<'p> Heap<'p> {
         rid: Rid,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
-        let page = self.pool.shared::<L>(rid.page)?;
+        let page = self.pool.shared_as::<L>(Rank::HeapPage, rid.page)?;
         if is(&page, KIND_ROWS, self.id)
             && let Ok(Some(Cell::Moved { row, .. })) = Rows::new(page.bytes()).cell(rid.slot)
         {
@@ -361,14 +361,14 @@ impl<'p> Heap<'p> {
             }
             Some(Cell::Forward(to)) => {
                 drop(page);
-                let there = self.pool.exclusive::<L>(to.page)?;
+                let there = self.pool.exclusive_as::<L>(Rank::HeapPage, to.page)?;
                 // Restart may have purged the moved row already, and the slot may hold another row.
                 if matches!(self.ghost_in(&there, to)?, Some(Cell::Moved { home, .. }) if home == rid) {
                     self.remove(journal, there, to.slot, &[])?;
                 } else {
                     drop(there);
                 }
-                let page = self.pool.exclusive::<L>(rid.page)?;
+                let page = self.pool.exclusive_as::<L>(Rank::HeapPage, rid.page)?;
                 match self.ghost_in(&page, rid)? {
                     Some(Cell::Forward(again)) if again == to => self.remove(journal, page, rid.slot, &[]),
                     _ => Ok(false),
@@ -430,7 +430,7 @@ impl<'p> Heap<'p> {
         mut visit: impl FnMut(Rid, &[u8]),
     ) -> Result<Option<HeapPlace>, Stop> {
         let Some(id) = self.page_at::<L>(place.ordinal)? else { return Ok(None) };
-        let page = self.pool.shared::<L>(id)?;
+        let page = self.pool.shared_as::<L>(Rank::HeapPage, id)?;
         let rows = self.rows(&page, id)?;
         for slot in place.slot..rows.slots() {
             let rid = Rid { page: id, slot };
@@ -525,7 +525,7 @@ pub(crate) fn compensate<L: LatchPolicy>(
     page: PageId,
     undone: Change<'_>,
 ) -> Result<(), Stop> {
-    let mut page = pool.exclusive::<L>(page)?;
+    let mut page = pool.exclusive_as::<L>(Rank::HeapPage, page)?;
     let id = page.page_id();
     let front = |slot| slot_front(id, owner, slot);
     let mut freed = Vec::new();

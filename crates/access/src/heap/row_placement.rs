@@ -29,7 +29,7 @@ use super::rows::{Cell, EMPTY, INLINE, LEAST_ROOM};
 use super::{Heap, check_length};
 use crate::Journal;
 use base::{PageId, Rid};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, Rank};
 use pages::{PageFault, PageMut, PageRef, Stop};
 
 /// The class that the directory notes for a page with rows of some keys: no search for an empty
@@ -55,7 +55,7 @@ impl<'p> Heap<'p> {
         if self.hints.claims() {
             self.pool.claim(id)?;
         }
-        self.pool.exclusive::<L>(id)
+        self.pool.exclusive_as::<L>(Rank::HeapPage, id)
     }
 
     /// Adds a row to one of the pages of [`Heap::among`]; `None` if none of them has room.
@@ -94,7 +94,7 @@ impl<'p> Heap<'p> {
         if self.hints.claims() {
             self.pool.claim(id)?;
         }
-        self.pool.shared::<L>(id)
+        self.pool.shared_as::<L>(Rank::HeapPage, id)
     }
 
     /// A page that the row may go to, with room for `len` bytes, latched.
@@ -134,7 +134,7 @@ impl<'p> Heap<'p> {
     }
 
     fn if_without_rows<L: LatchPolicy>(&self, id: PageId) -> Result<Option<PageMut<'p, L>>, Stop> {
-        let mut page = match self.pool.exclusive::<L>(id) {
+        let mut page = match self.pool.exclusive_as::<L>(Rank::HeapPage, id) {
             Err(Stop::Fault(fault)) if matches!(*fault, PageFault::Foreign { .. }) => return Ok(None),
             page => page?,
         };

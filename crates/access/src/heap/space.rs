@@ -9,7 +9,7 @@ use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, corrupt, is, new_page};
 use crate::record::{Action, SystemBody};
 use crate::redo::perform;
 use base::{PageId, TableId};
-use latch::{CachePadded, LatchPolicy};
+use latch::{CachePadded, LatchPolicy, Rank};
 use pages::{PageMut, PageRef, Pool, Stop};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -122,12 +122,12 @@ pub(super) fn create_at<L: LatchPolicy>(
 
 impl<'p> Heap<'p> {
     pub(super) fn heap_root<L: LatchPolicy>(&self) -> Result<PageRef<'p, L>, Stop> {
-        let root = self.pool.shared::<L>(self.root)?;
+        let root = self.pool.shared_as::<L>(Rank::HeapPage, self.root)?;
         if is(&root, KIND_HEAP_ROOT, self.id) { Ok(root) } else { Err(corrupt(&root)) }
     }
 
     fn directory<L: LatchPolicy>(&self, id: PageId) -> Result<PageRef<'p, L>, Stop> {
-        let page = self.pool.shared::<L>(id)?;
+        let page = self.pool.shared_as::<L>(Rank::HeapPage, id)?;
         if is(&page, KIND_DIRECTORY, self.id) { Ok(page) } else { Err(corrupt(&page)) }
     }
 
@@ -242,7 +242,7 @@ impl<'p> Heap<'p> {
         let (directory, index) = place(ordinal);
         let root = self.heap_root::<L>()?;
         let id = Root::new(root.bytes()).directory(directory).ok_or_else(|| corrupt(&root))?;
-        let mut directory = self.pool.exclusive::<L>(id)?;
+        let mut directory = self.pool.exclusive_as::<L>(Rank::HeapPage, id)?;
         drop(root);
         if !is(&directory, KIND_DIRECTORY, self.id) {
             return Err(corrupt(&directory));
@@ -285,14 +285,14 @@ impl<'p> Heap<'p> {
         class: u8,
         content: impl Fn(u32) -> Action<'a>,
     ) -> Result<PageMut<'p, L>, Stop> {
-        let mut root = self.pool.exclusive::<L>(self.root)?;
+        let mut root = self.pool.exclusive_as::<L>(Rank::HeapPage, self.root)?;
         if !is(&root, KIND_HEAP_ROOT, self.id) {
             return Err(corrupt(&root));
         }
         let directories = Root::new(root.bytes()).directories();
         if let Some(last) = directories.checked_sub(1) {
             let at = Root::new(root.bytes()).directory(last).ok_or_else(|| corrupt(&root))?;
-            let mut directory = self.pool.exclusive::<L>(at)?;
+            let mut directory = self.pool.exclusive_as::<L>(Rank::HeapPage, at)?;
             if !is(&directory, KIND_DIRECTORY, self.id) {
                 return Err(corrupt(&directory));
             }

@@ -7,7 +7,7 @@ use super::rows::{Cell, Large, Rows};
 use crate::bytes::Garbled;
 use crate::page::{KIND_DIRECTORY, KIND_HEAP_ROOT, KIND_LARGE_DATA, KIND_LARGE_ROOT, KIND_ROWS, is};
 use base::{PageId, Rid};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, Rank};
 use pages::{PAGE_SIZE, PageRef, Stop};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,7 +156,7 @@ impl<'p> Heap<'p> {
 
     fn read_in<L: LatchPolicy>(&self, id: PageId, kind: u8) -> Result<PageRef<'p, L>, HeapFlaw> {
         loop {
-            match self.pool.shared::<L>(id) {
+            match self.pool.shared_as::<L>(Rank::HeapPage, id) {
                 Err(Stop::Page(id)) => self.pool.load(id).map_err(Stop::from)?,
                 Err(Stop::Again) => {}
                 Ok(page) if is(&page, kind, self.id) => return Ok(page),

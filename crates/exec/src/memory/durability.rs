@@ -3,7 +3,7 @@
 use crate::engine::{EngineFault, Recovered, Setup};
 use crate::memory::{MemoryEngine, MemoryWorkerContext};
 use crate::options::OccConflict;
-use base::{Lsn, TableId};
+use base::{Durability, FlushBy, Lsn, TableId};
 use memstore::{InDoubt, LogFault, LogOptions, Memstore, OpenError, Options};
 use probe::Wait;
 use std::path::Path;
@@ -12,7 +12,6 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use store::NoteId;
 use txn::{Abort, Schema};
-use wal::{Durability, FlushBy};
 use world::Files;
 
 /// Table ids of a store are below this, unless the schema has higher ones.
@@ -35,22 +34,6 @@ pub fn expect_files(files: &dyn Files, dir: &Path) -> Result<(), EngineFault> {
     Ok(memstore::expect_files(files, dir)?)
 }
 
-/// The store's mode with the same promise.
-fn mode(durability: Durability) -> memstore::Durability {
-    match durability {
-        Durability::Sync => memstore::Durability::Sync,
-        Durability::Async => memstore::Durability::Async,
-        Durability::Memory => memstore::Durability::Memory,
-    }
-}
-
-fn flush_by_of(flush_by: FlushBy) -> memstore::FlushBy {
-    match flush_by {
-        FlushBy::Flusher => memstore::FlushBy::Flusher,
-        FlushBy::Caller => memstore::FlushBy::Caller,
-    }
-}
-
 impl MemoryEngine {
     /// As [`Engine::open`](crate::Engine::open), on these files and with the log options that
     /// `tune` sets.
@@ -69,7 +52,7 @@ impl MemoryEngine {
         };
         let (budget, tables) = (setup.pool_pages as u64 * 8192, ids_of(&setup.schema).max(IDS));
         let options = Options { tables, conflict, contention, ..Options::new(budget, setup.workers + 1) };
-        let mut log = LogOptions::new(mode(setup.durability));
+        let mut log = LogOptions::new(setup.durability);
         tune(&mut log);
         let (store, found) = Memstore::open_in(options, log, files, &setup.dir)?;
         let schema = match &found.schema {
@@ -99,7 +82,6 @@ impl MemoryEngine {
         lsn: Lsn,
         flush_by: FlushBy,
     ) -> Result<(), Abort> {
-        let flush_by = flush_by_of(flush_by);
         let mut is_entered = false;
         std::future::poll_fn(|cx| {
             if let Some(known) = self.known(lsn) {
@@ -122,13 +104,12 @@ impl MemoryEngine {
         lsn: Lsn,
         flush_by: FlushBy,
     ) -> Result<(), Abort> {
-        if self.store.durability() != Some(memstore::Durability::Async) {
+        if self.store.durability() != Some(Durability::Async) {
             return match self.known(lsn) {
                 Some(known) => known,
                 None => self.await_durable(ctx, lsn, flush_by).await,
             };
         }
-        let flush_by = flush_by_of(flush_by);
         std::future::poll_fn(|cx| match self.store.poll_stable(lsn.0, flush_by, cx) {
             Poll::Ready(outcome) => Poll::Ready(outcome.map_err(|_| Abort::Fault)),
             Poll::Pending => probe::parks(Wait::Log, Poll::Pending),

@@ -16,6 +16,7 @@
 use super::{PageAccess, Purpose};
 use crate::design::Design;
 use crate::local::Protection;
+use crate::seams;
 use base::{Key, TableId, hash64};
 use locks::LockName;
 use store::Table;
@@ -101,11 +102,7 @@ impl<D: Design> PageAccess<'_, D> {
         range: Range<'_>,
     ) -> Result<(), Abort> {
         let id = table.def.id;
-        let Some(owners) = &self.engine.owners else { return Ok(()) };
-        #[cfg(feature = "planted")]
-        if crate::planted::is(crate::planted::Bug::NoGapLocks) {
-            return Ok(());
-        }
+        let Some(owners) = seams::owners_of_ranges(self.engine.owners.as_ref()) else { return Ok(()) };
         match owners.covering(index, range.low, range.high) {
             Some((table, prefix)) => {
                 self.belongs(table, prefix);

@@ -1,31 +1,8 @@
-//! The promises of the log, and the sizes of its parts.
+//! The sizes of the log's parts.
 
 use super::LogFault;
+use base::Durability;
 use std::time::Duration;
-
-/// When a commit counts as durable. The promises are those of the disk-based store's modes of the
-/// same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// When the device has it: survives a power cut.
-    Sync,
-    /// When it is written to the operating system: survives the death of the process, but a power
-    /// cut may lose the last second. After a power cut the store still has whole transactions, and
-    /// all that they have read.
-    Async,
-    /// At once: nothing is written.
-    Memory,
-}
-
-/// The thread that starts the flush for an epoch that is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlushBy {
-    /// The log's own thread, which is woken.
-    Flusher,
-    /// The caller, which calls [`crate::Memstore::flush`] or [`crate::Memstore::flush_here`] before
-    /// long.
-    Caller,
-}
 
 /// Sizes in bytes; [`LogOptions::new`] gives the defaults.
 #[derive(Clone, Debug)]

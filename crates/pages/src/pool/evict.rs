@@ -13,9 +13,8 @@ use crate::pool::write::Copied;
 use crate::replacement::{Found, From, LEAVE, Offered, Replacement};
 use crate::slots::Slot;
 use base::PageId;
-use latch::{Backoff, PageChange};
+use latch::{Backoff, PageChange, RankedGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Maximum number of pages examined in one call: some tens of microseconds.
@@ -26,9 +25,8 @@ const RESERVE_SHARE: usize = 64;
 const RESERVE_MOST: usize = 256;
 
 impl Pool {
-    pub(crate) fn queues(&self) -> MutexGuard<'_, Replacement> {
-        // The queues are consistent between any two statements.
-        self.replacement.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn queues(&self) -> RankedGuard<'_, Replacement> {
+        self.replacement.lock()
     }
 
     pub(crate) fn reserve_frames(&self) -> usize {

@@ -4,7 +4,7 @@
 use crate::page::Page;
 use crate::pool::latching;
 use base::{Lsn, PageId};
-use latch::{LatchPolicy, PageChange, PageLatch};
+use latch::{Held, LatchPolicy, PageChange, PageLatch};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -15,6 +15,7 @@ pub struct PageRef<'p, L: LatchPolicy> {
     page: NonNull<Page>,
     id: PageId,
     version: u64,
+    _held: Held,
     /// The raw pointer makes the guard stay on its thread: latches are released by the thread that
     /// took them, and an owned page is used by one thread only.
     policy: PhantomData<(L, *const ())>,
@@ -25,8 +26,14 @@ impl<'p, L: LatchPolicy> PageRef<'p, L> {
     /// The caller has taken `latch`, which protects `page`, shared and under policy `L`, and hands
     /// it over.
     #[inline]
-    pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
-        PageRef { latch, page, id, version, policy: PhantomData }
+    pub(crate) unsafe fn new(
+        latch: &'p PageLatch,
+        page: NonNull<Page>,
+        id: PageId,
+        version: u64,
+        held: Held,
+    ) -> Self {
+        PageRef { latch, page, id, version, _held: held, policy: PhantomData }
     }
 
     #[inline]
@@ -65,6 +72,7 @@ pub struct PageMut<'p, L: LatchPolicy> {
     id: PageId,
     version: u64,
     change: PageChange,
+    _held: Held,
     policy: PhantomData<(L, *const ())>,
 }
 
@@ -73,8 +81,14 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
     /// The caller has taken `latch`, which protects `page`, exclusively and under policy `L`, and
     /// hands it over.
     #[inline]
-    pub(crate) unsafe fn new(latch: &'p PageLatch, page: NonNull<Page>, id: PageId, version: u64) -> Self {
-        PageMut { latch, page, id, version, change: PageChange::Nothing, policy: PhantomData }
+    pub(crate) unsafe fn new(
+        latch: &'p PageLatch,
+        page: NonNull<Page>,
+        id: PageId,
+        version: u64,
+        held: Held,
+    ) -> Self {
+        PageMut { latch, page, id, version, change: PageChange::Nothing, _held: held, policy: PhantomData }
     }
 
     #[inline]

@@ -22,14 +22,14 @@ use crate::pool::Pool;
 use crate::renew::Renewed;
 use crate::slots::Slot;
 use base::PageId;
-use latch::{Backoff, PageChange};
+use latch::{Backoff, PageChange, Rank, RankedMutex};
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use world::{Done, IoQueue, Means};
@@ -56,9 +56,9 @@ pub(crate) struct Entry {
 /// The reads under way, and their waiters.
 pub(crate) struct Loads {
     pub queue: IoQueue,
-    pub table: Mutex<HashMap<u32, Entry>>,
+    pub table: RankedMutex<HashMap<u32, Entry>>,
     /// Waiters that found no free frame.
-    frames: Mutex<Vec<Waker>>,
+    frames: RankedMutex<Vec<Waker>>,
     /// The length of `frames`, readable without the lock.
     wanting: AtomicUsize,
 }
@@ -73,15 +73,15 @@ enum Begun {
     NoFrame,
 }
 
-pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Maps and lists are consistent between any two statements.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Loads {
     pub fn new(means: Means) -> io::Result<Loads> {
         let queue = IoQueue::new(DEPTH, means)?;
-        Ok(Loads { queue, table: Mutex::default(), frames: Mutex::default(), wanting: AtomicUsize::new(0) })
+        Ok(Loads {
+            queue,
+            table: RankedMutex::new(Rank::PoolReads, HashMap::new()),
+            frames: RankedMutex::new(Rank::PoolFrames, Vec::new()),
+            wanting: AtomicUsize::new(0),
+        })
     }
 
     /// Whether a read is under way.
@@ -95,7 +95,7 @@ impl Loads {
     }
 
     fn want_frame(&self, waker: &Waker) {
-        let mut frames = held(&self.frames);
+        let mut frames = self.frames.lock();
         if !frames.iter().any(|w| w.will_wake(waker)) {
             frames.push(waker.clone());
         }
@@ -105,7 +105,7 @@ impl Loads {
     /// Pages have been evicted, or can be: wakes all waiters for a frame to try again.
     pub fn wake_for_frames(&self) {
         if self.frames_wanted() {
-            let mut frames = held(&self.frames);
+            let mut frames = self.frames.lock();
             let wakers = std::mem::take(&mut *frames);
             self.wanting.store(0, Ordering::Release);
             drop(frames);
@@ -240,7 +240,7 @@ impl Pool {
 
     /// Joins the read of page `id`, or begins it.
     fn begin(&self, id: PageId, waker: Option<&Waker>) -> Begun {
-        let mut table = held(&self.loads.table);
+        let mut table = self.loads.table.lock();
         if self.latch(id).look().resident() {
             return Begun::Resident;
         }
@@ -335,7 +335,7 @@ impl Pool {
     }
 
     fn publish(&self, id: PageId, renewed: Result<Renewed, PageFault>) {
-        let mut table = held(&self.loads.table);
+        let mut table = self.loads.table.lock();
         let Some(Entry { load, slot, waiters }) = table.remove(&id.0) else { return };
         if let Ok(renewed) = renewed {
             let (index, latch) = (slot.0 as usize, self.latch(id));

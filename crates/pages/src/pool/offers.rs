@@ -11,14 +11,13 @@ use crate::pool::write::Copied;
 use crate::pool::{Pool, stop};
 use crate::replacement::{Found, LEAVE, Offered};
 use base::PageId;
-use latch::{OwnerId, SpinMutex, acting_for};
+use latch::{OwnerId, Rank, SpinMutex, acting_for};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of pages that one owner is asked to evict at a time: the work of one turn.
 const OFFERED: usize = LEAVE;
 
-#[derive(Default)]
 pub(crate) struct Offers {
     requests: SpinMutex<Requests>,
     /// The number of requests in `requests`, readable without its lock.
@@ -43,6 +42,13 @@ impl Requests {
 }
 
 impl Offers {
+    pub fn new() -> Offers {
+        Offers {
+            requests: SpinMutex::ranked(Rank::PoolOffers, Requests::default()),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+
     fn with<R>(&self, f: impl FnOnce(&mut Requests) -> R) -> R {
         let mut requests = self.requests.lock();
         let result = f(&mut requests);

@@ -9,7 +9,7 @@
 use crate::data_file::offset;
 use crate::page::PAGE_SIZE;
 use crate::pool::Pool;
-use crate::pool::load::{Entry, Load, held, token};
+use crate::pool::load::{Entry, Load, token};
 use base::PageId;
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Pool {
     /// Enters page `id` into the table of reads if it is absent and a frame is free. The caller
     /// must begin the read.
     fn enter(&self, id: PageId) -> bool {
-        let mut table = held(&self.loads.table);
+        let mut table = self.loads.table.lock();
         if self.latch(id).look().resident() || table.contains_key(&id.0) {
             return false;
         }

@@ -16,16 +16,16 @@
 //! holder of a seat waits for pages only, never for a lock or the log, so seats become free again.
 
 use crate::pool::Pool;
+use latch::{Rank, RankedGuard, RankedMutex};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// Frames per seat: a path through a tree of four levels, a heap page, and one spare frame.
 const FRAMES_EACH: usize = 6;
 
-pub(crate) struct Seats(Mutex<State>);
+pub(crate) struct Seats(RankedMutex<State>);
 
 struct State {
     free: usize,
@@ -44,12 +44,11 @@ impl State {
 impl Seats {
     pub fn new(frames: usize) -> Seats {
         let free = (frames / FRAMES_EACH).max(1);
-        Seats(Mutex::new(State { free, queue: VecDeque::new(), next: 0 }))
+        Seats(RankedMutex::new(Rank::PoolSeats, State { free, queue: VecDeque::new(), next: 0 }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> RankedGuard<'_, State> {
+        self.0.lock()
     }
 
     pub fn wait(&self) -> SeatWait<'_> {

@@ -31,11 +31,11 @@ use crate::doublewrite::Doublewrite;
 use crate::fault::PageFault;
 use crate::pool::Pool;
 use base::{Lsn, PageId};
-use latch::{Backoff, OwnerId};
+use latch::{Backoff, OwnerId, Rank, RankedGuard, RankedMutex};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, OnceLock};
 use std::time::Duration;
 use world::{IoQueue, Means};
 
@@ -48,13 +48,13 @@ pub(crate) struct Writer {
     pub data: DataFile,
     pub doublewrite: Option<Doublewrite>,
     /// Held while pages are copied.
-    copying: Mutex<()>,
-    batches: Mutex<Batches>,
+    copying: RankedMutex<()>,
+    batches: RankedMutex<Batches>,
     /// Signalled when a batch moves between the lists of `batches`.
     pub moved: Condvar,
     /// The number of sleeping threads that keep frames free.
     napping: AtomicUsize,
-    device: Mutex<Device>,
+    device: RankedMutex<Device>,
     /// The failed sync after which no write is allowed.
     poison: OnceLock<Arc<io::Error>>,
     /// The number of batches that failed since the pool was opened.
@@ -75,7 +75,8 @@ struct Batches {
     last_failure: Option<PageFault>,
 }
 
-/// Held by the thread that writes.
+/// Held by the thread that writes. A panic during a write leaves a batch unfinished or pages dirty,
+/// but no half-changed data.
 pub(crate) struct Device {
     queue: IoQueue,
     /// Pages were written in place and not synced yet.
@@ -104,11 +105,6 @@ pub enum Progress {
     Finished,
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic during a write leaves a batch unfinished or pages dirty, but no half-changed data.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Writer {
     pub fn new(data: DataFile, doublewrite: Option<Doublewrite>) -> io::Result<Writer> {
         let spare = (0..BATCHES).map(|_| Batch::new()).collect();
@@ -124,11 +120,11 @@ impl Writer {
         Ok(Writer {
             data,
             doublewrite,
-            copying: Mutex::default(),
-            batches: Mutex::new(batches),
+            copying: RankedMutex::new(Rank::PoolCopying, ()),
+            batches: RankedMutex::new(Rank::PoolBatches, batches),
             moved: Condvar::new(),
             napping: AtomicUsize::new(0),
-            device: Mutex::new(Device { queue, unsynced: false, unfinished: None }),
+            device: RankedMutex::new(Rank::PoolDevice, Device { queue, unsynced: false, unfinished: None }),
             poison: OnceLock::new(),
             failures: AtomicU64::new(0),
             unsettled: AtomicUsize::new(0),
@@ -136,8 +132,8 @@ impl Writer {
     }
 
     /// No batch is written while the result is held.
-    pub fn stop_writing(&self) -> MutexGuard<'_, Device> {
-        held(&self.device)
+    pub fn stop_writing(&self) -> RankedGuard<'_, Device> {
+        self.device.lock()
     }
 
     pub fn failures(&self) -> u64 {
@@ -149,12 +145,12 @@ impl Writer {
         if self.failures() == failures {
             return Ok(());
         }
-        held(&self.batches).last_failure.clone().map_or(Ok(()), Err)
+        self.batches.lock().last_failure.clone().map_or(Ok(()), Err)
     }
 
     /// Whether a batch is waiting, being written, or not settled.
     pub fn busy(&self) -> bool {
-        let batches = held(&self.batches);
+        let batches = self.batches.lock();
         batches.asked != batches.written || !batches.finished.is_empty()
     }
 
@@ -164,7 +160,7 @@ impl Writer {
     }
 
     fn take_finished(&self) -> Option<(Batch, Result<(), PageFault>)> {
-        let mut batches = held(&self.batches);
+        let mut batches = self.batches.lock();
         let finished = batches.finished.pop_front();
         self.unsettled.store(batches.finished.len(), Ordering::Release);
         finished
@@ -172,20 +168,20 @@ impl Writer {
 
     /// A batch to fill, if more than `keep` batches are spare.
     pub fn take_spare(&self, keep: usize) -> Option<Batch> {
-        let mut batches = held(&self.batches);
+        let mut batches = self.batches.lock();
         if batches.spare.len() > keep { batches.spare.pop() } else { None }
     }
 
     /// Waits until a batch moves, at most for `most`.
     pub fn wait(&self, most: Duration) {
-        drop(self.moved.wait_timeout(held(&self.batches), most));
+        drop(self.batches.lock().wait_timeout(&self.moved, most));
     }
 
     /// Waits for a batch to write, at most for `most`.
     pub fn wait_for_work(&self, most: Duration) {
-        let batches = held(&self.batches);
+        let batches = self.batches.lock();
         if batches.waiting.is_empty() {
-            drop(self.moved.wait_timeout(batches, most));
+            drop(batches.wait_timeout(&self.moved, most));
         }
     }
 
@@ -312,7 +308,7 @@ impl Pool {
         if run.pending.is_empty() {
             if run.missed.is_empty() {
                 let Some(upto) = self.offers.copied_upto() else { return Ok(Progress::Waiting) };
-                let done = held(&self.writer.batches).written >= run.upto.max(upto);
+                let done = self.writer.batches.lock().written >= run.upto.max(upto);
                 return Ok(if done { Progress::Finished } else { Progress::Waiting });
             }
             run.pending = std::mem::take(&mut run.missed);
@@ -342,14 +338,14 @@ impl Pool {
     /// # Errors
     /// I/O.
     pub fn sync_written(&self) -> Result<(), PageFault> {
-        self.writer.settle_device(&mut held(&self.writer.device))
+        self.writer.settle_device(&mut self.writer.device.lock())
     }
 
     /// At most `budget` dirty pages that are next for eviction. If they are cleaned now, a thread
     /// that needs their frames does not have to wait. The design chooses the thread that cleans;
     /// see [`Pool::clean`].
     pub fn dirty_pages(&self, budget: usize) -> Vec<PageId> {
-        let replacement = self.replacement.lock().unwrap_or_else(PoisonError::into_inner);
+        let replacement = self.queues();
         let next = replacement.next().take(budget * 4).filter_map(|slot| self.slots.page(slot));
         next.filter(|&id| self.latch(id).look().dirty()).take(budget).collect()
     }
@@ -370,7 +366,7 @@ impl Pool {
     /// holds one may be waiting for a batch.
     pub(crate) fn copy(&self, id: PageId, batch: &mut Batch) -> Copied {
         self.owner.check();
-        let _copying = held(&self.writer.copying);
+        let _copying = self.writer.copying.lock();
         let latch = self.latch(id);
         let seen = latch.look();
         if !seen.resident() && !seen.exclusive() {
@@ -401,7 +397,7 @@ impl Pool {
     /// Hands a batch in for writing, or returns it to the spare ones if it is empty. Returns the
     /// number of batches handed in so far.
     pub(crate) fn hand_in(&self, mut batch: Batch) -> u64 {
-        let mut batches = held(&self.writer.batches);
+        let mut batches = self.writer.batches.lock();
         if batch.ids.is_empty() {
             batch.clear();
             batches.spare.push(batch);
@@ -416,10 +412,10 @@ impl Pool {
     /// Writes the oldest waiting batch, after any batch that is being written; `false` if none
     /// waits. Blocks for the device. Touches no page, so any thread may call it.
     pub fn write_out(&self) -> bool {
-        let mut device = held(&self.writer.device);
-        let Some(mut batch) = held(&self.writer.batches).waiting.pop_front() else { return false };
+        let mut device = self.writer.device.lock();
+        let Some(mut batch) = self.writer.batches.lock().waiting.pop_front() else { return false };
         let done = self.log_first(batch.youngest).and_then(|()| self.writer.output(&mut device, &mut batch));
-        let mut batches = held(&self.writer.batches);
+        let mut batches = self.writer.batches.lock();
         batches.written += 1;
         match &done {
             Ok(()) => drop(self.counts.written.fetch_add(batch.ids.len() as u64, Ordering::Relaxed)),
@@ -453,7 +449,7 @@ impl Pool {
             }
             self.leave(std::mem::take(&mut batch.leaving));
             batch.clear();
-            held(&self.writer.batches).spare.push(batch);
+            self.writer.batches.lock().spare.push(batch);
         }
         if any {
             self.writer.moved.notify_all();

@@ -19,12 +19,12 @@
 use crate::StoreFault;
 use crate::catalog::borders::Coming;
 use crate::catalog::definition::{Definition, HeapForm, Structure, StructureState};
-use crate::mutex::held;
 use access::{InsertPages, RootMap, TreeRole};
 use base::{PageId, Rid, TableId};
+use latch::{Rank, RankedMutex};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use txn::row::Layout;
 use txn::{Columns, IndexDef, Schema, TableDef, TableKind};
 
@@ -151,9 +151,9 @@ pub(crate) struct Catalog {
     /// The number of entries in `later`.
     changes: AtomicUsize,
     /// The sub-trees of each multi-rooted tree in use, by the first page of its partition table.
-    pub roots: Mutex<BTreeMap<PageId, Arc<RootMap>>>,
+    pub roots: RankedMutex<BTreeMap<PageId, Arc<RootMap>>>,
     /// The rows of the catalog's heap, by address.
-    pub known: Mutex<BTreeMap<Rid, Definition>>,
+    pub known: RankedMutex<BTreeMap<Rid, Definition>>,
     /// Where the catalog's own rows are inserted.
     pub insert_pages: InsertPages,
 }
@@ -164,8 +164,8 @@ impl Catalog {
             meanings: chunks(),
             later: chunks(),
             changes: AtomicUsize::new(0),
-            roots: Mutex::default(),
-            known: Mutex::default(),
+            roots: RankedMutex::new(Rank::CatalogRoots, BTreeMap::new()),
+            known: RankedMutex::new(Rank::Catalog, BTreeMap::new()),
             insert_pages: InsertPages::new(),
         }
     }
@@ -226,7 +226,7 @@ impl Catalog {
     pub fn publish(&self, known: &BTreeMap<Rid, Definition>, id: TableId) -> Result<(), StoreFault> {
         let before: Vec<TableId> =
             self.table(id).map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
-        let table = assemble(known, &held(&self.roots), id)?;
+        let table = assemble(known, &self.roots.lock(), id)?;
         let now: Vec<TableId> =
             table.as_ref().map(|t| t.indexes.iter().map(|i| i.def.id).collect()).unwrap_or_default();
         for &gone in before.iter().filter(|b| !now.contains(b)) {

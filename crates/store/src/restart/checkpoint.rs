@@ -23,12 +23,11 @@
 //! run the rest ([`Store::finish_checkpoint`]).
 
 use crate::StoreFault;
-use crate::mutex::held;
 use crate::state::control::{Checkpoint, Control};
 use crate::state::store::Store;
 use base::Lsn;
+use latch::RankedGuard;
 use pages::{Progress, WriteBack};
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use wal::Durability;
 
@@ -55,7 +54,7 @@ impl Store {
     }
 
     fn take_checkpoint(&self) -> Result<(), StoreFault> {
-        let control = held(&self.control);
+        let control = self.control.lock();
         self.finish_redo()?;
         let redo_start = self.log.fence();
         self.pool.write_back()?;
@@ -93,7 +92,7 @@ impl Store {
     pub fn finish_checkpoint(&self, run: &CheckpointRun) -> Result<(), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
         let finish = || {
-            let control = held(&self.control);
+            let control = self.control.lock();
             self.pool.sync_written()?;
             self.conclude(control, run.redo_start)
         };
@@ -106,7 +105,7 @@ impl Store {
     }
 
     /// Steps 3 to 5. The changes before `redo_start` are in the data file.
-    fn conclude(&self, mut control: MutexGuard<'_, Control>, redo_start: Lsn) -> Result<(), StoreFault> {
+    fn conclude(&self, mut control: RankedGuard<'_, Control>, redo_start: Lsn) -> Result<(), StoreFault> {
         if redo_start.0 < self.checkpointed.load(Ordering::Relaxed) {
             // A later checkpoint overtook this one: the log that this one would start from may be
             // deleted already.
@@ -120,7 +119,7 @@ impl Store {
         let checkpoint = Checkpoint {
             redo_start,
             running: self.active.running(),
-            notes: held(&self.notes).iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
+            notes: self.notes.lock().iter().map(|(&lsn, note)| (lsn, note.clone())).collect(),
             data_bytes,
             next_page: allocator.next,
             free_pages: allocator.free,

@@ -10,11 +10,13 @@ use crate::state::redo::Redo;
 use crate::state::store::Store;
 use crate::{DATA, StoreFault};
 use base::PageId;
+use latch::{Rank, RankedMutex};
 use pages::{Pool, PoolOptions};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use wal::{Durability, Log, LogOptions};
 use world::{Files, Open};
 
@@ -85,14 +87,14 @@ impl Store {
             catalog: Catalog::new(),
             active: Arc::new(Active::new(control.life)),
             redo,
-            notes: Mutex::default(),
+            notes: RankedMutex::new(Rank::Notes, BTreeMap::new()),
             checkpointed: AtomicU64::new(control.checkpoint.redo_start.0),
             checkpoint_bytes: options.checkpoint_bytes,
             node_bytes: options.node_bytes,
             trees: options.trees,
             heaps: options.heaps,
             partitions: options.partitions,
-            control: Mutex::new(control.clone()),
+            control: RankedMutex::new(Rank::Checkpoint, control.clone()),
             fault: OnceLock::new(),
             _lock: lock,
         };

@@ -21,7 +21,6 @@
 //! without a restart.
 
 use crate::StoreFault;
-use crate::mutex::held;
 use crate::restart::analysis::{Analysis, Open, Prepared};
 use crate::state::control::{Checkpoint, Control};
 use crate::state::redo::{History, MOST};
@@ -73,7 +72,7 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
     }
     let analysis = read(store, checkpoint)?;
     store.pool.restore_allocator(&analysis.allocator())?;
-    *held(&store.notes) = analysis.notes;
+    *store.notes.lock() = analysis.notes;
     store.open_catalog()?;
     let (mut in_doubt, mut losers) = (Vec::new(), Vec::new());
     for (id, found) in analysis.open {
@@ -90,7 +89,7 @@ pub(crate) fn restart(store: &Store, control: &Control) -> Result<Recovered, Sto
     store.clear_catalog()?;
     Ok(Recovered {
         in_doubt: together(store, in_doubt)?,
-        notes: held(&store.notes).iter().map(|(&lsn, note)| (NoteId(lsn), note.clone())).collect(),
+        notes: store.notes.lock().iter().map(|(&lsn, note)| (NoteId(lsn), note.clone())).collect(),
         life: control.life,
         redo_records: analysis.redo_records,
         redo_bytes: analysis.redo_bytes,

@@ -36,12 +36,12 @@
 //! all pages are brought up to date, and no page is left for its first read. A page that is in
 //! memory already is not read again.
 
-use crate::mutex::held;
 use access::redo_page;
 use base::{Lsn, PageId};
+use latch::{Rank, RankedMutex};
 use pages::{Page, PageFault, Renew, Renewed};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use wal::Stretch;
 
 /// Upper limit for the bytes of log kept, independent of the options: positions in it are 32 bits,
@@ -100,11 +100,16 @@ impl History {
 }
 
 /// The redo that is left.
-#[derive(Default)]
 pub(crate) struct Redo {
     /// The number of pages not crossed off, readable without the lock.
     left: AtomicUsize,
-    waiting: Mutex<Arc<Waiting>>,
+    waiting: RankedMutex<Arc<Waiting>>,
+}
+
+impl Default for Redo {
+    fn default() -> Redo {
+        Redo { left: AtomicUsize::new(0), waiting: RankedMutex::new(Rank::Redo, Arc::default()) }
+    }
 }
 
 /// Records by page. Only the atomic fields change.
@@ -189,7 +194,7 @@ impl Redo {
     /// Sets the pages to bring up to date. No page may be left from before.
     fn set(&self, waiting: Waiting) {
         let left = waiting.pages.len();
-        *held(&self.waiting) = Arc::new(waiting);
+        *self.waiting.lock() = Arc::new(waiting);
         self.left.store(left, Ordering::Release);
     }
 
@@ -200,7 +205,7 @@ impl Redo {
     }
 
     fn waiting(&self) -> Arc<Waiting> {
-        held(&self.waiting).clone()
+        self.waiting.lock().clone()
     }
 
     pub fn waits(&self, page: PageId) -> bool {
@@ -266,7 +271,7 @@ impl Renew for Redo {
         if waiting.find(id).is_some_and(|at| waiting.finish(at))
             && self.left.fetch_sub(1, Ordering::AcqRel) == 1
         {
-            *held(&self.waiting) = Arc::default();
+            *self.waiting.lock() = Arc::default();
         }
     }
 }

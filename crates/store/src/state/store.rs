@@ -4,18 +4,18 @@
 use crate::catalog::definition::{HeapForm, TreeKind};
 use crate::catalog::tables::{Catalog, Index, Table, TreePlace};
 use crate::fault::offset_of;
-use crate::mutex::held;
 use crate::state::active::Active;
 use crate::state::control::Control;
 use crate::state::redo::Redo;
 use crate::{DATA, StoreFault};
 use access::{BTree, Heap};
 use base::{Lsn, PageId, TableId};
+use latch::RankedMutex;
 use pages::{PageFault, Pool, Stop};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use wal::{Durability, Log};
 use world::{Files, FolderLock};
 
@@ -37,9 +37,9 @@ pub struct Store {
     pub(crate) redo: Arc<Redo>,
     /// Live notes, by the end of their records. A note's record is appended while this mutex is
     /// held, so that a checkpoint sees both record and note or neither.
-    pub(crate) notes: Mutex<BTreeMap<Lsn, Vec<u8>>>,
+    pub(crate) notes: RankedMutex<BTreeMap<Lsn, Vec<u8>>>,
     /// The last control file written. Held during a checkpoint.
-    pub(crate) control: Mutex<Control>,
+    pub(crate) control: RankedMutex<Control>,
     /// The `redo_start` of the last checkpoint.
     pub(crate) checkpointed: AtomicU64,
     pub(crate) checkpoint_bytes: u64,
@@ -79,7 +79,7 @@ impl Store {
 
     /// The number of times the database has been opened, including this time.
     pub fn life(&self) -> u32 {
-        held(&self.control).life
+        self.control.lock().life
     }
 
     /// The primary tree of a table that has a key.

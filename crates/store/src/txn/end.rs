@@ -16,7 +16,6 @@
 use crate::StoreFault;
 use crate::catalog::definition::HeapForm;
 use crate::kind;
-use crate::mutex::held;
 use crate::state::store::Store;
 use crate::txn::chain::{Home, Mark, Savepoint, Txn, TxnState, system_record};
 use crate::txn::touched::row_of;
@@ -78,7 +77,7 @@ impl Store {
             None if !txn.wrote() => Lsn(0),
             None => txn.chain.append_last(&self.log, kind::COMMIT, DEPENDENT, &[]).holds,
             Some(note) => {
-                let mut notes = held(&self.notes);
+                let mut notes = self.notes.lock();
                 let kind = if txn.wrote() { kind::NOTED_COMMIT } else { kind::NOTE };
                 // A note is named by the end of its record, and the caller waits for that same
                 // position. So the record must follow everything it depends on.
@@ -252,7 +251,7 @@ impl Store {
     /// If the note is longer than [`wal::Log::max_body`].
     pub fn note(&self, note: &[u8]) -> Result<(NoteId, Lsn), StoreFault> {
         self.fault().map_or(Ok(()), Err)?;
-        let mut notes = held(&self.notes);
+        let mut notes = self.notes.lock();
         let end = system_record(&self.log, kind::NOTE, LogOrder::Last, &[note]).end;
         notes.insert(end, note.to_vec());
         Ok((NoteId(end), end))
@@ -261,7 +260,7 @@ impl Store {
     /// Drops a note. The log record is not waited for, so after a crash the note may exist once
     /// more.
     pub fn forget(&self, note: NoteId) {
-        let mut notes = held(&self.notes);
+        let mut notes = self.notes.lock();
         if notes.remove(&note.0).is_some() {
             system_record(&self.log, kind::FORGET, LogOrder::Last, &[&note.0.0.to_le_bytes()]);
         }

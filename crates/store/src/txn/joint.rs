@@ -11,7 +11,6 @@
 
 use crate::StoreFault;
 use crate::kind::{self, Joint};
-use crate::mutex::held;
 use crate::state::store::Store;
 use crate::txn::chain::{Chain, Txn, TxnState};
 use crate::txn::end::{DEPENDENT, cannot_prepare};
@@ -58,7 +57,7 @@ impl Store {
         let lsn = match note {
             None => Chain::append_last_of(&chains, &self.log, kind::JOINT_COMMIT, DEPENDENT, &[&ids]).holds,
             Some(note) => {
-                let mut notes = held(&self.notes);
+                let mut notes = self.notes.lock();
                 let (kind, body) = (kind::NOTED_JOINT_COMMIT, [&ids[..], note]);
                 let end = Chain::append_last_of(&chains, &self.log, kind, LogOrder::Last, &body).end;
                 notes.insert(end, note.to_vec());

@@ -5,7 +5,7 @@
 //! copy. Any thread reads `end`.
 
 use super::{Complete, Counts, Crowded, Draft, Placed, Room};
-use latch::{CachePadded, SpinMutex};
+use latch::{CachePadded, Rank, SpinMutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The next positions for records and segments.
@@ -54,7 +54,7 @@ pub(crate) struct Central {
 impl Central {
     pub fn new(tail: Tail) -> Central {
         let end = CachePadded::new(AtomicU64::new(tail.next));
-        Central { tail: CachePadded::new(SpinMutex::new(tail)), end }
+        Central { tail: CachePadded::new(SpinMutex::ranked(Rank::LogTail, tail)), end }
     }
 
     #[inline]

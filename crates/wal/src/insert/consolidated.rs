@@ -23,7 +23,7 @@
 
 use super::central::Tail;
 use super::{Complete, Counts, Crowded, Draft, Placed, Room};
-use latch::{Backoff, CachePadded, SpinMutex};
+use latch::{Backoff, CachePadded, Rank, SpinMutex};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -110,15 +110,17 @@ thread_local! {
 impl Consolidated {
     pub fn new(tail: Tail, ring_bytes: u64, promise: Promise) -> Consolidated {
         let open = |n: usize| Group::new(if n < ARRAY { 0 } else { CLOSED });
+        let next = tail.next;
+        let locked = Locked { tail, free: (ARRAY..GROUPS).collect() };
         Consolidated {
-            reserved: CachePadded::new(AtomicU64::new(tail.next)),
-            released: CachePadded::new(AtomicU64::new(tail.next)),
-            locked: CachePadded::new(SpinMutex::new(Locked { tail, free: (ARRAY..GROUPS).collect() })),
+            reserved: CachePadded::new(AtomicU64::new(next)),
+            released: CachePadded::new(AtomicU64::new(next)),
+            locked: CachePadded::new(SpinMutex::ranked(Rank::LogTail, locked)),
             array: std::array::from_fn(AtomicUsize::new),
             groups: (0..GROUPS).map(open).collect(),
             done: std::array::from_fn(|_| AtomicU64::new(0)),
             group_bytes: (ring_bytes / 8).min(64 << 10),
-            early: CachePadded::default(),
+            early: CachePadded::new(SpinMutex::ranked(Rank::LogEarly, Vec::new())),
             waiting: AtomicU64::new(0),
             promise,
         }

@@ -74,6 +74,7 @@ use super::sync::{Arc, AtomicU64, Backoff, CachePadded, Ordering, SpinMutex};
 use super::{Complete, Counts, Crowded, Draft, Drain, Holes, Placed, Room};
 use crate::frame::{self, HEAD};
 use crate::order::LogOrder;
+use latch::Rank;
 use std::collections::VecDeque;
 
 /// Bit of `claimed`: no more claims. Positions are multiples of 8, so the bit is free.
@@ -233,7 +234,7 @@ impl Extents {
             padding: 0,
         };
         Extents {
-            tail: CachePadded::new(SpinMutex::new(tail)),
+            tail: CachePadded::new(SpinMutex::ranked(Rank::LogTail, tail)),
             reserved: CachePadded::new(AtomicU64::new(next)),
             largest: LARGEST.min(ring_bytes / 16),
             mark: if marks == Marks::Written { HEAD as u64 } else { 0 },

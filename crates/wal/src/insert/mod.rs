@@ -24,9 +24,10 @@ pub(crate) use extents::Slot;
 use extents::{Extents, Marks};
 
 use crate::frame;
-use crate::options::{Durability, Insert, LogOptions};
+use crate::options::{Insert, LogOptions};
 use crate::order::LogOrder;
 use crate::ring::Ring;
+use base::Durability;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Thread;
