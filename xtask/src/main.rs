@@ -76,7 +76,12 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let verb = args.next().unwrap_or_default();
     let rest: Vec<String> = args.collect();
+    let asks_for_help = rest.iter().take_while(|arg| *arg != "--").any(|arg| arg == "--help" || arg == "-h");
     let outcome = match verb.as_str() {
+        _ if asks_for_help => {
+            print!("{USAGE}");
+            Ok(())
+        }
         "tidy" => tidy(),
         "test" => test(&rest),
         "ci" => ci(),
