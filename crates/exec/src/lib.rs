@@ -52,7 +52,7 @@ mod waits_for;
 use planted as seams;
 
 pub use branches::{Answer, Visit};
-pub use design::{Conventional, Design, DesignKind, Partitioned, PartlyOwned, Serial};
+pub use design::{Conventional, Design, DesignKind, EngineKind, Partitioned, PartlyOwned, Serial};
 pub use engine::load::Load;
 pub use engine::maintenance::Maintenance;
 pub use engine::owners::{KeyOwners, NoOwners};
