@@ -14,7 +14,7 @@
 //!
 //! [`Engine`] is the life of a local transaction, which every design has. The rest lies apart:
 //!
-//! - [`owners`]: only for designs whose workers own keys. An engine hands itself out as one of
+//! - [`owners`]: only for designs in which workers own keys. An engine hands itself out as one of
 //!   [`KeyOwners`] ([`Engine::owners`]); an engine without owners has nothing to hand out.
 //! - [`load`]: filling an empty engine.
 //! - [`maintenance`]: flushes, checkpoints, the engine's own thread, the check before a sleep.

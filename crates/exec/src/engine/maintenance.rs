@@ -1,4 +1,4 @@
-//! The work of an engine between transactions, and what a worker checks before it sleeps.
+//! The work of an engine between transactions, and the checks of a worker before it sleeps.
 
 use super::{Engine, EngineFault};
 use std::os::fd::BorrowedFd;

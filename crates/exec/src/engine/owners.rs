@@ -1,4 +1,4 @@
-//! The part of an engine that only designs have whose workers own keys.
+//! The part of an engine for designs in which workers own keys.
 //!
 //! A local transaction may have branches at other workers, which end with it:
 //!
@@ -22,7 +22,7 @@ use partition::Ranges;
 use std::ops::Range;
 use txn::{Abort, Route};
 
-/// An engine whose workers own keys. `C` is the worker context, `T` the local transaction.
+/// An engine in which workers own keys. `C` is the worker context, `T` the local transaction.
 pub trait KeyOwners<C, T> {
     /// The worker and site where steps with this route must run; `None` if any worker may run them.
     fn site_owner(&self, route: Route) -> Option<SiteOwner>;
