@@ -311,9 +311,9 @@ fn refusal(args: &BenchArgs, path: &Path, manifest: &Manifest, differences: &[St
 fn runs_on(design: DesignKind, manifest: &Manifest) -> bool {
     let form = design.heap_form();
     match manifest.family == deploy::MEMORY {
-        true => design == DesignKind::Occ,
+        true => design.is_in_memory(),
         false => {
-            design != DesignKind::Occ
+            !design.is_in_memory()
                 && (!design.owns_pages() || manifest.trees == TreeKind::MultiRooted)
                 && (form == HeapForm::Shared || form == manifest.heaps)
         }

@@ -12,7 +12,7 @@ use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
 use crate::stop::Stop;
-use deploy::engine::{Backing, DesignKind, Durability, OccConflict};
+use deploy::engine::{Backing, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
@@ -200,9 +200,9 @@ impl Planner<'_> {
             data_use: if d.keep { DataUse::Keep } else { DataUse::Copy },
             data_name: subject.data_name(),
             data_bytes: subject.data_bytes(),
-            pool_bytes: match c.design {
-                DesignKind::Occ => self.budget(subject, islands)?,
-                _ => self.pool_bytes(subject, islands, c.durability)?,
+            pool_bytes: match c.design.is_in_memory() {
+                true => self.budget(subject, islands)?,
+                false => self.pool_bytes(subject, islands, c.durability)?,
             },
             backing: if d.populate { Backing::AtStart } else { Backing::AsUsed },
             listen: d.listen,
@@ -344,7 +344,7 @@ impl Planner<'_> {
 /// decision takes a round trip. 10 us is a fraction of the shortest round trip; 64 times 10 us is
 /// more than most round trips.
 fn backoff_of(c: &Choice) -> Duration {
-    let spins = c.design == DesignKind::Occ && c.options.occ_conflict == OccConflict::Abort;
+    let spins = c.design.is_in_memory() && c.options.occ_conflict == OccConflict::Abort;
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
 }
 
@@ -373,6 +373,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
+    use deploy::engine::DesignKind;
     use deploy::engine::{Mode, TableKind, TreeKind};
     use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! largest part. The other parts are allocations of other crates: a log buffer for each instance,
 //! two rings for each link, and a little for each worker.
 
-use crate::engine::{DesignKind, Durability};
+use crate::engine::Durability;
 use crate::{ChannelKind, Deployment};
 
 const KIB: u64 = 1 << 10;
@@ -57,11 +57,11 @@ impl Deployment {
             ChannelKind::Shm | ChannelKind::Ring => RINGS,
             ChannelKind::Uds | ChannelKind::Tcp => SOCKET,
         };
-        let logs = match (self.design, self.durability) {
-            (DesignKind::Occ, Durability::Memory) => 0,
-            (DesignKind::Occ, _) => workers * LOG_OF_WORKER,
-            (_, Durability::Memory) => islands * LOG_IN_MEMORY,
-            (_, _) => islands * LOG_BUFFER,
+        let logs = match (self.design.is_in_memory(), self.durability) {
+            (true, Durability::Memory) => 0,
+            (true, _) => workers * LOG_OF_WORKER,
+            (false, Durability::Memory) => islands * LOG_IN_MEMORY,
+            (false, _) => islands * LOG_BUFFER,
         };
         Footprint {
             pages: self.page_memory(),

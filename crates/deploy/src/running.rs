@@ -8,7 +8,7 @@
 
 use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
-use crate::engine::{Address, DesignKind, Durability, TrafficOrder, TreeKind};
+use crate::engine::{Address, Durability, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::Member;
@@ -81,7 +81,7 @@ impl Deployment {
             data: self.data_name.clone(),
             islands: self.islands,
             // The designs on pages keep their data in the same pages and logs.
-            family: if self.design == DesignKind::Occ { MEMORY } else { DISK }.into(),
+            family: if self.design.is_in_memory() { MEMORY } else { DISK }.into(),
             tables: self.options.tables,
             trees: self.options.trees,
             heaps: self.options.heaps,

@@ -14,7 +14,9 @@
 //! run), and the bytes of memory that each added.
 
 use exec::memory::{MemoryAccess, MemoryLocalTxn, MemoryWorkerContext};
-use exec::{DesignKind, Engine, EngineOptions, Executor, MemoryEngine, Protection, Scope, Setup, SiteRange};
+use exec::{
+    DesignKind, Engine, EngineOptions, Executor, Load, MemoryEngine, Protection, Scope, Setup, SiteRange,
+};
 use locks::LockTuning;
 use std::pin::pin;
 use std::sync::Arc;

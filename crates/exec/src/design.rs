@@ -84,6 +84,27 @@ pub enum DesignKind {
     Occ,
 }
 
+/// The engines, each of which runs one design or several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EngineKind {
+    /// [`PageEngine`](crate::PageEngine) of [`Conventional`].
+    Conventional,
+    /// [`PageEngine`](crate::PageEngine) of [`Partitioned`].
+    Partitioned,
+    /// [`PageEngine`](crate::PageEngine) of [`Serial`].
+    Serial,
+    /// [`MemoryEngine`](crate::MemoryEngine).
+    Memory,
+}
+
+/// One row of the table of designs ([`DesignKind::properties`]).
+struct Properties {
+    name: &'static str,
+    engine: EngineKind,
+    owns_pages: bool,
+    heap_form: HeapForm,
+}
+
 impl DesignKind {
     pub const ALL: [DesignKind; 7] = [
         DesignKind::Conventional,
@@ -95,41 +116,65 @@ impl DesignKind {
         DesignKind::Occ,
     ];
 
+    /// The one place that tells the designs apart.
+    fn properties(self) -> Properties {
+        let row = |name, engine, owns_pages, heap_form| Properties { name, engine, owns_pages, heap_form };
+        use EngineKind::{Conventional, Memory, Partitioned, Serial};
+        use HeapForm::{ByLeaf, ByPartition, Shared};
+        match self {
+            DesignKind::Conventional => row("conventional", Conventional, false, Shared),
+            DesignKind::Logical => row("logical", Partitioned, false, Shared),
+            DesignKind::PlpRegular => row("plp-regular", Partitioned, true, Shared),
+            DesignKind::PlpPartition => row("plp-partition", Partitioned, true, ByPartition),
+            DesignKind::PlpLeaf => row("plp-leaf", Partitioned, true, ByLeaf),
+            DesignKind::Serial => row("serial", Serial, false, Shared),
+            DesignKind::Occ => row("occ", Memory, false, Shared),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// The engine that runs it.
+    pub fn engine(self) -> EngineKind {
+        self.properties().engine
+    }
+
     /// Whether keys have owners. They may change while transactions run.
     pub fn owns_keys(self) -> bool {
-        self == DesignKind::Logical || self.owns_pages()
+        self.engine() == EngineKind::Partitioned
     }
 
     /// Whether pages have owners, so that trees must be multi-rooted.
     pub fn owns_pages(self) -> bool {
-        matches!(self, DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf)
-    }
-
-    /// Whether an instance has one worker, which nothing keeps apart from another one.
-    pub fn is_single_threaded(self) -> bool {
-        self == DesignKind::Serial
+        self.properties().owns_pages
     }
 
     /// How rows are grouped into heap pages, where the design decides that: whether heap pages have
     /// owners as well.
     pub fn heap_form(self) -> HeapForm {
-        match self {
-            DesignKind::PlpPartition => HeapForm::ByPartition,
-            DesignKind::PlpLeaf => HeapForm::ByLeaf,
-            _ => HeapForm::Shared,
-        }
+        self.properties().heap_form
     }
 
-    pub fn name(self) -> &'static str {
-        match self {
-            DesignKind::Conventional => "conventional",
-            DesignKind::Logical => "logical",
-            DesignKind::PlpRegular => "plp-regular",
-            DesignKind::PlpPartition => "plp-partition",
-            DesignKind::PlpLeaf => "plp-leaf",
-            DesignKind::Serial => "serial",
-            DesignKind::Occ => "occ",
-        }
+    /// Whether an instance has one worker, which nothing keeps apart from another one.
+    pub fn is_single_threaded(self) -> bool {
+        self.engine() == EngineKind::Serial
+    }
+
+    /// Whether rows live in main memory, else in pages. Designs that agree in this share files.
+    pub fn is_in_memory(self) -> bool {
+        self.engine() == EngineKind::Memory
+    }
+
+    /// Whether it has a lock manager. The others validate.
+    pub fn has_locks(self) -> bool {
+        !self.is_in_memory()
+    }
+
+    /// Whether several workers latch pages.
+    pub fn has_latches(self) -> bool {
+        !self.is_in_memory() && !self.is_single_threaded()
     }
 }
 
@@ -144,10 +189,8 @@ impl FromStr for DesignKind {
 
     fn from_str(s: &str) -> Result<Self, String> {
         DesignKind::ALL.into_iter().find(|d| d.name() == s).ok_or_else(|| {
-            format!(
-                "design '{s}' is unknown; expected one of conventional, logical, plp-regular, plp-partition, \
-                 plp-leaf, serial, occ"
-            )
+            let names = DesignKind::ALL.map(DesignKind::name).join(", ");
+            format!("design '{s}' is unknown; expected one of {names}")
         })
     }
 }

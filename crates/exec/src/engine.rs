@@ -12,35 +12,31 @@
 //! another transaction is asynchronous and ends in [`Engine::validate`] at the latest: a commit or
 //! a prepare after it fails only with the engine.
 //!
-//! Where workers own keys ([`Engine::OWNERS`]) a local transaction may have branches at other
-//! workers, which end with it:
+//! [`Engine`] is the life of a local transaction, which every design has. The rest lies apart:
 //!
-//! ```text
-//!   the transaction's worker                               an owner
-//!   meeting, send(steps) ... --------------------------->  receive: a Visit, with the branch
-//!   own steps                                              runs the steps
-//!   rendezvous  <----------------------------------------  answer: results and branch
-//!   commit: one record for all; or rollback ------------>  (in receive) locks released; or undone
-//! ```
+//! - [`owners`]: only for designs in which workers own keys. An engine hands itself out as one of
+//!   [`KeyOwners`] ([`Engine::owners`]); an engine without owners has nothing to hand out.
+//! - [`load`]: filling an empty engine.
+//! - [`maintenance`]: flushes, checkpoints, the engine's own thread, the check before a sleep.
+//! - [`prefetch`]: rows brought near before their transaction runs.
 
-use crate::branches::{Answer, Visit};
+pub mod load;
+pub mod maintenance;
+pub mod owners;
+pub mod prefetch;
+
 use crate::design::DesignKind;
 use crate::executor::{Executor, Unpark};
 use crate::local::Protection;
 use crate::options::EngineOptions;
-use crate::owner_map::MapVersion;
-use crate::owners::{SiteOwner, SiteRange};
-use crate::paged::{Refusal, RepartitionRequest};
-use base::{Lsn, TableId};
-use partition::Ranges;
+use crate::owners::SiteRange;
+use base::Lsn;
+use owners::KeyOwners;
 use probe::{LockWork, LogCounts};
-use std::ops::Range;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use store::{NoteId, StoreFault};
-use txn::{Abort, Access, Route, Schema};
+use txn::{Abort, Access, Schema};
 use wal::{Durability, FlushBy};
 
 /// The settings an engine is opened with.
@@ -155,25 +151,20 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
+    /// Whether each worker owns keys, so that a step may belong to another worker.
+    const OWNERS: bool = false;
     /// Local transactions may run under [`Protection::Snapshot`].
     const SNAPSHOTS: bool = false;
-    /// Rows can be prefetched before their transaction runs ([`Engine::prefetch_hint`]).
-    const PREFETCHES: bool = false;
-    /// The rows that one transaction to come is known to ask for.
-    type PrefetchList: Default + 'static;
     /// The worker context: state of the engine that belongs to one worker.
     type WorkerContext: 'static;
     /// One local transaction. Reused for the next one, so that its buffers stay.
     type LocalTxn: 'static;
     /// The rows as one local transaction sees them.
     type RowAccess<'a>: Access;
-    /// New rows on their way into an empty engine.
-    type Filling<'a>: Access;
-    /// The rows that a worker has filled in and that [`Engine::assemble`] has still to put
-    /// together.
-    type Filled: Send + 'static;
     /// A transaction that restart found prepared.
     type InDoubt: Send + 'static;
+    /// The engine where its workers own keys, else [`NoOwners`](owners::NoOwners).
+    type Owners: KeyOwners<Self::WorkerContext, Self::LocalTxn>;
 
     /// Opens the engine in the folder of `setup`.
     ///
@@ -218,17 +209,12 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// tell.
     fn protection_at_home(&self, ctx: &Self::WorkerContext) -> Protection;
 
+    /// The engine as one of [`KeyOwners`]; `None` unless [`Engine::OWNERS`].
+    fn owners(&self) -> Option<&Self::Owners>;
+
     /// An empty local transaction; [`Engine::begin`] starts it.
     fn local_txn(&self, ctx: &Self::WorkerContext) -> Self::LocalTxn;
     fn begin(&self, ctx: &Self::WorkerContext, txn: &mut Self::LocalTxn, protection: Protection);
-
-    /// Prefetches the data by which a row is found, for a row that a transaction to come will ask
-    /// for. It takes no lock and promises nothing.
-    fn prefetch_hint(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList, _: TableId, _: &[u8]) {}
-
-    /// Prefetches the rows themselves, and clears the list. To be called a while after
-    /// [`Engine::prefetch_hint`], right before that transaction.
-    fn prefetch_rows(&self, _: &Self::WorkerContext, _: &mut Self::PrefetchList) {}
 
     fn protection(txn: &Self::LocalTxn) -> Protection;
     /// Sets how the local transaction waits for others from here on; [`Engine::begin`] sets
@@ -310,127 +296,6 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// again.
     fn adopt(&self, ctx: &Self::WorkerContext, in_doubt: Self::InDoubt) -> Self::LocalTxn;
 
-    /// Whether each worker owns keys, so that a step may belong to another worker.
-    const OWNERS: bool = false;
-
-    /// The worker and site where steps with this route must run; `None` if any worker may run them.
-    fn site_owner(&self, _: Route) -> Option<SiteOwner> {
-        None
-    }
-
-    /// The map version. To be taken before the steps of one message are routed; with it the
-    /// receiver tells whether the steps still are its own.
-    fn map_version(&self) -> MapVersion {
-        unreachable!("an engine without owners")
-    }
-
-    /// The workers and the sites they own, where workers own keys. Sites are counted from the
-    /// instance's first.
-    fn ranges(&self) -> Option<Ranges> {
-        None
-    }
-
-    /// Admits a local transaction to its own worker's keys: until its end, steps that are routed to
-    /// this worker stay so. `false` if it has to wait, by [`Engine::pass`].
-    fn admit(&self, _: &mut Self::LocalTxn) -> bool {
-        true
-    }
-
-    /// Waits until the local transaction is admitted.
-    ///
-    /// # Errors
-    /// [`Abort::Deadlock`], [`Abort::LockTimeout`].
-    async fn pass(&self, _: &Self::WorkerContext, _: &Executor, _: &mut Self::LocalTxn) -> Result<(), Abort> {
-        Ok(())
-    }
-
-    /// Has the worker carry out changes of ownership, in its turns; the repartition request names
-    /// the receiver of the outcome.
-    fn repartition(&self, _: &Self::WorkerContext, request: RepartitionRequest) {
-        // The thread that asked may have ended.
-        let _ = request.done.send(Err(Refusal::NoOwners));
-    }
-
-    /// Called before the steps of a visit run.
-    fn begin_visit(&self, _: &mut Self::LocalTxn) {}
-
-    /// The number of visits that the worker has admitted and not yet answered.
-    fn waiting(&self, _: &Self::WorkerContext) -> usize {
-        0
-    }
-
-    /// The sites with keys that the worker owns, where that matters.
-    fn sites_of(&self, _: &Self::WorkerContext) -> Option<Range<u32>> {
-        None
-    }
-
-    /// Has the operating system back all the memory that data may take, so that no transaction
-    /// waits for it. It may take seconds. Called by a thread that gets its memory from the
-    /// instance's node.
-    fn back_memory(&self);
-
-    /// A load begins: from here on the worker may own its pages.
-    fn take_over(&self, _: &Self::WorkerContext) {}
-
-    /// The load has halted: from here on any thread may touch any page.
-    fn give_back(&self, _: &Self::WorkerContext) {}
-
-    /// Opens a rendezvous of steps at several workers, and returns its number.
-    fn meeting(&self, _: &Self::WorkerContext) -> u32 {
-        unreachable!("an engine without owners")
-    }
-
-    /// Sends encoded steps to their owner, on behalf of a local transaction. The map version holds
-    /// their sites.
-    fn send(
-        &self,
-        _: &Self::WorkerContext,
-        _: &mut Self::LocalTxn,
-        _meeting: u32,
-        _owner: (usize, MapVersion),
-        _steps: Vec<u8>,
-    ) {
-        unreachable!("an engine without owners")
-    }
-
-    /// Waits until all steps that were sent are answered, and ends the rendezvous. The answer is
-    /// [`Abort::NotHere`] for steps that belong to another worker meanwhile: none of them has run.
-    async fn rendezvous(
-        &self,
-        _: &Self::WorkerContext,
-        _: &mut Self::LocalTxn,
-        _meeting: u32,
-    ) -> Vec<Answer> {
-        unreachable!("an engine without owners")
-    }
-
-    /// Reads the messages of other workers and handles them, up to the next steps to run here.
-    fn receive(&self, _: &Self::WorkerContext) -> Option<Visit<Self::LocalTxn>> {
-        None
-    }
-
-    /// Sends the results of a visit back.
-    fn answer(
-        &self,
-        _: &Self::WorkerContext,
-        _: Visit<Self::LocalTxn>,
-        _: Result<(), Abort>,
-        _outputs: Vec<u8>,
-    ) {
-        unreachable!("an engine without owners")
-    }
-
-    /// Whether there is neither a message nor a transaction that has finished its wait for the log:
-    /// part of the check before a sleep.
-    fn is_quiet(&self, _: &Self::WorkerContext) -> bool {
-        true
-    }
-
-    /// Whether all branches that this worker sent elsewhere to be undone are undone.
-    fn is_settled(&self, _: &Self::WorkerContext) -> bool {
-        true
-    }
-
     /// The position that has to be durable before the outcome is told of a local transaction that
     /// wrote nothing or that is going to be rolled back: it may have read changes that are not
     /// durable yet.
@@ -461,61 +326,8 @@ pub trait Engine: Send + Sync + Sized + 'static {
     /// Whether the device has the log up to `lsn` already; asks for it if not.
     fn is_stable(&self, lsn: Lsn) -> bool;
 
-    /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].
-    fn flush_log(&self);
-
-    /// The same on the calling thread, if no other thread is flushing: for a worker that has
-    /// nothing else to do.
-    fn flush_log_here(&self);
-
     /// The worker's share of the engine's work between transactions. `true` if there was any.
     fn turn(self: &Arc<Self>, ctx: &Self::WorkerContext) -> bool;
 
-    /// A bounded piece of the work that makes room for later transactions, for a worker that has
-    /// nothing else to do. `true` if there was some, and there may be more.
-    fn tidy(&self, _: &Self::WorkerContext) -> bool {
-        false
-    }
-
-    /// Whether [`Engine::turn`] has work: the check before a sleep on the [`Engine::bell`].
-    fn ready(&self) -> bool;
-
-    /// A descriptor that becomes readable, edge-triggered, when [`Engine::ready`] may have become
-    /// true.
-    fn bell(&self) -> Option<BorrowedFd<'_>>;
-
-    /// The body of the engine's own thread, until `stop` is set and [`Engine::stop_cleaner`]
-    /// called.
-    fn clean(&self, stop: &AtomicBool);
-    fn stop_cleaner(&self);
-
-    /// Takes a checkpoint if one is due. The workers call it from time to time.
-    fn checkpoint_if_due(self: &Arc<Self>, ctx: &Self::WorkerContext);
-
-    /// Writes a checkpoint. Called on a worker, because that may own the pages.
-    ///
-    /// # Errors
-    /// [`EngineFault`].
-    fn checkpoint(&self) -> Result<(), EngineFault>;
-
     fn counts(&self) -> EngineCounts;
-
-    /// Whether the engine holds no row yet, so that [`Engine::filling`] can be used.
-    fn is_blank(&self) -> bool;
-
-    /// Access for a load into an empty engine. It takes new rows only: none can be read before all
-    /// are there.
-    fn filling<'a>(&'a self, ctx: &'a Self::WorkerContext) -> Self::Filling<'a>;
-
-    /// Ends the filling by one worker.
-    ///
-    /// # Errors
-    /// A description of the failure.
-    fn filled(&self, filling: Self::Filling<'_>) -> Result<Self::Filled, String>;
-
-    /// Puts together the rows that all workers have filled in.
-    ///
-    /// # Errors
-    /// A description of the failure.
-    fn assemble(&self, all: Vec<Self::Filled>) -> Result<(), String>;
 }

@@ -52,7 +52,11 @@ mod waits_for;
 use planted as seams;
 
 pub use branches::{Answer, Visit};
-pub use design::{Conventional, Design, DesignKind, Partitioned, PartlyOwned, Serial};
+pub use design::{Conventional, Design, DesignKind, EngineKind, Partitioned, PartlyOwned, Serial};
+pub use engine::load::Load;
+pub use engine::maintenance::Maintenance;
+pub use engine::owners::{KeyOwners, NoOwners};
+pub use engine::prefetch::Prefetch;
 pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder};
 pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};

@@ -19,6 +19,7 @@ mod dividing;
 mod face;
 mod filling;
 mod moving;
+mod owners_face;
 mod owning;
 mod page_ownership;
 

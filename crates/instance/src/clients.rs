@@ -24,7 +24,7 @@ use crate::local::{Keys, Local};
 use crate::owners::forwarding::ReplySlot;
 use crate::source::Due;
 use base::InstanceId;
-use exec::Engine;
+use exec::{Engine, KeyOwners, Prefetch};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -63,7 +63,7 @@ enum Stay {
 const NEAR: usize = 64;
 
 /// One client's requests, under the workload's present options.
-struct Requests<W: Workload, E: Engine> {
+struct Requests<W: Workload, E: Prefetch> {
     generator: W::Generator,
     /// The number of the stream within the instance.
     stream: u64,
@@ -73,7 +73,7 @@ struct Requests<W: Workload, E: Engine> {
     prefetch_list: E::PrefetchList,
 }
 
-impl<W: Workload, E: Engine> Requests<W, E> {
+impl<W: Workload, E: Prefetch> Requests<W, E> {
     fn new(local: &Local<W, E>, stream: u64, slot: ReplySlot) -> Requests<W, E> {
         let routed = local.workload().clients() == Clients::Routed && !local.is_alone();
         let (generator, mix) = (local.generator(stream), local.clients.mix.get().number);
@@ -90,7 +90,7 @@ impl<W: Workload, E: Engine> Requests<W, E> {
 }
 
 /// The closed loop of one client.
-pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
+pub(crate) async fn closed_loop_client<W: Workload, E: Prefetch>(
     local: Rc<Local<W, E>>,
     stream: u64,
     retries: Retries,
@@ -129,7 +129,7 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Engine>(
 }
 
 /// An open-loop client: runs the requests that are due, one at a time.
-pub(crate) async fn open_loop_client<W: Workload, E: Engine>(
+pub(crate) async fn open_loop_client<W: Workload, E: Prefetch>(
     local: Rc<Local<W, E>>,
     stream: u64,
     retries: Retries,
@@ -207,7 +207,7 @@ pub(crate) async fn arrival_timer<W: Workload, E: Engine>(local: Rc<Local<W, E>>
 
 /// Runs a request until it commits, is answered otherwise, or is given up. Returns the time of that
 /// end.
-async fn to_its_end<W: Workload, E: Engine>(
+async fn to_its_end<W: Workload, E: Prefetch>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
@@ -239,7 +239,7 @@ async fn to_its_end<W: Workload, E: Engine>(
     }
 }
 
-async fn one_try<W: Workload, E: Engine>(
+async fn one_try<W: Workload, E: Prefetch>(
     local: &Local<W, E>,
     request: &W::Request,
     of: &Requests<W, E>,
@@ -271,7 +271,7 @@ async fn one_try<W: Workload, E: Engine>(
     done
 }
 
-impl<W: Workload, E: Engine> Local<W, E> {
+impl<W: Workload, E: Prefetch> Local<W, E> {
     /// Prefetches the index entries of the rows that a request names. The request runs a little
     /// later.
     #[inline]
@@ -290,7 +290,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
             self.shared.engine.prefetch_rows(&self.ctx, prefetch_list);
         }
     }
+}
 
+impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a transaction that has its home here.
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.measuring.counts.borrow_mut();
@@ -310,7 +312,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Stream `stream` of this instance: requests that this worker's clients may send. They are
     /// bound to the sites that the worker owns, if it owns any.
     pub(crate) fn generator(&self, stream: u64) -> W::Generator {
-        let own = self.shared.engine.sites_of(&self.ctx).filter(|sites| !sites.is_empty());
+        let own = self.owners().map(|owners| owners.sites_of(&self.ctx)).filter(|sites| !sites.is_empty());
         self.generator_over(stream, own.or_else(|| self.share_of_sites()))
     }
 

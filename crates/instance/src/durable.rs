@@ -9,7 +9,7 @@
 
 use crate::local::Local;
 use base::Lsn;
-use exec::Engine;
+use exec::{Engine, Maintenance};
 use probe::Round;
 use txn::{Abort, Workload};
 use wal::{Durability, FlushBy};
@@ -63,7 +63,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let others = self.executor.tasks().saturating_sub(self.log_waits.tasks.get());
         self.shared.engine.flush_by(others)
     }
+}
 
+impl<W: Workload, E: Maintenance> Local<W, E> {
     /// Has the log flushed for the tasks that wait for it. The worker flushes on its own thread
     /// when two conditions hold: all its tasks wait for the log, so none could run meanwhile; and
     /// no link and no other worker can bring it new work.

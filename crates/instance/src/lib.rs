@@ -73,7 +73,7 @@ pub use running::Recovery;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, DesignKind, MemoryEngine, PageEngine, Partitioned, Serial};
+use exec::{Conventional, EngineKind, MemoryEngine, PageEngine, Partitioned, Serial};
 use probe::{Measured, Profiling};
 use running::Running;
 use std::ops::Range;
@@ -123,13 +123,11 @@ impl<W: Workload> Instance<W> {
         config: InstanceConfig,
         files: Arc<dyn world::Files>,
     ) -> Result<Self, InstanceFault> {
-        Ok(Instance(match config.design {
-            DesignKind::Conventional => Inner::Conventional(Running::start(workload, config, files)?),
-            DesignKind::Logical | DesignKind::PlpRegular | DesignKind::PlpPartition | DesignKind::PlpLeaf => {
-                Inner::Partitioned(Running::start(workload, config, files)?)
-            }
-            DesignKind::Serial => Inner::Serial(Running::start(workload, config, files)?),
-            DesignKind::Occ => Inner::Occ(Running::start(workload, config, files)?),
+        Ok(Instance(match config.design.engine() {
+            EngineKind::Conventional => Inner::Conventional(Running::start(workload, config, files)?),
+            EngineKind::Partitioned => Inner::Partitioned(Running::start(workload, config, files)?),
+            EngineKind::Serial => Inner::Serial(Running::start(workload, config, files)?),
+            EngineKind::Memory => Inner::Occ(Running::start(workload, config, files)?),
         }))
     }
 

@@ -8,25 +8,55 @@
 use crate::local::Local;
 use crate::plan::{LoadPlan, Way};
 use base::SiteId;
-use exec::{Engine, Protection, Scope};
+use exec::{Engine, Load, Protection, Scope};
 use std::rc::Rc;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use txn::Workload;
 
+/// The data that workers have filled in during a bulk load. The last worker to finish assembles it.
+pub(crate) struct Filled<E: Load>(Arc<Mutex<Vec<E::Filled>>>);
+
+impl<E: Load> Default for Filled<E> {
+    fn default() -> Self {
+        Filled(Arc::default())
+    }
+}
+
+impl<E: Load> Clone for Filled<E> {
+    fn clone(&self) -> Self {
+        Filled(Arc::clone(&self.0))
+    }
+}
+
+impl<E: Load> Filled<E> {
+    fn add(&self, filled: E::Filled) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(filled);
+    }
+
+    fn take(&self) -> Vec<E::Filled> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// One worker's part of a load.
-pub(crate) async fn load<W: Workload, E: Engine>(
+pub(crate) async fn load<W: Workload, E: Load>(
     local: &Rc<Local<W, E>>,
     plan: &LoadPlan,
+    filled: &Filled<E>,
 ) -> Result<(), String> {
     let decide = || if local.shared.engine.is_blank() { Way::Bulk } else { Way::Inserts };
     match plan.way(decide) {
-        Way::Bulk => fill(local, plan).await,
+        Way::Bulk => fill(local, plan, filled).await,
         Way::Inserts => insert(local, plan).await,
     }
 }
 
-async fn fill<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) -> Result<(), String> {
+async fn fill<W: Workload, E: Load>(
+    local: &Rc<Local<W, E>>,
+    plan: &LoadPlan,
+    filled: &Filled<E>,
+) -> Result<(), String> {
     let (workload, engine) = (local.workload(), &local.shared.engine);
     let mut filling = engine.filling(&local.ctx);
     let failed = |piece, why: &str| {
@@ -43,13 +73,11 @@ async fn fill<W: Workload, E: Engine>(local: &Rc<Local<W, E>>, plan: &LoadPlan) 
         plan.done.fetch_add(1, Ordering::Relaxed);
         exec::yield_now().await;
     }
-    let filled = engine.filled(filling)?;
-    local.shared.filled.lock().unwrap_or_else(PoisonError::into_inner).push(filled);
+    filled.add(engine.filled(filling)?);
     if !plan.is_last() {
         return Ok(());
     }
-    let all = std::mem::take(&mut *local.shared.filled.lock().unwrap_or_else(PoisonError::into_inner));
-    engine.assemble(all)
+    engine.assemble(filled.take())
 }
 
 fn named(piece: Option<(SiteId, u32)>) -> String {

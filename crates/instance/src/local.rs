@@ -14,7 +14,7 @@ use crate::spares::Spares;
 use crate::state::{ClientTasks, Distributed, JobQueue, LogWaits};
 use base::{Gtid, InstanceId, TableId};
 use exec::executor::Unpark;
-use exec::{Engine, Executor, Holds, OccAhead, OccConflict, OccReads, SiteOwner};
+use exec::{Engine, Executor, Holds, KeyOwners, OccAhead, OccConflict, OccReads, SiteOwner};
 use partition::Mode;
 use smallvec::SmallVec;
 use std::cell::{Ref, RefCell};
@@ -133,7 +133,7 @@ impl OccSettings {
         OccSettings {
             gate: is_gated.then(Gate::default),
             reads_past: E::SNAPSHOTS && options.occ_reads == OccReads::Snapshot,
-            prefetches_requests: E::PREFETCHES && options.occ_ahead == OccAhead::Requests,
+            prefetches_requests: options.occ_ahead == OccAhead::Requests,
         }
     }
 }
@@ -217,8 +217,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 return StepPlace::Instance(owner);
             }
         }
-        match self.shared.engine.site_owner(route) {
-            Some(SiteOwner { worker, .. }) if E::OWNERS && worker != self.worker => StepPlace::Worker(worker),
+        match self.owners().and_then(|owners| owners.site_owner(route)) {
+            Some(SiteOwner { worker, .. }) if worker != self.worker => StepPlace::Worker(worker),
             _ => StepPlace::Here,
         }
     }
@@ -226,16 +226,16 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a step of this worker's transactions, for the balancer.
     #[inline]
     pub fn tally(&self, route: Route) {
-        if let Some(owner) = self.shared.engine.site_owner(route) {
+        if let Some(owner) = self.owners().and_then(|owners| owners.site_owner(route)) {
             self.sampling.tally(owner.site);
         }
     }
 
     /// Samples how many steps of other workers wait here, for the balancer.
     #[inline]
-    pub fn look_at_queue(&self) {
+    pub fn look_at_queue(&self, owners: &E::Owners) {
         if E::OWNERS && self.sampling.is_on() {
-            self.sampling.look_at_queue(self.shared.engine.waiting(&self.ctx) + self.forwarding.waiting());
+            self.sampling.look_at_queue(owners.waiting(&self.ctx) + self.forwarding.waiting());
         }
     }
 
@@ -250,7 +250,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
     #[cold]
     fn draw_meeting(&self, request: &W::Request, meetings: &RefCell<Meetings>) {
         let mut sites: SmallVec<[u32; 8]> = SmallVec::new();
-        let mut visit = |route| sites.extend(self.shared.engine.site_owner(route).map(|owner| owner.site));
+        let owner = |route| self.owners().and_then(|owners| owners.site_owner(route));
+        let mut visit = |route| sites.extend(owner(route).map(|owner| owner.site));
         self.workload.borrow().routes(request, &mut visit);
         Sampling::enter(meetings, sites);
     }

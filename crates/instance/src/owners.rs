@@ -23,3 +23,30 @@ pub(crate) mod forwarding;
 mod placing;
 pub(crate) mod sampling;
 mod visits;
+
+use crate::local::Local;
+use exec::{Engine, KeyOwners};
+use txn::{Abort, Workload};
+
+impl<W: Workload, E: Engine> Local<W, E> {
+    /// The engine, where its workers own keys.
+    #[inline]
+    pub(crate) fn owners(&self) -> Option<&E::Owners> {
+        self.shared.engine.owners()
+    }
+
+    /// Admits a local transaction to this worker's keys. `false` if it has to wait, by
+    /// [`Local::wait_admitted`].
+    #[inline]
+    pub(crate) fn admit(&self, txn: &mut E::LocalTxn) -> bool {
+        self.owners().is_none_or(|owners| owners.admit(txn))
+    }
+
+    /// Waits until the local transaction is admitted.
+    pub(crate) async fn wait_admitted(&self, txn: &mut E::LocalTxn) -> Result<(), Abort> {
+        match self.owners() {
+            Some(owners) => owners.pass(&self.ctx, &self.executor, txn).await,
+            None => Ok(()),
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::state::{Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
-use exec::{Engine, Protection, Scope, WaitOrder};
+use exec::{Engine, KeyOwners, Protection, Scope, WaitOrder};
 use probe::{Component, Role};
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -263,17 +263,21 @@ impl<W: Workload, E: Engine> Local<W, E> {
         for (id, args) in reader.by_ref() {
             let body = outputs.open(id);
             loop {
-                let map_version = E::OWNERS.then(|| self.shared.engine.map_version());
+                let map_version = self.owners().map(KeyOwners::map_version);
                 let run = pin!(workload.run_step(id, args, &mut self.access(txn), outputs.buffer())).await;
-                let (Err(Abort::NotHere(owner)), Some(map_version)) = (run, map_version) else { break run? };
+                let (Err(Abort::NotHere(owner)), Some(map_version), Some(owners)) =
+                    (run, map_version, self.owners())
+                else {
+                    break run?;
+                };
                 if usize::from(owner) == self.worker {
                     // The drain gate is closed: keys are about to be given to another worker,
                     // perhaps these.
-                    Box::pin(self.shared.engine.pass(&self.ctx, &self.executor, txn)).await?;
+                    Box::pin(owners.pass(&self.ctx, &self.executor, txn)).await?;
                     continue;
                 }
                 let to = (owner.into(), map_version);
-                match Box::pin(self.send_on(txn, to, (id, args), outputs.buffer())).await {
+                match Box::pin(self.send_on(owners, txn, to, (id, args), outputs.buffer())).await {
                     // The key has moved on to a third worker meanwhile.
                     Err(Abort::NotHere(_)) => {}
                     sent => break sent?,
@@ -451,7 +455,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     async fn serve_job(&self, job: Job<E::LocalTxn>) {
         match job {
-            Job::Visit(visit) => pin!(self.serve_visit(visit)).await,
+            Job::Visit(visit) => {
+                if let Some(owners) = self.owners() {
+                    pin!(self.serve_visit(owners, visit)).await;
+                }
+            }
             // A step request is not begun once its link has broken: its home has given the
             // transaction up.
             Job::Steps { link, .. } | Job::Prepare { link, .. } if self.links.peer(link).is_none() => {}

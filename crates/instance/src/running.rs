@@ -2,6 +2,7 @@
 
 use crate::config::{Backing, InstanceConfig, InstanceFault};
 use crate::connector;
+use crate::load::Filled;
 use crate::local::MAX_WORKERS;
 use crate::opening::{Lives, Opening, closed_ns};
 use crate::orders::{ConnectorOrder, TrafficOrder, WorkerOrder};
@@ -12,7 +13,10 @@ use crate::shared::{Inbox, Shared};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
 use channel::{Address, Listener};
-use exec::{Carried, Engine, EngineCounts, EngineFault, NoteId, Recovered, Setup, SiteRange};
+use exec::{
+    Carried, Engine, EngineCounts, EngineFault, KeyOwners, Load, Maintenance, NoteId, Prefetch, Recovered,
+    Setup, SiteRange,
+};
 use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured};
 use std::ops::Range;
@@ -45,7 +49,7 @@ pub struct Recovery {
 }
 
 /// A running instance: its threads and the state that they share.
-pub(crate) struct Running<W: Workload, E: Engine> {
+pub(crate) struct Running<W: Workload, E: Load + Maintenance + Prefetch> {
     shared: Arc<Shared<W, E>>,
     workers: Vec<JoinHandle<()>>,
     /// The listener, its stop flag and its thread; `None` for an instance without an address.
@@ -73,7 +77,7 @@ struct Window {
     involuntary_switches: u64,
 }
 
-impl<W: Workload, E: Engine> Running<W, E> {
+impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
     pub fn start(
         workload: W,
         config: InstanceConfig,
@@ -97,7 +101,6 @@ impl<W: Workload, E: Engine> Running<W, E> {
         let opens_by = world::now_ns() + closed_ns(config.options.distributed_timeout_ns());
         let shared = Arc::new(Shared {
             engine: Arc::new(engine),
-            filled: Mutex::default(),
             life: recovery.life,
             opening: Opening::new(config.id, recovery.life, config.placement.instances(), opens_by),
             lives: Lives::default(),
@@ -296,7 +299,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
     }
 
     pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
-        let ranges = self.shared.engine.ranges();
+        let ranges = self.shared.engine.owners().map(KeyOwners::ranges);
         let part = |p: Partition| (p.keys.start as u32..p.keys.end as u32, usize::from(p.owner.0));
         ranges.iter().flat_map(Ranges::partitions).map(part).collect()
     }
@@ -380,7 +383,7 @@ impl<W: Workload, E: Engine> Running<W, E> {
 
 /// Opens the engine on a separate thread that allocates from the instance's NUMA node, since
 /// restart is the first to touch the data.
-fn open<W: Workload, E: Engine>(
+fn open<W: Workload, E: Load>(
     config: &InstanceConfig,
     workload: &W,
     schema: Schema,
@@ -443,16 +446,17 @@ fn share_out<T>(
 /// Worker threads, and the receiver on which each reports that it is ready.
 type Started = (Vec<JoinHandle<()>>, Receiver<Result<(), InstanceFault>>);
 
-fn start_workers<W: Workload, E: Engine>(
+fn start_workers<W: Workload, E: Load + Maintenance + Prefetch>(
     shared: &Arc<Shared<W, E>>,
     workload: &W,
     inherited: Vec<Inheritance<E::InDoubt>>,
 ) -> Started {
     let mut handles = Vec::new();
     let (ready, started) = mpsc::channel();
+    let filled = Filled::<E>::default();
     for (index, inheritance) in inherited.into_iter().enumerate() {
         let (shared, workload) = (Arc::clone(shared), workload.clone());
-        let (ready, failed) = (ready.clone(), ready.clone());
+        let (ready, failed, filled) = (ready.clone(), ready.clone(), filled.clone());
         let name = format!("i{}w{index}", shared.config.id.0);
         let body = move || {
             if let Some(cpu) = shared.config.cpus[index] {
@@ -461,7 +465,7 @@ fn start_workers<W: Workload, E: Engine>(
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
             // The thread that starts the instance waits for this, or has given it up.
-            match Worker::new(shared, index, workload, inheritance) {
+            match Worker::new(shared, index, workload, filled, inheritance) {
                 Ok(worker) => {
                     let _ = ready.send(Ok(()));
                     drop(ready);
@@ -480,7 +484,7 @@ fn start_workers<W: Workload, E: Engine>(
 
 /// The thread that waits for the device when pages are written. It also copies the pages that have
 /// no owner.
-fn start_cleaner<W: Workload, E: Engine>(
+fn start_cleaner<W: Workload, E: Maintenance>(
     shared: &Arc<Shared<W, E>>,
 ) -> Result<(Arc<AtomicBool>, JoinHandle<()>), InstanceFault> {
     let stop = Arc::new(AtomicBool::new(false));

@@ -16,9 +16,6 @@ use txn::Workload;
 pub(crate) struct Shared<W: Workload, E: Engine> {
     pub config: InstanceConfig,
     pub engine: Arc<E>,
-    /// The data that workers have filled in during a bulk load. The last worker to finish assembles
-    /// it.
-    pub filled: Mutex<Vec<E::Filled>>,
     /// Counted up at every restart; part of the names of distributed transactions.
     pub life: u32,
     /// Admission of transactions after a restart.

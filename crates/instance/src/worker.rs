@@ -9,7 +9,7 @@
 mod driving;
 
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
-use crate::load;
+use crate::load::{self, Filled};
 use crate::local::Local;
 use crate::orders::{ConnectorOrder, WorkerOrder};
 use crate::roles;
@@ -18,7 +18,7 @@ use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
 use channel::Parker;
 use exec::executor::Unpark;
-use exec::{Engine, Executor, NoteId};
+use exec::{Executor, KeyOwners, Load, Maintenance, NoteId, Prefetch, Refusal};
 use probe::{Measured, Profiling, Round};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ pub(crate) struct Inheritance<T> {
 }
 
 /// The loop of one worker, and the state that only the loop needs.
-pub(crate) struct Worker<W: Workload, E: Engine> {
+pub(crate) struct Worker<W: Workload, E: Load> {
     local: Rc<Local<W, E>>,
     parker: Parker,
     /// Replies that are due when no client is left.
@@ -81,14 +81,17 @@ pub(crate) struct Worker<W: Workload, E: Engine> {
     share: f64,
     /// The stream of requests that its terminals share.
     terminals_stream: u64,
+    /// Shared by all workers.
+    filled: Filled<E>,
 }
 
-impl<W: Workload, E: Engine> Worker<W, E> {
+impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     /// To be called on the worker's own thread.
     pub fn new(
         shared: Arc<Shared<W, E>>,
         index: usize,
         workload: W,
+        filled: Filled<E>,
         inheritance: Inheritance<E::InDoubt>,
     ) -> Result<Self, channel::ChannelError> {
         let parker = Parker::new()?;
@@ -115,6 +118,7 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             changes: VecDeque::new(),
             share: 1.0,
             terminals_stream: 0,
+            filled,
         };
         worker.inherit(inheritance);
         Ok(worker)
@@ -244,9 +248,10 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// Takes the steps that other workers' transactions have here.
     fn receive_visits(&self) -> bool {
         let (local, mut visits) = (&self.local, 0);
-        local.look_at_queue();
+        let Some(owners) = local.owners() else { return false };
+        local.look_at_queue(owners);
         while visits < BUDGET
-            && let Some(visit) = probe::communicating(|| local.shared.engine.receive(&local.ctx))
+            && let Some(visit) = probe::communicating(|| owners.receive(&local.ctx))
         {
             local.push_job(Job::Visit(visit));
             visits += 1;
@@ -438,9 +443,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
             WorkerOrder::Settle(done) => self.settles.push(done),
             WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
             WorkerOrder::Load(plan, done) => {
-                let task = Rc::clone(local);
-                let spawned =
-                    local.executor.spawn(async move { drop(done.send(load::load(&task, &plan).await)) });
+                let (task, filled) = (Rc::clone(local), self.filled.clone());
+                let loading = async move { drop(done.send(load::load(&task, &plan, &filled).await)) };
+                let spawned = local.executor.spawn(loading);
                 assert!(spawned, "nothing else runs while loading");
             }
             WorkerOrder::Audit(done) => {
@@ -448,7 +453,11 @@ impl<W: Workload, E: Engine> Worker<W, E> {
                 let spawned = local.executor.spawn(async move { drop(done.send(load::audit(&task).await)) });
                 assert!(spawned, "nothing else runs during an audit");
             }
-            WorkerOrder::Repartition(request) => local.shared.engine.repartition(&local.ctx, request),
+            WorkerOrder::Repartition(request) => match local.owners() {
+                Some(owners) => owners.repartition(&local.ctx, request),
+                // The thread that asked may have ended.
+                None => drop(request.done.send(Err(Refusal::NoOwners))),
+            },
             WorkerOrder::Loads(reply) => drop(reply.send(local.sampling.take(local.worker))),
             WorkerOrder::Checkpoint(done) => drop(done.send(local.shared.engine.checkpoint())),
             WorkerOrder::Reborn { peer, life, done } => {
@@ -466,12 +475,14 @@ impl<W: Workload, E: Engine> Worker<W, E> {
     /// left.
     fn report(&mut self) {
         let local = &self.local;
-        if !local.shared.engine.is_settled(&local.ctx) {
+        if local.owners().is_some_and(|owners| !owners.is_settled(&local.ctx)) {
             return;
         }
         if !self.halts.is_empty() && local.clients.running.get() == 0 {
             *local.clients.source.borrow_mut() = None;
-            local.shared.engine.give_back(&local.ctx);
+            if let Some(owners) = local.owners() {
+                owners.give_back(&local.ctx);
+            }
             self.halts.drain(..).for_each(|done| _ = done.send(()));
         }
         if !self.settles.is_empty()

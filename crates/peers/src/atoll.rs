@@ -39,9 +39,9 @@ impl<B: Bench> Atoll<B> {
         dir: &Path,
         cpus: &[Option<CpuId>],
     ) -> Result<Self, PeerFault> {
-        let places: Vec<Vec<_>> = match design {
-            DesignKind::Serial => cpus.iter().map(|cpu| vec![*cpu]).collect(),
-            _ => vec![cpus.to_vec()],
+        let places: Vec<Vec<_>> = match design.is_single_threaded() {
+            true => cpus.iter().map(|cpu| vec![*cpu]).collect(),
+            false => vec![cpus.to_vec()],
         };
         let deployment = Deployment::load(name, bench.workload(Op::Read)?, design, durability, dir, &places)?;
         Ok(Atoll { name, bench, deployment, workers: cpus.len(), updates: 0 })

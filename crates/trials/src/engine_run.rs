@@ -8,7 +8,7 @@ use crate::ledger::{Changes, Commit, Ledger, Prepare};
 use crate::table::{self, ACCOUNTS, HISTORY, NAME, SCORE};
 use crate::workers::{self, Client, Crew, Pace};
 use base::Lsn;
-use exec::{Design, Engine, PageEngine, PageOptions};
+use exec::{Design, Engine, Maintenance, PageEngine, PageOptions};
 use fastrand::Rng;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -75,7 +75,7 @@ pub fn run<D: Design>(
 }
 
 /// As [`run`], on an open engine; the engine reports a fault that stopped it.
-pub fn run_on<E: Engine>(engine: &Arc<E>, disk: &Disk, ledger: Ledger, mix: Mix) -> Ledger {
+pub fn run_on<E: Maintenance>(engine: &Arc<E>, disk: &Disk, ledger: Ledger, mix: Mix) -> Ledger {
     let book = Arc::new(Mutex::new(Book { ledger, left: mix.commits, doubtful: 0, refused: 0 }));
     workers::run(engine, mix.crew, |client| work(client, Arc::clone(&book), disk.clone(), mix));
     std::mem::take(&mut held(&book).ledger)

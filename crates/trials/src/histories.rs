@@ -12,8 +12,8 @@ use adya::history::{Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{History, Opts, Valid, Workload};
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, MemoryEngine, OccConflict,
-    PageEngine, PageOptions, Partitioned, Serial, Setup, SiteRange,
+    Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Maintenance, MemoryEngine,
+    OccConflict, PageEngine, PageOptions, Partitioned, Serial, Setup, SiteRange,
 };
 use fastrand::Rng;
 use locks::LockTuning;
@@ -249,7 +249,7 @@ pub fn occ(plan: Plan) -> Result<HistoryVerdict, EngineFault> {
     Ok(judge(&history))
 }
 
-fn recorded<E: Engine>(engine: &Arc<E>, plan: Plan) -> History {
+fn recorded<E: Maintenance>(engine: &Arc<E>, plan: Plan) -> History {
     let recorder = Arc::new(Recorder::default());
     let each = plan.transactions.div_ceil(plan.crew.workers * plan.crew.clients);
     workers::run(engine, plan.crew, |client| work(client, Arc::clone(&recorder), plan, each));

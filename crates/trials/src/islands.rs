@@ -164,7 +164,7 @@ impl Course {
             design,
             durability: self.durability,
             cpus: vec![None; workers],
-            pool_pages: if design == DesignKind::Occ { 8192 } else { 2048 },
+            pool_pages: if design.is_in_memory() { 8192 } else { 2048 },
             listen: Some(self.via.address(dir, id)),
             spin_us: 5,
             options: EngineOptions {
@@ -200,7 +200,7 @@ impl fmt::Display for Course {
 
 fn workers(design: DesignKind, random: &mut Rng) -> usize {
     match design {
-        DesignKind::Serial => 1,
+        _ if design.is_single_threaded() => 1,
         // With four instances each has three slots to own.
         _ if design.owns_pages() => random.usize(1..=3),
         _ => random.usize(1..=4),
@@ -212,7 +212,7 @@ fn readers(made: DesignKind) -> Vec<DesignKind> {
     let can = |design: &DesignKind| {
         let (pages, rows) = (design.owns_pages(), design.heap_form());
         let owned = !pages || made.owns_pages();
-        (*design == DesignKind::Occ) == (made == DesignKind::Occ)
+        design.is_in_memory() == made.is_in_memory()
             && owned
             && (rows == store::HeapForm::Shared || rows == made.heap_form())
     };

@@ -321,7 +321,7 @@ impl Found {
 
 /// A history of a whole instance, of which the keys have several owners and move between them.
 fn among_owners(plan: Plan) -> Result<(&'static str, HistoryVerdict), Failed> {
-    let owners = [DesignKind::Logical, DesignKind::PlpRegular, DesignKind::PlpPartition, DesignKind::PlpLeaf];
+    let owners: Vec<DesignKind> = DesignKind::ALL.into_iter().filter(|design| design.owns_keys()).collect();
     let design = owners[plan.seed as usize % owners.len()];
     let dir = tempfile::tempdir().map_err(Failed::Folder)?;
     Ok((design.name(), deployed(design, plan, Keys::Move, dir.path())?))

@@ -9,8 +9,8 @@ use crate::ledger::{Commit, Flaw, Found, Ledger, Promise};
 use crate::table::{self, ACCOUNTS, DIR, HISTORY, NAME, SCORE};
 use crate::unwound;
 use exec::{
-    DesignKind, Engine, EngineFault, EngineOptions, Executor, MemoryEngine, OccConflict, Protection, Setup,
-    SiteRange,
+    DesignKind, Engine, EngineFault, EngineOptions, Executor, Maintenance, MemoryEngine, OccConflict,
+    Protection, Setup, SiteRange,
 };
 use locks::LockTuning;
 use std::collections::{BTreeMap, BTreeSet};

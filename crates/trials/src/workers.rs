@@ -2,7 +2,7 @@
 //! transaction after the other: the smallest program that interleaves transactions as an instance
 //! does.
 
-use exec::{Engine, Executor, LockPoint, Protection, Scope, yield_now};
+use exec::{Engine, Executor, LockPoint, Maintenance, Protection, Scope, yield_now};
 use locks::{Escalation, LockOptions, LockTuning};
 use std::future::Future;
 use std::rc::Rc;
@@ -150,7 +150,7 @@ impl<E: Engine> Client<E> {
 /// When a client panics.
 pub fn run<E, F>(engine: &Arc<E>, crew: Crew, client: impl Fn(Client<E>) -> F + Sync)
 where
-    E: Engine,
+    E: Maintenance,
     F: Future<Output = ()> + 'static,
 {
     std::thread::scope(|scope| {

@@ -3,6 +3,7 @@
 
 use super::tests::{BY_VALUE, T, Tried, key, once, row, setup, table_schema};
 use super::*;
+use crate::engine::maintenance::Maintenance;
 use crate::engine::{Engine, EngineFault, LockPoint, Recovered, Scope, Setup};
 use crate::executor::Executor;
 use crate::options::OccConflict;

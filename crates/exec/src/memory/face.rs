@@ -1,5 +1,9 @@
 //! The main-memory engine behind the trait [`Engine`].
 
+use crate::engine::load::Load;
+use crate::engine::maintenance::Maintenance;
+use crate::engine::owners::NoOwners;
+use crate::engine::prefetch::Prefetch;
 use crate::engine::{
     Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
 };
@@ -34,14 +38,11 @@ const IDLE_MS: u64 = 160;
 impl Engine for MemoryEngine {
     const HOLDS: Holds = Holds::FromValidation;
     const SNAPSHOTS: bool = true;
-    const PREFETCHES: bool = true;
-    type PrefetchList = PrefetchList;
     type WorkerContext = MemoryWorkerContext;
     type LocalTxn = MemoryLocalTxn;
     type RowAccess<'a> = MemoryAccess<'a>;
-    type Filling<'a> = MemoryFilling<'a>;
-    type Filled = ();
     type InDoubt = InDoubt;
+    type Owners = NoOwners;
 
     fn open_in(
         files: Arc<dyn world::Files>,
@@ -76,18 +77,12 @@ impl Engine for MemoryEngine {
         Protection::Locks
     }
 
+    fn owners(&self) -> Option<&NoOwners> {
+        None
+    }
+
     fn local_txn(&self, _: &MemoryWorkerContext) -> MemoryLocalTxn {
         MemoryLocalTxn::new()
-    }
-
-    #[inline]
-    fn prefetch_hint(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList, table: TableId, key: &[u8]) {
-        ctx.worker.borrow().prefetch_hint(list, table, key);
-    }
-
-    #[inline]
-    fn prefetch_rows(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList) {
-        ctx.worker.borrow().prefetch_rows(list);
     }
 
     #[inline]
@@ -277,10 +272,6 @@ impl Engine for MemoryEngine {
         if others < FEW { FlushBy::Caller } else { FlushBy::Flusher }
     }
 
-    fn is_quiet(&self, ctx: &MemoryWorkerContext) -> bool {
-        ctx.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
-    }
-
     async fn stable(&self, ctx: &MemoryWorkerContext, lsn: Lsn, flush_by: FlushBy) -> Result<(), Abort> {
         self.await_stable(ctx, lsn, flush_by).await
     }
@@ -289,17 +280,33 @@ impl Engine for MemoryEngine {
         self.store.ask_stable(lsn.0)
     }
 
+    #[inline]
+    fn turn(self: &Arc<Self>, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
+    }
+
+    fn counts(&self) -> EngineCounts {
+        let log = self.store.log_stats();
+        EngineCounts {
+            log: LogCounts {
+                bytes: log.bytes,
+                records: log.records,
+                flushes: log.flushes,
+                fsyncs: log.fsyncs,
+            },
+            pages: self.store.used_bytes() / 8192,
+            ..EngineCounts::default()
+        }
+    }
+}
+
+impl Maintenance for MemoryEngine {
     fn flush_log(&self) {
         self.store.flush();
     }
 
     fn flush_log_here(&self) {
         self.store.flush_here();
-    }
-
-    #[inline]
-    fn turn(self: &Arc<Self>, ctx: &MemoryWorkerContext) -> bool {
-        ctx.awaiting.wake(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
     fn tidy(&self, ctx: &MemoryWorkerContext) -> bool {
@@ -311,6 +318,10 @@ impl Engine for MemoryEngine {
         // ends them.
         self.stir();
         worker.may_collect() && worker.collect(TIDIED) > 0
+    }
+
+    fn is_quiet(&self, ctx: &MemoryWorkerContext) -> bool {
+        ctx.awaiting.is_quiet(|epoch| self.known(Lsn(epoch)).is_some())
     }
 
     fn ready(&self) -> bool {
@@ -339,10 +350,6 @@ impl Engine for MemoryEngine {
         }
     }
 
-    fn back_memory(&self) {
-        self.store.back_all();
-    }
-
     fn stop_cleaner(&self) {
         *self.ticker.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.ticker.bell.notify_all();
@@ -357,20 +364,11 @@ impl Engine for MemoryEngine {
     fn checkpoint(&self) -> Result<(), EngineFault> {
         Ok(self.store.checkpoint()?)
     }
+}
 
-    fn counts(&self) -> EngineCounts {
-        let log = self.store.log_stats();
-        EngineCounts {
-            log: LogCounts {
-                bytes: log.bytes,
-                records: log.records,
-                flushes: log.flushes,
-                fsyncs: log.fsyncs,
-            },
-            pages: self.store.used_bytes() / 8192,
-            ..EngineCounts::default()
-        }
-    }
+impl Load for MemoryEngine {
+    type Filling<'a> = MemoryFilling<'a>;
+    type Filled = ();
 
     /// Looks for a row, under a worker number that the instance does not use.
     fn is_blank(&self) -> bool {
@@ -403,5 +401,24 @@ impl Engine for MemoryEngine {
 
     fn assemble(&self, _: Vec<()>) -> Result<(), String> {
         Ok(())
+    }
+
+    fn back_memory(&self) {
+        self.store.back_all();
+    }
+}
+
+impl Prefetch for MemoryEngine {
+    const PREFETCHES: bool = true;
+    type PrefetchList = PrefetchList;
+
+    #[inline]
+    fn prefetch_hint(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList, table: TableId, key: &[u8]) {
+        ctx.worker.borrow().prefetch_hint(list, table, key);
+    }
+
+    #[inline]
+    fn prefetch_rows(&self, ctx: &MemoryWorkerContext, list: &mut PrefetchList) {
+        ctx.worker.borrow().prefetch_rows(list);
     }
 }

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::design::DesignKind;
+use crate::engine::load::Load;
+use crate::engine::maintenance::Maintenance;
 use crate::engine::{Engine, Scope, Setup};
 use crate::executor::Executor;
 use crate::options::{EngineOptions, OccConflict};

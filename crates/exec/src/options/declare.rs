@@ -123,9 +123,10 @@ impl Designs {
     pub fn has(self, design: DesignKind) -> bool {
         match self {
             Designs::All => true,
-            Designs::Occ => design == DesignKind::Occ,
-            Designs::Latched => !matches!(design, DesignKind::Occ | DesignKind::Serial),
-            Designs::Paged | Designs::Locking => design != DesignKind::Occ,
+            Designs::Occ => design.is_in_memory(),
+            Designs::Latched => design.has_latches(),
+            Designs::Paged => !design.is_in_memory(),
+            Designs::Locking => design.has_locks(),
             Designs::Owners => design.owns_keys(),
         }
     }

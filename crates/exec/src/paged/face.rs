@@ -1,10 +1,13 @@
 //! The engines on pages behind the trait [`Engine`].
 
 use super::adopting::Doubt;
-use super::moving::{DrainGate, RepartitionRequest};
+use super::moving::DrainGate;
 use super::page_ownership::{Hold, Parted};
-use crate::branches::{Answer, BranchMessage, Meetings, Visit};
+use crate::branches::{BranchMessage, Meetings};
 use crate::design::Design;
+use crate::engine::load::Load;
+use crate::engine::maintenance::Maintenance;
+use crate::engine::prefetch::Prefetch;
 use crate::engine::{
     Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered, Scope, Setup, WaitOrder,
 };
@@ -12,22 +15,19 @@ use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
 use crate::mailboxes::Mailbox;
 use crate::options::Size;
-use crate::owner_map::MapVersion;
-use crate::owners::{Owners, SiteOwner};
+use crate::owners::Owners;
 use crate::page_access::PageAccess;
 use crate::paged::{PageEngine, PageFilling, PageOptions};
 use base::Lsn;
 use locks::LockOptions;
 use pages::PoolOptions;
-use partition::Ranges;
 use probe::{LockWork, LogCounts};
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
-use txn::{Abort, Route};
+use txn::Abort;
 use wal::{Durability, FlushBy, LogOptions};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
@@ -71,13 +71,12 @@ impl PageWorkerContext {
 
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
-    type PrefetchList = ();
+    const OWNERS: bool = D::OWNERS;
     type WorkerContext = PageWorkerContext;
     type LocalTxn = LocalTxn;
     type RowAccess<'a> = PageAccess<'a, D>;
-    type Filling<'a> = PageFilling<'a, D>;
-    type Filled = Loaded;
     type InDoubt = Doubt;
+    type Owners = Self;
 
     fn open_in(files: Arc<dyn world::Files>, setup: &Setup) -> Result<(Self, Recovered<Doubt>), EngineFault> {
         if D::LOCKING == Locking::WhileShared && setup.workers != 1 {
@@ -155,6 +154,11 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn protection_at_home(&self, ctx: &PageWorkerContext) -> Protection {
         PageEngine::protection_at_home(self, ctx.worker)
+    }
+
+    #[inline]
+    fn owners(&self) -> Option<&Self> {
+        D::OWNERS.then_some(self)
     }
 
     fn local_txn(&self, ctx: &PageWorkerContext) -> LocalTxn {
@@ -279,109 +283,6 @@ impl<D: Design> Engine for PageEngine<D> {
         self.take_up(ctx, doubt)
     }
 
-    const OWNERS: bool = D::OWNERS;
-
-    #[inline]
-    fn site_owner(&self, route: Route) -> Option<SiteOwner> {
-        self.owners.as_ref()?.site_owner(route)
-    }
-
-    #[inline]
-    fn map_version(&self) -> MapVersion {
-        self.owners.as_ref().expect("only where workers own keys").map_version()
-    }
-
-    fn ranges(&self) -> Option<Ranges> {
-        self.owners.as_ref().map(Owners::ranges)
-    }
-
-    #[inline]
-    fn admit(&self, txn: &mut LocalTxn) -> bool {
-        PageEngine::admit(self, txn)
-    }
-
-    async fn pass(
-        &self,
-        ctx: &PageWorkerContext,
-        executor: &Executor,
-        txn: &mut LocalTxn,
-    ) -> Result<(), Abort> {
-        PageEngine::pass(self, ctx, executor, txn).await
-    }
-
-    fn repartition(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
-        self.queue_request(ctx, request);
-    }
-
-    #[inline]
-    fn begin_visit(&self, txn: &mut LocalTxn) {
-        if D::OWNERS && !txn.counted {
-            self.begin_locking(txn);
-        }
-    }
-
-    fn waiting(&self, ctx: &PageWorkerContext) -> usize {
-        ctx.gate.visits.get()
-    }
-
-    fn sites_of(&self, ctx: &PageWorkerContext) -> Option<Range<u32>> {
-        Some(self.owners.as_ref()?.sites_of(ctx.worker))
-    }
-
-    fn back_memory(&self) {
-        self.store.pool().back_all();
-    }
-
-    fn take_over(&self, ctx: &PageWorkerContext) {
-        self.want_pages(ctx);
-    }
-
-    fn give_back(&self, ctx: &PageWorkerContext) {
-        self.disown_pages(ctx);
-    }
-
-    fn meeting(&self, ctx: &PageWorkerContext) -> u32 {
-        ctx.meetings.borrow_mut().open()
-    }
-
-    fn send(
-        &self,
-        ctx: &PageWorkerContext,
-        txn: &mut LocalTxn,
-        meeting: u32,
-        (owner, map_version): (usize, MapVersion),
-        steps: Vec<u8>,
-    ) {
-        self.send_steps(ctx, txn, meeting, (owner, map_version), steps);
-    }
-
-    async fn rendezvous(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, meeting: u32) -> Vec<Answer> {
-        self.await_answers(ctx, txn, meeting).await
-    }
-
-    #[inline]
-    fn receive(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
-        if D::OWNERS { self.read_messages(ctx) } else { None }
-    }
-
-    fn answer(
-        &self,
-        ctx: &PageWorkerContext,
-        visit: Visit<LocalTxn>,
-        outcome: Result<(), Abort>,
-        outputs: Vec<u8>,
-    ) {
-        self.answer_visit(ctx, visit, outcome, outputs);
-    }
-
-    fn is_quiet(&self, ctx: &PageWorkerContext) -> bool {
-        !D::OWNERS || ctx.mailbox().is_quiet()
-    }
-
-    fn is_settled(&self, ctx: &PageWorkerContext) -> bool {
-        ctx.undoing.get() == 0
-    }
-
     fn horizon(&self, _: &LocalTxn, _: &PageWorkerContext) -> Lsn {
         PageEngine::horizon(self)
     }
@@ -403,6 +304,36 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::is_stable(self, lsn)
     }
 
+    #[inline]
+    fn turn(self: &Arc<Self>, ctx: &PageWorkerContext) -> bool {
+        self.own_wanted(ctx);
+        let done = self.run_requests(ctx) | self.settle(ctx);
+        PageEngine::turn(self) | done
+    }
+
+    fn counts(&self) -> EngineCounts {
+        let (log, locks, pool) = (self.store.log().stats(), self.lock_stats(), self.store.pool().stats());
+        EngineCounts {
+            log: LogCounts {
+                bytes: log.bytes,
+                records: log.records,
+                flushes: log.flushes,
+                fsyncs: log.fsyncs,
+            },
+            locks: LockWork {
+                table_requests: locks.granule_requests,
+                inherited: locks.inherited,
+                table_calls: locks.granule_calls,
+                escalations: locks.escalations,
+            },
+            pages: u64::from(pool.allocated),
+            page_reads: pool.loaded,
+            page_writes: pool.written,
+        }
+    }
+}
+
+impl<D: Design> Maintenance for PageEngine<D> {
     fn flush_log(&self) {
         PageEngine::flush_log(self);
     }
@@ -411,11 +342,8 @@ impl<D: Design> Engine for PageEngine<D> {
         PageEngine::flush_log_here(self);
     }
 
-    #[inline]
-    fn turn(self: &Arc<Self>, ctx: &PageWorkerContext) -> bool {
-        self.own_wanted(ctx);
-        let done = self.run_requests(ctx) | self.settle(ctx);
-        PageEngine::turn(self) | done
+    fn is_quiet(&self, ctx: &PageWorkerContext) -> bool {
+        !D::OWNERS || ctx.mailbox().is_quiet()
     }
 
     fn ready(&self) -> bool {
@@ -441,27 +369,11 @@ impl<D: Design> Engine for PageEngine<D> {
     fn checkpoint(&self) -> Result<(), EngineFault> {
         Ok(self.store.checkpoint()?)
     }
+}
 
-    fn counts(&self) -> EngineCounts {
-        let (log, locks, pool) = (self.store.log().stats(), self.lock_stats(), self.store.pool().stats());
-        EngineCounts {
-            log: LogCounts {
-                bytes: log.bytes,
-                records: log.records,
-                flushes: log.flushes,
-                fsyncs: log.fsyncs,
-            },
-            locks: LockWork {
-                table_requests: locks.granule_requests,
-                inherited: locks.inherited,
-                table_calls: locks.granule_calls,
-                escalations: locks.escalations,
-            },
-            pages: u64::from(pool.allocated),
-            page_reads: pool.loaded,
-            page_writes: pool.written,
-        }
-    }
+impl<D: Design> Load for PageEngine<D> {
+    type Filling<'a> = PageFilling<'a, D>;
+    type Filled = Loaded;
 
     fn is_blank(&self) -> bool {
         matches!(self.store.is_blank::<D::Latch>(), Ok(true))
@@ -480,6 +392,14 @@ impl<D: Design> Engine for PageEngine<D> {
         all.into_iter().for_each(|loaded| whole.merge(loaded));
         self.store.build_trees::<D::Latch>(whole).map_err(|stop| format!("the indexes: {stop}"))
     }
+
+    fn back_memory(&self) {
+        self.store.pool().back_all();
+    }
+}
+
+impl<D: Design> Prefetch for PageEngine<D> {
+    type PrefetchList = ();
 }
 
 /// One partition for each worker, or the requested number if that is more.

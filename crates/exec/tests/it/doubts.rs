@@ -3,8 +3,8 @@
 use crate::owners::setup;
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, Executor, LocalTxn, LockPoint, PageEngine, Partitioned,
-    Protection,
+    Conventional, Design, DesignKind, Engine, Executor, KeyOwners, LocalTxn, LockPoint, PageEngine,
+    Partitioned, Protection,
 };
 use std::future::Future;
 use std::path::Path;

@@ -3,6 +3,7 @@
 
 mod clustered;
 mod doubts;
+mod global_lock;
 mod histories;
 mod isolation;
 mod moving;

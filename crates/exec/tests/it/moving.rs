@@ -3,7 +3,7 @@
 
 use crate::owners::{Bench, DONE, T, once};
 use base::WorkerId;
-use exec::{Carried, DesignKind, Engine, LocalTxn, Refusal, RepartitionRequest};
+use exec::{Carried, DesignKind, Engine, KeyOwners, LocalTxn, Refusal, RepartitionRequest};
 use partition::RangeChange;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -14,7 +14,7 @@ type Done = Receiver<Result<Carried, Refusal>>;
 /// Asks the first worker to give the sites from `at` on, of ten keys each, to the second.
 fn ask(b: &Bench, at: u64) -> Done {
     let (done, carried) = channel();
-    let made_for = b.engine.ranges().expect("owners").version();
+    let made_for = b.engine.ranges().version();
     let changes = vec![RangeChange::Split { at, lower: WorkerId(0), upper: WorkerId(1) }];
     b.engine.repartition(
         &b.contexts[0],
@@ -183,7 +183,7 @@ fn what_cannot_be_is_refused_and_nothing_is_changed() {
     assert!(refused(0, false, 1, split(1, 1)).contains("worker 0 does not own"), "who gives drains first");
     let merge = RangeChange::Merge { at: 3, owner: WorkerId(0) };
     assert!(refused(0, true, 1, merge).contains("no partition begins at 3"));
-    assert_eq!(b.engine.ranges().unwrap().version(), 1);
+    assert_eq!(b.engine.ranges().version(), 1);
 }
 
 /// Pages go with their keys: cut, disowned by one worker, owned by the other; and back again.

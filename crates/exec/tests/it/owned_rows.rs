@@ -3,8 +3,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    DesignKind, Engine, EngineOptions, Executor, HeapForm, PageEngine, Partitioned, Protection, Setup,
-    SiteRange,
+    DesignKind, Engine, EngineOptions, Executor, HeapForm, KeyOwners, PageEngine, Partitioned, Protection,
+    Setup, SiteRange,
 };
 use latch::OwnerId;
 use locks::LockTuning;

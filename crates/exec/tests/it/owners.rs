@@ -3,8 +3,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Answer, DesignKind, Engine, EngineOptions, Executor, LocalTxn, LockPoint, PageEngine, Partitioned,
-    Protection, Recovered, Scope, Setup, SiteRange, Visit,
+    Answer, DesignKind, Engine, EngineOptions, Executor, KeyOwners, LocalTxn, LockPoint, PageEngine,
+    Partitioned, Protection, Recovered, Scope, Setup, SiteRange, Visit,
 };
 use locks::LockTuning;
 use std::future::Future;

@@ -38,11 +38,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             (0..count).for_each(|i| local.tally(steps.route(i)));
         }
         if local.is_all_here() || (0..count).all(here) {
-            let engine = &local.shared.engine;
-            if engine.admit(self.txn) {
+            if local.admit(self.txn) {
                 return pin!(steps.run_all(&mut local.access(self.txn))).await;
             }
-            Box::pin(engine.pass(&local.ctx, &local.executor, self.txn)).await?;
+            Box::pin(local.wait_admitted(self.txn)).await?;
             // While this waited, keys that were owned here may have gone to another worker. From
             // now on the owner stays the same.
             if (0..count).all(here) {
@@ -156,8 +155,11 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
         let local = self.local;
-        if E::OWNERS {
-            return self.run_owned(steps, partial).await;
+        // The constant keeps the code of owners out of the other designs' programs.
+        if E::OWNERS
+            && let Some(owners) = local.owners()
+        {
+            return self.run_owned(owners, steps, partial).await;
         }
         for i in 0..steps.count() {
             if local.owner(steps.route(i)) == local.me() {

@@ -23,7 +23,7 @@ use super::sampling::Loads;
 use crate::orders::WorkerOrder;
 use crate::shared::Shared;
 use base::WorkerId;
-use exec::{Balance, Carried, Engine, Refusal, RepartitionRequest, actor};
+use exec::{Balance, Carried, Engine, KeyOwners, Refusal, RepartitionRequest, actor};
 use partition::{
     BalanceError, BalanceVerdict, Balancer, Decision, Grain, Histogram, Mode, Partition, PartitionLoad, Plan,
     PlanError, QueueLength, RangeChange, RangeError, RangeMap, Ranges, Settings,
@@ -89,7 +89,7 @@ pub(crate) fn repartition<W: Workload, E: Engine>(
     shared: &Shared<W, E>,
     parts: &[(Range<u32>, usize)],
 ) -> Result<Carried, RepartitionError> {
-    let now = shared.engine.ranges().ok_or(RepartitionError::NoOwners)?;
+    let now = shared.engine.owners().ok_or(RepartitionError::NoOwners)?.ranges();
     let to = wanted(&now, parts, shared.config.workers())?;
     carry_out(shared, &now, &Plan::between(&now, &to)?)
 }
@@ -263,7 +263,8 @@ impl<'s, W: Workload, E: Engine> Watching<'s, W, E> {
     }
 
     fn round(&mut self, loads: &[Loads]) -> Result<(), BalanceError> {
-        let Some(ranges) = self.shared.engine.ranges() else { return Ok(()) };
+        let Some(owners) = self.shared.engine.owners() else { return Ok(()) };
+        let ranges = owners.ranges();
         self.follow(&ranges);
         for worker in loads {
             for (site, &steps) in worker.steps.iter().enumerate().filter(|(_, steps)| **steps > 0) {

@@ -18,7 +18,7 @@
 use crate::groups::{Groups, group};
 use crate::home::Run;
 use crate::local::{Local, StepPlace};
-use exec::{Engine, MapVersion, Visit};
+use exec::{Engine, KeyOwners, MapVersion, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
 use txn::{Abort, Effect, StepId, Steps, Workload};
@@ -42,6 +42,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Runs the steps of a phase that belong to this instance.
     pub(crate) async fn run_owned<S: Steps>(
         &mut self,
+        owners: &E::Owners,
         steps: &S,
         partial: &mut S::Partial,
     ) -> Result<(), Abort> {
@@ -53,7 +54,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             *open && !matches!(local.place(steps.route(i)), StepPlace::Instance(_))
         };
         loop {
-            match self.run_open(steps, partial, &mut open).await {
+            match self.run_open(owners, steps, partial, &mut open).await {
                 // Some of them have another owner by now.
                 Err(Abort::NotHere(_)) => {}
                 Ok(()) if open.iter().enumerate().any(is_left) => {}
@@ -65,26 +66,29 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Runs the steps that have not been run.
     async fn run_open<S: Steps>(
         &mut self,
+        owners: &E::Owners,
         steps: &S,
         partial: &mut S::Partial,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
         let is_here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
-        if (0..open.len()).any(|i| open[i] && is_here(i)) && !local.shared.engine.admit(self.txn) {
-            Box::pin(local.shared.engine.pass(&local.ctx, &local.executor, self.txn)).await?;
+        if (0..open.len()).any(|i| open[i] && is_here(i)) && !owners.admit(self.txn) {
+            Box::pin(owners.pass(&local.ctx, &local.executor, self.txn)).await?;
         }
         match steps.effect() {
             Effect::Reads => {
-                let visits = probe::within(Component::Communication, || visits(local, steps, |i| open[i]));
-                self.meet(visits, Own::Run, steps, partial, open).await
+                let visits =
+                    probe::within(Component::Communication, || visits(local, owners, steps, |i| open[i]));
+                self.meet(owners, visits, Own::Run, steps, partial, open).await
             }
-            Effect::Writes => self.meet_in_turn(steps, partial, open).await,
+            Effect::Writes => self.meet_in_turn(owners, steps, partial, open).await,
         }
     }
 
     async fn meet_in_turn<S: Steps>(
         &mut self,
+        owners: &E::Owners,
         steps: &S,
         partial: &mut S::Partial,
         open: &mut Open,
@@ -97,8 +101,8 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 self.run_own(steps, is_in, partial, open).await?;
                 continue;
             }
-            let visits = probe::within(Component::Communication, || visits(local, steps, is_in));
-            self.meet(visits, Own::Skip, steps, partial, open).await?;
+            let visits = probe::within(Component::Communication, || visits(local, owners, steps, is_in));
+            self.meet(owners, visits, Own::Skip, steps, partial, open).await?;
         }
         Ok(())
     }
@@ -107,6 +111,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// failure: every visit must return its local transaction.
     async fn meet<S: Steps>(
         &mut self,
+        owners: &E::Owners,
         visits: Visits,
         own: Own,
         steps: &S,
@@ -114,11 +119,11 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let (engine, ctx) = (&local.shared.engine, &local.ctx);
-        let meeting = engine.meeting(ctx);
+        let ctx = &local.ctx;
+        let meeting = owners.meeting(ctx);
         for group in &visits {
             let bytes = local.spares.take_buffer(group.steps.bytes());
-            engine.send(
+            owners.send(
                 ctx,
                 self.txn,
                 meeting,
@@ -131,7 +136,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
-        for answer in engine.rendezvous(ctx, self.txn, meeting).await {
+        for answer in owners.rendezvous(ctx, self.txn, meeting).await {
             let group = visits.iter().find(|group| group.owner == answer.owner);
             if let Err(Abort::NotHere(_)) = answer.outcome {
                 moved = answer.outcome;
@@ -203,12 +208,12 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
 /// The steps for which `is_asked` is true and that belong to other workers.
 fn visits<W: Workload, E: Engine, S: Steps>(
     local: &Local<W, E>,
+    owners: &E::Owners,
     steps: &S,
     is_asked: impl Fn(usize) -> bool,
 ) -> Visits {
-    let engine = &local.shared.engine;
     // Taken before the owner map is read: a change in between makes the owner refuse the visit.
-    let unmoved = engine.map_version();
+    let unmoved = owners.map_version();
     let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
         Some(StepPlace::Worker(owner)) => Some(owner),
         _ => None,
@@ -217,7 +222,7 @@ fn visits<W: Workload, E: Engine, S: Steps>(
         let mut map_version = unmoved.clone();
         visit
             .indexes()
-            .filter_map(|i| engine.site_owner(steps.route(i)))
+            .filter_map(|i| owners.site_owner(steps.route(i)))
             .for_each(|owner| map_version.widen(owner.site));
         visit.call = Some(map_version);
     }
@@ -226,15 +231,15 @@ fn visits<W: Workload, E: Engine, S: Steps>(
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Runs the steps of a visit, and sends the results back.
-    pub(crate) async fn serve_visit(&self, mut visit: Visit<E::LocalTxn>) {
+    pub(crate) async fn serve_visit(&self, owners: &E::Owners, mut visit: Visit<E::LocalTxn>) {
         let mut outputs = self.spares.take_batch();
         let steps = std::mem::take(&mut visit.steps);
-        self.shared.engine.begin_visit(&mut visit.txn);
+        owners.begin_visit(&mut visit.txn);
         let outcome = self.run_batch(&mut visit.txn, &steps, &mut outputs).await;
         self.spares.give_buffer(steps);
         let bytes = self.spares.take_buffer(if outcome.is_ok() { outputs.bytes() } else { &[] });
         self.spares.give_batch(outputs);
-        self.shared.engine.answer(&self.ctx, visit, outcome, bytes);
+        owners.answer(&self.ctx, visit, outcome, bytes);
     }
 
     /// Sends a step that came from another instance to the worker that owns its key under the map
@@ -244,21 +249,22 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// [`Abort::NotHere`] if the key has another owner by now; nothing was done.
     pub(crate) async fn send_on(
         &self,
+        owners: &E::Owners,
         txn: &mut E::LocalTxn,
         to: (usize, MapVersion),
         (id, args): (StepId, &[u8]),
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        let (engine, ctx) = (&self.shared.engine, &self.ctx);
+        let ctx = &self.ctx;
         let mut step = self.spares.take_batch();
         let body = step.open(id);
         step.buffer().extend_from_slice(args);
         step.close(body);
-        let meeting = engine.meeting(ctx);
-        engine.send(ctx, txn, meeting, to, self.spares.take_buffer(step.bytes()));
+        let meeting = owners.meeting(ctx);
+        owners.send(ctx, txn, meeting, to, self.spares.take_buffer(step.bytes()));
         self.spares.give_batch(step);
         let mut outcome = Ok(());
-        for answer in engine.rendezvous(ctx, txn, meeting).await {
+        for answer in owners.rendezvous(ctx, txn, meeting).await {
             outcome = answer.outcome;
             if outcome.is_ok()
                 && let Some((_, output)) = BatchReader::new(&answer.outputs).next()

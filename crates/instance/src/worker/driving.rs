@@ -11,13 +11,13 @@ use crate::clients::{arrival_timer, closed_loop_client, open_loop_client};
 use crate::orders::TrafficOrder;
 use crate::source::{Kind, Source, Terminals};
 use crate::state::Mix;
-use exec::Engine;
+use exec::{KeyOwners, Load, Maintenance, Prefetch};
 use probe::Role;
 use std::rc::Rc;
 use traffic::{ArrivalStream, LoadModel, Share, Thinker, Traffic, model};
 use txn::Workload;
 
-impl<W: Workload, E: Engine> Worker<W, E> {
+impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     /// Carries out an order about the load.
     pub(super) fn obey_traffic(&mut self, order: TrafficOrder<W>) {
         match order {
@@ -33,7 +33,9 @@ impl<W: Workload, E: Engine> Worker<W, E> {
         let (clients, retries) = (u64::from(traffic.clients), traffic.retries);
         let first = local.worker as u64 * clients;
         local.clients.halting.set(false);
-        local.shared.engine.take_over(&local.ctx);
+        if let Some(owners) = local.owners() {
+            owners.take_over(&local.ctx);
+        }
         local.clients.mix.set(Mix { number: local.clients.mix.get().number + 1, seed });
         self.share = 1.0 / f64::from(share.of.max(1));
         self.terminals_stream = self.stream_of_terminals(traffic.clients);

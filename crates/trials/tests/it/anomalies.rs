@@ -6,8 +6,8 @@
 
 use base::{Key, TableId};
 use exec::{
-    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, LocalTxn, PageEngine, PageOptions,
-    Partitioned, Protection, Serial, Setup, SiteRange, Visit,
+    Conventional, Design, DesignKind, Engine, EngineOptions, Executor, KeyOwners, LocalTxn, PageEngine,
+    PageOptions, Partitioned, Protection, Serial, Setup, SiteRange, Visit,
 };
 use std::cell::Cell;
 use std::future::Future;
