@@ -288,7 +288,7 @@ impl Parser<'_> {
                     self.at += 1;
                 }
                 "::" => {}
-                word if name.is_none() && !(word == "self" && !path.is_empty()) => path.push(word.to_owned()),
+                word if name.is_none() && (path.is_empty() || word != "self") => path.push(word.to_owned()),
                 _ => {}
             }
             self.at += 1;
