@@ -13,6 +13,9 @@ pub trait RawMutex {
     const NEW: Self;
     /// Whether several threads can lock it, so that the data it protects is a critical section.
     const SHARED: bool;
+    /// Whether the order of latches is checked where it is locked. The record of held latches
+    /// belongs to a thread, so a mutex between coroutines of one thread has none.
+    const RANKED: bool = true;
     fn lock(&self);
     /// Called by the holder only.
     fn unlock(&self);

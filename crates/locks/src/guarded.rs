@@ -28,7 +28,8 @@ impl<M: RawMutex> Drop for Unlock<'_, M> {
 
 impl<M: RawMutex, T> Guarded<M, T> {
     pub(crate) const fn new(rank: Rank, data: T) -> Self {
-        Guarded { raw: M::NEW, rank: RankTag::of(rank), data: UnsafeCell::new(data) }
+        let rank = if M::RANKED { RankTag::of(rank) } else { RankTag::NONE };
+        Guarded { raw: M::NEW, rank, data: UnsafeCell::new(data) }
     }
 
     /// Runs `f` on the data. Must not be nested on one cell (`NoMutex` asserts that in debug

@@ -16,6 +16,7 @@ struct Switching(AtomicBool);
 
 impl RawMutex for Switching {
     const SHARED: bool = true;
+    const RANKED: bool = false;
     const NEW: Switching = Switching(AtomicBool::new(false));
 
     fn lock(&self) {
