@@ -15,23 +15,19 @@
 //! With `memory` and `async` durability that is at once.
 
 mod adopting;
-mod dividing;
 mod face;
 mod filling;
-mod moving;
-mod owners_face;
-mod owning;
-mod page_ownership;
+mod owners;
 
 use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
 use crate::engine::LockPoint;
 use crate::executor::Executor;
 use crate::local::{LocalTxn, Locking, Protection};
-use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
+use crate::owners::mailboxes::Mailboxes;
+use crate::owners::waits_for::{AGAIN_NS, WaitsForGraph};
 use crate::seams;
-use crate::waits_for::{AGAIN_NS, WaitsForGraph};
 use base::Lsn;
 use latch::CachePadded;
 use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
@@ -44,11 +40,11 @@ use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::{Durability, FlushBy};
 
-use page_ownership::PageOwnership;
+use owners::page_ownership::PageOwnership;
 
 pub use face::PageWorkerContext;
 pub use filling::PageFilling;
-pub use moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
+pub use owners::moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
 
 /// The settings of an engine on pages, apart from those of its store.
 #[derive(Clone, Copy, Debug)]
