@@ -4,7 +4,8 @@
 //! - `face`: the engine as one of [`KeyOwners`](crate::engine::owners::KeyOwners).
 //! - `owning`: steps sent to owners, visits, and the end of a transaction at its owners.
 //! - `moving`: keys that change their owner while transactions run.
-//! - `page_ownership`: which worker owns a page; `dividing`: trees and heaps cut where keys are cut.
+//! - `page_ownership`: which worker owns a page.
+//! - `dividing`: trees and heaps, cut where keys are cut.
 
 mod dividing;
 mod face;
