@@ -15,7 +15,7 @@
 //! the branch is back, so a transaction that acquires them next logs behind that record.
 
 use crate::local::LocalTxn;
-use crate::owner_map::MapVersion;
+use crate::owners::owner_map::MapVersion;
 use std::task::Waker;
 use store::Txn;
 use txn::Abort;

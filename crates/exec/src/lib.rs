@@ -12,12 +12,11 @@
 //! - [`options`]: the options of an engine, each declared once.
 //! - [`engine`]: the interface between an instance and its engine, the same for every design.
 //! - [`paged`]: the engine of all designs on pages: begin, commit, prepare, rollback; the wait for
-//!   durability; pages that workers own.
+//!   durability. `paged::owners`: its part where workers own keys, and pages.
 //! - [`memory`]: the engine of design `occ`: its rows live in main memory.
 //! - [`local`]: the local transaction, and whether it takes locks.
-//! - [`owners`]: which worker owns which keys. `owner_map`: the owner map, and how it changes while
-//!   transactions run. `mailboxes`, `branches`: messages between workers, and the work of one
-//!   transaction at several workers. `waits_for`: deadlocks over several owners.
+//! - [`owners`]: which worker owns which keys; the owner map, messages between workers, deadlocks
+//!   over several owners. `branches`: the work of one transaction at several workers.
 //! - [`PageAccess`]: record operations under key-range locking, written once for all lock-based
 //!   designs.
 
@@ -29,14 +28,10 @@ pub mod design;
 pub mod engine;
 pub mod executor;
 pub mod local;
-mod mailboxes;
 pub mod memory;
 #[cfg(test)]
 mod models;
 pub mod options;
-mod owner_map;
-#[cfg(test)]
-mod owner_map_tests;
 pub mod owners;
 mod page_access;
 pub mod paged;
@@ -46,7 +41,6 @@ mod schema;
 #[cfg(not(feature = "planted"))]
 mod seams;
 mod sync;
-mod waits_for;
 
 #[cfg(feature = "planted")]
 use planted as seams;
@@ -62,7 +56,7 @@ pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
 pub use options::{Balance, EngineOption, EngineOptions, OccAhead, OccConflict, OccReads};
-pub use owner_map::MapVersion;
+pub use owners::owner_map::MapVersion;
 pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
 pub use page_access::PageAccess;
 pub use paged::{Carried, PageEngine, PageOptions, Refusal, RepartitionRequest};

@@ -52,7 +52,7 @@ pub struct LocalTxn {
     /// The worker that owns the lock table it uses.
     pub(crate) owner: usize,
     /// The transaction's name in the waits-for graph
-    /// ([`WaitsForGraph`](crate::waits_for::WaitsForGraph)); 0 where there is none.
+    /// ([`WaitsForGraph`](crate::owners::waits_for::WaitsForGraph)); 0 where there is none.
     pub(crate) name: u64,
     /// Its scans visit only rows of these sites of the deployment.
     pub(crate) sites: Option<Range<u32>>,

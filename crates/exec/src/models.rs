@@ -1,6 +1,6 @@
 //! The owner map under loom: every interleaving of a giver, a taker and a home, with loom's memory
-//! model. `owner_map.rs` is compiled here a second time, against loom's atomics, so the explored
-//! code is the shipped code.
+//! model. `owners/owner_map.rs` is compiled here a second time, against loom's atomics, so the
+//! explored code is the shipped code.
 //!
 //! A worker's work on a site is two accesses of a counter that order nothing themselves. Two
 //! workers at work at once, or a taker that does not see the giver's work, lose a count. Messages
@@ -11,7 +11,7 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 }
 #[allow(dead_code, clippy::duplicate_mod)]
-#[path = "owner_map.rs"]
+#[path = "owners/owner_map.rs"]
 mod owner_map;
 
 use loom::sync::Arc;

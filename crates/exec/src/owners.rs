@@ -15,13 +15,24 @@
 //! where cores idle. A deployment with more sites than workers has as many borders to balance with
 //! as it has sites.
 //!
+//! - `owner_map`: the owner map, and how it changes while transactions run.
+//! - `mailboxes`: messages between workers.
+//! - `waits_for`: deadlocks over several owners.
+//!
 //! Access rules: the facts about tables never change. The owner of a site may change while
 //! transactions run: every worker reads it in the owner map (`owner_map`), which one owner at a
 //! time writes when it gives keys away. The borders between partitions are finer, since a worker
 //! may own several partitions. Threads that change them read and write them under a mutex.
 
-use crate::owner_map::{MapVersion, OwnerMap};
+pub(crate) mod mailboxes;
+pub(crate) mod owner_map;
+#[cfg(test)]
+mod owner_map_tests;
+pub(crate) mod waits_for;
+
+use crate::sync;
 use base::{Key, KeyReader, TableId, WorkerId};
+use owner_map::{MapVersion, OwnerMap};
 use partition::{Partition, RangeChange, RangeError, Ranges};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};

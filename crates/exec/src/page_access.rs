@@ -63,10 +63,11 @@ macro_rules! retry {
     }};
 }
 
+mod cursor;
 mod entries;
 mod owned;
 
-use owned::Own;
+use cursor::{Chunk, Cursor};
 
 /// Why rows are scanned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -577,105 +578,5 @@ impl<D: Design> Access for PageAccess<'_, D> {
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         self.scan_with(Purpose::Update, index, range, direction, &mut f).await
-    }
-}
-
-/// The position of a scan.
-struct Cursor<'o> {
-    purpose: Purpose,
-    index: TableId,
-    from: Bound<Key>,
-    until: Option<Key>,
-    direction: Direction,
-    /// The rows to visit, if not all of the range.
-    own: Option<&'o Own>,
-}
-
-impl<'o> Cursor<'o> {
-    fn start(
-        purpose: Purpose,
-        index: TableId,
-        range: Range<'_>,
-        direction: Direction,
-        own: Option<&'o Own>,
-    ) -> Cursor<'o> {
-        let low = range.low.map(Key::from_bytes);
-        let high = range.high.map(Key::from_bytes);
-        let (from, until) = match direction {
-            Direction::Forward => (low.map_or(Bound::Unbounded, Bound::Included), high),
-            Direction::Backward => (high.map_or(Bound::Unbounded, Bound::Excluded), low),
-        };
-        Cursor { purpose, index, from, until, direction, own }
-    }
-
-    /// Whether the row is missing from an entry, though the scan reads rows.
-    fn lacks(&self, row: &[u8]) -> bool {
-        row.is_empty() && !self.purpose.is_of_keys()
-    }
-
-    fn from(&self) -> Bound<&[u8]> {
-        self.from.as_ref().map(Key::as_slice)
-    }
-
-    fn until(&self) -> Option<&[u8]> {
-        self.until.as_deref()
-    }
-
-    /// Whether no key from `onwards` on is in the range.
-    fn ends_before(&self, onwards: &Bound<Key>) -> bool {
-        let Some(until) = &self.until else { return false };
-        match (self.direction, onwards) {
-            (Direction::Forward, Bound::Included(key) | Bound::Excluded(key)) => key >= until,
-            (Direction::Backward, Bound::Included(key)) => key < until,
-            (Direction::Backward, Bound::Excluded(key)) => key <= until,
-            (_, Bound::Unbounded) => false,
-        }
-    }
-
-    /// Moves past a chunk; `false` when it was the last.
-    fn advance(&mut self, end: ChunkEnd) -> bool {
-        match end {
-            ChunkEnd::Done(_) => false,
-            ChunkEnd::More(from) => {
-                self.from = from;
-                true
-            }
-        }
-    }
-}
-
-/// Rows copied out of one leaf, so that their locks can be waited for without a latch.
-#[derive(Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    /// The end of the key and of the row of each.
-    ends: Vec<(u32, u32)>,
-    end: ChunkEnd,
-}
-
-impl Chunk {
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    fn push(&mut self, key: &[u8], row: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(row);
-        self.ends.push((key_end, self.bytes.len() as u32));
-    }
-
-    fn same_keys(&self, other: &Chunk) -> bool {
-        self.end == other.end && self.rows().map(|(key, _)| key).eq(other.rows().map(|(key, _)| key))
-    }
-
-    fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut start = 0;
-        self.ends.iter().map(move |&(key_end, row_end)| {
-            let row = (&self.bytes[start..key_end as usize], &self.bytes[key_end as usize..row_end as usize]);
-            start = row_end as usize;
-            row
-        })
     }
 }

@@ -15,26 +15,22 @@
 //! With `memory` and `async` durability that is at once.
 
 mod adopting;
-mod dividing;
 mod face;
 mod filling;
-mod moving;
-mod owners_face;
-mod owning;
-mod page_ownership;
+mod locking;
+mod owners;
 
 use crate::branches::{BranchMessage, Branches};
 use crate::design::Design;
 use crate::engine::LockPoint;
-use crate::executor::Executor;
 use crate::local::{LocalTxn, Locking, Protection};
-use crate::mailboxes::Mailboxes;
 use crate::owners::Owners;
+use crate::owners::mailboxes::Mailboxes;
+use crate::owners::waits_for::WaitsForGraph;
 use crate::seams;
-use crate::waits_for::{AGAIN_NS, WaitsForGraph};
 use base::Lsn;
 use latch::CachePadded;
-use locks::{Acquired, Cancelled, LockAbort, LockName, LockOptions, LockStats, LockTable, Mode, Victim};
+use locks::{LockOptions, LockStats, LockTable, Victim};
 use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,11 +40,11 @@ use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
 use wal::{Durability, FlushBy};
 
-use page_ownership::PageOwnership;
+use owners::page_ownership::PageOwnership;
 
 pub use face::PageWorkerContext;
 pub use filling::PageFilling;
-pub use moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
+pub use owners::moving::{Carried, DRAIN_NS, Refusal, RepartitionRequest};
 
 /// The settings of an engine on pages, apart from those of its store.
 #[derive(Clone, Copy, Debug)]
@@ -579,84 +575,5 @@ impl<D: Design> PageEngine<D> {
         if std::thread::Builder::new().name(name.into()).spawn(write).is_err() {
             self.checkpointing.store(false, Ordering::Release);
         }
-    }
-
-    /// Takes the lock `name` in `mode` for a local transaction, and intention locks on `path` above
-    /// it; waits if need be.
-    #[inline]
-    pub(crate) async fn lock(
-        &self,
-        executor: &Executor,
-        txn: &mut LocalTxn,
-        path: &[LockName],
-        name: LockName,
-        mode: Mode,
-    ) -> Result<(), Abort> {
-        if txn.protection != Protection::Locks {
-            return Ok(());
-        }
-        if D::OWNERS && !txn.counted {
-            self.begin_locking(txn);
-        }
-        let asked = seams::lock_mode(self.locks(txn.owner), &mut txn.locker, mode);
-        let Some(mode) = asked else { return Ok(()) };
-        loop {
-            match probe::within(Component::Locking, || {
-                self.locks(txn.owner).acquire_below(&mut txn.locker, path, name, mode)
-            }) {
-                Acquired::Granted => return Ok(()),
-                Acquired::Deadlock => return Err(Abort::Deadlock),
-                Acquired::Crowded => return Err(Abort::Crowded),
-                // The wait may be for the table: the lock beneath it is requested next.
-                Acquired::Waiting => Box::pin(self.wait(executor, txn)).await?,
-            }
-        }
-    }
-
-    #[cold]
-    async fn wait(&self, executor: &Executor, txn: &mut LocalTxn) -> Result<(), Abort> {
-        let deadline = world::now_ns() + self.options.lock_timeout_ns;
-        txn.locker.deadline_ns = deadline;
-        let mut armed = false;
-        let (mut next_ns, mut blockers) = (0, Vec::new());
-        let waited = std::future::poll_fn(|cx| {
-            let now = world::now_ns();
-            let polled = self.locks(txn.owner).poll_until(&mut txn.locker, now, cx);
-            if D::OWNERS && txn.abroad && polled.is_pending() {
-                if now < next_ns {
-                    return probe::parks(Wait::Lock, Poll::Pending);
-                }
-                next_ns = now + AGAIN_NS;
-                executor.timer(next_ns, cx.waker().clone());
-                return self.look_for_cycle(txn, &mut blockers);
-            }
-            if polled.is_pending() && !std::mem::replace(&mut armed, true) {
-                executor.timer(deadline, cx.waker().clone());
-            }
-            probe::parks(Wait::Lock, polled).map_err(|abort| match abort {
-                LockAbort::Deadlock => Abort::Deadlock,
-                LockAbort::Timeout => Abort::LockTimeout,
-            })
-        })
-        .await;
-        if D::OWNERS && txn.abroad {
-            self.waits_for.strike_out(txn.name, txn.owner);
-        }
-        waited
-    }
-
-    /// Called while the lock is not granted: checks whether a cycle over several owners is the
-    /// reason.
-    fn look_for_cycle(&self, txn: &mut LocalTxn, blockers: &mut Vec<u64>) -> Poll<Result<(), Abort>> {
-        let locks = self.locks(txn.owner);
-        blockers.clear();
-        locks.blockers(&txn.locker, |name| blockers.push(name));
-        if self.waits_for.closes_cycle(txn.name, txn.owner, blockers) {
-            return Poll::Ready(match locks.cancel(&mut txn.locker) {
-                Cancelled::Granted => Ok(()),
-                Cancelled::Gone => Err(Abort::Deadlock),
-            });
-        }
-        probe::parks(Wait::Lock, Poll::Pending)
     }
 }

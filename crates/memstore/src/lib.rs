@@ -105,7 +105,7 @@ mod models;
 #[cfg(test)]
 mod reopen_tests;
 #[cfg(test)]
-mod scripts;
+mod script_tests;
 #[cfg(test)]
 mod split_tests;
 #[cfg(test)]

@@ -15,8 +15,8 @@
 
 use crate::branches::{Answer, Visit};
 use crate::executor::Executor;
-use crate::owner_map::MapVersion;
 use crate::owners::SiteOwner;
+use crate::owners::owner_map::MapVersion;
 use crate::paged::RepartitionRequest;
 use partition::Ranges;
 use std::ops::Range;

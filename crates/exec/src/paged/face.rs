@@ -1,8 +1,8 @@
 //! The engines on pages behind the trait [`Engine`].
 
 use super::adopting::Doubt;
-use super::moving::DrainGate;
-use super::page_ownership::{Hold, Parted};
+use super::owners::moving::DrainGate;
+use super::owners::page_ownership::{Hold, Parted};
 use crate::branches::{BranchMessage, Meetings};
 use crate::design::Design;
 use crate::engine::load::Load;
@@ -13,9 +13,9 @@ use crate::engine::{
 };
 use crate::executor::{Executor, Unpark};
 use crate::local::{LocalTxn, Locking, Protection};
-use crate::mailboxes::Mailbox;
 use crate::options::Size;
 use crate::owners::Owners;
+use crate::owners::mailboxes::Mailbox;
 use crate::page_access::PageAccess;
 use crate::paged::{PageEngine, PageFilling, PageOptions};
 use base::Lsn;

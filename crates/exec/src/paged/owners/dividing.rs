@@ -21,9 +21,9 @@
 //! to complete or undo.
 
 use super::moving::{Carried, RepartitionRequest};
-use super::{PageEngine, PageWorkerContext};
 use crate::design::Design;
 use crate::owners::{self, Gift, Owners};
+use crate::paged::{PageEngine, PageWorkerContext};
 use base::{Key, TableId};
 use pages::Stop;
 use partition::{RangeChange, Ranges};
@@ -36,7 +36,7 @@ use store::{Divided, Division, Txn, Writers};
 const LEAVES_A_TURN: usize = 16;
 
 /// The division of rows for a request's cuts, before the gate is shut.
-pub(super) struct Apart {
+pub(in crate::paged) struct Apart {
     /// The open divisions first, then those that are done. All of them end with the request: until
     /// then rows of the two sides are kept apart.
     divisions: VecDeque<Division>,
@@ -46,7 +46,7 @@ pub(super) struct Apart {
 }
 
 /// The keys at which a change needs a table's tree to be cut.
-pub(super) fn cuts(
+pub(in crate::paged) fn cuts(
     owners: &Owners,
     table: TableId,
     change: RangeChange,
@@ -70,7 +70,7 @@ pub(super) fn cuts(
 impl<D: Design> PageEngine<D> {
     /// Continues the division that must precede the shutting of the gate for the first request.
     /// `false` when there is nothing left to do.
-    pub(super) fn come_apart(&self, ctx: &PageWorkerContext) -> bool {
+    pub(in crate::paged) fn come_apart(&self, ctx: &PageWorkerContext) -> bool {
         if !self.ownership.rows() || !self.has_pages(ctx) || ctx.gate.is_shutting() {
             return false;
         }
@@ -145,7 +145,7 @@ impl<D: Design> PageEngine<D> {
 
     /// Puts the rows on the two sides of a border into different pages, for good; while no
     /// transaction is under way at this worker.
-    pub(super) fn divide_at_once(
+    pub(in crate::paged) fn divide_at_once(
         &self,
         table: TableId,
         key: &Key,

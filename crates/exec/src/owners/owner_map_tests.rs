@@ -1,6 +1,6 @@
 //! Unit tests of the owner map; `models` runs it under loom.
 
-use crate::owner_map::OwnerMap;
+use crate::owners::owner_map::OwnerMap;
 
 #[test]
 fn a_stamp_is_good_until_the_receiver_gives_its_sites_away() {

@@ -1,11 +1,11 @@
 //! Local transactions with branches at other workers: sending steps, running visits, and one end
 //! for all branches.
 
-use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
 use crate::local::{LocalTxn, Protection};
-use crate::owner_map::MapVersion;
+use crate::owners::owner_map::MapVersion;
+use crate::paged::{PageEngine, PageWorkerContext};
 use base::Lsn;
 use probe::Wait;
 use smallvec::SmallVec;
@@ -21,7 +21,12 @@ impl<D: Design> PageEngine<D> {
     /// Starts a local transaction at a worker that owns keys, and gives it the name by which others
     /// wait for it.
     #[inline]
-    pub(super) fn begin_named(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn, protection: Protection) {
+    pub(in crate::paged) fn begin_named(
+        &self,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
+        protection: Protection,
+    ) {
         self.begin(txn, ctx.worker, protection);
         if D::OWNERS && protection == Protection::Locks {
             let number = ctx.number.get() + 1;
@@ -30,7 +35,7 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    pub(super) fn send_steps(
+    pub(in crate::paged) fn send_steps(
         &self,
         ctx: &PageWorkerContext,
         txn: &mut LocalTxn,
@@ -45,7 +50,7 @@ impl<D: Design> PageEngine<D> {
         ctx.mailbox().send(owner, BranchMessage::Steps(steps));
     }
 
-    pub(super) async fn await_answers(
+    pub(in crate::paged) async fn await_answers(
         &self,
         ctx: &PageWorkerContext,
         txn: &mut LocalTxn,
@@ -70,7 +75,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Handles messages, up to the next visit.
-    pub(super) fn read_messages(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+    pub(in crate::paged) fn read_messages(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         let mailbox = ctx.mailbox();
         mailbox.push_on();
         if let Some(visit) = self.next_held(ctx) {
@@ -109,7 +114,7 @@ impl<D: Design> PageEngine<D> {
         None
     }
 
-    pub(super) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<LocalTxn> {
+    pub(in crate::paged) fn new_branch(&self, ctx: &PageWorkerContext, name: u64) -> Box<LocalTxn> {
         let spare = ctx.spare.borrow_mut().pop();
         let mut txn = spare.unwrap_or_else(|| Box::new(self.local_txn_of(ctx.worker)));
         self.begin(&mut txn, ctx.worker, Protection::Locks);
@@ -118,7 +123,7 @@ impl<D: Design> PageEngine<D> {
         txn
     }
 
-    pub(super) fn answer_visit(
+    pub(in crate::paged) fn answer_visit(
         &self,
         ctx: &PageWorkerContext,
         visit: Visit<LocalTxn>,
@@ -132,7 +137,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Commits a local transaction with branches.
-    pub(super) fn commit_branches(
+    pub(in crate::paged) fn commit_branches(
         &self,
         ctx: &PageWorkerContext,
         txn: &mut LocalTxn,
@@ -160,13 +165,21 @@ impl<D: Design> PageEngine<D> {
         committed
     }
 
-    pub(super) fn prepare_branches(&self, txn: &mut LocalTxn, note: &[u8]) -> Result<Lsn, StoreFault> {
+    pub(in crate::paged) fn prepare_branches(
+        &self,
+        txn: &mut LocalTxn,
+        note: &[u8],
+    ) -> Result<Lsn, StoreFault> {
         self.store.prepare_together(&mut chains(txn), note)
     }
 
     /// Undoes the chains found with the local transaction, and has its branches undone. In-doubt
     /// locks stay until its own chain is undone.
-    pub(super) fn rollback_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) -> Result<(), Abort> {
+    pub(in crate::paged) fn rollback_branches(
+        &self,
+        ctx: &PageWorkerContext,
+        txn: &mut LocalTxn,
+    ) -> Result<(), Abort> {
         self.undo_branches(ctx, txn);
         let mut undone = Ok(());
         for mut chain in txn.branches.found.drain(..) {
@@ -177,7 +190,7 @@ impl<D: Design> PageEngine<D> {
 
     /// Gives branches up without ending the transaction. Their locks are not released: the tables
     /// end with the engine.
-    pub(super) fn abandon_branches(&self, txn: &mut LocalTxn) {
+    pub(in crate::paged) fn abandon_branches(&self, txn: &mut LocalTxn) {
         txn.branches.away.drain(..).for_each(|(_, branch)| std::mem::forget(branch.locker));
         txn.branches.found.clear();
         txn.branches.group = None;
@@ -185,7 +198,7 @@ impl<D: Design> PageEngine<D> {
 
     /// Sends the branches to their owners to be undone. The messages arrive before any later one of
     /// this worker is read.
-    pub(super) fn undo_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
+    pub(in crate::paged) fn undo_branches(&self, ctx: &PageWorkerContext, txn: &mut LocalTxn) {
         for (owner, branch) in txn.branches.away.drain(..) {
             ctx.undoing.set(ctx.undoing.get() + 1);
             ctx.mailbox().send(owner, BranchMessage::Undo { home: ctx.worker, branch });

@@ -1,15 +1,15 @@
 //! The engines on pages behind the trait [`KeyOwners`]: the designs in which workers own keys.
 
-use super::face::PageWorkerContext;
 use super::moving::RepartitionRequest;
 use crate::branches::{Answer, Visit};
 use crate::design::Design;
 use crate::engine::owners::KeyOwners;
 use crate::executor::Executor;
 use crate::local::LocalTxn;
-use crate::owner_map::MapVersion;
+use crate::owners::owner_map::MapVersion;
 use crate::owners::{Owners, SiteOwner};
 use crate::paged::PageEngine;
+use crate::paged::PageWorkerContext;
 use partition::Ranges;
 use std::ops::Range;
 use txn::{Abort, Route};

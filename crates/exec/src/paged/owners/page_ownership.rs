@@ -32,10 +32,10 @@
 //! transaction that changed them and may be undone has ended. The owner notes the leaf (`parted`)
 //! and returns to it in its turns.
 
-use super::{PageEngine, PageWorkerContext};
 use crate::design::Design;
 use crate::engine::{EngineFault, Setup};
 use crate::owners::Owners;
+use crate::paged::{PageEngine, PageWorkerContext};
 use base::{Key, TableId};
 use latch::{Claiming, OwnerId, act_for, claim};
 use pages::Stop;
@@ -46,7 +46,7 @@ use store::{HeapForm, Reach, StoreFault, Txn, Writers};
 
 /// The state of page ownership.
 #[derive(Default)]
-pub(super) struct PageOwnership {
+pub(in crate::paged) struct PageOwnership {
     /// Whether workers own pages at all.
     owned: bool,
     /// Whether they own heap pages.
@@ -69,7 +69,7 @@ const LEAVES_A_TURN: usize = 4;
 
 /// One worker's remaining work on rows in the wrong pages.
 #[derive(Default)]
-pub(super) struct Parted {
+pub(in crate::paged) struct Parted {
     /// Leaves to look at: their tree, a key in them, and the continuation.
     leaves: VecDeque<(TableId, Key, Then)>,
     /// Turns to let pass.
@@ -90,7 +90,7 @@ enum Then {
 
 /// A worker's hold on its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Hold {
+pub(in crate::paged) enum Hold {
     Nothing,
     /// It wants its pages and does not own them yet.
     Wanted,
@@ -124,7 +124,7 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Errors
     /// A tree with one root; too many workers; no free pages.
-    pub(super) fn divide(&mut self, setup: &Setup, doubts: usize) -> Result<(), EngineFault> {
+    pub(in crate::paged) fn divide(&mut self, setup: &Setup, doubts: usize) -> Result<(), EngineFault> {
         let last = setup.workers - 1;
         if OwnerId::new(last).is_none() {
             return Err(EngineFault::TooManyOwners(setup.design, setup.workers));
@@ -174,7 +174,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The tables with primary trees that workers own.
-    pub(super) fn divided_tables(&self) -> Vec<TableId> {
+    pub(in crate::paged) fn divided_tables(&self) -> Vec<TableId> {
         let (Some(owners), Some(schema)) = (&self.owners, self.store.schema()) else { return Vec::new() };
         let tables = schema.tables.iter().filter(|table| !table.key.is_empty());
         tables.map(|table| table.id).filter(|id| owners.border(*id, 0).is_some()).collect()
@@ -201,14 +201,14 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The worker starts: from here on only this thread touches pages that are marked as its own.
-    pub(super) fn act(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn act(&self, ctx: &PageWorkerContext) {
         if self.ownership.owned {
             act_for(OwnerId::new(ctx.worker));
         }
     }
 
     /// The worker asks for its pages.
-    pub(super) fn want_pages(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn want_pages(&self, ctx: &PageWorkerContext) {
         if self.ownership.owned && ctx.hold.get() == Hold::Nothing {
             ctx.hold.set(Hold::Wanted);
         }
@@ -217,7 +217,7 @@ impl<D: Design> PageEngine<D> {
     /// Owns the pages that the worker asked for, if that is possible yet, and those of keys that it
     /// got since.
     #[inline]
-    pub(super) fn own_wanted(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn own_wanted(&self, ctx: &PageWorkerContext) {
         if D::OWNERS && self.ownership.owned {
             let hold = ctx.hold.get();
             let changed =
@@ -242,7 +242,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Owns the pages that are this worker's and not owned yet; does nothing outside a load.
-    pub(super) fn own_missing(&self, ctx: &PageWorkerContext, now: &Ranges) {
+    pub(in crate::paged) fn own_missing(&self, ctx: &PageWorkerContext, now: &Ranges) {
         if ctx.hold.get() != Hold::Pages {
             return;
         }
@@ -293,7 +293,7 @@ impl<D: Design> PageEngine<D> {
 
     /// To be called when a transaction or a branch has ended here: notes the leaves that it parted.
     #[inline]
-    pub(super) fn note_parted(&self, ctx: &PageWorkerContext, txn: &mut Txn) {
+    pub(in crate::paged) fn note_parted(&self, ctx: &PageWorkerContext, txn: &mut Txn) {
         if D::OWNERS && txn.has_parted() {
             self.note_leaves(ctx, txn);
         }
@@ -314,13 +314,13 @@ impl<D: Design> PageEngine<D> {
         }
     }
 
-    pub(super) fn has_pages(&self, ctx: &PageWorkerContext) -> bool {
+    pub(in crate::paged) fn has_pages(&self, ctx: &PageWorkerContext) -> bool {
         ctx.hold.get() == Hold::Pages
     }
 
     /// Looks at a few of the noted leaves, between transactions. `true` if there were any.
     #[inline]
-    pub(super) fn settle(&self, ctx: &PageWorkerContext) -> bool {
+    pub(in crate::paged) fn settle(&self, ctx: &PageWorkerContext) -> bool {
         D::OWNERS && self.ownership.rows && ctx.hold.get() == Hold::Pages && self.settle_some(ctx)
     }
 
@@ -367,7 +367,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Looks at every parted leaf; to be called when no transaction is under way at this worker.
-    pub(super) fn settle_all(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn settle_all(&self, ctx: &PageWorkerContext) {
         let mut parted = ctx.parted.borrow_mut();
         let (walks, noted) = parted.leaves.drain(..).partition(|(_, _, then)| *then != Then::Done);
         parted.leaves = noted;
@@ -377,7 +377,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Forgets the leaves in a range of keys: they are another worker's to look at.
-    pub(super) fn forget_leaves(
+    pub(in crate::paged) fn forget_leaves(
         &self,
         ctx: &PageWorkerContext,
         table: TableId,
@@ -416,7 +416,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The worker disowns its pages.
-    pub(super) fn disown_pages(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn disown_pages(&self, ctx: &PageWorkerContext) {
         if ctx.hold.get() != Hold::Pages {
             return;
         }
@@ -440,7 +440,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The worker ends: it disowns its pages, and completes the requests of others to it.
-    pub(super) fn stop_acting(&self, ctx: &PageWorkerContext) {
+    pub(in crate::paged) fn stop_acting(&self, ctx: &PageWorkerContext) {
         if !self.ownership.owned {
             return;
         }
@@ -453,7 +453,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// The decision on a transaction that restart found is carried out.
-    pub(super) fn undoubted(&self) {
+    pub(in crate::paged) fn undoubted(&self) {
         if self.ownership.owned {
             self.ownership.doubts.fetch_sub(1, Ordering::Release);
         }

@@ -37,13 +37,13 @@
 //! down would keep the gate shut for ever.
 
 use super::dividing::{Apart, cuts};
-use super::{PageEngine, PageWorkerContext};
 use crate::branches::{Answer, BranchMessage, Steps, Visit};
 use crate::design::Design;
 use crate::executor::Executor;
 use crate::local::{LocalTxn, Protection};
+use crate::owners::waits_for::AGAIN_NS;
 use crate::owners::{self, Gift, Owners};
-use crate::waits_for::AGAIN_NS;
+use crate::paged::{PageEngine, PageWorkerContext};
 use access::Moved;
 use base::{Key, TableId};
 use pages::Stop;
@@ -138,7 +138,7 @@ pub enum Refusal {
 
 /// The state of a worker's drain gate. Only the worker's own thread touches it.
 #[derive(Default)]
-pub(super) struct DrainGate {
+pub(in crate::paged) struct DrainGate {
     /// Visits that were admitted and are not answered yet.
     pub visits: Cell<usize>,
     /// Messages with steps that wait for the gate to open.
@@ -195,7 +195,7 @@ impl<D: Design> PageEngine<D> {
     ///
     /// # Errors
     /// [`Abort::Deadlock`] when a transaction inside waits for it; [`Abort::LockTimeout`].
-    pub(super) async fn pass(
+    pub(in crate::paged) async fn pass(
         &self,
         ctx: &PageWorkerContext,
         executor: &Executor,
@@ -232,7 +232,7 @@ impl<D: Design> PageEngine<D> {
     /// Begins a visit, if its steps are this worker's and the gate is open to it; else sends it
     /// back, or holds it.
     #[inline]
-    pub(super) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<LocalTxn>> {
+    pub(in crate::paged) fn let_in(&self, ctx: &PageWorkerContext, steps: Steps) -> Option<Visit<LocalTxn>> {
         let is_in = steps.branch.as_ref().is_some_and(|branch| branch.counted);
         if !self.owners.as_ref().is_some_and(|owners| owners.holds(ctx.worker, &steps.map_version)) {
             self.send_back(ctx, steps, Abort::NotHere(ctx.worker as u16));
@@ -269,7 +269,7 @@ impl<D: Design> PageEngine<D> {
     /// The next visit that waited at a gate that is open again. While the gate is shut, lets those
     /// that wait look for a cycle again.
     #[inline]
-    pub(super) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
+    pub(in crate::paged) fn next_held(&self, ctx: &PageWorkerContext) -> Option<Visit<LocalTxn>> {
         if ctx.gate.held.borrow().is_empty() { None } else { self.look_at_held(ctx) }
     }
 
@@ -308,7 +308,7 @@ impl<D: Design> PageEngine<D> {
     }
 
     /// Queues a repartition request; this worker carries it out in its turns.
-    pub(super) fn queue_request(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
+    pub(in crate::paged) fn queue_request(&self, ctx: &PageWorkerContext, request: RepartitionRequest) {
         if self.owners.is_none() || !D::OWNERS {
             // The thread that asked may have ended.
             let _ = request.done.send(Err(Refusal::NoOwners));
@@ -320,7 +320,7 @@ impl<D: Design> PageEngine<D> {
     /// Continues the worker's repartition request, if it has one. `true` if it divided rows or
     /// ended the request.
     #[inline]
-    pub(super) fn run_requests(&self, ctx: &PageWorkerContext) -> bool {
+    pub(in crate::paged) fn run_requests(&self, ctx: &PageWorkerContext) -> bool {
         D::OWNERS && !ctx.gate.requests.borrow().is_empty() && self.run_request(ctx)
     }
 
