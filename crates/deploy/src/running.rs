@@ -431,13 +431,13 @@ impl Running {
         for &i in which {
             self.members[i].order(&order_of(TrafficOrder::Profile(profiling)))?;
         }
-        self.gather_from(which, "drive")?;
+        self.gather_from(which, "drive", patience::SHORT)?;
         for &i in which {
             let seed = stream_seed(seed, self.home.next_stream()?);
             let share = self.share(i);
             self.members[i].order(&order_of(TrafficOrder::Drive { traffic, share, seed }))?;
         }
-        self.gather_from(which, "drive")?;
+        self.gather_from(which, "drive", patience::SHORT)?;
         self.order_changes(which)
     }
 
@@ -457,14 +457,7 @@ impl Running {
             }
             self.members[i].order(&order_of(TrafficOrder::Change(seeded)))?;
         }
-        self.gather_from(which, "take the phases of the load")
-    }
-
-    fn gather_from(&mut self, which: &[usize], order: &'static str) -> Result<(), DeployError> {
-        for &i in which {
-            self.members[i].reply(order, patience::SHORT, &self.deployment.interrupt, &mut |_, _| {})?;
-        }
-        Ok(())
+        self.gather_from(which, "take the phases of the load", patience::SHORT).map(drop)
     }
 
     fn share(&self, instance: usize) -> Share {
@@ -477,13 +470,24 @@ impl Running {
         self.gather(order.name(), patience)
     }
 
-    /// One reply of each instance. All replies are awaited even if one is an error, so that none is
-    /// left for the next order. If an engine has failed, its fault is reported first, as the cause
-    /// of the other errors.
+    /// One reply of each instance.
     fn gather(&mut self, order: &'static str, patience: Duration) -> Result<Vec<Reply>, DeployError> {
+        let all: Vec<usize> = (0..self.members.len()).collect();
+        self.gather_from(&all, order, patience)
+    }
+
+    /// One reply of each of these instances. All replies are awaited even if one is an error, so
+    /// that none is left for the next order. If an engine has failed, its fault is reported first,
+    /// as the cause of the other errors.
+    fn gather_from(
+        &mut self,
+        which: &[usize],
+        order: &'static str,
+        patience: Duration,
+    ) -> Result<Vec<Reply>, DeployError> {
         let interrupt = self.deployment.interrupt.clone();
-        let replies: Vec<_> =
-            self.members.iter_mut().map(|m| m.reply(order, patience, &interrupt, &mut |_, _| {})).collect();
+        let reply = |&i: &usize| self.members[i].reply(order, patience, &interrupt, &mut |_, _| {});
+        let replies: Vec<_> = which.iter().map(reply).collect();
         let is_cause = |reply: &Result<Reply, DeployError>| matches!(reply, Err(DeployError::Fault { .. }));
         let (causes, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(is_cause);
         causes.into_iter().chain(others).collect()
