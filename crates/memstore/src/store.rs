@@ -43,7 +43,7 @@ pub enum Contention {
     Queues,
 }
 
-/// The effect of [`Worker::prefetch`].
+/// The effect of [`crate::Worker::prefetch`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookAhead {
     /// Looks the rows up side by side, so that the waits for memory overlap.
