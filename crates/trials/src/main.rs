@@ -275,7 +275,7 @@ fn islands(args: &[String]) -> Result<(), Failed> {
         found.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(seed) = cut {
         println!("interrupted after {done} histories of {count}, {} of them wrong {wrong:?}", wrong.len());
-        println!("the others: {}", again(seed, first + count - seed));
+        println!("from the first that was cut off on: {}", again(seed, first + count - seed));
         return Err(Failed::Interrupted);
     }
     println!(

@@ -105,13 +105,13 @@ impl Section {
 pub enum Designs {
     All,
     Occ,
-    /// Those whose pages several workers latch.
+    /// Designs in which several workers latch a page.
     Latched,
-    /// Those with pages.
+    /// Designs on pages.
     Paged,
-    /// Those with a lock manager.
+    /// Designs with a lock manager.
     Locking,
-    /// Those whose workers own keys.
+    /// Designs in which each worker owns keys.
     Owners,
 }
 
