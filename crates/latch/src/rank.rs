@@ -85,6 +85,35 @@ pub enum Rank {
     LogTail,
     /// Ranges of the log that were filled before earlier ones.
     LogEarly,
+    /// A checkpoint of the main-memory store: held from its begin to its end.
+    MemCheckpoint,
+    /// The parts of a checkpoint.
+    MemParts,
+    /// The right to make the index of a table, and its memory.
+    MemTables,
+    /// The results of the threads that recover the store.
+    MemRecovery,
+    /// The next block of a stream of the log. Held while the block is made, and while the next
+    /// segment is begun.
+    MemStream,
+    /// The control file. Held while it is replaced.
+    MemControl,
+    /// The segments of a stream before its current one.
+    MemSegments,
+    /// The progress of a stream's blocks and syncs.
+    MemLanding,
+    /// The log files that are kept to be written again. Held while one is renamed.
+    MemSpares,
+    /// The notes and the undecided transactions.
+    MemNames,
+    /// The state that the last worker of a number has left.
+    MemWorkers,
+    /// The buffer of a worker's log records: one append.
+    MemBuffer,
+    /// A queue of transactions for a contended row.
+    MemTurns,
+    /// Free blocks of one size.
+    MemArena,
 }
 
 impl Rank {
@@ -249,6 +278,11 @@ impl<T> RankedMutex<T> {
         let held = self.rank.checked();
         let guard = self.mutex.lock().unwrap_or_else(PoisonError::into_inner);
         RankedGuard { guard, held }
+    }
+
+    /// The value of a mutex that no thread uses any more.
+    pub fn into_inner(self) -> T {
+        self.mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Locks the mutex unless it is locked.
