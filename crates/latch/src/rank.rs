@@ -138,7 +138,9 @@ impl Rank {
 ///
 /// A thread that holds pages of a tree does not wait for a page above one of them, nor for one to
 /// the left of one of them at the same level. This is checked by keys and not by page numbers, and
-/// two pages of different levels without a common key are not compared.
+/// two pages of different levels without a common key are not compared. Nor is a place that a sound
+/// tree does not have: an empty range, or one outside of all held pages of the level above. The
+/// operation reports such a page as damaged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreePlace {
     pub tree: u16,
@@ -151,13 +153,28 @@ pub struct TreePlace {
 
 #[cfg(debug_assertions)]
 impl TreePlace {
+    /// Whether all keys of the page are below `key`.
+    fn ends_by(&self, key: &[u8]) -> bool {
+        self.high.as_deref().is_some_and(|high| high <= key)
+    }
+
     /// Whether a thread that holds the page at this place may wait for the one at `next`.
     fn allows(&self, next: &TreePlace) -> bool {
-        let ends_by = |high: &Option<Vec<u8>>, key: &[u8]| high.as_deref().is_some_and(|high| high <= key);
-        let is_above =
-            next.level > self.level && !ends_by(&next.high, &self.low) && !ends_by(&self.high, &next.low);
-        let is_left = next.level == self.level && ends_by(&next.high, &self.low);
+        let is_above = next.level > self.level && !next.ends_by(&self.low) && !self.ends_by(&next.low);
+        let is_left = next.level == self.level && next.ends_by(&self.low);
         self.tree != next.tree || !(is_above || is_left)
+    }
+
+    /// Whether a sound tree can have the page, if its thread holds pages at the places `held`.
+    fn is_sound<'a>(&self, held: impl Iterator<Item = &'a TreePlace>) -> bool {
+        let contains = |above: &TreePlace| {
+            let is_within = above.high.is_none() || self.high.is_some() && self.high <= above.high;
+            above.low <= self.low && is_within
+        };
+        let parents = held.filter(|place| place.tree == self.tree && place.level == self.level + 1);
+        let (all, containing) = parents
+            .fold((0, 0), |(all, containing), above| (all + 1, containing + usize::from(contains(above))));
+        !self.ends_by(&self.low) && (all == 0 || containing > 0)
     }
 }
 
@@ -431,7 +448,11 @@ mod record {
             if held[own].place.is_some() || std::thread::panicking() {
                 return None;
             }
-            held[own].place = place();
+            let place = place()?;
+            if !place.is_sound(held.iter().filter_map(|entry| entry.place.as_ref())) {
+                return None;
+            }
+            held[own].place = Some(place);
             let inverted = |first: &Entry, next: &Entry| match (&first.place, &next.place) {
                 (Some(held), Some(asked)) if next.taken == Taken::Waiting && !held.allows(asked) => {
                     let (first, next) = (first.at, next.at);
@@ -524,6 +545,10 @@ mod tests {
             let text = one_by_one(&inverted).unwrap_or_else(|| panic!("{inverted:?} was not found"));
             assert!(text.contains("latch order: TreePlace"), "{text}");
         }
+        // A damaged tree is the matter of the operation that meets it.
+        let (empty, outside) = (place(0, b"c", Some(b"b")), place(0, b"a", Some(b"c")));
+        assert_eq!(one_by_one(&[&last, &empty]), None);
+        assert_eq!(one_by_one(&[&right, &last, &outside]), None);
         // No thread holds a new page, so taking it is no wait. Places become known in any order.
         let new = || {
             drop((taken(Held::checked(Rank::TreePage), &last), taken(Held::taken(Rank::TreePage), &first)))
