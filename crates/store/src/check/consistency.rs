@@ -24,8 +24,13 @@ use std::path::Path;
 use txn::{Row, TableKind};
 use world::Files;
 
-/// Maximum number of findings reported per kind and tree. Most checks count the others.
+/// Maximum number of findings reported per kind and tree. One more finding counts the others.
 const TOLD: usize = 5;
+
+/// The number of findings of a kind that are counted and not listed, if there are any.
+fn beyond_told(found: usize) -> Option<usize> {
+    found.checked_sub(TOLD).filter(|more| *more > 0)
+}
 
 /// The facts about a sound store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -255,6 +260,10 @@ impl Store {
         for &page in mixed.iter().take(TOLD) {
             findings.push(self.flaw(Some(page), format!("{page:?} holds rows of several partitions")));
         }
+        if let Some(more) = beyond_told(mixed.len()) {
+            let what = format!("and {more} more pages hold rows of several partitions");
+            findings.push(self.flaw(None, what));
+        }
         if table.form() == HeapForm::ByLeaf { undivided.len() as u64 } else { 0 }
     }
 
@@ -334,8 +343,8 @@ impl Store {
         for what in bad.iter().take(TOLD) {
             findings.push(self.flaw(None, what.clone()));
         }
-        if let Some(more) = bad.len().checked_sub(TOLD).filter(|more| *more > 0) {
-            findings.push(self.flaw(None, format!("{more} more entries of its primary tree are no rows")));
+        if let Some(more) = beyond_told(bad.len()) {
+            findings.push(self.flaw(None, format!("and {more} more entries of its primary tree are no rows")));
         }
         if is_read_whole && away.len() as u64 != counted {
             let what = format!("{counted} long rows lie in its heap, and the tree leads to {}", away.len());
@@ -410,8 +419,8 @@ impl Store {
                 let what = format!("index '{name}' {what} in slot {} of {:?}", rid.slot, rid.page);
                 findings.push(self.flaw(Some(rid.page), what));
             }
-            if let Some(more) = marks.len().checked_sub(TOLD).filter(|more| *more > 0) {
-                findings.push(self.flaw(None, format!("index '{name}' {what}: {more} more of these")));
+            if let Some(more) = beyond_told(marks.len()) {
+                findings.push(self.flaw(None, format!("index '{name}' {what}: and {more} more of these")));
             }
         }
     }
@@ -448,9 +457,14 @@ impl Store {
     fn check_pages(&self, seen: &BTreeSet<PageId>, findings: &mut Vec<Finding>) -> u64 {
         let allocator = self.pool.allocator();
         let free: BTreeSet<PageId> = allocator.free.into_iter().collect();
-        let loose = seen.iter().filter(|id| free.contains(id) || **id >= allocator.next);
-        for id in loose.take(TOLD) {
-            findings.push(self.flaw(Some(*id), format!("{id:?} belongs to a table and is listed as free")));
+        let is_loose = |id: &&PageId| free.contains(id) || **id >= allocator.next;
+        let loose: Vec<PageId> = seen.iter().filter(is_loose).copied().collect();
+        for &id in loose.iter().take(TOLD) {
+            findings.push(self.flaw(Some(id), format!("{id:?} belongs to a table and is listed as free")));
+        }
+        if let Some(more) = beyond_told(loose.len()) {
+            let what = format!("and {more} more pages belong to a table and are listed as free");
+            findings.push(self.flaw(None, what));
         }
         let used = (1..allocator.next.0).map(PageId).filter(|id| !free.contains(id));
         let lost: Vec<PageId> = used.filter(|id| !seen.contains(id)).collect();
