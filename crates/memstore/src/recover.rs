@@ -153,7 +153,7 @@ impl Memstore {
         };
         let workers = store.everybody();
         let epochs = Arc::clone(&store.epochs);
-        let mut store = Arc::into_inner(store).expect("those who loaded it have gone");
+        let mut store = Arc::into_inner(store).expect("the loaders have gone");
         store.log = Some(Log::begin(beginning, epochs, workers)?);
         Ok((Arc::new(store), recovered))
     }
@@ -303,7 +303,7 @@ impl Found {
         notes.extend(told.notes);
         told.forgotten.iter().for_each(|name| drop(notes.remove(name)));
         let undecided = told.undecided;
-        let worker = store.helper(0).expect("those who loaded it have gone");
+        let worker = store.helper(0).expect("the loaders have gone");
         let mut loader = Loader::new(source, worker);
         loader.early = told.early;
         loader.catch_all_up()?;

@@ -61,7 +61,7 @@ list! {
     Kind {
         Fixed "fixed" "a fixed number of threads can meet there, whatever the machine"
         Unbounded "unbounded" "every worker of the instance may meet there"
-        Cooperative "cooperative" "whoever waits there can have its work done by another"
+        Cooperative "cooperative" "a worker that waits there can have its work done by another"
     }
 }
 
