@@ -10,6 +10,7 @@
 use crate::catalog::definition::HeapForm;
 use crate::catalog::tables::{NOWHERE, Table};
 use crate::check::finding::Finding;
+use crate::check::lost_writes::LastChanges;
 use crate::fault::offset_of;
 use crate::rows::clustered::Lies;
 use crate::state::store::Store;
@@ -25,10 +26,10 @@ use txn::{Row, TableKind};
 use world::Files;
 
 /// Maximum number of findings reported per kind and tree. One more finding counts the others.
-const TOLD: usize = 5;
+pub(super) const TOLD: usize = 5;
 
 /// The number of findings of a kind that are counted and not listed, if there are any.
-fn beyond_told(found: usize) -> Option<usize> {
+pub(super) fn beyond_told(found: usize) -> Option<usize> {
     found.checked_sub(TOLD).filter(|more| *more > 0)
 }
 
@@ -137,20 +138,24 @@ impl Store {
         }
     }
 
-    /// As [`Store::check`], but returns all findings, and reads the whole log.
+    /// As [`Store::check`], but returns all findings, reads the whole log, and looks for pages that
+    /// lack a change that the log has.
     pub fn examine(&self, watch: CheckProgress<'_>) -> (CheckReport, Vec<Finding>) {
         let mut findings = Vec::new();
-        let log_records = self.read_log(&mut findings, watch);
+        let (log_records, changes) = self.read_log(&mut findings, watch);
+        changes.report(self, &mut findings);
         let report = self.check_tables(&mut findings, watch);
         (CheckReport { log_records, ..report }, findings)
     }
 
-    fn read_log(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> u64 {
+    fn read_log(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> (u64, LastChanges) {
         let (first, end, mut records) = (self.log.first(), self.log.end(), 0);
+        let mut changes = LastChanges::default();
         for record in self.log.read_from(first) {
             match record {
-                Ok((span, ..)) => {
+                Ok((span, header, body)) => {
                     records += 1;
+                    changes.note(span, header.kind, &body);
                     if records % 4096 == 0 {
                         watch("log", span.end.0 - first.0, end.0 - first.0);
                     }
@@ -158,7 +163,7 @@ impl Store {
                 Err(fault) => findings.push(Finding::of(&fault.into(), &self.dir)),
             }
         }
-        records
+        (records, changes)
     }
 
     fn check_tables(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> CheckReport {
@@ -188,7 +193,7 @@ impl Store {
     }
 
     /// A finding of damage to `page`, or to the data file as a whole.
-    fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
+    pub(super) fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
         Finding::damage(&self.dir.join(DATA), page.map(offset_of), what)
     }
 
@@ -344,7 +349,8 @@ impl Store {
             findings.push(self.flaw(None, what.clone()));
         }
         if let Some(more) = beyond_told(bad.len()) {
-            findings.push(self.flaw(None, format!("and {more} more entries of its primary tree are no rows")));
+            findings
+                .push(self.flaw(None, format!("and {more} more entries of its primary tree are no rows")));
         }
         if is_read_whole && away.len() as u64 != counted {
             let what = format!("{counted} long rows lie in its heap, and the tree leads to {}", away.len());
