@@ -14,7 +14,7 @@
 //! The epoch is read there because the order of epochs has to agree with the serial order: if T1
 //! comes before T2, its epoch is not a later one.
 //!
-//! - T2 read or replaced a version that T1 wrote. T1 read its epoch before it wrote that version. So
+//! - T2 read or replaced a version that T1 wrote. T1 read its epoch before it wrote the version. So
 //!   an epoch that T2 reads after its operations is not earlier. One from before them could be, and
 //!   a log cut between the two epochs would keep T2 without T1. (Ids guard the same order: an id
 //!   lies above the ids of these versions, so T2 would find none in an earlier epoch.)

@@ -13,8 +13,7 @@
 use super::BTree;
 use super::Seek;
 use super::descend::Look;
-use super::node::Node;
-use super::search::Probe;
+use super::node::{Node, Probe};
 use base::PageId;
 use latch::LatchPolicy;
 use pages::{PAGE_SIZE, PageView, Pool, Stop};

@@ -1,8 +1,7 @@
 //! Descents: without latches, and with coupled latches where the latch-free descent does not come
 //! to an end.
 
-use super::node::Node;
-use super::search::Probe;
+use super::node::{Node, Probe};
 use super::{BTree, Seek};
 use crate::bytes::Garbled;
 use crate::page::{corrupt, malformed};

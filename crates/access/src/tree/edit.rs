@@ -8,9 +8,8 @@
 
 use super::node::{
     CAPACITY, COUNT, DEAD, FIRST, HEAD, HEAP, HIGH, HOLE, KeyBuf, LEVEL, LOW, MAX_VALUE, NO_FENCE, Node,
-    PREFIX, PREFIX_MAX, RUN, SKIP, SLOT, SLOTS, Slot, best_prefix, entry_size, head_of, length_front,
+    PREFIX, PREFIX_MAX, Probe, RUN, SKIP, SLOT, SLOTS, Slot, best_prefix, entry_size, head_of, length_front,
 };
-use super::search::Probe;
 use crate::bytes::{Bytes, Cursor, Garbled, common_prefix, push_sized, put_u16, put_u32, u16_at};
 use base::PageId;
 use pages::{PAGE_HEADER, PAGE_SIZE};

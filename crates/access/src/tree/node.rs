@@ -42,8 +42,7 @@
 //! **Reading** is generic over [`Source`], because optimistic readers read nodes that change
 //! meanwhile. Any bytes give a value or [`Garbled`], and every loop ends.
 
-use super::search::Probe;
-use crate::bytes::{Bytes, Garbled, Source, common_prefix, copy_at, order_at, word};
+use crate::bytes::{Bytes, Garbled, Source, common_prefix, copy_at, order, order_at, word};
 use base::{Key, PageId, TableId};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
 use std::cmp::Ordering;
@@ -166,6 +165,39 @@ pub(super) fn head_of(rest: &[u8]) -> u32 {
     match rest.first_chunk::<HEAD>() {
         Some(four) => u32::from_be_bytes(*four),
         None => (word(rest) >> 32) as u32,
+    }
+}
+
+/// A key to look for, with its first eight bytes as a number.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) first: u64,
+}
+
+impl<'a> Probe<'a> {
+    #[inline]
+    pub(crate) fn new(key: &'a [u8]) -> Probe<'a> {
+        Probe { key, first: word(key) }
+    }
+
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        self.key
+    }
+
+    #[inline]
+    pub(super) fn head(self, skip: usize) -> u32 {
+        if skip <= HEAD || self.key.len() <= 8 {
+            return (self.first.unbounded_shl(8 * skip as u32) >> 32) as u32;
+        }
+        self.far_head(skip)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_head(self, skip: usize) -> u32 {
+        head_of(self.key.get(skip..).unwrap_or_default())
     }
 }
 
@@ -351,6 +383,18 @@ impl<S: Source> Node<S> {
     #[inline]
     pub(crate) fn covers(self, key: &[u8]) -> Result<bool, Garbled> {
         Ok(self.low_to(key)? != Ordering::Greater && self.high_to(key)? == Ordering::Greater)
+    }
+
+    /// Compares the first `skip` bytes of the probe with the node's prefix.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn against_prefix(self, probe: Probe<'_>, skip: usize) -> Result<Ordering, Garbled> {
+        // Not `prefix()`: under an optimistic reader `skip` may have changed meanwhile, and the
+        // caller continues with this value.
+        let mut prefix = [0; PREFIX_MAX];
+        copy_at(self.0, PREFIX, &mut prefix)?;
+        let prefix = prefix.get(..skip).ok_or(Garbled)?;
+        Ok(order(probe.key.get(..skip).unwrap_or(probe.key), prefix))
     }
 
     /// Child number `i` of an inner node, from 0 to `count` inclusive.

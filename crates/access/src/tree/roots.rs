@@ -18,7 +18,7 @@
 //! table is twice as long as the one before; a table that became too small is kept until the map is
 //! dropped, so all tables together take at most twice the space of the largest.
 
-use super::search::Probe;
+use super::node::Probe;
 use base::{Key, PageId};
 use std::cmp::Ordering as Order;
 use std::sync::OnceLock;

@@ -4,8 +4,8 @@
 //! their keys. It reads a tail only of the keys that have the probe's head. The layout is in
 //! [`node`](super::node).
 
-use super::node::{HEAD, MAX_SLOTS, Node, PREFIX, PREFIX_MAX, SLOT, SLOTS, Slot, head_of};
-use crate::bytes::{Garbled, Source, copy_at, order, order_at, word};
+use super::node::{HEAD, MAX_SLOTS, Node, PREFIX, Probe, SLOT, SLOTS, Slot};
+use crate::bytes::{Garbled, Source, order_at};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
@@ -14,39 +14,6 @@ const GUESS_FROM: usize = 32;
 /// The distance from a guess within which the search continues, in slots: one cache line on either
 /// side.
 const GUESS_REACH: usize = 8;
-
-/// A key to look for, with its first eight bytes as a number.
-#[derive(Clone, Copy)]
-pub(crate) struct Probe<'a> {
-    key: &'a [u8],
-    first: u64,
-}
-
-impl<'a> Probe<'a> {
-    #[inline]
-    pub(crate) fn new(key: &'a [u8]) -> Probe<'a> {
-        Probe { key, first: word(key) }
-    }
-
-    #[inline]
-    pub(crate) fn key(self) -> &'a [u8] {
-        self.key
-    }
-
-    #[inline]
-    fn head(self, skip: usize) -> u32 {
-        if skip <= HEAD || self.key.len() <= 8 {
-            return (self.first.unbounded_shl(8 * skip as u32) >> 32) as u32;
-        }
-        self.far_head(skip)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn far_head(self, skip: usize) -> u32 {
-        head_of(self.key.get(skip..).unwrap_or_default())
-    }
-}
 
 impl<S: Source> Node<S> {
     /// The first eight bytes of the prefix, as a number with the same order.
@@ -61,18 +28,6 @@ impl<S: Source> Node<S> {
     fn begins_alike(self, probe: Probe<'_>, skip: usize) -> bool {
         let differ = self.prefix_word() ^ probe.first;
         skip <= probe.key.len().min(8) && differ.unbounded_shr(64 - 8 * skip as u32) == 0
-    }
-
-    /// Compares the first `skip` bytes of the probe with the node's prefix.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn against_prefix(self, probe: Probe<'_>, skip: usize) -> Result<Ordering, Garbled> {
-        // Not `prefix()`: under an optimistic reader `skip` may have changed meanwhile, and the
-        // caller continues with this value.
-        let mut prefix = [0; PREFIX_MAX];
-        copy_at(self.0, PREFIX, &mut prefix)?;
-        let prefix = prefix.get(..skip).ok_or(Garbled)?;
-        Ok(order(probe.key.get(..skip).unwrap_or(probe.key), prefix))
     }
 
     /// The probe's position (`Ok`) or its insert position (`Err`), as in the standard library's

@@ -9,7 +9,7 @@
 
 use crate::catalog::definition::HeapForm;
 use crate::catalog::tables::{NOWHERE, Table};
-use crate::check::finding::Finding;
+use crate::check::finding::{Finding, TOLD, beyond_told};
 use crate::check::lost_writes::LastChanges;
 use crate::fault::offset_of;
 use crate::rows::clustered::Lies;
@@ -24,14 +24,6 @@ use std::ops::Bound;
 use std::path::Path;
 use txn::{Row, TableKind};
 use world::Files;
-
-/// Maximum number of findings reported per kind and tree. One more finding counts the others.
-pub(super) const TOLD: usize = 5;
-
-/// The number of findings of a kind that are counted and not listed, if there are any.
-pub(super) fn beyond_told(found: usize) -> Option<usize> {
-    found.checked_sub(TOLD).filter(|more| *more > 0)
-}
 
 /// The facts about a sound store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -193,8 +185,8 @@ impl Store {
     }
 
     /// A finding of damage to `page`, or to the data file as a whole.
-    pub(super) fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
-        Finding::damage(&self.dir.join(DATA), page.map(offset_of), what)
+    fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
+        Finding::in_pages(&self.dir, page, what)
     }
 
     fn check_table(

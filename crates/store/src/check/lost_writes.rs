@@ -11,8 +11,7 @@
 //! on. A write that was lost after the last checkpoint needs no check: restart repeats its record.
 //! A write of which the record is in no segment any more is not found in this way.
 
-use crate::check::consistency::{TOLD, beyond_told};
-use crate::check::finding::Finding;
+use crate::check::finding::{Finding, TOLD, beyond_told};
 use crate::state::store::Store;
 use access::{PageUse, each_page};
 use base::{Lsn, PageId};
@@ -48,10 +47,11 @@ impl LastChanges {
                 "{page:?} has LSN {} and lacks a change that the log has up to LSN {}: a write of it was lost",
                 found.0, end.0
             );
-            findings.push(store.flaw(Some(page), what));
+            findings.push(Finding::in_pages(&store.dir, Some(page), what));
         }
         if let Some(more) = beyond_told(lost.len()) {
-            findings.push(store.flaw(None, format!("and {more} more pages lack a change that the log has")));
+            let what = format!("and {more} more pages lack a change that the log has");
+            findings.push(Finding::in_pages(&store.dir, None, what));
         }
     }
 }
