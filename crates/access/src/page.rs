@@ -3,7 +3,7 @@
 
 use crate::bytes::Bytes;
 use base::{PageId, TableId};
-use latch::LatchPolicy;
+use latch::{LatchPolicy, TreePlace};
 use pages::{Page, PageFault, PageMut, PageRef, Pool, Stop};
 use std::sync::Arc;
 
@@ -37,20 +37,30 @@ pub fn check_kind(page: &Page) -> Result<(), String> {
     Ok(())
 }
 
-/// A page that is latched shared or exclusive: gives its page number.
+/// A page that is latched shared or exclusive: gives its page number, and takes the place of the
+/// page in a tree, for the check of the order of latches.
 pub(crate) trait Held {
     fn page_id(&self) -> PageId;
+    fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>);
 }
 
 impl<L: LatchPolicy> Held for PageRef<'_, L> {
     fn page_id(&self) -> PageId {
         PageRef::page_id(self)
     }
+    #[inline(always)]
+    fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>) {
+        PageRef::set_place(self, place);
+    }
 }
 
 impl<L: LatchPolicy> Held for PageMut<'_, L> {
     fn page_id(&self) -> PageId {
         PageMut::page_id(self)
+    }
+    #[inline(always)]
+    fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>) {
+        PageMut::set_place(self, place);
     }
 }
 

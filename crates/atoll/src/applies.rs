@@ -97,7 +97,7 @@ const TRANSACTIONS: &[Rule] = &[
     Rule {
         options: &["max-requests"],
         when: |a| a.args.measuring.kill.is_some(),
-        otherwise: "clients inside an instance are not held back; expected --kill N with it, whose clients are outside, or leave \
+        otherwise: "clients inside an instance are not held back; expected --kill N with it (its clients are outside), or leave \
                     it out",
         weight: Refused,
     },

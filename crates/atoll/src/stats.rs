@@ -154,7 +154,7 @@ fn published<'a>(workload: &'a str, kind: &'a str) -> impl Iterator<Item = &'sta
 fn table(row: &ResultRow) -> Result<Table, Failure> {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED);
-    table.set_header(["transaction", "whose", "how many"].into_iter().chain(COLUMNS.map(|(_, head)| head)));
+    table.set_header(["transaction", "source", "how many"].into_iter().chain(COLUMNS.map(|(_, head)| head)));
     for (kind, n, counts) in measured(row)? {
         let found = COLUMNS.map(|(name, _)| format!("{:.1}", counts.get(name).copied().unwrap_or(0.0)));
         table.add_row([kind.to_owned(), "measured".into(), n.to_string()].into_iter().chain(found));

@@ -26,7 +26,7 @@ pub enum ChannelError {
     DirectoryNotPrivate { path: PathBuf, mode: u32, owner: u32 },
     #[error("hello of {length} bytes: expected at most {most}")]
     HelloTooLong { length: usize, most: usize },
-    #[error("nobody answered at '{address}' in {waited_ms} ms: expected a listener; is the instance up?")]
+    #[error("no listener answered at '{address}' in {waited_ms} ms: expected one; is the instance up?")]
     Timeout { address: String, waited_ms: u64 },
     #[error(
         "peer speaks channel version {theirs}, this build speaks {ours}: run the same build at both ends"

@@ -141,7 +141,7 @@ fn measured<W: Workload>(bench: &Bench, txn: &mut MemoryLocalTxn, workload: &W, 
                 engine.commit(ctx, txn).expect("validated");
             }
             Err(Abort::User(_)) => engine.rollback(ctx, txn).expect("in memory"),
-            Err(abort) => panic!("nobody else is here: {abort:?}"),
+            Err(abort) => panic!("no other worker is here: {abort:?}"),
         }
     }
 }

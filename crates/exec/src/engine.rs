@@ -151,8 +151,12 @@ pub struct EngineCounts {
 /// An instance's storage under one design, shared by its workers.
 pub trait Engine: Send + Sync + Sized + 'static {
     const HOLDS: Holds;
-    /// Whether each worker owns keys, so that a step may belong to another worker.
-    const OWNERS: bool = false;
+    /// The engine as one of [`KeyOwners`], if each worker owns keys, so that a step may belong to
+    /// another worker. [`Engine::OWNERS`] and [`Engine::owners`] follow from it.
+    const AS_OWNERS: Option<fn(&Self) -> &Self::Owners> = None;
+    /// Whether each worker owns keys. A constant, so that a design without owners is compiled
+    /// without the code for them.
+    const OWNERS: bool = Self::AS_OWNERS.is_some();
     /// Local transactions may run under [`Protection::Snapshot`].
     const SNAPSHOTS: bool = false;
     /// The worker context: state of the engine that belongs to one worker.
@@ -210,7 +214,10 @@ pub trait Engine: Send + Sync + Sized + 'static {
     fn protection_at_home(&self, ctx: &Self::WorkerContext) -> Protection;
 
     /// The engine as one of [`KeyOwners`]; `None` unless [`Engine::OWNERS`].
-    fn owners(&self) -> Option<&Self::Owners>;
+    #[inline]
+    fn owners(&self) -> Option<&Self::Owners> {
+        Self::AS_OWNERS.map(|as_owners| as_owners(self))
+    }
 
     /// An empty local transaction; [`Engine::begin`] starts it.
     fn local_txn(&self, ctx: &Self::WorkerContext) -> Self::LocalTxn;

@@ -29,6 +29,7 @@
 //! - `load`: loading and auditing.
 //! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
 //!   workers, and the balancer.
+//! - `seams`: the points at which a test build plants a bug.
 //! - [`offline`]: examines instances that do not run, without changing them.
 
 #![forbid(unsafe_code)]
@@ -56,12 +57,17 @@ mod plan;
 pub mod planted;
 mod roles;
 mod running;
+#[cfg(not(feature = "planted"))]
+mod seams;
 mod shared;
 mod source;
 mod spares;
 mod spread;
 mod state;
 mod worker;
+
+#[cfg(feature = "planted")]
+use planted as seams;
 
 pub use config::{Backing, InstanceConfig, InstanceFault};
 pub use exec::{Balance, Carried};

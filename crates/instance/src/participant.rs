@@ -9,6 +9,7 @@
 use crate::home;
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
+use crate::seams;
 use crate::state::{Job, PendingAck, Session};
 use base::{Gtid, InstanceId};
 use exec::{Engine, KeyOwners, Protection, Scope, WaitOrder};
@@ -52,10 +53,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// answer "no such transaction here" tells the home that its decision was carried out.
     pub(crate) fn participant_message(&self, from: InstanceId, link: Option<LinkId>, message: Message) {
         let gtid = message.gtid();
-        debug_assert!(
-            cfg!(feature = "planted") || self.worker_of(gtid) == self.worker,
-            "a message at a worker that cannot know its part"
-        );
+        seams::assert_responsible(self.worker_of(gtid), self.worker);
         if let Message::Decide { decision: Decision::Abort, .. } = message {
             self.drop_jobs_of(gtid);
         }
@@ -69,11 +67,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             return;
         };
-        #[cfg(feature = "planted")]
-        if crate::planted::is(crate::planted::Bug::DoubtAcknowledged)
-            && session.link.is_none()
-            && crate::planted::is_commit(message)
-        {
+        if seams::acknowledges_at_once(session, message) {
             drop(sessions);
             return self.tell(from, Message::Ack { gtid });
         }

@@ -1,9 +1,10 @@
 //! Deliberate bugs, behind the feature `planted`. Each breaks a rule of the protocol between
-//! instances, in a way that the trials over several instances must detect. A build without the
-//! feature contains none of them.
+//! instances, in a way that the trials over several instances must detect. In a build with the
+//! feature this file takes the place of `seams.rs`: the instance calls the functions at the end.
 
+use crate::state::Session;
 use std::sync::atomic::{AtomicU8, Ordering};
-use twophase::{Decision, Message};
+use twophase::{Decision, Holds, Message};
 
 /// The kind of bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +40,28 @@ pub fn planted() -> Bug {
     Bug::ALL.into_iter().find(|bug| *bug as u8 == now).unwrap_or(Bug::None)
 }
 
-/// Whether `bug` is the selected one.
-pub(crate) fn is(bug: Bug) -> bool {
+fn is(bug: Bug) -> bool {
     PLANTED.load(Ordering::Relaxed) == bug as u8
 }
 
-/// Whether a message announces a commit.
-pub(crate) fn is_commit(message: Message) -> bool {
-    matches!(message, Message::Decide { decision: Decision::Commit, .. })
+/// In place of `seams::worker_for`: a message for a participant stays with its receiver.
+pub(crate) fn worker_for(responsible: usize, receiver: usize, message: Message) -> usize {
+    if is(Bug::WrongWorker) && !message.is_for_coordinator() { receiver } else { responsible }
+}
+
+/// In place of `seams::assert_responsible`: the assertion would find the bug before the checker.
+pub(crate) fn assert_responsible(responsible: usize, here: usize) {
+    debug_assert!(responsible == here || is(Bug::WrongWorker));
+}
+
+/// In place of `seams::acknowledges_at_once`: a part that is in doubt since a restart, so one
+/// without a link, does so with a commit.
+pub(crate) fn acknowledges_at_once<P>(session: &Session<P>, message: Message) -> bool {
+    let commits = matches!(message, Message::Decide { decision: Decision::Commit, .. });
+    is(Bug::DoubtAcknowledged) && session.link.is_none() && commits
+}
+
+/// In place of `seams::holds_from_validation`: readers are released before the last prepare.
+pub(crate) fn holds_from_validation() -> Holds {
+    if is(Bug::EarlyRelease) { Holds::FromSteps } else { Holds::FromPrepare }
 }

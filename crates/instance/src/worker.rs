@@ -13,6 +13,7 @@ use crate::load::{self, Filled};
 use crate::local::Local;
 use crate::orders::{ConnectorOrder, WorkerOrder};
 use crate::roles;
+use crate::seams;
 use crate::shared::Shared;
 use crate::state::{Home, Job, Session};
 use base::{Gtid, InstanceId};
@@ -330,12 +331,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
             // seen them refuses it.
             return local.push_job(Job::Prepare { link, gtid, lock_point });
         }
-        let worker = local.worker_of(message.gtid());
-        #[cfg(feature = "planted")]
-        let worker = match crate::planted::is(crate::planted::Bug::WrongWorker) {
-            true if !message.is_for_coordinator() => local.worker,
-            _ => worker,
-        };
+        let worker = seams::worker_for(local.worker_of(message.gtid()), local.worker, message);
         if worker != local.worker {
             return local.shared.inboxes[worker].put(WorkerOrder::Message { from, message });
         }

@@ -51,7 +51,7 @@ pub use padded::CachePadded;
 pub use page_latch::{Glimpse, PageChange, PageLatch, Refused, Seen};
 pub use policy::{ByPage, Coupled, LatchPolicy, Optimistic, Owned, Policies};
 pub use prefetch::{LINE, prefetch};
-pub use rank::{Held, Rank, RankTag, RankedGuard, RankedMutex, assert_none_held};
+pub use rank::{Held, Rank, RankTag, RankedGuard, RankedMutex, TreePlace, assert_none_held};
 pub use ring::{Consumer, Producer, ring};
 pub use spin::{NoMutex, RawMutex, SpinGuard, SpinMutex, SpinRaw, ThreadBound};
 pub use waiters::Waiters;

@@ -206,7 +206,7 @@ impl PageLatch {
     #[inline]
     pub fn unlock_shared(&self) {
         let before = self.0.fetch_sub(SHARED_ONE, Ordering::Release);
-        debug_assert!(before & SHARED != 0, "a shared latch was let go that nobody held");
+        debug_assert!(before & SHARED != 0, "a shared latch was released that no thread held");
     }
 
     /// Begins a read without a latch. Waits for an exclusive holder. Writes to the word only if the
@@ -317,7 +317,7 @@ impl PageLatch {
             self.0.fetch_or(DIRTY, Ordering::Relaxed);
         }
         let before = self.0.fetch_add(VERSION_ONE - EXCLUSIVE, Ordering::Release);
-        debug_assert!(before & EXCLUSIVE != 0, "an exclusive latch was let go that nobody held");
+        debug_assert!(before & EXCLUSIVE != 0, "an exclusive latch was released that no thread held");
     }
 
     /// Absent to loading. False if the page is resident or another thread is loading it.
@@ -547,7 +547,7 @@ impl PageLatch {
         if word & (OWNER | WRITING) != mine() {
             return self.unlock_shared();
         }
-        debug_assert!(word & SHARED != 0, "a shared latch was let go that nobody held");
+        debug_assert!(word & SHARED != 0, "a shared latch was released that no thread held");
         self.0.store(word - SHARED_ONE, Ordering::Release);
     }
 
@@ -567,7 +567,7 @@ impl PageLatch {
         if word & (OWNER | WRITING) != mine() {
             return self.unlock_exclusive(change);
         }
-        debug_assert!(word & EXCLUSIVE != 0, "an exclusive latch was let go that nobody held");
+        debug_assert!(word & EXCLUSIVE != 0, "an exclusive latch was released that no thread held");
         let dirty = if change == PageChange::Bytes { DIRTY } else { 0 };
         self.0.store(word.wrapping_add(VERSION_ONE - EXCLUSIVE) | dirty, Ordering::Release);
     }

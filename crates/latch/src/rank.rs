@@ -11,6 +11,9 @@
 //! entered in the record and not checked: a thread that does not wait closes no cycle of waiting
 //! threads. A wait while it is held can close one, and is checked.
 //!
+//! A thread holds several pages of one tree at a time. Their rank is the same; their order follows
+//! from the tree, and is checked once the place of the page in it is known ([`TreePlace`]).
+//!
 //! The record belongs to the thread, not to the task. That is exact, because no task keeps a latch
 //! across an await: the guards stay on their thread ([`Held`] is not `Send`), and the executor of a
 //! worker calls [`assert_none_held`] after each step of a task.
@@ -85,11 +88,40 @@ pub enum Rank {
     LogTail,
     /// Ranges of the log that were filled before earlier ones.
     LogEarly,
+    /// A checkpoint of the main-memory store: held from its begin to its end.
+    MemCheckpoint,
+    /// The parts of a checkpoint.
+    MemParts,
+    /// The right to make the index of a table, and its memory.
+    MemTables,
+    /// The results of the threads that recover the store.
+    MemRecovery,
+    /// The next block of a stream of the log. Held while the block is made, and while the next
+    /// segment is begun.
+    MemStream,
+    /// The control file. Held while it is replaced.
+    MemControl,
+    /// The segments of a stream before its current one.
+    MemSegments,
+    /// The progress of a stream's blocks and syncs.
+    MemLanding,
+    /// The log files that are kept to be written again. Held while one is renamed.
+    MemSpares,
+    /// The notes and the undecided transactions.
+    MemNames,
+    /// The state that the last worker of a number has left.
+    MemWorkers,
+    /// The buffer of a worker's log records: one append.
+    MemBuffer,
+    /// A queue of transactions for a contended row.
+    MemTurns,
+    /// Free blocks of one size.
+    MemArena,
 }
 
 impl Rank {
-    /// Whether a thread holds several latches of this class at a time. Their order among each other
-    /// is the matter of the access methods.
+    /// Whether a thread holds several latches of this class at a time. [`TreePlace`] has the order
+    /// of a tree's pages; the order of a heap's pages is the matter of the heap.
     #[cfg(debug_assertions)]
     fn is_taken_in_numbers(self) -> bool {
         matches!(self, Rank::TreePage | Rank::HeapPage)
@@ -99,6 +131,50 @@ impl Rank {
     #[cfg(debug_assertions)]
     fn allows(self, next: Rank) -> bool {
         self < next || self == next && self.is_taken_in_numbers()
+    }
+}
+
+/// The place of a page in a B+tree: its level, leaves being at level 0, and its keys.
+///
+/// A thread that holds pages of a tree does not wait for a page above one of them, nor for one to
+/// the left of one of them at the same level. This is checked by keys and not by page numbers, and
+/// two pages of different levels without a common key are not compared. Nor is a place that a sound
+/// tree does not have: an empty range, or one outside of all held pages of the level above. The
+/// operation reports such a page as damaged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TreePlace {
+    pub tree: u16,
+    pub level: u8,
+    /// The first key of the page's range.
+    pub low: Vec<u8>,
+    /// The first key behind the page's range; `None` if the range ends with the last key.
+    pub high: Option<Vec<u8>>,
+}
+
+#[cfg(debug_assertions)]
+impl TreePlace {
+    /// Whether all keys of the page are below `key`.
+    fn ends_by(&self, key: &[u8]) -> bool {
+        self.high.as_deref().is_some_and(|high| high <= key)
+    }
+
+    /// Whether a thread that holds the page at this place may wait for the one at `next`.
+    fn allows(&self, next: &TreePlace) -> bool {
+        let is_above = next.level > self.level && !next.ends_by(&self.low) && !self.ends_by(&next.low);
+        let is_left = next.level == self.level && next.ends_by(&self.low);
+        self.tree != next.tree || !(is_above || is_left)
+    }
+
+    /// Whether a sound tree can have the page, if its thread holds pages at the places `held`.
+    fn is_sound<'a>(&self, held: impl Iterator<Item = &'a TreePlace>) -> bool {
+        let contains = |above: &TreePlace| {
+            let is_within = above.high.is_none() || self.high.is_some() && self.high <= above.high;
+            above.low <= self.low && is_within
+        };
+        let parents = held.filter(|place| place.tree == self.tree && place.level == self.level + 1);
+        let (all, containing) = parents
+            .fold((0, 0), |(all, containing), above| (all + 1, containing + usize::from(contains(above))));
+        !self.ends_by(&self.low) && (all == 0 || containing > 0)
     }
 }
 
@@ -124,7 +200,8 @@ impl Held {
         #[cfg(debug_assertions)]
         {
             record::check(rank, Location::caller());
-            Held { number: record::enter(rank, Location::caller()), thread: PhantomData }
+            let number = record::enter(rank, Location::caller(), record::Taken::Waiting);
+            Held { number, thread: PhantomData }
         }
         #[cfg(not(debug_assertions))]
         {
@@ -139,13 +216,28 @@ impl Held {
     pub fn taken(rank: Rank) -> Held {
         #[cfg(debug_assertions)]
         {
-            Held { number: record::enter(rank, Location::caller()), thread: PhantomData }
+            let number = record::enter(rank, Location::caller(), record::Taken::AtOnce);
+            Held { number, thread: PhantomData }
         }
         #[cfg(not(debug_assertions))]
         {
             let _ = rank;
             Held { thread: PhantomData }
         }
+    }
+
+    /// The page that this latch protects is at `place` in a tree. Only the first call counts: the
+    /// place is the one at which the page was latched.
+    ///
+    /// # Panics
+    /// In a debug build, if the order of the tree's pages does not allow the latches that the
+    /// thread holds.
+    #[inline(always)]
+    pub fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>) {
+        #[cfg(debug_assertions)]
+        record::set_place(self.number, place);
+        #[cfg(not(debug_assertions))]
+        let _ = place;
     }
 
     #[inline(always)]
@@ -251,6 +343,11 @@ impl<T> RankedMutex<T> {
         RankedGuard { guard, held }
     }
 
+    /// The value of a mutex that no thread uses any more.
+    pub fn into_inner(self) -> T {
+        self.mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Locks the mutex unless it is locked.
     #[cfg_attr(debug_assertions, track_caller)]
     pub fn try_lock(&self) -> Option<RankedGuard<'_, T>> {
@@ -296,14 +393,23 @@ impl<T> std::ops::DerefMut for RankedGuard<'_, T> {
 /// The latches that the calling thread holds.
 #[cfg(debug_assertions)]
 mod record {
-    use super::Rank;
+    use super::{Rank, TreePlace};
     use std::cell::{Cell, RefCell};
     use std::panic::Location;
 
+    /// In the order in which the latches were taken.
     struct Entry {
         number: u64,
         rank: Rank,
         at: &'static Location<'static>,
+        taken: Taken,
+        place: Option<TreePlace>,
+    }
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Taken {
+        Waiting,
+        AtOnce,
     }
 
     thread_local! {
@@ -335,9 +441,36 @@ mod record {
         }
     }
 
-    pub(super) fn enter(rank: Rank, at: &'static Location<'static>) -> u64 {
+    pub(super) fn set_place(number: u64, place: impl FnOnce() -> Option<TreePlace>) {
+        let offence = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            let own = held.iter().position(|entry| entry.number == number)?;
+            if held[own].place.is_some() || std::thread::panicking() {
+                return None;
+            }
+            let place = place()?;
+            if !place.is_sound(held.iter().filter_map(|entry| entry.place.as_ref())) {
+                return None;
+            }
+            held[own].place = Some(place);
+            let inverted = |first: &Entry, next: &Entry| match (&first.place, &next.place) {
+                (Some(held), Some(asked)) if next.taken == Taken::Waiting && !held.allows(asked) => {
+                    let (first, next) = (first.at, next.at);
+                    Some(format!("{asked:?} is asked for at {next} while {held:?} is held, taken at {first}"))
+                }
+                _ => None,
+            };
+            let before = held[..own].iter().find_map(|first| inverted(first, &held[own]));
+            before.or_else(|| held[own + 1..].iter().find_map(|next| inverted(&held[own], next)))
+        });
+        if let Ok(Some(offence)) = offence {
+            panic!("latch order: {offence}");
+        }
+    }
+
+    pub(super) fn enter(rank: Rank, at: &'static Location<'static>, taken: Taken) -> u64 {
         let number = NEXT.try_with(|next| next.replace(next.get() + 1)).unwrap_or(0);
-        let _ = HELD.try_with(|held| held.borrow_mut().push(Entry { number, rank, at }));
+        let _ = HELD.try_with(|held| held.borrow_mut().push(Entry { number, rank, at, taken, place: None }));
         number
     }
 
@@ -384,6 +517,48 @@ mod tests {
         assert!(panic_of(|| drop((device.lock(), same.lock()))).is_some(), "two of one class");
         let pages = || drop((Held::checked(Rank::HeapPage), Held::checked(Rank::TreePage)));
         assert!(panic_of(pages).is_some(), "a tree's page after a heap's");
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    fn pages_of_a_tree_are_taken_downwards_and_to_the_right() {
+        let place = |level, low: &[u8], high: Option<&[u8]>| TreePlace {
+            tree: 7,
+            level,
+            low: low.to_vec(),
+            high: high.map(<[u8]>::to_vec),
+        };
+        let (root, other) = (place(2, b"", None), TreePlace { tree: 8, ..place(2, b"", None) });
+        let (left, right) = (place(1, b"", Some(b"m")), place(1, b"m", None));
+        let (first, last) = (place(0, b"", Some(b"c")), place(0, b"t", None));
+        let taken = |held: Held, place: &TreePlace| {
+            held.set_place(|| Some(place.clone()));
+            held
+        };
+        let one_by_one = |places: &[&TreePlace]| {
+            let take = |place: &&TreePlace| taken(Held::checked(Rank::TreePage), place);
+            panic_of(|| drop(places.iter().map(take).collect::<Vec<_>>()))
+        };
+        assert_eq!(one_by_one(&[&root, &left, &right, &last]), None);
+        assert_eq!(one_by_one(&[&root, &left, &first, &right, &last, &other]), None);
+        for inverted in [[&right, &left], [&last, &first], [&last, &right], [&first, &root]] {
+            let text = one_by_one(&inverted).unwrap_or_else(|| panic!("{inverted:?} was not found"));
+            assert!(text.contains("latch order: TreePlace"), "{text}");
+        }
+        // A damaged tree is the matter of the operation that meets it.
+        let (empty, outside) = (place(0, b"c", Some(b"b")), place(0, b"a", Some(b"c")));
+        assert_eq!(one_by_one(&[&last, &empty]), None);
+        assert_eq!(one_by_one(&[&right, &last, &outside]), None);
+        // No thread holds a new page, so taking it is no wait. Places become known in any order.
+        let new = || {
+            drop((taken(Held::checked(Rank::TreePage), &last), taken(Held::taken(Rank::TreePage), &first)))
+        };
+        assert_eq!(panic_of(new), None);
+        let late = || {
+            let (held, asked) = (Held::checked(Rank::TreePage), Held::checked(Rank::TreePage));
+            drop((taken(asked, &left), taken(held, &right)));
+        };
+        assert!(panic_of(late).is_some());
     }
 
     #[test]

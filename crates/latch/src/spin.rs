@@ -78,7 +78,7 @@ impl RawMutex for NoMutex {
     }
     #[inline]
     fn unlock(&self) {
-        debug_assert!(self.0.replace(false), "an owned structure was left that nobody had entered");
+        debug_assert!(self.0.replace(false), "an owned structure was left that no thread had entered");
     }
 }
 

@@ -20,7 +20,7 @@
 //! held a row never holds anything but rows ([`hints`](crate::hints)).
 
 use crate::epoch::Epochs;
-use latch::{SpinMutex, prefetch};
+use latch::{Rank, SpinMutex, prefetch};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use world::Span;
@@ -104,7 +104,7 @@ impl Arena {
         let span = Span::reserve(bytes.max(1 << 16) as usize, pages)?;
         let words = span.words().len() as u64;
         // The first cache line is never given out, so that no block has the number 0.
-        let pool = (0..CLASSES).map(|_| SpinMutex::default()).collect();
+        let pool = (0..CLASSES).map(|_| SpinMutex::ranked(Rank::MemArena, Vec::new())).collect();
         Ok(Arena { span, words, used: AtomicU64::new(8), backed: AtomicU64::new(0), pool })
     }
 

@@ -21,18 +21,16 @@
 
 use crate::arena::Ref;
 use crate::epoch::EpochUse;
-use crate::log::{
-    ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, CheckpointPart, FileHead, Kind, Log, LogFault, held,
-};
+use crate::log::{ALIGN, BLOCK_HEAD, BlockHead, Checkpoint, CheckpointPart, FileHead, Kind, Log, LogFault};
 use crate::row;
 use crate::store::Memstore;
 use crate::tid::{self, ABSENT, DEAD};
 use crate::worker::Worker;
 use base::TableId;
-use latch::Backoff;
+use latch::{Backoff, Rank, RankedMutex};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use txn::{Direction, Flow, Range};
 use world::{File, Open};
 
@@ -65,7 +63,7 @@ impl Memstore {
     /// shows no fault, the store is as before, and a checkpoint can be tried again.
     pub fn checkpoint(self: &Arc<Memstore>) -> Result<(), LogFault> {
         let Some(log) = &self.log else { return Ok(()) };
-        let _one = held(&log.checkpoint);
+        let _one = log.checkpoint.lock();
         if let Some(fault) = log.fault() {
             return Err(fault);
         }
@@ -73,17 +71,18 @@ impl Memstore {
         let now = self.epochs.now();
         let from = self.epochs.oldest(EpochUse::Committing).min(now);
         let (number, store, life, streams) = {
-            let mut control = held(&log.shared.control);
+            let mut control = log.shared.control.lock();
             control.next_checkpoint += 1;
             (control.next_checkpoint, control.store, control.life, u32::from(control.streams))
         };
         let (notes, undecided) = {
-            let named = held(&log.shared.named);
+            let named = log.shared.named.lock();
             let notes = named.notes.iter().map(|(name, note)| (*name, note.clone())).collect();
             (notes, named.undecided.iter().map(|(name, one)| (*name, one.clone())).collect())
         };
         let head = FileHead { store, kind: Kind::Checkpoint, part: 0, number, life, streams };
-        let run = Run { store: self, log, head, files: Mutex::default(), fault: OnceLock::new() };
+        let files = RankedMutex::new(Rank::MemParts, Vec::new());
+        let run = Run { store: self, log, head, files, fault: OnceLock::new() };
         let written = run.write().and_then(|parts| {
             log.shared.sync_names()?;
             let until = self.epochs.now();
@@ -104,7 +103,7 @@ impl Memstore {
 
     fn install(&self, log: &Log, checkpoint: Checkpoint) -> Result<(), LogFault> {
         let outlived = log.outlived(checkpoint.from);
-        let old = held(&log.shared.control).names();
+        let old = log.shared.control.lock().names();
         log.shared.recontrol(|control| {
             control.checkpoint = Some(checkpoint);
             control.segments.retain(|segment| !outlived.contains(segment));
@@ -112,7 +111,7 @@ impl Memstore {
             control.ended.retain(|ended| segments.iter().any(|segment| segment.life == ended.life));
         })?;
         log.discard(&outlived);
-        let kept = held(&log.shared.control).names();
+        let kept = log.shared.control.lock().names();
         let is_log = |name: &String| outlived.iter().any(|segment| segment.name() == *name);
         for name in old.iter().filter(|name| !kept.contains(name) && !is_log(name)) {
             // A file that cannot be removed here is removed at the next opening.
@@ -143,7 +142,7 @@ struct Run<'a> {
     log: &'a Log,
     head: FileHead,
     /// By the number of the part.
-    files: Mutex<Vec<CheckpointPart>>,
+    files: RankedMutex<Vec<CheckpointPart>>,
     fault: OnceLock<LogFault>,
 }
 
@@ -154,7 +153,7 @@ impl Run<'_> {
 
     fn write(&self) -> Result<Vec<CheckpointPart>, LogFault> {
         let broken = || LogFault::Options("the store's own workers are in use".into());
-        let tables = held(&self.log.shared.control).tables.clone();
+        let tables = self.log.shared.control.lock().tables.clone();
         let slices = self.store.slices(&tables, &mut self.store.helper(0).ok_or_else(broken)?);
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
@@ -168,7 +167,7 @@ impl Run<'_> {
         });
         match self.fault.get() {
             Some(fault) => Err(fault.clone()),
-            None => Ok(std::mem::take(&mut *held(&self.files))),
+            None => Ok(std::mem::take(&mut *self.files.lock())),
         }
     }
 
@@ -192,7 +191,7 @@ impl Run<'_> {
 
     /// Removes the parts that were written, after a failure.
     fn remove(&self) {
-        let parts = held(&self.files).len();
+        let parts = self.files.lock().len();
         for part in 0..parts {
             let _ = self.log.shared.files.remove(&self.path(part));
         }
@@ -270,7 +269,7 @@ impl Out<'_> {
 
     fn begin(&self) -> Result<OpenPart, LogFault> {
         let part = {
-            let mut parts = held(&self.run.files);
+            let mut parts = self.run.files.lock();
             parts.push(CheckpointPart::default());
             parts.len() - 1
         };
@@ -308,7 +307,7 @@ impl Out<'_> {
         self.flush()?;
         if let Some(open) = self.open.take() {
             open.file.sync()?;
-            held(&self.run.files)[open.part] =
+            self.run.files.lock()[open.part] =
                 CheckpointPart { rows: std::mem::take(&mut self.rows), bytes: open.at };
         }
         Ok(())

@@ -11,17 +11,23 @@
 //!                   other rows in the range that was looked at
 //!   post-commit  3. write, and unlock each row with the new id
 //! ```
-//! The epoch is read after the locks, since the order of epochs has to agree with the serial order:
+//! The epoch is read there because the order of epochs has to agree with the serial order: if T1
+//! comes before T2, its epoch is not a later one.
 //!
-//! - An epoch from before T2's operations could be earlier than that of a transaction T1 that wrote
-//!   a version which T2 read or replaced. A log cut between the two would keep T2 without T1.
-//! - An epoch from between T2's operations and its locks could be wrong for snapshots. T2 reads
-//!   epoch e, which ends. T1, in epoch e+1, reads row r, finds it unlocked when it validates, and
-//!   commits. Then T2 locks r and overwrites it. T1 comes before T2, but a snapshot at the end of e
-//!   shows T2's writes and not T1's.
+//! - T2 read or replaced a version that T1 wrote. T1 read its epoch before it wrote the version. So
+//!   an epoch that T2 reads after its operations is not earlier. One from before them could be, and
+//!   a log cut between the two epochs would keep T2 without T1. (Ids guard the same order: an id
+//!   lies above the ids of these versions, so T2 would find none in an earlier epoch.)
+//! - T2 replaced a version that T1 read. T1 found the row unlocked when it checked it, so T2 locked
+//!   it after that. T1 read its epoch before the check and T2 after the lock, so T2's is not
+//!   earlier. No id guards this order: T2 need not have read anything of T1. If T2 read the epoch
+//!   before its locks, or T1 after its checks, the epoch could end in between. Then T2 would belong
+//!   to epoch e and T1 to e+1, and a snapshot at the end of e would show T2's writes and not T1's.
 //!
-//! Only the rows written are shared memory that a commit writes: a read-only transaction stores
-//! nothing.
+//! A commit writes no memory that other workers write, except the rows that the transaction writes
+//! and the queues of hot rows: a worker's log buffer and its words for epochs are its own. The
+//! commit of a transaction that only read writes nothing. A distributed transaction, in addition,
+//! counts itself at the rows and leaves that it has read ([`read_reservation`]).
 
 use crate::arena::Ref;
 use crate::index::{Chunk, Seek};

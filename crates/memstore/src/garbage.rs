@@ -84,7 +84,11 @@ impl Worker {
         row::key(&store.arena, row, &mut self.key);
         if let Ok(index) = store.index(table) {
             let removal = index.remove(&store.arena, &mut self.own.local, &store.epochs, &self.key, row);
-            debug_assert_ne!(removal, Removal::Missing, "whoever took the row out has marked it dead");
+            debug_assert_ne!(
+                removal,
+                Removal::Missing,
+                "the worker that took the row out has marked it dead"
+            );
             if removal == Removal::Reserved {
                 return self.put_off(table, row, word);
             }

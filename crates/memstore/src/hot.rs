@@ -23,7 +23,7 @@
 
 use crate::arena::Ref;
 use base::TableId;
-use latch::{CachePadded, SpinMutex};
+use latch::{CachePadded, Rank, SpinMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -95,7 +95,6 @@ pub(crate) enum HeatChange {
     AsBefore,
 }
 
-#[derive(Default)]
 struct Queue {
     /// Transactions with a place up to this one have the turn.
     open: AtomicU64,
@@ -119,6 +118,11 @@ struct Waiting {
 }
 
 impl Queue {
+    fn new() -> Queue {
+        let line = SpinMutex::ranked(Rank::MemTurns, Line::default());
+        Queue { open: AtomicU64::new(0), worker: AtomicUsize::new(0), line }
+    }
+
     /// Publishes the turn: it belongs to the first place and, if that one reads, to the readers
     /// directly behind it.
     fn publish(&self, line: &Line) {
@@ -184,7 +188,7 @@ impl Heats {
 impl Hot {
     pub(crate) fn new() -> Hot {
         Hot {
-            queues: (0..TABLES * QUEUES_OF_TABLE).map(|_| CachePadded::new(Queue::default())).collect(),
+            queues: (0..TABLES * QUEUES_OF_TABLE).map(|_| CachePadded::new(Queue::new())).collect(),
             rows: Heats::new(),
             heads: Heats::new(),
         }

@@ -46,20 +46,14 @@ pub(crate) use segments::{LogFile, SegmentPlace, Spares, make_segment, segment_h
 use crate::epoch::Epochs;
 use crate::sync;
 use flusher::Flushers;
-use latch::{CachePadded, Waiters};
+use latch::{CachePadded, Rank, RankedMutex, Waiters};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use stream::{Aim, Stream};
 use world::{Files, FolderLock};
-
-/// Locks a mutex, poisoned or not: its data is consistent between any two statements of the code
-/// that holds it.
-pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Notes and undecided transactions by name. Only a worker that has published that it commits
 /// changes them, after it has appended the record that says the same. So for a checkpoint that
@@ -79,8 +73,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) dir: PathBuf,
     pub(crate) options: LogOptions,
-    pub(crate) control: Mutex<Control>,
-    pub(crate) named: Mutex<Named>,
+    pub(crate) control: RankedMutex<Control>,
+    pub(crate) named: RankedMutex<Named>,
     /// By the number of the worker.
     buffers: Box<[Buffer]>,
     streams: Box<[Stream]>,
@@ -150,7 +144,7 @@ impl Shared {
     /// of the two control files a crash would leave, the log is broken, so the files that either of
     /// them names are kept.
     pub(crate) fn recontrol(&self, change: impl FnOnce(&mut Control)) -> Result<(), LogFault> {
-        let mut control = held(&self.control);
+        let mut control = self.control.lock();
         let mut next = control.clone();
         change(&mut next);
         next.write_beside(&*self.files, &self.dir)?;
@@ -173,7 +167,7 @@ impl Shared {
     }
 
     fn file_head(&self, segment: &Segment) -> FileHead {
-        segment_head(&held(&self.control), segment)
+        segment_head(&self.control.lock(), segment)
     }
 }
 
@@ -182,7 +176,7 @@ pub(crate) struct Log {
     pub(crate) shared: Arc<Shared>,
     flushers: Flushers,
     /// Held during a checkpoint.
-    pub(crate) checkpoint: Mutex<()>,
+    pub(crate) checkpoint: RankedMutex<()>,
     _lock: FolderLock,
 }
 
@@ -211,8 +205,8 @@ impl Log {
             files,
             dir,
             options,
-            control: Mutex::new(control),
-            named: Mutex::new(named),
+            control: RankedMutex::new(Rank::MemControl, control),
+            named: RankedMutex::new(Rank::MemNames, named),
             buffers: (0..workers).map(|_| Buffer::new()).collect(),
             streams: first.into_iter().enumerate().map(stream).collect(),
             durable: CachePadded::new(AtomicU64::new(begun)),
@@ -227,10 +221,11 @@ impl Log {
             inherited,
             checkpointed: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
-            spares: Spares::default(),
+            spares: Spares::new(),
         });
         let flushers = Flushers::start(&shared)?;
-        Ok(Log { shared, flushers, checkpoint: Mutex::new(()), _lock: lock })
+        let checkpoint = RankedMutex::new(Rank::MemCheckpoint, ());
+        Ok(Log { shared, flushers, checkpoint, _lock: lock })
     }
 
     #[inline]

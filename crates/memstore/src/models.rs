@@ -22,7 +22,7 @@ mod sync {
 
     pub struct SpinMutex<T>(loom::sync::Mutex<T>);
     impl<T> SpinMutex<T> {
-        pub fn new(value: T) -> Self {
+        pub fn ranked(_: latch::Rank, value: T) -> Self {
             SpinMutex(loom::sync::Mutex::new(value))
         }
         pub fn lock(&self) -> loom::sync::MutexGuard<'_, T> {

@@ -431,7 +431,7 @@ impl<'a> Node<'a> {
     pub(crate) fn key(self, arena: &Arena, i: usize) -> Vec<u8> {
         let mut key = Vec::with_capacity(40);
         let copied = self.copy_key(arena, &self.held(), i, &mut key);
-        copied.expect("a locked node changes under nobody else");
+        copied.expect("only the thread that locked a node changes it");
         key
     }
 

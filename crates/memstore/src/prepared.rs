@@ -18,7 +18,7 @@
 
 use crate::arena::{Arena, Ref};
 use crate::commit::{NoteId, Scope};
-use crate::log::{Open, TxnVerdict, Undecided, held};
+use crate::log::{Open, TxnVerdict, Undecided};
 use crate::log::{Read, put_guards, put_read};
 use crate::log::{put_change, put_decision, put_forget, put_named_note, put_placed, put_write};
 use crate::row;
@@ -99,7 +99,7 @@ impl Worker {
     /// will be.
     pub(crate) fn decided(&self, name: Option<u64>) {
         if let (Some(log), Some(name)) = (&self.store.log, name) {
-            held(&log.shared.named).undecided.remove(&name);
+            log.shared.named.lock().undecided.remove(&name);
         }
     }
 
@@ -125,7 +125,7 @@ impl Worker {
 
     fn name(&self) -> u64 {
         let Some(log) = &self.store.log else { return 0 };
-        let mut named = held(&log.shared.named);
+        let mut named = log.shared.named.lock();
         named.next += 1;
         named.next
     }
@@ -134,7 +134,7 @@ impl Worker {
         let name = self.name();
         self.log(|out| put_named_note(out, epoch, name, note));
         if let Some(log) = &self.store.log {
-            held(&log.shared.named).notes.insert(name, note.to_vec());
+            log.shared.named.lock().notes.insert(name, note.to_vec());
         }
         NoteId(name)
     }
@@ -153,7 +153,7 @@ impl Worker {
         let (pin, now) = self.enter_epoch();
         self.log(|out| put_forget(out, now, note.0));
         if let Some(log) = &self.store.log {
-            held(&log.shared.named).notes.remove(&note.0);
+            log.shared.named.lock().notes.remove(&note.0);
         }
         self.own.committing.remove(&self.store.epochs, self.number, pin);
     }
@@ -188,7 +188,7 @@ impl Worker {
             let mut writes = Vec::new();
             txn.writes.iter().for_each(|write| put_one(arena, txn, write, &mut writes));
             let undecided = Undecided { tid, note: note.to_vec(), writes, reads };
-            held(&log.shared.named).undecided.insert(name, undecided);
+            log.shared.named.lock().undecided.insert(name, undecided);
             if let Some(validated) = &mut txn.validated {
                 validated.name = Some(name);
             }

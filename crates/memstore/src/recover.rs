@@ -39,11 +39,12 @@ use crate::prepared::InDoubt;
 use crate::store::{Memstore, OpenError, Options};
 use apply::{Loader, Share, Told};
 use base::TableId;
+use latch::{Rank, RankedMutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use tail::Tail;
 use world::{Files, Open};
 
@@ -152,7 +153,7 @@ impl Memstore {
         };
         let workers = store.everybody();
         let epochs = Arc::clone(&store.epochs);
-        let mut store = Arc::into_inner(store).expect("those who loaded it have gone");
+        let mut store = Arc::into_inner(store).expect("the loaders have gone");
         store.log = Some(Log::begin(beginning, epochs, workers)?);
         Ok((Arc::new(store), recovered))
     }
@@ -255,10 +256,11 @@ fn side_by_side<'s>(
     task: impl Fn(&mut Loader<'s>, usize) -> Result<(), Stop> + Sync,
 ) -> Result<Vec<Told>, Stop> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (done, stop) = (Mutex::new(Vec::new()), Mutex::new(None));
-    let held = |mutex: &Mutex<Option<Stop>>, found| {
+    let done = RankedMutex::new(Rank::MemRecovery, Vec::new());
+    let stop = RankedMutex::new(Rank::MemRecovery, None);
+    let held = |mutex: &RankedMutex<Option<Stop>>, found| {
         failed.store(true, Ordering::Relaxed);
-        mutex.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(found);
+        mutex.lock().get_or_insert(found);
     };
     std::thread::scope(|scope| {
         for helper in 0..threads.min(count) {
@@ -276,13 +278,13 @@ fn side_by_side<'s>(
                         held(stop, found);
                     }
                 }
-                done.lock().unwrap_or_else(PoisonError::into_inner).push(loader.into_told());
+                done.lock().push(loader.into_told());
             });
         }
     });
-    match stop.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match stop.into_inner() {
         Some(stop) => Err(stop),
-        None => Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner)),
+        None => Ok(done.into_inner()),
     }
 }
 
@@ -301,7 +303,7 @@ impl Found {
         notes.extend(told.notes);
         told.forgotten.iter().for_each(|name| drop(notes.remove(name)));
         let undecided = told.undecided;
-        let worker = store.helper(0).expect("those who loaded it have gone");
+        let worker = store.helper(0).expect("the loaders have gone");
         let mut loader = Loader::new(source, worker);
         loader.early = told.early;
         loader.catch_all_up()?;

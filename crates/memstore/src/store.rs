@@ -6,15 +6,16 @@ use crate::hints::{Hash, Hints};
 use crate::hot::Hot;
 use crate::index::Index;
 use crate::left::Left;
-use crate::log::{self, FlushBy, Log, LogFault, LogStats};
+use crate::log::{FlushBy, Log, LogFault, LogStats};
 use crate::node::Node;
 use crate::read_reservation;
 use crate::row::{self, MAX_KEY, MAX_ROW};
 use crate::seams::Seams;
 use crate::tid;
 use base::TableId;
+use latch::{Rank, RankedMutex};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 /// The reaction to a row that another transaction has prepared.
@@ -177,10 +178,10 @@ pub struct Memstore {
     /// up to it are kept when they are overwritten.
     pub(crate) snapshot: AtomicU64,
     /// The state that the last worker of each number has left; `None` while that number is in use.
-    left: Box<[Mutex<Option<Left>>]>,
+    left: Box<[RankedMutex<Option<Left>>]>,
     pub(crate) seams: Seams,
     /// For creating tables, which needs no worker.
-    makes: Mutex<Local>,
+    makes: RankedMutex<Local>,
 }
 
 impl Memstore {
@@ -214,9 +215,9 @@ impl Memstore {
             hot: Hot::new(),
             hints: Hints::new(options.budget, options.pages).map_err(memory)?,
             snapshot: AtomicU64::new(0),
-            left: (0..all).map(|_| Mutex::new(Some(Left::default()))).collect(),
+            left: (0..all).map(|_| RankedMutex::new(Rank::MemWorkers, Some(Left::default()))).collect(),
             seams: Seams::default(),
-            makes: Mutex::new(Local::new()),
+            makes: RankedMutex::new(Rank::MemTables, Local::new()),
         }))
     }
 
@@ -245,7 +246,7 @@ impl Memstore {
     fn record(&self, schema: Option<&[u8]>, tables: &[TableId]) -> Result<(), OpenError> {
         let Some(log) = &self.log else { return Ok(()) };
         let is_known = {
-            let control = log::held(&log.shared.control);
+            let control = log.shared.control.lock();
             let has_schema = schema.is_none_or(|schema| control.schema.as_deref() == Some(schema));
             has_schema && tables.iter().all(|table| control.tables.binary_search(&table.0).is_ok())
         };
@@ -265,7 +266,7 @@ impl Memstore {
 
     pub(crate) fn make(&self, table: TableId) -> Result<(), OpenError> {
         let place = self.tables.get(usize::from(table.0)).ok_or(OpenError::Table(table))?;
-        let mut local = self.makes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut local = self.makes.lock();
         if place.get().is_none() {
             let index = Index::new(&self.arena, &mut local).map_err(|Full| OpenError::Full)?;
             let _ = place.set(index);
@@ -280,11 +281,11 @@ impl Memstore {
 
     /// The state that the last worker of this number has left; `None` while that number is in use.
     pub(crate) fn take_left(&self, worker: usize) -> Option<Left> {
-        self.left.get(worker)?.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.left.get(worker)?.lock().take()
     }
 
     pub(crate) fn release(&self, worker: usize, left: Left) {
-        *self.left[worker].lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
+        *self.left[worker].lock() = Some(left);
     }
 
     #[inline]

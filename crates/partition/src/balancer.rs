@@ -411,7 +411,7 @@ impl fmt::Display for Keep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Keep::Off => write!(f, "balancing is off"),
-            Keep::Alone => write!(f, "one partition has nobody to share with"),
+            Keep::Alone => write!(f, "there is one partition only, and no other to share its load with"),
             Keep::Quiet { needed } => {
                 write!(f, "too few accesses to tell load from chance ({needed} needed)")
             }

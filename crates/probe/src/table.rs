@@ -59,9 +59,9 @@ list! {
 list! {
     /// The growth of a critical section's contention with the hardware (thesis, section 3.2.1).
     Kind {
-        Fixed "fixed" "a fixed number of threads can meet there, whatever the machine"
+        Fixed "fixed" "a fixed number of threads can meet there, on every machine"
         Unbounded "unbounded" "every worker of the instance may meet there"
-        Cooperative "cooperative" "whoever waits there can have its work done by another"
+        Cooperative "cooperative" "a worker that waits there can have its work done by another"
     }
 }
 

@@ -508,7 +508,7 @@ impl Coordinator {
                 )),
                 "invariants 1 and 6: logging a commit without every vote, or ahead of the lock point"
             ),
-            Phase::Telling => assert!(self.yes_voters().next().is_some(), "telling nobody"),
+            Phase::Telling => assert!(self.yes_voters().next().is_some(), "telling no participant"),
             Phase::Done(Decision::Commit) => assert!(
                 all(|s| matches!(s, Standing::Acknowledged | Standing::Reader(LockPoint::Reached))),
                 "invariant 4: forgotten before all have acknowledged"

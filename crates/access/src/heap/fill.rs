@@ -1,9 +1,11 @@
 //! Loading rows: each page is filled in memory, then written and logged once as a whole.
 //!
 //! A page gets its number from the pool when it is begun, so its rows have addresses at once. It
-//! becomes part of the heap when it is full. If the load ends before that, the heap is unchanged,
-//! and the begun page is not part of it: the filler frees the page when it is dropped, and after a
-//! crash the code that reclaims pages frees it.
+//! becomes part of the heap when it is full: one log record gives it its content and enters it in
+//! the heap's directory. If the load ends before that, the heap is unchanged, and the begun page is
+//! not part of it: the filler frees the page when it is dropped. After a crash the page is free,
+//! because restart counts a page as used only if a log record gives it content
+//! ([`Pool::claimed`](pages::Pool::claimed)), and none names this one.
 
 use super::rows::{Cell, INLINE, LEAST_ROOM, Rows, RowsMut};
 use super::{Heap, check_length};

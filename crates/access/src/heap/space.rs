@@ -23,9 +23,12 @@ const LOOK: usize = 4;
 /// # Access rules
 ///
 /// Every thread may read. A worker writes its own entry of `current`; any thread may write `groups`
-/// and `rover`; `claims` is only ever set. The page numbers are hints: a thread that comes to a
-/// page latches it and checks. So a stale or lost value costs time but never correctness, and
-/// `Relaxed` is enough.
+/// and `rover`. The page numbers are hints: a thread that comes to a page latches it and checks. So
+/// a stale or lost value costs time but never correctness, and `Relaxed` is enough.
+///
+/// `claims` is only ever set. It publishes nothing: a page's owner is in the word of its latch, and
+/// each claim is ordered by that word. It is set while the store is opened, and the start of the
+/// worker threads orders it before their first look. So `Relaxed` is enough here, too.
 pub struct InsertPages {
     /// Page number of each worker's current page, 0 for none.
     current: [CachePadded<AtomicU32>; CURRENT],
@@ -52,8 +55,9 @@ impl InsertPages {
     }
 
     /// From this call on, heap pages may belong to the owners that change them ([`latch::claim`]).
+    /// To be called before the threads start that work on the heap.
     pub fn have_owners(&self) {
-        self.claims.store(true, Ordering::Release);
+        self.claims.store(true, Ordering::Relaxed);
     }
 
     #[inline]

@@ -9,8 +9,12 @@
 //!
 //! The tree stays empty until the last step, one record that makes the root page the topmost node.
 //! So a load that ends early (an error, a crash) leaves an empty tree. After an error its pages are
-//! freed. After a crash they are allocated but belong to no tree, and the code that reclaims pages
-//! at restart has to find them.
+//! freed, also in the log.
+//!
+//! After a crash they stay in use and belong to no tree: the log has their content, and no record
+//! links them. Nothing searches for them. That is enough because only the load of an empty store
+//! builds trees in this way, and a load that did not end leaves rows without entries, too: the
+//! caller loads into a new folder. A check of the old folder reports the pages as lost.
 //!
 //! A load only makes pages and never reads them again, so it needs no page to be resident, and a
 //! pool of any size suffices.

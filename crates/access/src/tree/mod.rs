@@ -36,6 +36,7 @@
 //!
 //! **Latch order.** Top to bottom, then left to right. One kind of descent holds several leaves:
 //! [`write`] looks at the next leaf, keeps its whole path latched shared, and goes right only.
+//! Debug builds check the order where a latched page is read as a node ([`TreePlace`]).
 
 mod batched_lookup;
 mod bulk;
@@ -48,6 +49,7 @@ mod partition;
 mod read;
 mod roots;
 mod seam;
+mod search;
 mod shape;
 mod table;
 mod verify;
@@ -80,7 +82,7 @@ use crate::record::{Action, SystemBody};
 use crate::{Journal, redo::perform};
 use base::{PageId, TableId};
 use edit::Image;
-use latch::LatchPolicy;
+use latch::{LatchPolicy, TreePlace};
 use node::MAX_LEVEL;
 use pages::{Page, Pool, Stop};
 use std::ops::Deref;
@@ -214,7 +216,17 @@ impl<'p> BTree<'p> {
         P: Held + Deref<Target = Page>,
     {
         let node = Node::new(page.bytes());
-        if self.is_node(node, level) { Ok(node) } else { Err(corrupt(page)) }
+        if !self.is_node(node, level) {
+            return Err(corrupt(page));
+        }
+        page.set_place(|| self.place_of(node).ok());
+        Ok(node)
+    }
+
+    /// The place of a node, for the check of the order of latches in debug builds.
+    fn place_of(&self, node: Node<&Bytes>) -> Result<TreePlace, Garbled> {
+        let high = node.high()?.map(<[u8]>::to_vec);
+        Ok(TreePlace { tree: self.id.0, level: node.level(), low: node.low()?.to_vec(), high })
     }
 
     #[inline]

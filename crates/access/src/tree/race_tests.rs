@@ -258,13 +258,16 @@ fn structure_modifications_in_different_subtrees_do_not_exclude_each_other() {
     let held =
         tree.exclusive_at::<Optimistic>(Probe::new(&5u32.to_be_bytes()), 1).unwrap().expect("a parent");
     let allocated = pool.stats().allocated;
-    for n in 0..60u8 {
-        let key = [&2000u32.to_be_bytes()[..], &[n]].concat();
-        let done = try_settle(&pool, || {
-            tree.insert::<Optimistic>(&mut Forgetful::new(&pool, 0), &key, &[2; 9], Expect::Any)
-        });
-        assert_eq!(done.expect("nobody is in the way"), TreeInsert::Done);
-    }
+    let insert = || {
+        for n in 0..60u8 {
+            let key = [&2000u32.to_be_bytes()[..], &[n]].concat();
+            let done = try_settle(&pool, || {
+                tree.insert::<Optimistic>(&mut Forgetful::new(&pool, 0), &key, &[2; 9], Expect::Any)
+            });
+            assert_eq!(done.expect("no page is in the way"), TreeInsert::Done);
+        }
+    };
+    std::thread::scope(|scope| scope.spawn(insert).join()).expect("no panic");
     assert!(pool.stats().allocated > allocated + 1, "leaves split while a parent elsewhere was held");
     drop(held);
     tree.verify::<Optimistic>().expect("sound");

@@ -77,10 +77,6 @@ impl Engine for MemoryEngine {
         Protection::Locks
     }
 
-    fn owners(&self) -> Option<&NoOwners> {
-        None
-    }
-
     fn local_txn(&self, _: &MemoryWorkerContext) -> MemoryLocalTxn {
         MemoryLocalTxn::new()
     }

@@ -69,9 +69,15 @@ impl PageWorkerContext {
     }
 }
 
+/// The engine as one of [`crate::KeyOwners`].
+#[inline]
+fn itself<D: Design>(engine: &PageEngine<D>) -> &PageEngine<D> {
+    engine
+}
+
 impl<D: Design> Engine for PageEngine<D> {
     const HOLDS: Holds = Holds::FromSteps;
-    const OWNERS: bool = D::OWNERS;
+    const AS_OWNERS: Option<fn(&Self) -> &Self> = if D::OWNERS { Some(itself) } else { None };
     type WorkerContext = PageWorkerContext;
     type LocalTxn = LocalTxn;
     type RowAccess<'a> = PageAccess<'a, D>;
@@ -154,11 +160,6 @@ impl<D: Design> Engine for PageEngine<D> {
 
     fn protection_at_home(&self, ctx: &PageWorkerContext) -> Protection {
         PageEngine::protection_at_home(self, ctx.worker)
-    }
-
-    #[inline]
-    fn owners(&self) -> Option<&Self> {
-        D::OWNERS.then_some(self)
     }
 
     fn local_txn(&self, ctx: &PageWorkerContext) -> LocalTxn {

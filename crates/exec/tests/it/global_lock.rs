@@ -202,10 +202,6 @@ impl Engine for GlobalLock {
         Protection::Locks
     }
 
-    fn owners(&self) -> Option<&NoOwners> {
-        None
-    }
-
     fn local_txn(&self, (): &()) -> LocalTxn {
         LocalTxn::default()
     }

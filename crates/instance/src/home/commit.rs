@@ -11,6 +11,7 @@
 //! The task alone appends the commit record and releases the home's locks.
 
 use crate::local::Local;
+use crate::seams;
 use crate::state::Home;
 use base::Gtid;
 use exec::{Engine, Holds};
@@ -74,11 +75,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     pub(super) fn register_home(&self, gtid: Gtid) {
         let holds = match E::HOLDS {
             Holds::FromSteps => twophase::Holds::FromSteps,
-            #[cfg(feature = "planted")]
-            Holds::FromValidation if crate::planted::is(crate::planted::Bug::EarlyRelease) => {
-                twophase::Holds::FromSteps
-            }
-            Holds::FromValidation => twophase::Holds::FromPrepare,
+            Holds::FromValidation => seams::holds_from_validation(),
         };
         self.distributed
             .homes

@@ -12,6 +12,7 @@
 //! taken. No two workers share one.
 
 use super::sync::{CachePadded, SpinMutex};
+use latch::Rank;
 
 /// A flusher is woken once per this many bytes, so that buffers drain early.
 pub(crate) const NUDGE_BYTES: usize = 1 << 18;
@@ -26,7 +27,7 @@ struct Held {
 
 impl Buffer {
     pub(crate) fn new() -> Buffer {
-        Buffer(CachePadded::new(SpinMutex::new(Held::default())))
+        Buffer(CachePadded::new(SpinMutex::ranked(Rank::MemBuffer, Held::default())))
     }
 
     /// Has `write` append the records of one event. Returns the number of bytes before and after.

@@ -2,10 +2,11 @@
 //! a checkpoint has made superfluous.
 
 use super::block::{ALIGN, Aligned, FileHead, Kind};
-use super::{Control, Log, LogFault, LogOptions, Segment, Shared, held};
+use super::{Control, Log, LogFault, LogOptions, Segment, Shared};
 use base::Durability;
+use latch::{Rank, RankedMutex};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use world::{Caching, File, Files};
 
 pub(crate) fn segment_head(control: &Control, segment: &Segment) -> FileHead {
@@ -107,17 +108,20 @@ fn open_segment(
 
 /// Log files that a checkpoint has made superfluous, kept to be written again: to fill a new one
 /// costs the device as much as the log itself.
-#[derive(Default)]
-pub(crate) struct Spares(Mutex<Vec<PathBuf>>);
+pub(crate) struct Spares(RankedMutex<Vec<PathBuf>>);
 
 impl Spares {
+    pub(super) fn new() -> Spares {
+        Spares(RankedMutex::new(Rank::MemSpares, Vec::new()))
+    }
+
     pub(super) fn take(&self) -> Option<PathBuf> {
-        held(&self.0).pop()
+        self.0.lock().pop()
     }
 
     /// Removes the files, to free their space.
     pub(super) fn clear(&self, files: &dyn Files) {
-        for path in held(&self.0).drain(..) {
+        for path in self.0.lock().drain(..) {
             // A file that cannot be removed here is removed at the next opening.
             let _ = files.remove(&path);
         }
@@ -135,7 +139,7 @@ impl Log {
             let is_whole =
                 || files.open(&path, world::Open::Read)?.len().map(|len| len == options.segment_bytes);
             let spare = dir.join(format!("spare-{}", segment.number));
-            let mut kept = held(&spares.0);
+            let mut kept = spares.0.lock();
             match (kept.len() as u64) < most
                 && is_whole().unwrap_or(false)
                 && files.rename(&path, &spare).is_ok()
@@ -164,7 +168,7 @@ impl Log {
 
     /// Segments with only records that are older than `epoch`.
     pub(crate) fn outlived(&self, epoch: u64) -> Vec<Segment> {
-        let control = held(&self.shared.control);
+        let control = self.shared.control.lock();
         let is_over = |segment: &Segment| {
             segment.life < control.life
                 || self.shared.streams[usize::from(segment.stream)].is_outlived(segment.number, epoch)

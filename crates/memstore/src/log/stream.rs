@@ -17,13 +17,11 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{
-    Durability, LogFault, LogFile, Segment, SegmentPlace, Shared, held, make_segment, reuse_segment,
-};
-use latch::Backoff;
+use super::{Durability, LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
+use latch::{Backoff, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use world::Caching;
@@ -55,9 +53,9 @@ pub(crate) struct Stream {
     flying: AtomicUsize,
     pub(crate) counts: Counts,
     /// The segments before the current one, each with the latest epoch that its records can have.
-    full: Mutex<Vec<(u64, u64)>>,
-    work: Mutex<Work>,
-    landing: Mutex<Landing>,
+    full: RankedMutex<Vec<(u64, u64)>>,
+    work: RankedMutex<Work>,
+    landing: RankedMutex<Landing>,
     /// Signalled when `landing` has changed.
     landed: Condvar,
 }
@@ -212,9 +210,9 @@ impl Stream {
             syncing: AtomicU64::new(begun),
             flying: AtomicUsize::new(0),
             counts: Counts::default(),
-            full: Mutex::default(),
-            work: Mutex::new(work),
-            landing: Mutex::new(landing),
+            full: RankedMutex::new(Rank::MemSegments, Vec::new()),
+            work: RankedMutex::new(Rank::MemStream, work),
+            landing: RankedMutex::new(Rank::MemLanding, landing),
             landed: Condvar::new(),
         }
     }
@@ -222,7 +220,7 @@ impl Stream {
     /// Waits for the segment that is being made, if there is one. If it is not used, the next
     /// opening finds it empty.
     pub(crate) fn finish(&self) {
-        let next = held(&self.work).next.take();
+        let next = self.work.lock().next.take();
         if let Some(next) = next {
             let _ = next.join();
         }
@@ -230,7 +228,7 @@ impl Stream {
 
     /// The epoch up to which the device has the stream complete.
     pub(crate) fn stable_epoch(&self) -> u64 {
-        held(&self.landing).sealed_stable
+        self.landing.lock().sealed_stable
     }
 
     /// Whether there is work that no thread has begun. Either an epoch is wanted that no block
@@ -254,11 +252,11 @@ impl Stream {
 
     /// Whether a segment of this life has only records from before `epoch`.
     pub(crate) fn is_outlived(&self, segment: u64, epoch: u64) -> bool {
-        held(&self.full).iter().any(|(number, last)| *number == segment && *last < epoch)
+        self.full.lock().iter().any(|(number, last)| *number == segment && *last < epoch)
     }
 
     pub(crate) fn forget(&self, segment: u64) {
-        held(&self.full).retain(|(number, _)| *number != segment);
+        self.full.lock().retain(|(number, _)| *number != segment);
     }
 
     /// One round; `false` when the log is broken.
@@ -277,7 +275,7 @@ impl Stream {
 
     fn round(&self, shared: &Arc<Shared>, aim: Aim) -> Result<(), LogFault> {
         let flight = {
-            let mut work = held(&self.work);
+            let mut work = self.work.lock();
             if let Some(fault) = shared.fault.get() {
                 return Err(fault.clone());
             }
@@ -290,7 +288,7 @@ impl Stream {
             self.fly(flight)?;
         }
         let is_promised = shared.options.durability == Durability::Sync;
-        let since = world::now_ns().saturating_sub(held(&self.landing).synced_ns);
+        let since = world::now_ns().saturating_sub(self.landing.lock().synced_ns);
         if is_promised {
             self.sync()?;
         }
@@ -299,7 +297,7 @@ impl Stream {
         // the task finds the stream at rest and wakes a thread.
         self.flying.fetch_sub(flies, Ordering::SeqCst);
         let reached = {
-            let landing = held(&self.landing);
+            let landing = self.landing.lock();
             if is_promised { landing.sealed_stable } else { landing.sealed }
         };
         self.durable.fetch_max(reached, Ordering::AcqRel);
@@ -309,11 +307,11 @@ impl Stream {
             self.sync()?;
         }
         if !is_promised {
-            self.stable.fetch_max(held(&self.landing).sealed_stable, Ordering::AcqRel);
+            self.stable.fetch_max(self.landing.lock().sealed_stable, Ordering::AcqRel);
             shared.publish_stable();
         }
         if aim == Aim::Everything {
-            let upto = held(&self.work).sequence;
+            let upto = self.work.lock().sequence;
             self.settle(shared, upto)?;
         }
         Ok(())
@@ -341,7 +339,7 @@ impl Stream {
         }
         shared.epochs.end(ended);
         let sealed = complete(shared, ended).max(work.sealed);
-        let mut memory = held(&self.landing).spare.pop().unwrap_or_default();
+        let mut memory = self.landing.lock().spare.pop().unwrap_or_default();
         memory.block.clear();
         memory.block.resize(BLOCK_HEAD, 0);
         for buffer in shared.buffers_of(self.number) {
@@ -355,7 +353,7 @@ impl Stream {
         }
         let body = (memory.block.len() - BLOCK_HEAD) as u64;
         if body == 0 && sealed == work.sealed {
-            held(&self.landing).spare.push(memory);
+            self.landing.lock().spare.push(memory);
             return Ok(None);
         }
         self.counts.bytes.fetch_add(body, Ordering::Relaxed);
@@ -375,7 +373,7 @@ impl Stream {
             self.next_segment(shared, work)?;
         }
         let mut head = BlockHead::new(shared.store, work.segment.number, work.sequence);
-        (head.index, head.sealed, head.stable) = (work.index, sealed, held(&self.landing).stable);
+        (head.index, head.sealed, head.stable) = (work.index, sealed, self.landing.lock().stable);
         head.finish(&mut memory.block);
         let flight = Flight { memory, file: work.file.clone(), at: work.at, sequence: work.sequence, sealed };
         work.at += len;
@@ -406,7 +404,7 @@ impl Stream {
             Caching::System => &memory.block,
         };
         file.file.write_all_at(bytes, at)?;
-        let mut landing = held(&self.landing);
+        let mut landing = self.landing.lock();
         landing.land(sequence, sealed);
         if memory.block.capacity() <= KEPT {
             landing.spare.push(memory);
@@ -425,9 +423,9 @@ impl Stream {
             Some(Err(_)) | None => make_next(shared, self.number, None)?,
         };
         // Its last record has an epoch that has begun by now.
-        held(&self.full).push((work.segment.number, shared.epochs.now()));
+        self.full.lock().push((work.segment.number, shared.epochs.now()));
         (work.segment, work.file, work.at, work.index) = (segment, Arc::new(file), ALIGN as u64, 0);
-        held(&self.landing).file = Arc::clone(&work.file);
+        self.landing.lock().file = Arc::clone(&work.file);
         Ok(())
     }
 
@@ -435,7 +433,7 @@ impl Stream {
     fn settle(&self, shared: &Shared, upto: u64) -> Result<(), LogFault> {
         loop {
             self.sync()?;
-            let landing = held(&self.landing);
+            let landing = self.landing.lock();
             if landing.stable >= upto {
                 return Ok(());
             }
@@ -443,7 +441,7 @@ impl Stream {
                 return Err(fault.clone());
             }
             // The time limit is for a fault, which does not signal `landed`.
-            drop(self.landed.wait_timeout(landing, Duration::from_millis(1)));
+            drop(landing.wait_timeout(&self.landed, Duration::from_millis(1)));
         }
     }
 
@@ -451,14 +449,14 @@ impl Stream {
     /// already. Blocks that are being written meanwhile may be included or not.
     fn sync(&self) -> Result<(), LogFault> {
         let (file, number) = {
-            let mut landing = held(&self.landing);
+            let mut landing = self.landing.lock();
             let Some(number) = landing.begin_sync() else { return Ok(()) };
             self.syncing.fetch_max(landing.sealed, Ordering::SeqCst);
             (Arc::clone(&landing.file), number)
         };
         file.file.sync()?;
         self.counts.fsyncs.fetch_add(1, Ordering::Relaxed);
-        let mut landing = held(&self.landing);
+        let mut landing = self.landing.lock();
         landing.end_sync(number);
         landing.synced_ns = world::now_ns();
         self.landed.notify_all();
@@ -511,7 +509,7 @@ impl Pace {
 /// filled in one go.
 fn make_next(shared: &Shared, stream: usize, pace: Option<Pace>) -> Result<Made, LogFault> {
     let segment = {
-        let mut control = held(&shared.control);
+        let mut control = shared.control.lock();
         let number = control.next_segment;
         control.next_segment += 1;
         Segment { number, stream: stream as u16, life: control.life }
@@ -550,24 +548,38 @@ mod tests {
     use super::*;
     use crate::log::LogFile;
 
-    fn landing() -> Landing {
+    fn stream() -> Stream {
         let files = world::sim::Disk::new().files();
         let dir = std::path::Path::new("/db");
         files.create_dir_all(dir).unwrap();
         let file = files.open(&dir.join("log"), world::Open::Create).unwrap();
         let file = LogFile { file, bytes: 0, caching: Caching::System };
         let segment = Segment { number: 0, stream: 0, life: 0 };
-        Stream::new(0, segment, file, 0).landing.into_inner().unwrap()
+        Stream::new(0, segment, file, 0)
+    }
+
+    /// "A thread that needs both locks takes `Work` first": another order is found when a thread
+    /// asks for the second lock, even if no other thread holds it.
+    #[test]
+    #[cfg(debug_assertions)]
+    fn the_locks_of_a_stream_are_taken_in_their_order() {
+        let stream = stream();
+        drop((stream.work.lock(), stream.landing.lock()));
+        let inverted = || drop((stream.landing.lock(), stream.work.lock()));
+        let ended = std::thread::scope(|scope| scope.spawn(inverted).join());
+        let text = *ended.expect_err("an inversion").downcast::<String>().expect("a panic with a text");
+        assert!(text.contains("MemStream is asked for at"), "{text}");
+        assert!(text.contains("while MemLanding is held"), "{text}");
     }
 
     /// Two threads sync a file at a time. The sync that began first fails, and the success of the
     /// other must not count for both: the blocks that the first one lost would be acknowledged.
     #[test]
     fn a_sync_counts_only_when_all_that_began_before_it_have_succeeded() {
-        let mut landing = landing();
+        let mut landing = stream().landing.into_inner();
         landing.land(0, 10);
         let first = landing.begin_sync().expect("there is a block");
-        assert_eq!(landing.begin_sync(), None, "somebody brings it");
+        assert_eq!(landing.begin_sync(), None, "the first sync brings it");
         landing.land(1, 20);
         let second = landing.begin_sync().expect("there is another one");
         landing.land(2, 30);

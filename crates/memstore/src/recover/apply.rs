@@ -266,7 +266,7 @@ impl<'s> Loader<'s> {
                 &mut spot.1,
             )? {
                 Insertion::Done(_) => {}
-                Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
+                Insertion::Reserved(_) => unreachable!("no transaction has prepared anything yet"),
                 Insertion::Exists(..) => {
                     let what = "expected each row once in a checkpoint, found one twice";
                     return Err(LogFault::corrupt(path, at, what).into());
@@ -482,7 +482,7 @@ impl<'s> Loader<'s> {
         let row = row::create(arena, local, (table, ABSENT), key, value)?;
         match index.insert(arena, local, epochs, key, row, &mut Spot::default())? {
             Insertion::Done(_) => Ok((row, Entered::Now)),
-            Insertion::Reserved(_) => unreachable!("nobody has prepared anything yet"),
+            Insertion::Reserved(_) => unreachable!("no transaction has prepared anything yet"),
             Insertion::Exists(other, _) => {
                 row::discard(arena, local, row);
                 Ok((other, Entered::Before))

@@ -4,7 +4,7 @@
 use crate::page::Page;
 use crate::pool::latching;
 use base::{Lsn, PageId};
-use latch::{Held, LatchPolicy, PageChange, PageLatch};
+use latch::{Held, LatchPolicy, PageChange, PageLatch, TreePlace};
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ pub struct PageRef<'p, L: LatchPolicy> {
     page: NonNull<Page>,
     id: PageId,
     version: u64,
-    _held: Held,
+    held: Held,
     /// The raw pointer makes the guard stay on its thread: latches are released by the thread that
     /// took them, and an owned page is used by one thread only.
     policy: PhantomData<(L, *const ())>,
@@ -33,7 +33,7 @@ impl<'p, L: LatchPolicy> PageRef<'p, L> {
         version: u64,
         held: Held,
     ) -> Self {
-        PageRef { latch, page, id, version, _held: held, policy: PhantomData }
+        PageRef { latch, page, id, version, held, policy: PhantomData }
     }
 
     #[inline]
@@ -45,6 +45,15 @@ impl<'p, L: LatchPolicy> PageRef<'p, L> {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The page is at this place in a tree: see [`Held::set_place`].
+    ///
+    /// # Panics
+    /// As [`Held::set_place`].
+    #[inline(always)]
+    pub fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>) {
+        self.held.set_place(place);
     }
 }
 
@@ -72,7 +81,7 @@ pub struct PageMut<'p, L: LatchPolicy> {
     id: PageId,
     version: u64,
     change: PageChange,
-    _held: Held,
+    held: Held,
     policy: PhantomData<(L, *const ())>,
 }
 
@@ -88,7 +97,7 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
         version: u64,
         held: Held,
     ) -> Self {
-        PageMut { latch, page, id, version, change: PageChange::Nothing, _held: held, policy: PhantomData }
+        PageMut { latch, page, id, version, change: PageChange::Nothing, held, policy: PhantomData }
     }
 
     #[inline]
@@ -100,6 +109,15 @@ impl<'p, L: LatchPolicy> PageMut<'p, L> {
     #[inline]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// The page is at this place in a tree: see [`Held::set_place`].
+    ///
+    /// # Panics
+    /// As [`Held::set_place`].
+    #[inline(always)]
+    pub fn set_place(&self, place: impl FnOnce() -> Option<TreePlace>) {
+        self.held.set_place(place);
     }
 
     /// Gives this new page to the owner for which the calling thread acts, if `beside` belongs to

@@ -57,7 +57,7 @@ impl Seats {
 }
 
 /// The right to gather pages. Dropping it lets the next operation take a seat.
-#[must_use = "dropped, it is somebody else's"]
+#[must_use = "dropped, it is another operation's"]
 pub struct Seat<'p>(&'p Seats);
 
 impl Drop for Seat<'_> {

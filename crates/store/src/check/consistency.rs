@@ -9,7 +9,8 @@
 
 use crate::catalog::definition::HeapForm;
 use crate::catalog::tables::{NOWHERE, Table};
-use crate::check::finding::Finding;
+use crate::check::finding::{Finding, TOLD, beyond_told};
+use crate::check::lost_writes::LastChanges;
 use crate::fault::offset_of;
 use crate::rows::clustered::Lies;
 use crate::state::store::Store;
@@ -23,9 +24,6 @@ use std::ops::Bound;
 use std::path::Path;
 use txn::{Row, TableKind};
 use world::Files;
-
-/// Maximum number of findings reported per kind and tree. Most checks count the others.
-const TOLD: usize = 5;
 
 /// The facts about a sound store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -132,20 +130,24 @@ impl Store {
         }
     }
 
-    /// As [`Store::check`], but returns all findings, and reads the whole log.
+    /// As [`Store::check`], but returns all findings, reads the whole log, and looks for pages that
+    /// lack a change that the log has.
     pub fn examine(&self, watch: CheckProgress<'_>) -> (CheckReport, Vec<Finding>) {
         let mut findings = Vec::new();
-        let log_records = self.read_log(&mut findings, watch);
+        let (log_records, changes) = self.read_log(&mut findings, watch);
+        changes.report(self, &mut findings);
         let report = self.check_tables(&mut findings, watch);
         (CheckReport { log_records, ..report }, findings)
     }
 
-    fn read_log(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> u64 {
+    fn read_log(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> (u64, LastChanges) {
         let (first, end, mut records) = (self.log.first(), self.log.end(), 0);
+        let mut changes = LastChanges::default();
         for record in self.log.read_from(first) {
             match record {
-                Ok((span, ..)) => {
+                Ok((span, header, body)) => {
                     records += 1;
+                    changes.note(span, header.kind, &body);
                     if records % 4096 == 0 {
                         watch("log", span.end.0 - first.0, end.0 - first.0);
                     }
@@ -153,7 +155,7 @@ impl Store {
                 Err(fault) => findings.push(Finding::of(&fault.into(), &self.dir)),
             }
         }
-        records
+        (records, changes)
     }
 
     fn check_tables(&self, findings: &mut Vec<Finding>, watch: CheckProgress<'_>) -> CheckReport {
@@ -184,7 +186,7 @@ impl Store {
 
     /// A finding of damage to `page`, or to the data file as a whole.
     fn flaw(&self, page: Option<PageId>, what: String) -> Finding {
-        Finding::damage(&self.dir.join(DATA), page.map(offset_of), what)
+        Finding::in_pages(&self.dir, page, what)
     }
 
     fn check_table(
@@ -254,6 +256,10 @@ impl Store {
         }
         for &page in mixed.iter().take(TOLD) {
             findings.push(self.flaw(Some(page), format!("{page:?} holds rows of several partitions")));
+        }
+        if let Some(more) = beyond_told(mixed.len()) {
+            let what = format!("and {more} more pages hold rows of several partitions");
+            findings.push(self.flaw(None, what));
         }
         if table.form() == HeapForm::ByLeaf { undivided.len() as u64 } else { 0 }
     }
@@ -334,8 +340,9 @@ impl Store {
         for what in bad.iter().take(TOLD) {
             findings.push(self.flaw(None, what.clone()));
         }
-        if let Some(more) = bad.len().checked_sub(TOLD).filter(|more| *more > 0) {
-            findings.push(self.flaw(None, format!("{more} more entries of its primary tree are no rows")));
+        if let Some(more) = beyond_told(bad.len()) {
+            findings
+                .push(self.flaw(None, format!("and {more} more entries of its primary tree are no rows")));
         }
         if is_read_whole && away.len() as u64 != counted {
             let what = format!("{counted} long rows lie in its heap, and the tree leads to {}", away.len());
@@ -410,8 +417,8 @@ impl Store {
                 let what = format!("index '{name}' {what} in slot {} of {:?}", rid.slot, rid.page);
                 findings.push(self.flaw(Some(rid.page), what));
             }
-            if let Some(more) = marks.len().checked_sub(TOLD).filter(|more| *more > 0) {
-                findings.push(self.flaw(None, format!("index '{name}' {what}: {more} more of these")));
+            if let Some(more) = beyond_told(marks.len()) {
+                findings.push(self.flaw(None, format!("index '{name}' {what}: and {more} more of these")));
             }
         }
     }
@@ -448,9 +455,14 @@ impl Store {
     fn check_pages(&self, seen: &BTreeSet<PageId>, findings: &mut Vec<Finding>) -> u64 {
         let allocator = self.pool.allocator();
         let free: BTreeSet<PageId> = allocator.free.into_iter().collect();
-        let loose = seen.iter().filter(|id| free.contains(id) || **id >= allocator.next);
-        for id in loose.take(TOLD) {
-            findings.push(self.flaw(Some(*id), format!("{id:?} belongs to a table and is listed as free")));
+        let is_loose = |id: &&PageId| free.contains(id) || **id >= allocator.next;
+        let loose: Vec<PageId> = seen.iter().filter(is_loose).copied().collect();
+        for &id in loose.iter().take(TOLD) {
+            findings.push(self.flaw(Some(id), format!("{id:?} belongs to a table and is listed as free")));
+        }
+        if let Some(more) = beyond_told(loose.len()) {
+            let what = format!("and {more} more pages belong to a table and are listed as free");
+            findings.push(self.flaw(None, what));
         }
         let used = (1..allocator.next.0).map(PageId).filter(|id| !free.contains(id));
         let lost: Vec<PageId> = used.filter(|id| !seen.contains(id)).collect();

@@ -1,8 +1,8 @@
 //! The findings of a check, worded for the operator that must act on them.
 
-use crate::StoreFault;
 use crate::fault::offset_of;
-use base::TableId;
+use crate::{DATA, StoreFault};
+use base::{PageId, TableId};
 use pages::PageFault;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,20 @@ pub struct Finding {
 /// The remedy for damage that the log cannot repair.
 pub(crate) const RESTORE: &str = "restore the database from a backup, or load it again";
 
+/// Maximum number of findings reported per kind and tree. One more finding counts the others.
+pub(super) const TOLD: usize = 5;
+
+/// The number of findings of a kind that are counted and not listed, if there are any.
+pub(super) fn beyond_told(found: usize) -> Option<usize> {
+    found.checked_sub(TOLD).filter(|more| *more > 0)
+}
+
 impl Finding {
+    /// Damage to `page`, or to the data file in `dir` as a whole.
+    pub(crate) fn in_pages(dir: &Path, page: Option<PageId>, what: String) -> Finding {
+        Finding::damage(&dir.join(DATA), page.map(offset_of), what)
+    }
+
     pub(crate) fn damage(file: &Path, offset: Option<u64>, what: String) -> Finding {
         let remedy = RESTORE.to_owned();
         Finding { weight: Weight::Damage, file: file.into(), offset, what, remedy, table: None }

@@ -2,3 +2,4 @@
 
 pub(crate) mod consistency;
 pub(crate) mod finding;
+mod lost_writes;

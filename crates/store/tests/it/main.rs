@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
-use store::{ChunkEnd, HeapForm, Recovered, Store, StoreOptions, TreeKind, Txn};
+use store::{CheckReport, ChunkEnd, HeapForm, Recovered, Store, StoreOptions, TreeKind, Txn};
 use txn::{Column, Direction, IndexDef, Row, RowBuf, Schema, TableDef, TableKind, Type};
 use wal::{Durability, LogOptions};
 use world::Files;
@@ -76,6 +76,14 @@ fn options(durability: Durability, frames: usize) -> StoreOptions {
 
 fn open(files: &Arc<dyn Files>, durability: Durability, frames: usize) -> (Store, Recovered) {
     Store::open(files.clone(), Path::new("/db"), options(durability, frames)).expect("the database opens")
+}
+
+/// The report of a check that finds nothing, neither in the tables nor between pages and log.
+fn examined(store: &Store) -> CheckReport {
+    let (report, findings) = store.examine(&mut |_, _, _| {});
+    let what: Vec<_> = findings.iter().map(|finding| &finding.what).collect();
+    assert!(what.is_empty(), "{what:?}");
+    report
 }
 
 /// A change to the database in these files. Returns whether it was acknowledged.

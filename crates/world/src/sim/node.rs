@@ -97,7 +97,8 @@ impl Node {
     }
 
     /// Applies the changes one after the other and draws, for each sector, one of the contents that
-    /// it has had.
+    /// it has had since the last sync, and one of the file's lengths. The draws are independent: a
+    /// device writes sectors in any order, and the length is not in them.
     fn sectors(&self, bytes: &mut Blocks, size: u64, random: &mut Random) {
         let mut cache = self.stable.clone();
         let mut lengths = vec![cache.len()];
@@ -109,11 +110,13 @@ impl Node {
             let touched = match change {
                 PendingChange::Write { at, bytes } => *at..at + bytes.len() as u64,
                 // A range that was cut off reads as zeros when the file is lengthened again.
-                // Lengthening alone changes no sector.
-                PendingChange::Length(len) => *len..before.max(*len).min(before),
+                PendingChange::Length(len) => *len..before,
             };
-            let sectors = touched.start / size..touched.end.div_ceil(size);
-            for sector in sectors.filter(|_| !touched.is_empty()) {
+            if touched.is_empty() {
+                // Lengthening alone changes no sector.
+                continue;
+            }
+            for sector in touched.start / size..touched.end.div_ceil(size) {
                 let now = sector_of(&cache, sector, size);
                 let (seen, content) =
                     drawn.entry(sector).or_insert_with(|| (1, sector_of(&self.stable, sector, size)));
