@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod circles;
+mod doc_examples;
 mod floors;
 mod fuzz;
 mod lives;
@@ -139,17 +140,25 @@ fn test(rest: &[String]) -> Result<(), Failed> {
         .chain(rest.iter().map(String::as_str))
         .collect();
     cargo(&args, &[])?;
-    if rest.is_empty() {
-        cargo(&["test", "--workspace", "--exclude", "peers", "--doc"], &[])?;
+    let workspace = Workspace::read()?;
+    let with_examples = doc_examples::crates(&workspace);
+    if rest.is_empty() && !with_examples.is_empty() {
+        let packages = with_examples.iter().flat_map(|name| ["--package", name]);
+        cargo(&["test", "--doc"].into_iter().chain(packages).collect::<Vec<_>>(), &[])?;
     }
-    // An engine with planted bugs is another build.
-    cargo(&["test", "--package", "trials", "--features", "planted", "planted"], &[])
+    // An engine with planted bugs is another build. `--workspace` keeps the features of all other
+    // crates as they were above, so that only the crates over the bugs are built again.
+    cargo(&["test", "--workspace", "--features", "trials/planted", "--test", "planted"], &[])
 }
 
 fn ci() -> Result<(), Failed> {
     tidy()?;
     test(&[])?;
-    cargo(&["doc", "--no-deps", "--quiet"], &[("RUSTDOCFLAGS", "-D warnings")])
+    // Documents what plain `cargo doc` does. An example among the targets gives the dependencies the
+    // features that clippy has checked them with, so that none is checked again.
+    let targets = ["--lib", "--bin", "xtask", "--example", "balance"];
+    let doc = ["doc", "--workspace", "--exclude", "peers", "--no-deps", "--quiet"];
+    cargo(&[&doc[..], &targets].concat(), &[("RUSTDOCFLAGS", "-D warnings")])
 }
 
 /// Options of `atoll bench tpcb` for each deployment of the kill campaign: two with distributed

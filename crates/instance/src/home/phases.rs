@@ -22,6 +22,13 @@ use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Steps, Workload};
 use wire::{Frame, Piggyback};
 
+/// Puts the groups in the order of the instances' numbers. Not inside the function that calls it,
+/// which is compiled again for each kind of phase of each workload under each engine: the sort would
+/// be compiled as often.
+fn sort(groups: &mut [Group]) {
+    groups.sort_by_key(|group| group.owner);
+}
+
 impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Runs one phase: here if this worker runs all its steps, else with the workers and instances
     /// that own them.
@@ -95,7 +102,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         partial: &mut S::Partial,
         last: Last,
     ) -> Result<(), Abort> {
-        groups.sort_by_key(|group| group.owner);
+        sort(groups);
         let home = groups.partition_point(|group| group.owner < self.local.me());
         for visit in 0..groups.len() {
             if visit == home {

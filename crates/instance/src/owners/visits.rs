@@ -201,8 +201,14 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
             turns.push(Turn { kind, owner, index });
         }
     }
-    turns.sort_by_key(|turn| (turn.kind, turn.owner));
+    sort_turns(&mut turns);
     turns
+}
+
+/// Apart from [`turns`], which is compiled again for each kind of phase of each workload under each
+/// engine: the sort would be compiled as often.
+fn sort_turns(turns: &mut [Turn]) {
+    turns.sort_by_key(|turn| (turn.kind, turn.owner));
 }
 
 /// The steps for which `is_asked` is true and that belong to other workers.

@@ -1,0 +1,55 @@
+//! The crates whose doc comments hold examples that are Rust code. `rustdoc --test` takes seconds
+//! for each crate, so `cargo xtask test` calls it for these alone.
+
+use crate::root;
+use crate::workspace::Workspace;
+
+/// The names of the crates with an example that `rustdoc` would compile. `peers` has `doctest =
+/// false`.
+pub fn crates(workspace: &Workspace) -> Vec<&str> {
+    let with_examples = |folder: &std::path::Path| {
+        let mut sources = workspace.with_extension("rs").filter(|path| path.starts_with(folder.join("src")));
+        sources.any(|path| std::fs::read_to_string(root().join(path)).is_ok_and(|text| has_example(&text)))
+    };
+    let crates = workspace.crates.iter().filter(|c| c.name != "peers" && with_examples(&c.folder));
+    crates.map(|c| c.name.as_str()).collect()
+}
+
+/// Whether a doc comment holds a block that is not marked as text. As in Markdown, that is a block
+/// between fences, or one that is indented by four columns after an empty line.
+fn has_example(text: &str) -> bool {
+    let (mut fenced, mut after_empty) = (false, true);
+    text.lines().any(|line| {
+        let line = line.trim_start();
+        let Some(doc) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
+            (fenced, after_empty) = (false, true);
+            return false;
+        };
+        let begins = match doc.trim().strip_prefix("```") {
+            Some(mark) => {
+                fenced = !fenced;
+                fenced && mark != "text"
+            }
+            None => !fenced && after_empty && doc.starts_with("     ") && !doc.trim().is_empty(),
+        };
+        after_empty = doc.trim().is_empty();
+        begins
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_rust_are_examples_and_blocks_of_text_are_none() {
+        let drawing = "//! Words.\n//!\n//! ```text\n//! a -> b\n//!\n//!     c\n//! ```\nfn f() {}\n";
+        assert!(!has_example(drawing));
+        assert!(!has_example("/// Words\n///     that go on.\n// ```\nlet fence = \"```\";\n"));
+        for example in ["/// ```\n/// f();\n/// ```\n", "//! ```no_run\n", "/// Words:\n///\n///     f();\n"]
+        {
+            assert!(has_example(example), "{example}");
+            assert!(has_example(&format!("{drawing}{example}")), "{example} after a drawing");
+        }
+    }
+}
