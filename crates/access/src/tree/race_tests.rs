@@ -272,3 +272,28 @@ fn structure_modifications_in_different_subtrees_do_not_exclude_each_other() {
     drop(held);
     tree.verify::<Optimistic>().expect("sound");
 }
+
+/// "Top to bottom, then left to right": the other way is found although no other thread is there.
+#[test]
+#[cfg(debug_assertions)]
+fn pages_asked_for_upwards_or_to_the_left_are_found() {
+    let pool = pool(4096);
+    let mut journal = Recorder::new(&pool);
+    let tree = tree(&pool, &mut journal, 256);
+    for n in 0..300u32 {
+        settle(&pool, || tree.insert::<Optimistic>(&mut journal, &n.to_be_bytes(), &[1; 9], Expect::Any));
+    }
+    let take = |n: u32, level| {
+        let page = tree.exclusive_at::<Optimistic>(Probe::new(&n.to_be_bytes()), level);
+        page.expect("in memory").expect("a node")
+    };
+    let ends = |f: &(dyn Fn() + Sync)| std::thread::scope(|scope| scope.spawn(f).join());
+    ends(&|| drop((take(5, 0), take(280, 0)))).expect("the order of the protocol");
+    for inverted in
+        [&(|| drop((take(5, 0), take(5, 1)))) as &(dyn Fn() + Sync), &|| drop((take(280, 0), take(5, 0)))]
+    {
+        let text = *ends(inverted).expect_err("an inversion").downcast::<String>().expect("a text");
+        assert!(text.starts_with("latch order: TreePlace"), "{text}");
+    }
+    tree.verify::<Optimistic>().expect("sound");
+}
