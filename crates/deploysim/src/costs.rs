@@ -47,6 +47,17 @@ pub enum Protection {
     Validation,
 }
 
+/// The reaction of a design with validation to a row that another transaction has prepared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Conflict {
+    /// The transaction waits for the decision.
+    #[default]
+    Wait,
+    /// The transaction aborts and starts again.
+    Abort,
+}
+
 /// The parts of a distributed transaction besides its rows, in ns each.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +98,9 @@ pub struct HotLine {
 #[serde(deny_unknown_fields)]
 pub struct DesignCosts {
     pub protection: Protection,
+    /// With validation only.
+    #[serde(default)]
+    pub on_conflict: Conflict,
     /// A local transaction on an instance of one worker.
     pub work: ByOp<Linear>,
     /// Added on an instance of several workers, besides the lines: its locks and latches.

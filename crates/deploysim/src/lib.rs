@@ -11,7 +11,7 @@
 //! and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first screen of
 //! a search.
 //!
-//! ```text
+//! ```
 //! use deploysim::{Case, Deployment, EngineProfile, MachineModel, Placement, RunOptions, Transactions};
 //! use workload::micro::Op;
 //!
@@ -24,7 +24,7 @@
 //! let exact = deploysim::simulate(&case, &RunOptions::default());
 //! assert!(quick.tps > 0.0 && exact.tps > 0.0);
 //! # Ok::<(), deploysim::ModelError>(())
-//! ```text
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -39,10 +39,15 @@ pub mod transaction;
 mod case;
 pub mod outcome;
 
+mod analytic;
+mod simulate;
+
+pub use analytic::{Estimate, estimate, mva};
 pub use case::Case;
 pub use costs::EngineProfile;
 pub use deployment::{Channel, Clients, Deployment, Durability, Placement};
 pub use error::ModelError;
 pub use machine::MachineModel;
 pub use outcome::{Component, Limit, Outcome};
+pub use simulate::{RunOptions, simulate};
 pub use transaction::{Mix, RecordedKind, Transactions};

@@ -148,7 +148,11 @@ pub struct Outcome {
     /// Busy ns by component, in the order of [`Component::ALL`].
     pub components: [f64; 7],
     pub workers: Vec<WorkerTime>,
+    /// Messages sent.
     pub messages: Messages,
+    /// Messages taken from links, and those still under way at the end.
+    pub received: u64,
+    pub on_the_way: u64,
     /// Waits for row locks, and their total time.
     pub lock_waits: u64,
     pub lock_wait_ns: f64,

@@ -1,1 +1,18 @@
-fn main() {}
+//! The simulation against laws, the closed form, measured figures and the engine's source.
+
+mod laws;
+mod measured;
+
+use deploysim::{Case, Deployment, EngineProfile, MachineModel, Outcome, RunOptions, Transactions, simulate};
+
+/// Simulates one deployment of the microbenchmark.
+fn run(
+    machine: &MachineModel,
+    profile: &EngineProfile,
+    transactions: &Transactions,
+    deployment: &Deployment,
+    options: &RunOptions,
+) -> Outcome {
+    let case = Case::new(machine, profile, transactions, deployment).unwrap();
+    simulate(&case, options)
+}
