@@ -1,6 +1,9 @@
 //! The simulation against laws, the closed form, measured figures and the engine's source.
 
+mod analytic;
+mod drift;
 mod laws;
+mod machines;
 mod measured;
 
 use deploysim::{Case, Deployment, EngineProfile, MachineModel, Outcome, RunOptions, Transactions, simulate};
@@ -15,4 +18,9 @@ fn run(
 ) -> Outcome {
     let case = Case::new(machine, profile, transactions, deployment).unwrap();
     simulate(&case, options)
+}
+
+/// The path of a described machine.
+fn machines(name: &str) -> String {
+    format!("{}/../../machines/{name}", env!("CARGO_MANIFEST_DIR"))
 }
