@@ -13,7 +13,7 @@
 //! its buffered sends, parking and queues for all but the hottest row are left out: where these
 //! matter, [`crate::simulate`] says so.
 
-use crate::case::{Case, Shape};
+use crate::case::{Case, Service, Shape};
 use crate::costs::Protection;
 use crate::deployment::{Clients, Durability};
 use crate::outcome::{Component, Limit};
@@ -26,6 +26,8 @@ use std::collections::HashMap;
 const DRAWN: usize = 2_048;
 /// The exponent that joins bounds: two equal ones give 84 % of either.
 const JOIN: f64 = 4.0;
+/// The share of the other clients' messages that leave with one's own, as the simulation has it.
+const TOGETHER: f64 = 0.3;
 
 /// The closed form's prediction.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -132,18 +134,39 @@ impl Demand {
         let lines: Vec<f64> = (0..instances).map(|i| line_ns(case, i)).collect();
         let mut requests = Requests::new(case.transactions, 1, 0..case.transactions.sites());
         let mut request = Request::default();
-        for _ in 0..DRAWN {
+        for drawn in 0..DRAWN {
             requests.draw(&mut request);
-            demand.add(case, &request, &services, &lines);
+            let distributed = demand.distributed / drawn.max(1) as f64;
+            demand.add(case, &request, &services, &lines, distributed);
         }
         let scale = 1.0 / DRAWN as f64;
         demand.busy_ns.iter_mut().for_each(|ns| *ns *= scale);
         demand.lines_ns.iter_mut().flatten().for_each(|ns| *ns *= scale);
         demand.latency_ns *= scale;
+        if !case.is_routed() {
+            demand.even_out(case);
+        }
         demand
     }
 
-    fn add(&mut self, case: &Case<'_>, request: &Request, services: &[crate::case::Service], lines: &[f64]) {
+    /// Clients draw from their own instance's sites, so each instance has its share by workers; the
+    /// drawn requests scatter around it.
+    fn even_out(&mut self, case: &Case<'_>) {
+        let all = case.deployment.workers() as f64;
+        let busy: f64 = self.busy_ns.iter().sum();
+        for (number, cores) in case.deployment.instances.iter().enumerate() {
+            self.busy_ns[number] = busy * cores.len() as f64 / all;
+        }
+        for line in 0..case.costs.hot.len() {
+            let sum: f64 = self.lines_ns.iter().map(|lines| lines[line]).sum();
+            for (number, cores) in case.deployment.instances.iter().enumerate() {
+                self.lines_ns[number][line] = sum * cores.len() as f64 / all;
+            }
+        }
+    }
+
+    /// Adds a request; `so_far` is the share of distributed ones among the earlier ones.
+    fn add(&mut self, case: &Case<'_>, request: &Request, services: &[Service], lines: &[f64], so_far: f64) {
         let owner = |site: u32| owner_of(case, site);
         let home = owner(request.home_site);
         let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
@@ -184,7 +207,7 @@ impl Demand {
             // others.
             let released = !wrote && parts.len() > 2;
             let messages = 2.0 + if wrote { 2.0 } else { f64::from(u8::from(released)) };
-            let (send, receive, way) = message_ns(case, home, instance);
+            let (send, receive, way) = message_ns(case, (home, instance), so_far);
             let two_phase = if wrote { case.costs.two_phase_log_ns } else { 0.0 };
             let own = p.home + p.reply + if wrote { p.ack } else { 0.0 };
             let there = p.participant + if wrote || released { p.decision } else { 0.0 } + two_phase;
@@ -234,14 +257,21 @@ fn line_ns(case: &Case<'_>, instance: usize) -> f64 {
     lines.t0_ns / case.speed + lines.q * other * case.machine.mean_ns(cores)
 }
 
-/// A message's ns at the sender, at the receiver, and on the way.
-fn message_ns(case: &Case<'_>, a: usize, b: usize) -> (f64, f64, f64) {
+/// A message's ns at the sender, at the receiver, and on the way. Messages of several clients of a
+/// worker share a write and a look at a socket, the more of them are distributed: `distributed` is
+/// their share.
+fn message_ns(case: &Case<'_>, (a, b): (usize, usize), distributed: f64) -> (f64, f64, f64) {
     let Some(channel) = case.channel else { return (0.0, 0.0, 0.0) };
     let messages = &case.profile.messages;
     let (from, to) = (case.deployment.instances[a][0], case.deployment.instances[b][0]);
     let fetch = if channel.is_socket { 0.0 } else { case.machine.latency_ns(from, to) };
-    let send = (messages.encode_ns + channel.write_ns) / case.speed;
-    let receive = (messages.decode_ns + channel.read_ns) / case.speed + fetch;
+    let others = match case.deployment.clients {
+        Clients::Closed(clients) if channel.is_socket => f64::from(clients.saturating_sub(1)),
+        _ => 0.0,
+    };
+    let together = 1.0 + TOGETHER * others * distributed;
+    let send = (messages.encode_ns + channel.write_ns / together) / case.speed;
+    let receive = (messages.decode_ns + channel.read_ns / together) / case.speed + fetch;
     (send, receive, case.way_ns(from, to))
 }
 
@@ -266,7 +296,13 @@ fn worker_bounds(case: &Case<'_>, demand: &Demand) -> Vec<(Limit, f64)> {
     let pass_ns = case.profile.worker_loop.pass_ns / case.speed / case.profile.worker_loop.turns as f64;
     for (number, busy) in demand.busy_ns.iter().enumerate() {
         let workers = case.deployment.instances[number].len();
-        let rate = mva(workers, busy + pass_ns / instances as f64, &demand.lines_ns[number]);
+        let delay_ns = busy + pass_ns / instances as f64;
+        let mut rate = mva(workers, delay_ns, &demand.lines_ns[number]);
+        // The fuller a line, the more surely another worker had it last.
+        let alone = workers as f64 / (workers as f64 - 1.0).max(1.0);
+        let busier = |ns: &f64| ns * (1.0 + (alone - 1.0) * (rate * ns / 1e9).min(1.0));
+        let full: Vec<f64> = demand.lines_ns[number].iter().map(busier).collect();
+        rate = mva(workers, delay_ns, &full);
         let hottest = demand.lines_ns[number].iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
         if rate < worst.1 {
             let full = hottest.filter(|(_, ns)| rate * ns / 1e9 > 0.8);

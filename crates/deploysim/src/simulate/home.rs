@@ -481,10 +481,10 @@ impl Sim<'_> {
         let now = self.workers[number].clock;
         let txn = &mut self.txns[id];
         txn.is_answered = true;
-        self.counts.latency.add(now - txn.born);
-        match self.case.deployment.clients {
-            Clients::Closed(_) => self.workers[number].ready.push_back(Task::Next(now)),
-            Clients::Open(_) => self.counts.under_way(now, -1),
+        self.counts.end(txn.born, now);
+        if matches!(self.case.deployment.clients, Clients::Closed(_)) {
+            self.counts.begin(now);
+            self.workers[number].ready.push_back(Task::Next(now));
         }
         // A transaction that its coordinator still tells of is freed with it.
         if self.txns[id].coordinator.is_none() {

@@ -90,9 +90,12 @@ pub(super) struct Counts {
     pub received: u64,
     pub lock_waits: u64,
     pub lock_wait_ns: f64,
-    pub in_flight: u64,
-    in_flight_area: f64,
-    in_flight_since: f64,
+    /// Requests under way, the sum of their begins (at the earliest the window's), and the time that
+    /// ended ones were under way in the window.
+    in_flight: u64,
+    begun: f64,
+    ended: f64,
+    window_start: f64,
 }
 
 impl Counts {
@@ -109,14 +112,15 @@ impl Counts {
             lock_waits: 0,
             lock_wait_ns: 0.0,
             in_flight: 0,
-            in_flight_area: 0.0,
-            in_flight_since: 0.0,
+            begun: 0.0,
+            ended: 0.0,
+            window_start: 0.0,
         }
     }
 
     pub fn begin_window(&mut self, now: f64) {
         let in_flight = self.in_flight;
-        *self = Counts { in_flight, in_flight_since: now, ..Counts::new() };
+        *self = Counts { in_flight, begun: in_flight as f64 * now, window_start: now, ..Counts::new() };
     }
 
     #[inline]
@@ -124,17 +128,24 @@ impl Counts {
         self.components[component as usize] += ns;
     }
 
-    /// More (or fewer) transactions are under way from `now` on.
-    pub fn under_way(&mut self, now: f64, change: i64) {
-        self.in_flight_area += self.in_flight as f64 * (now - self.in_flight_since).max(0.0);
-        self.in_flight_since = self.in_flight_since.max(now);
-        self.in_flight = self.in_flight.saturating_add_signed(change);
+    /// A request has come at `born`.
+    pub fn begin(&mut self, born: f64) {
+        self.in_flight += 1;
+        self.begun += born.max(self.window_start);
     }
 
-    /// Transactions under way on average, in a window of `window_ns` that ends at `now`.
-    pub fn mean_in_flight(&mut self, now: f64, window_ns: f64) -> f64 {
-        self.under_way(now, 0);
-        self.in_flight_area / window_ns
+    /// A request of `born` has its answer.
+    pub fn end(&mut self, born: f64, now: f64) {
+        self.latency.add(now - born);
+        self.in_flight -= 1;
+        self.begun -= born.max(self.window_start);
+        self.ended += now - born.max(self.window_start);
+    }
+
+    /// Requests under way on average, in a window that ends at `now`.
+    pub fn mean_in_flight(&self, now: f64) -> f64 {
+        let still = self.in_flight as f64 * now - self.begun;
+        (self.ended + still) / (now - self.window_start).max(1.0)
     }
 
     pub fn count(&mut self, kind: Kind) {

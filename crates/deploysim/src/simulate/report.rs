@@ -28,7 +28,7 @@ impl Sim<'_> {
             })
             .collect();
         let stations = self.stations(now, window_ns);
-        let mean_in_flight = self.counts.mean_in_flight(now, window_ns);
+        let mean_in_flight = self.counts.mean_in_flight(now);
         let limit = self.limit(&workers, &stations, mean_in_flight, window_ns);
         let on_the_way: usize =
             self.workers.iter().map(|w| w.links.iter().map(|l| l.len()).sum::<usize>()).sum();

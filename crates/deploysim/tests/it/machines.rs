@@ -12,7 +12,8 @@ fn every_machine_file_gives_a_model() {
         let is_machine = path.extension().is_some_and(|e| e == "csv" || e == "toml");
         if is_machine {
             let machine = MachineModel::parse(&path.to_string_lossy()).unwrap_or_else(|e| panic!("{e}"));
-            assert!(machine.cores() >= 4 && machine.mean_ns(&[0, 1, 2, 3]) > 0.0, "{}", path.display());
+            let near: Vec<usize> = (0..machine.cores().min(4)).collect();
+            assert!(machine.cores() >= 2 && machine.mean_ns(&near) > 0.0, "{}", path.display());
             described += 1;
         }
     }
@@ -30,7 +31,8 @@ fn the_papers_machines_are_as_published() {
     ] {
         let machine = MachineModel::parse(&machines(file)).unwrap();
         assert_eq!(machine.cores(), cores, "{file}");
-        let sockets = machine.levels().iter().find(|l| l.level == deploysim::machine::LevelName::Socket).unwrap();
+        let sockets =
+            machine.levels().iter().find(|l| l.level == deploysim::machine::LevelName::Socket).unwrap();
         assert_eq!(sockets.groups.len(), packages, "{file}");
         let all = || (0..cores).flat_map(|i| (0..i).map(move |j| (i, j)));
         let least = all().map(|(i, j)| machine.latency_ns(i, j)).fold(f64::INFINITY, f64::min);
@@ -47,16 +49,24 @@ fn the_papers_machines_are_as_published() {
 
 #[test]
 fn files_that_say_too_little_or_contradict_are_refused() {
-    let said = |text: &str| MachineFile::parse("x.toml", text).and_then(|f| f.model()).unwrap_err().to_string();
+    let said =
+        |text: &str| MachineFile::parse("x.toml", text).and_then(|f| f.model()).unwrap_err().to_string();
     let head = "name = \"x\"\nsource = \"a test\"\n";
     let latency = |levels: &str| format!("{head}topology = \"package:2 core:2\"\n[latency_ns]\n{levels}");
-    assert!(said(&format!("{head}topology = \"package:2 core:2\"")).contains("has no core-to-core latencies"));
-    assert!(said(&latency("cache = 200\nhops = [100]")).contains("contradictory levels: cache 200 ns is above hops[0] 100 ns"));
+    assert!(
+        said(&format!("{head}topology = \"package:2 core:2\"")).contains("has no core-to-core latencies")
+    );
+    assert!(
+        said(&latency("cache = 200\nhops = [100]"))
+            .contains("contradictory levels: cache 200 ns is above hops[0] 100 ns")
+    );
     assert!(said(&latency("cache = 50")).contains("has no `hops`"));
     assert!(said(&latency("cache = 50\nhops = [0]")).contains("contradictory"));
     assert!(said(&latency("cache = -50\nhops = [100]")).contains("nanoseconds above 0"));
     assert!(said(&latency("cach = 50")).contains("unknown field"));
-    assert!(said(&format!("machines = 2\n{}", latency("cache = 50\nhops = [100]"))).contains("need `network`"));
+    assert!(
+        said(&format!("machines = 2\n{}", latency("cache = 50\nhops = [100]"))).contains("need `network`")
+    );
     let synthetic = MachineModel::parse("package:4 core:6").unwrap_err().to_string();
     assert!(synthetic.contains("has no core-to-core latencies"), "{synthetic}");
 }
