@@ -36,9 +36,7 @@ impl Sim<'_> {
     pub(super) fn next_request(&mut self, number: usize, born: f64) -> Then {
         let id = self.txns.take();
         let txn = &mut self.txns[id];
-        let request = std::mem::take(&mut txn.request);
-        *txn =
-            Txn { request, born, home: number, client: number, attempt: txn.attempt + 1, ..Txn::default() };
+        txn.restart(number, born);
         self.workers[number].requests.draw(&mut txn.request);
         let home = self.owners[txn.request.home_site as usize];
         self.plan(id, home);
@@ -514,8 +512,7 @@ impl Sim<'_> {
         self.release_txn(number, id);
         let txn = &mut self.txns[id];
         txn.attempt += 1;
-        (txn.pc, txn.waiting, txn.replies) = (0, 0, 0);
-        txn.cursor = Cursor::default();
+        txn.rewind();
         txn.sessions.clear();
         self.workers[number].ready.push_back(Task::Run(id));
         self.awaken(number, self.workers[number].clock, Alarm::Other);

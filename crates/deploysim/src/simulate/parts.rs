@@ -185,6 +185,26 @@ pub(super) struct Txn {
     pub is_answered: bool,
 }
 
+impl Txn {
+    /// The slot takes the next request; its buffers serve again. Messages to the earlier transaction
+    /// are told apart by the attempt.
+    pub fn restart(&mut self, worker: usize, born: f64) {
+        (self.home, self.client, self.born) = (worker, worker, born);
+        self.attempt += 1;
+        self.coordinator = None;
+        self.sessions.clear();
+        self.held.clear();
+        (self.is_inside, self.is_answered) = (false, false);
+        self.rewind();
+    }
+
+    /// The same request begins again.
+    pub fn rewind(&mut self) {
+        (self.pc, self.waiting, self.replies) = (0, 0, 0);
+        self.cursor = Cursor::default();
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Session {
     pub machine: Option<Participant>,

@@ -79,15 +79,19 @@ impl Requests {
                 let request = generator.next();
                 (out.kind, out.inserts, out.row_weight, out.log_bytes) = (0, 0, 1.0, None);
                 out.home_site = micro.site_of(request.home);
-                out.rows.extend(request.ids.iter().map(|&id| Row {
-                    key: id,
-                    site: micro.site_of(id),
-                    update: match request.op {
+                // Rows ascend, so a site is computed only where one begins.
+                let (mut site, mut end) = (0, 0);
+                out.rows.extend(request.ids.iter().map(|&id| {
+                    if id >= end {
+                        site = micro.site_of(id);
+                        end = micro.rows_of(site..site + 1).end;
+                    }
+                    let update = match request.op {
                         Op::Read => false,
                         Op::Update => true,
                         Op::Mixed => id == request.home,
-                    },
-                    phase: 0,
+                    };
+                    Row { key: id, site, update, phase: 0 }
                 }));
             }
             Requests::Mix { mix, bases, total, homes, random } => {
