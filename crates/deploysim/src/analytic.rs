@@ -203,8 +203,8 @@ impl Demand {
             if at == 0 {
                 continue;
             }
-            // Steps and reply; decision and acknowledgement if it wrote; a release if it read beside
-            // others.
+            // Steps and reply; decision and acknowledgement if it wrote; a release if it read
+            // beside others.
             let released = !wrote && parts.len() > 2;
             let messages = 2.0 + if wrote { 2.0 } else { f64::from(u8::from(released)) };
             let (send, receive, way) = message_ns(case, (home, instance), so_far);
@@ -233,8 +233,8 @@ impl Demand {
         }
     }
 
-    /// The row that is held for the largest share of the time, if it was drawn often enough to tell,
-    /// and the rate at which it would always be held.
+    /// The row that is held for the largest share of the time, if it was drawn often enough to
+    /// tell, and the rate at which it would always be held.
     fn hottest_row(&self, case: &Case<'_>) -> Option<(u64, f64)> {
         let is_alone = case.deployment.workers() == 1;
         let often = self.rows.iter().filter(|(_, (count, _))| *count >= 8 && !is_alone);
@@ -245,7 +245,7 @@ impl Demand {
 
 fn owner_of(case: &Case<'_>, site: u32) -> usize {
     let (sites, instances) = (u64::from(case.transactions.sites()), case.deployment.instances.len() as u64);
-    // The inverse of `Case::sites_of`: the last instance whose first site is not above `site`.
+    // The inverse of `Case::sites_of`: the last instance with a first site not above `site`.
     (((u64::from(site) + 1) * instances - 1) / sites) as usize
 }
 

@@ -1,5 +1,5 @@
-//! One case: a machine, an engine, transactions and a deployment that fit together, with the service
-//! times that follow from them.
+//! One case: a machine, an engine, transactions and a deployment that fit together, with the
+//! service times that follow from them.
 
 use crate::costs::{ChannelCosts, DesignCosts, EngineProfile, Parts, Protection};
 use crate::deployment::{Channel, Deployment, Durability};
@@ -122,7 +122,8 @@ impl<'a> Case<'a> {
         Service { read, update, append_ns: append }
     }
 
-    /// ns per row for lines that no cache holds: an instance's rows against the caches of its cores.
+    /// ns per row for lines that no cache holds: an instance's rows against the caches of its
+    /// cores.
     fn miss_ns(&self, cores: &[usize]) -> f64 {
         let (terms, cache) = (self.machine.terms(), &self.profile.cache);
         let share = self.transactions.dataset() as f64 / self.deployment.instances.len() as f64;

@@ -1,8 +1,8 @@
 //! Predicts the throughput and latency of a deployment on a described machine: values in, values
 //! out, and no engine.
 //!
-//! - [`MachineModel`]: cores, one-way latencies, and further terms, from a latency file or a machine
-//!   file (`machines/*.toml`).
+//! - [`MachineModel`]: cores, one-way latencies, and further terms, from a latency file or a
+//!   machine file (`machines/*.toml`).
 //! - [`EngineProfile`]: service times by component of an engine (`atoll`, `shore-mt`, `silo`).
 //! - [`Transactions`]: the requests, drawn by `workload`'s generator or from [`RecordedKind`]s.
 //! - [`Deployment`]: instances, their cores, design, channel, durability, clients.
@@ -12,8 +12,8 @@
 //! a search.
 //!
 //! ```
-//! use deploysim::{Case, Deployment, EngineProfile, MachineModel, Placement, RunOptions, Transactions};
-//! use workload::micro::Op;
+//! use deploysim::{Case, Deployment, EngineProfile, MachineModel, Placement, RunOptions,
+//! Transactions}; use workload::micro::Op;
 //!
 //! let machine = MachineModel::uniform(2, 60.0)?;
 //! let profile = EngineProfile::builtin("atoll")?;

@@ -1,10 +1,10 @@
 //! A described machine as a model sees it: cores, one-way latencies, and the terms that a latency
 //! file does not have.
 //!
-//! [`MachineModel::from_topology`] takes a machine of `topology` (a latency CSV, or the live machine
-//! with a measured matrix). [`MachineModel::parse`] also reads machine files (`machines/*.toml`,
-//! [`file`]), which describe a machine by its levels. Terms that are not given take a default, and
-//! [`MachineModel::defaulted`] names these, so that a report can state them.
+//! [`MachineModel::from_topology`] takes a machine of `topology` (a latency CSV, or the live
+//! machine with a measured matrix). [`MachineModel::parse`] also reads machine files
+//! (`machines/*.toml`, [`file`]), which describe a machine by its levels. Terms that are not given
+//! take a default, and [`MachineModel::defaulted`] names these, so that a report can state them.
 
 pub mod file;
 

@@ -2,9 +2,9 @@
 //!
 //! The event is an elementary step of the worker with the least clock: a part of a task, a look at
 //! the links, or a pass's end. Steps that another worker can notice (a lock released, a hot line
-//! visited) are events of their own, so they happen in the order of their times. The commit protocol
-//! is that of `twophase`, by its own machines. Besides workers there are timers: flushes of the log and
-//! arrivals of an open load.
+//! visited) are events of their own, so they happen in the order of their times. The commit
+//! protocol is that of `twophase`, by its own machines. Besides workers there are timers: flushes
+//! of the log and arrivals of an open load.
 //!
 //! ```text
 //!   Begin --> Turn --> Task ... Task --> Turn      up to TURNS turns over the ready tasks
@@ -24,6 +24,7 @@ mod measure;
 mod participant;
 mod parts;
 mod report;
+mod rows;
 mod setup;
 mod slab;
 mod stations;
@@ -135,7 +136,8 @@ struct Sim<'c> {
     random: Rng,
     /// The instance of each site.
     owners: Vec<u16>,
-    /// By worker and instance: the worker at the other end of the link, and the link's number there.
+    /// By worker and instance: the worker at the other end of the link, and the link's number
+    /// there.
     ends: Vec<(u32, u32)>,
     cores_of: Vec<usize>,
     flushes_under_way: u32,

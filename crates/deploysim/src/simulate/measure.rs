@@ -90,8 +90,8 @@ pub(super) struct Counts {
     pub received: u64,
     pub lock_waits: u64,
     pub lock_wait_ns: f64,
-    /// Requests under way, the sum of their begins (at the earliest the window's), and the time that
-    /// ended ones were under way in the window.
+    /// Requests under way, the sum of their begins (at the earliest the window's), and the time
+    /// that ended ones were under way in the window.
     in_flight: u64,
     begun: f64,
     ended: f64,

@@ -1,9 +1,9 @@
 //! A session: the part of a distributed transaction at another instance.
 
 use super::Sim;
-use super::home::{Part, Rows};
 use super::measure::Kind;
 use super::parts::{Cursor, Message, Record, Task};
+use super::rows::{Part, Rows};
 use super::worker::Then;
 use crate::deployment::Durability;
 use crate::outcome::Component;
@@ -91,8 +91,8 @@ impl Sim<'_> {
         self.participate(number, session, Event::Logged, Kind::Ack);
     }
 
-    /// Feeds the participant's machine and carries out its effects. `kind` is the message on which a
-    /// vote leaves.
+    /// Feeds the participant's machine and carries out its effects. `kind` is the message on which
+    /// a vote leaves.
     fn participate(&mut self, number: usize, session: u32, event: Event, kind: Kind) {
         let Some(machine) = &mut self.sessions[session].machine else { return };
         let effects = machine.on(event);
@@ -125,7 +125,7 @@ impl Sim<'_> {
         self.end_session(number, session);
     }
 
-    /// Frees a session whose machine is done, once its steps do not run any more.
+    /// Frees a session with a machine that is done, once its steps do not run any more.
     fn end_session(&mut self, number: usize, session: u32) {
         let s = &mut self.sessions[session];
         let is_done = s.machine.as_ref().is_some_and(twophase::Participant::is_done);

@@ -135,7 +135,7 @@ impl Group {
     }
 }
 
-/// What a transaction does next at its home.
+/// A transaction's next deed at its home.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Op {
     /// Run the rows of a group of its own instance; without a group, only the inserts.
@@ -155,7 +155,7 @@ pub(super) struct Cursor {
     pub line: usize,
     /// The next row to lock, from the group's start.
     pub row: usize,
-    /// Rows whose work is paid.
+    /// Rows that are paid for.
     pub paid: usize,
 }
 
@@ -186,8 +186,8 @@ pub(super) struct Txn {
 }
 
 impl Txn {
-    /// The slot takes the next request; its buffers serve again. Messages to the earlier transaction
-    /// are told apart by the attempt.
+    /// The slot takes the next request; its buffers serve again. Messages to the earlier
+    /// transaction are told apart by the attempt.
     pub fn restart(&mut self, worker: usize, born: f64) {
         (self.home, self.client, self.born) = (worker, worker, born);
         self.attempt += 1;

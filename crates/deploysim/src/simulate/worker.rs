@@ -152,7 +152,7 @@ impl Sim<'_> {
         }
     }
 
-    /// Sends what was buffered; the pass is over.
+    /// Sends the buffered messages; the pass is over.
     fn end_of_pass(&mut self, number: usize) {
         let mut out = std::mem::take(&mut self.workers[number].out);
         if !out.is_empty() {
@@ -196,8 +196,8 @@ impl Sim<'_> {
         w.state = State::Begin;
     }
 
-    /// Something is there for a worker at `at`: if it is idle, it finds it at its next pass, or once
-    /// it is awake.
+    /// Something is there for a worker at `at`: if it is idle, it finds it at its next pass, or
+    /// once it is awake.
     pub(super) fn awaken(&mut self, number: usize, at: f64, alarm: Alarm) {
         let costs = &self.case.profile.worker_loop;
         let w = &mut self.workers[number];

@@ -49,7 +49,7 @@ pub enum Requests {
 }
 
 impl Requests {
-    /// Requests whose home is among `sites`; under skew the caller gives all sites and routes each
+    /// Requests with a home among `sites`; under skew the caller gives all sites and routes each
     /// request to its home.
     pub fn new(transactions: &Transactions, seed: u64, sites: Range<u32>) -> Requests {
         match transactions {

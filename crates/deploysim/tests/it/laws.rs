@@ -1,10 +1,10 @@
-//! Laws that hold for every deployment, whatever its costs.
+//! Laws that hold for every deployment, with any costs.
 
 use crate::run;
 use deploysim::machine::MachineTerms;
 use deploysim::{
     Case, Channel, Clients, Deployment, Durability, EngineProfile, MachineModel, ModelError, Outcome,
-    Placement, RunOptions, Transactions, simulate,
+    Placement, RunOptions, Transactions,
 };
 use proptest::prelude::*;
 use workload::micro::{MicroOptions, Op};
@@ -429,31 +429,36 @@ fn inputs_from_which_nothing_follows_are_refused() {
     assert!(Transactions::mix(empty).unwrap_err().to_string().contains("needs the recorded steps"));
 }
 
+/// Prints the simulator's own speed; a release build is some ten times as fast as a debug build.
 #[test]
-#[ignore = "prints the simulator's own speed; run it in release"]
-fn speed() {
+fn a_small_deployment_is_simulated_fast() {
     let machine = MachineModel::uniform(2, 60.0).unwrap();
     for (op, multisite) in [(Op::Read, 0.0), (Op::Update, 0.0), (Op::Read, 20.0), (Op::Update, 100.0)] {
         let transactions = micro(2, op, multisite);
         let deployment = Deployment::new(&machine, "conventional", 2, 2, Placement::Island).unwrap();
-        let options = RunOptions { transactions: 1_000_000, ..RunOptions::default() };
-        let profile = atoll();
-        let case = Case::new(&machine, &profile, &transactions, &deployment).unwrap();
+        let options = RunOptions { transactions: 100_000, ..RunOptions::default() };
         let since = std::time::Instant::now();
-        let outcome = simulate(&case, &options);
+        let outcome = run(&machine, &atoll(), &transactions, &deployment, &options);
         let rate = outcome.committed as f64 / since.elapsed().as_secs_f64();
         println!("2 workers, {op:?}, {multisite} %: {:.2} million a second", rate / 1e6);
+        // Two steps of the loop for a transaction and its pass, eight for a distributed one.
+        let steps = outcome.steps as f64 / outcome.committed as f64;
+        assert!(steps < if multisite > 0.0 { 12.0 } else { 2.0 }, "{op:?} {multisite}: {steps} steps");
     }
-    for (cores, islands) in [(80, 80), (80, 8), (1_024, 1_024), (1_024, 128)] {
-        let machine = MachineModel::uniform(cores, 60.0).unwrap();
-        let transactions = micro(cores as u32, Op::Update, 20.0);
+}
+
+#[test]
+fn a_thousand_cores_are_simulated() {
+    let machine = MachineModel::uniform(1_024, 60.0).unwrap();
+    for islands in [1_024, 64] {
+        let transactions = micro(1_024, Op::Read, 20.0);
         let deployment =
-            Deployment::new(&machine, "conventional", islands, cores, Placement::Island).unwrap();
-        let profile = atoll();
-        let case = Case::new(&machine, &profile, &transactions, &deployment).unwrap();
+            Deployment::new(&machine, "conventional", islands, 1_024, Placement::Island).unwrap();
+        let options = RunOptions { transactions: 20_000, warm_up: 5_000, ..RunOptions::default() };
         let since = std::time::Instant::now();
-        let outcome = simulate(&case, &RunOptions::for_workers(cores));
-        let seconds = since.elapsed().as_secs_f64();
-        println!("{cores} cores, {islands} islands: {} transactions in {seconds:.2} s", outcome.committed);
+        let outcome = run(&machine, &atoll(), &transactions, &deployment, &options);
+        println!("{islands} islands: {} transactions in {:?}", outcome.committed, since.elapsed());
+        let busy = outcome.workers.iter().filter(|w| w.busy_ns > 0.0).count();
+        assert_eq!((outcome.committed >= 20_000, busy), (true, 1_024));
     }
 }

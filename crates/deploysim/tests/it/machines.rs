@@ -40,8 +40,8 @@ fn the_papers_machines_are_as_published() {
         assert!((least - near).abs() < 0.5 && (most - far).abs() < 0.5, "{file}: {least} to {most}");
         assert!(!machine.defaulted().is_empty(), "{file}: some terms are defaults");
     }
-    // Over the octo-socket machine the mean distance of all cores is 152 ns, with one term for Table 1
-    // of the paper (PVLDB 2012).
+    // Over the octo-socket machine the mean distance of all cores is 152 ns, with one term for
+    // Table 1 of the paper (PVLDB 2012).
     let octo = MachineModel::parse(&machines("octo-socket-e7-l8867.toml")).unwrap();
     let all: Vec<usize> = (0..80).collect();
     assert!((octo.mean_ns(&all) - 152.0).abs() < 3.0, "{}", octo.mean_ns(&all));
