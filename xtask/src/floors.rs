@@ -34,6 +34,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("workload", Only(&["base", "txn"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
+    ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];

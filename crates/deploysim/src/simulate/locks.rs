@@ -136,10 +136,11 @@ impl<T: Copy> Locks<T> {
             .map(|(lock, _)| *lock)
     }
 
-    /// Locks that are held: none once every transaction has ended.
-    #[cfg(test)]
-    pub fn held(&self) -> usize {
-        self.states.iter().filter(|state| **state != 0).count()
+    /// Grants that were not given back, and parties that wait.
+    pub fn owed(&self) -> usize {
+        let grants = |state: &u32| if *state == EXCLUSIVE { 1 } else { *state as usize };
+        let waiting: usize = self.queues.values().map(VecDeque::len).sum();
+        self.states.iter().map(grants).sum::<usize>() + waiting
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
         locks.release(lock, &mut granted);
         assert_eq!(granted.last().unwrap().task, 3);
         locks.release(lock, &mut granted);
-        assert_eq!(locks.held(), 0);
+        assert_eq!(locks.owed(), 0);
         assert_eq!(locks.key(lock), 7);
     }
 }

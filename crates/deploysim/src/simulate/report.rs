@@ -12,6 +12,7 @@ const LAZY: f64 = 0.7;
 
 impl Sim<'_> {
     pub(super) fn outcome(&mut self, now: f64) -> Outcome {
+        debug_assert_eq!(self.locks.owed(), self.locks_known(), "a lock is lost, or given back twice");
         let window_ns = (now - self.window_start).max(1.0);
         for number in 0..self.workers.len() {
             self.settle(number, now);
@@ -53,6 +54,12 @@ impl Sim<'_> {
             limit,
             steps: self.steps,
         }
+    }
+
+    /// Locks that transactions and sessions hold or wait for.
+    fn locks_known(&self) -> usize {
+        let txns: usize = self.txns.values().iter().map(|txn| txn.held.len()).sum();
+        txns + self.sessions.values().iter().map(|session| session.held.len()).sum::<usize>()
     }
 
     /// An idle worker is idle until the end.

@@ -18,6 +18,11 @@ impl<T: Default> Slab<T> {
         })
     }
 
+    /// All values, also of free numbers.
+    pub fn values(&self) -> &[T] {
+        &self.values
+    }
+
     pub fn free(&mut self, number: u32) {
         self.free.push(number);
     }

@@ -5,6 +5,7 @@ mod drift;
 mod laws;
 mod machines;
 mod measured;
+mod papers;
 
 use deploysim::{Case, Deployment, EngineProfile, MachineModel, Outcome, RunOptions, Transactions, simulate};
 
