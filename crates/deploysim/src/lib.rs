@@ -30,6 +30,7 @@
 
 mod error;
 
+pub mod calibration;
 pub mod costs;
 pub mod deployment;
 pub mod engine_loop;

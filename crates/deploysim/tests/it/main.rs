@@ -1,6 +1,7 @@
 //! The simulation against laws, the closed form, measured figures and the engine's source.
 
 mod analytic;
+mod calibration;
 mod drift;
 mod laws;
 mod machines;
