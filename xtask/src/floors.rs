@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver", "report"]),
+    ("archipelago", &["client", "deploy", "driver", "report", "deploysim"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 
@@ -34,6 +34,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("workload", Only(&["base", "txn"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
+    ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];

@@ -1,0 +1,351 @@
+//! A closed form for the first screen of a search.
+//!
+//! It draws some requests, adds up the time that each takes at each instance, and takes the least
+//! of the bounds on throughput:
+//!
+//! - workers: an instance of `w` workers is a closed network of `w` customers that circulate among
+//!   their own work (a delay) and the hot lines (queues); exact mean-value analysis gives its rate;
+//! - latency: the clients, each with one request under way, over the least time of a request;
+//! - the hottest row that is updated: one transaction at a time holds it;
+//! - flushes of the log under `sync`.
+//!
+//! Two bounds near each other slow each other down, so they are joined smoothly. The loop's turns,
+//! its buffered sends, parking and queues for all but the hottest row are left out: where these
+//! matter, [`crate::simulate`] says so.
+
+use crate::case::{Case, Service, Shape};
+use crate::costs::Protection;
+use crate::deployment::{Clients, Durability};
+use crate::outcome::{Component, Limit};
+use crate::transaction::{Request, Requests};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Requests drawn for an estimate.
+const DRAWN: usize = 2_048;
+/// The exponent that joins bounds: two equal ones give 84 % of either.
+const JOIN: f64 = 4.0;
+/// The share of the other clients' messages that leave with one's own, as the simulation has it.
+const TOGETHER: f64 = 0.3;
+
+/// The closed form's prediction.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Committed transactions per second.
+    pub tps: f64,
+    /// Each bound alone, in transactions per second, the tightest first.
+    pub bounds: Vec<(Limit, f64)>,
+    /// The share of transactions that touch another instance.
+    pub distributed: f64,
+    /// Participants besides the home, per distributed transaction.
+    pub participants: f64,
+    /// Messages per transaction.
+    pub messages: f64,
+}
+
+impl Estimate {
+    /// The tightest bound.
+    pub fn limit(&self) -> &Limit {
+        &self.bounds[0].0
+    }
+}
+
+/// Predicts a case by the closed form.
+pub fn estimate(case: &Case<'_>) -> Estimate {
+    let demand = Demand::of(case);
+    let mut bounds = worker_bounds(case, &demand);
+    if let Clients::Closed(clients) = case.deployment.clients {
+        let clients = f64::from(clients) * case.deployment.workers() as f64;
+        let flush_ns = flush_wait_ns(case, &demand);
+        let limit = if flush_ns > demand.latency_ns { Limit::Log { instance: 0 } } else { Limit::Messages };
+        bounds.push((limit, clients * 1e9 / (demand.latency_ns + flush_ns)));
+    }
+    if let Some((key, rate)) = demand.hottest_row(case) {
+        bounds.push((Limit::RowLocks { hottest_key: key }, rate));
+    }
+    // With one client a worker the latency bound is the workers' own: it must not count twice.
+    let joined = |bounds: &[(Limit, f64)]| {
+        let sum: f64 = bounds.iter().map(|(_, rate)| rate.powf(-JOIN)).sum();
+        sum.powf(-1.0 / JOIN)
+    };
+    bounds.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let near: Vec<(Limit, f64)> =
+        bounds.iter().filter(|(_, rate)| *rate < 4.0 * bounds[0].1).cloned().collect();
+    let mut tps = if demand.distributed == 0.0 && near.iter().all(|(l, _)| is_of_workers(l)) {
+        bounds[0].1
+    } else {
+        joined(&near)
+    };
+    if let Clients::Open(rate) = case.deployment.clients
+        && rate < tps
+    {
+        tps = rate;
+        bounds.insert(0, (Limit::Load, rate));
+    }
+    let all = demand.drawn as f64;
+    Estimate {
+        tps,
+        bounds,
+        distributed: demand.distributed / all,
+        participants: demand.participants / demand.distributed.max(1.0),
+        messages: demand.messages / all,
+    }
+}
+
+/// The latency of local transactions bounds them no more than the workers do.
+fn is_of_workers(limit: &Limit) -> bool {
+    matches!(limit, Limit::Workers(_) | Limit::Instance(_) | Limit::HotLine { .. } | Limit::Messages)
+}
+
+/// Sums over the drawn requests.
+struct Demand {
+    drawn: usize,
+    distributed: f64,
+    participants: f64,
+    messages: f64,
+    /// By instance: ns of its workers per request of the whole deployment.
+    busy_ns: Vec<f64>,
+    /// By instance and hot line: ns of service per request.
+    lines_ns: Vec<Vec<f64>>,
+    /// The least time of a request, in ns.
+    latency_ns: f64,
+    /// Requests that update.
+    updating: f64,
+    /// How often each row is updated, and for how long in all.
+    rows: HashMap<u64, (u32, f64)>,
+}
+
+impl Demand {
+    fn of(case: &Case<'_>) -> Demand {
+        let instances = case.deployment.instances.len();
+        let mut demand = Demand {
+            drawn: DRAWN,
+            distributed: 0.0,
+            participants: 0.0,
+            messages: 0.0,
+            busy_ns: vec![0.0; instances],
+            lines_ns: vec![vec![0.0; case.costs.hot.len()]; instances],
+            latency_ns: 0.0,
+            updating: 0.0,
+            rows: HashMap::new(),
+        };
+        let services: Vec<_> = (0..instances).map(|i| case.service(i)).collect();
+        let lines: Vec<f64> = (0..instances).map(|i| line_ns(case, i)).collect();
+        let mut requests = Requests::new(case.transactions, 1, 0..case.transactions.sites());
+        let mut request = Request::default();
+        for drawn in 0..DRAWN {
+            requests.draw(&mut request);
+            let distributed = demand.distributed / drawn.max(1) as f64;
+            demand.add(case, &request, &services, &lines, distributed);
+        }
+        let scale = 1.0 / DRAWN as f64;
+        demand.busy_ns.iter_mut().for_each(|ns| *ns *= scale);
+        demand.lines_ns.iter_mut().flatten().for_each(|ns| *ns *= scale);
+        demand.latency_ns *= scale;
+        if !case.is_routed() {
+            demand.even_out(case);
+        }
+        demand
+    }
+
+    /// Clients draw from their own instance's sites, so each instance has its share by workers; the
+    /// drawn requests scatter around it.
+    fn even_out(&mut self, case: &Case<'_>) {
+        let all = case.deployment.workers() as f64;
+        let busy: f64 = self.busy_ns.iter().sum();
+        for (number, cores) in case.deployment.instances.iter().enumerate() {
+            self.busy_ns[number] = busy * cores.len() as f64 / all;
+        }
+        for line in 0..case.costs.hot.len() {
+            let sum: f64 = self.lines_ns.iter().map(|lines| lines[line]).sum();
+            for (number, cores) in case.deployment.instances.iter().enumerate() {
+                self.lines_ns[number][line] = sum * cores.len() as f64 / all;
+            }
+        }
+    }
+
+    /// Adds a request; `so_far` is the share of distributed ones among the earlier ones.
+    fn add(&mut self, case: &Case<'_>, request: &Request, services: &[Service], lines: &[f64], so_far: f64) {
+        let owner = |site: u32| owner_of(case, site);
+        let home = owner(request.home_site);
+        let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
+        parts.push((home, f64::from(request.inserts), request.inserts > 0));
+        for row in &request.rows {
+            let at = owner(row.site);
+            match parts.iter_mut().find(|(instance, ..)| *instance == at) {
+                Some((_, rows, updates)) => {
+                    *rows += 1.0;
+                    *updates |= row.update;
+                }
+                None => parts.push((at, 1.0, row.update)),
+            }
+        }
+        let updates = f64::from(request.updates());
+        let all = request.rows.len() as f64 + f64::from(request.inserts);
+        let shape = Shape { all, updates, weight: request.row_weight };
+        let is_distributed = parts.len() > 1;
+        let p = case.parts(updates > 0.0);
+        let log_ns = if updates > 0.0 { services[home].append_ns } else { 0.0 };
+        let mut latency = log_ns;
+        self.busy_ns[home] += log_ns;
+        for (at, (instance, rows, wrote)) in parts.iter().copied().enumerate() {
+            let (work, sharing) = services[instance].part_ns(shape, rows, is_distributed);
+            self.busy_ns[instance] += work + sharing;
+            latency += work + sharing;
+            if case.is_shared(instance) {
+                for (number, hot) in case.costs.hot.iter().enumerate() {
+                    let visits = if updates > 0.0 { hot.update } else { hot.read } * rows / all;
+                    self.lines_ns[instance][number] += visits * lines[instance];
+                    latency += visits * lines[instance];
+                }
+            }
+            if at == 0 {
+                continue;
+            }
+            // Steps and reply; decision and acknowledgement if it wrote; a release if it read
+            // beside others.
+            let released = !wrote && parts.len() > 2;
+            let messages = 2.0 + if wrote { 2.0 } else { f64::from(u8::from(released)) };
+            let (send, receive, way) = message_ns(case, (home, instance), so_far);
+            let two_phase = if wrote { case.costs.two_phase_log_ns } else { 0.0 };
+            let own = p.home + p.reply + if wrote { p.ack } else { 0.0 };
+            let there = p.participant + if wrote || released { p.decision } else { 0.0 } + two_phase;
+            let first_two = p.home + p.reply + p.participant + two_phase;
+            self.busy_ns[home] += own / case.speed + messages / 2.0 * (send + receive);
+            self.busy_ns[instance] += there / case.speed + messages / 2.0 * (send + receive);
+            latency += first_two / case.speed + 2.0 * (send + receive + way);
+            self.messages += messages;
+            self.participants += 1.0;
+        }
+        if is_distributed {
+            self.distributed += 1.0;
+            self.busy_ns[home] += if updates > 0.0 { case.costs.two_phase_log_ns / case.speed } else { 0.0 };
+        }
+        self.latency_ns += latency;
+        self.updating += f64::from(u8::from(updates > 0.0));
+        let holds = case.costs.protection != Protection::Validation || is_distributed;
+        for row in request.rows.iter().filter(|row| row.update && holds) {
+            let entry = self.rows.entry(row.key).or_default();
+            entry.0 += 1;
+            // On average a row is reached halfway, unless it is the first of several instances'.
+            entry.1 += if is_distributed { latency } else { latency / 2.0 };
+        }
+    }
+
+    /// The row that is held for the largest share of the time, if it was drawn often enough to
+    /// tell, and the rate at which it would always be held.
+    fn hottest_row(&self, case: &Case<'_>) -> Option<(u64, f64)> {
+        let is_alone = case.deployment.workers() == 1;
+        let often = self.rows.iter().filter(|(_, (count, _))| *count >= 8 && !is_alone);
+        let held = often.max_by(|a, b| a.1.1.total_cmp(&b.1.1).then(b.0.cmp(a.0)));
+        held.map(|(key, (_, ns))| (*key, self.drawn as f64 * 1e9 / ns))
+    }
+}
+
+fn owner_of(case: &Case<'_>, site: u32) -> usize {
+    let (sites, instances) = (u64::from(case.transactions.sites()), case.deployment.instances.len() as u64);
+    // The inverse of `Case::sites_of`: the last instance with a first site not above `site`.
+    (((u64::from(site) + 1) * instances - 1) / sites) as usize
+}
+
+/// One visit of a hot line in ns, on average.
+fn line_ns(case: &Case<'_>, instance: usize) -> f64 {
+    let cores = &case.deployment.instances[instance];
+    let other = 1.0 - 1.0 / cores.len() as f64;
+    let lines = &case.profile.lines;
+    lines.t0_ns / case.speed + lines.q * other * case.machine.mean_ns(cores)
+}
+
+/// A message's ns at the sender, at the receiver, and on the way. Messages of several clients of a
+/// worker share a write and a look at a socket, the more of them are distributed: `distributed` is
+/// their share.
+fn message_ns(case: &Case<'_>, (a, b): (usize, usize), distributed: f64) -> (f64, f64, f64) {
+    let Some(channel) = case.channel else { return (0.0, 0.0, 0.0) };
+    let messages = &case.profile.messages;
+    let (from, to) = (case.deployment.instances[a][0], case.deployment.instances[b][0]);
+    let fetch = if channel.is_socket { 0.0 } else { case.machine.latency_ns(from, to) };
+    let others = match case.deployment.clients {
+        Clients::Closed(clients) if channel.is_socket => f64::from(clients.saturating_sub(1)),
+        _ => 0.0,
+    };
+    let together = 1.0 + TOGETHER * others * distributed;
+    let send = (messages.encode_ns + channel.write_ns / together) / case.speed;
+    let receive = (messages.decode_ns + channel.read_ns / together) / case.speed + fetch;
+    (send, receive, case.way_ns(from, to))
+}
+
+/// The time that a request waits for flushes: half of one under way, and its own.
+fn flush_wait_ns(case: &Case<'_>, demand: &Demand) -> f64 {
+    if case.deployment.durability != Durability::Sync {
+        return 0.0;
+    }
+    let depth = case.deployment.instances.len() as u32;
+    let per_commit = 1.5 * case.machine.flush_ns(depth);
+    // A distributed one waits at a participant and then at home.
+    let shares = demand.updating + demand.distributed.min(demand.updating);
+    per_commit * shares / demand.drawn as f64
+}
+
+/// Each instance's rate by mean-value analysis, in requests of the whole deployment per second.
+fn worker_bounds(case: &Case<'_>, demand: &Demand) -> Vec<(Limit, f64)> {
+    let instances = case.deployment.instances.len();
+    let mut rates: Vec<f64> = Vec::with_capacity(instances);
+    let mut worst = (Limit::Workers(Component::Work), f64::INFINITY);
+    // A pass of the loop serves several tasks: one share of it for each.
+    let pass_ns = case.profile.worker_loop.pass_ns / case.speed / case.profile.worker_loop.turns as f64;
+    for (number, busy) in demand.busy_ns.iter().enumerate() {
+        let workers = case.deployment.instances[number].len();
+        let delay_ns = busy + pass_ns / instances as f64;
+        let mut rate = mva(workers, delay_ns, &demand.lines_ns[number]);
+        // The fuller a line, the more surely another worker had it last.
+        let alone = workers as f64 / (workers as f64 - 1.0).max(1.0);
+        let busier = |ns: &f64| ns * (1.0 + (alone - 1.0) * (rate * ns / 1e9).min(1.0));
+        let full: Vec<f64> = demand.lines_ns[number].iter().map(busier).collect();
+        rate = mva(workers, delay_ns, &full);
+        let hottest = demand.lines_ns[number].iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        if rate < worst.1 {
+            let full = hottest.filter(|(_, ns)| rate * ns / 1e9 > 0.8);
+            let limit = match full {
+                Some((line, _)) => Limit::HotLine { instance: number, line },
+                None => Limit::Workers(Component::Work),
+            };
+            worst = (limit, rate);
+        }
+        rates.push(rate);
+    }
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    if most > 1.5 * worst.1 && matches!(worst.0, Limit::Workers(_)) {
+        worst.0 = Limit::Instance(rates.iter().position(|r| *r == worst.1).unwrap_or(0));
+    }
+    vec![worst]
+}
+
+/// Throughput per second of `customers` that circulate among a delay and queues of one server each:
+/// exact mean-value analysis.
+pub fn mva(customers: usize, delay_ns: f64, queues_ns: &[f64]) -> f64 {
+    let mut lengths = vec![0.0; queues_ns.len()];
+    let mut rate = 0.0;
+    for n in 1..=customers {
+        let times: Vec<f64> =
+            queues_ns.iter().zip(&lengths).map(|(ns, length)| ns * (1.0 + length)).collect();
+        rate = n as f64 / (delay_ns + times.iter().sum::<f64>());
+        lengths.iter_mut().zip(&times).for_each(|(length, time)| *length = rate * time);
+    }
+    rate * 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_value_analysis_gives_the_known_limits() {
+        // No queue: every customer at its own pace.
+        assert!((mva(4, 1_000.0, &[]) - 4e6).abs() < 1.0);
+        // A queue alone: its own rate.
+        assert!((mva(50, 0.0, &[100.0]) - 1e7).abs() < 1.0);
+        // Two equal queues and n customers: n / (n + 1) of a queue's rate.
+        assert!((mva(3, 0.0, &[100.0, 100.0]) - 0.75e7).abs() < 1.0);
+    }
+}

@@ -1,0 +1,265 @@
+//! Calibration: the costs of a profile from measured throughputs.
+//!
+//! Each [`Term`] is one number that throughput falls with, and each has a measured [`Cell`] in which
+//! no term after it plays a part. So the terms are solved one after the other, each by bisection
+//! over simulations of its cell with one seed, and no cell is fitted twice:
+//!
+//! ```text
+//!   term      its cell                                       scales
+//!   Work      one worker per instance, local transactions    the design's work
+//!   Sharing   one instance of all workers                    the design's exposed cold lines
+//!   Parts     several instances, distributed, memory channel the design's parts, and the locks of
+//!                                                            `serial` while such transactions live
+//!   Channel   the same over another channel                  that channel's reads and writes
+//! ```
+//!
+//! A calibration holds for one workload: the work of both operations is scaled by one factor, so
+//! that a mix of kinds has one term as well. Terms without a cell keep the profile's costs. The
+//! cells are the only measured input; a cell that no cost explains is reported with its factor at a
+//! bound ([`Fit::is_at_bound`]).
+
+use crate::case::Case;
+use crate::costs::{ByOp, ColdLines, EngineProfile, Linear, Parts, Protection};
+use crate::deployment::{Channel, Clients, Deployment, Placement};
+use crate::error::ModelError;
+use crate::machine::MachineModel;
+use crate::simulate::{RunOptions, simulate};
+use crate::transaction::Transactions;
+use serde::{Deserialize, Serialize};
+
+/// A measured cell: the throughput of a deployment of this machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    pub design: String,
+    pub islands: usize,
+    /// Of all instances.
+    pub workers: usize,
+    pub channel: Channel,
+    /// The workload's share of distributed transactions, in per cent.
+    pub multisite: f64,
+    /// Closed clients per worker.
+    pub clients: u32,
+    /// Transactions per second: the median window.
+    pub tps: f64,
+    /// The slowest and the fastest window.
+    pub tps_min: f64,
+    pub tps_max: f64,
+}
+
+/// A cell to be measured. The order of [`cells_to_measure`] is that of their worth.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wanted {
+    pub term: Term,
+    pub design: String,
+    pub islands: usize,
+    pub workers: usize,
+    pub channel: Channel,
+    pub multisite: f64,
+}
+
+/// A number that a calibration determines.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Term {
+    Work,
+    Sharing,
+    Parts,
+    /// Sockets: the costs of a channel that is not the design's memory channel.
+    Channel,
+}
+
+/// One solved term.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fit {
+    pub term: Term,
+    pub cell: Cell,
+    /// The new cost as a multiple of the old one.
+    pub factor: f64,
+    /// Transactions per second that the simulation gives with it.
+    pub tps: f64,
+}
+
+impl Fit {
+    /// Whether no cost explains the cell: the factor is the least or the greatest that is tried.
+    pub fn is_at_bound(&self) -> bool {
+        self.factor <= LEAST * 1.01 || self.factor >= MOST * 0.99
+    }
+}
+
+/// A profile with the cells that it was fitted to.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    pub fits: Vec<Fit>,
+    pub profile: EngineProfile,
+}
+
+/// The bounds of a factor. Below the least one a cost is as good as none.
+const LEAST: f64 = 1.0 / 32.0;
+const MOST: f64 = 32.0;
+/// Halvings of the interval between the bounds: the factor is exact within 0.2 %.
+const HALVINGS: usize = 12;
+/// A term of a design that has no cold lines to scale begins with this share of their transfers.
+const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
+
+/// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
+/// first those of one design after the other without messages, then the distributed ones, then
+/// sockets, whose costs are the same for each design. `multisite` is the share, in per cent, of the
+/// distributed cells.
+pub fn cells_to_measure(
+    profile: &EngineProfile,
+    designs: &[&str],
+    workers: usize,
+    channels: &[Channel],
+    multisite: f64,
+) -> Result<Vec<Wanted>, ModelError> {
+    let (memory, sockets): (Vec<Channel>, Vec<Channel>) = channels.iter().partition(|c| is_memory(**c));
+    let first = memory.first().copied().unwrap_or(Channel::Shm);
+    let mut wanted = Vec::new();
+    let mut add = |term, design: &str, islands, channel, multisite| {
+        let design = design.to_owned();
+        wanted.push(Wanted { term, design, islands, workers, channel, multisite });
+    };
+    for design in designs {
+        let costs = profile.design(design)?;
+        add(Term::Work, design, workers, first, 0.0);
+        if workers > 1 && costs.protection != Protection::SerialLocks {
+            add(Term::Sharing, design, 1, first, 0.0);
+        }
+    }
+    if workers > 1 {
+        designs.iter().for_each(|design| add(Term::Parts, design, workers, first, multisite));
+        if let Some(design) = designs.first() {
+            sockets.iter().for_each(|&channel| add(Term::Channel, design, workers, channel, multisite));
+        }
+    }
+    Ok(wanted)
+}
+
+fn is_memory(channel: Channel) -> bool {
+    matches!(channel, Channel::Ring | Channel::Shm)
+}
+
+/// Solves the terms for which there are cells. `transactions` gives the workload at a share of
+/// distributed transactions in per cent.
+///
+/// # Errors
+/// A cell of a design that `base` does not know, one that does not fit the machine, one without
+/// throughput, or a workload that cannot be made.
+pub fn calibrate(
+    base: &EngineProfile,
+    machine: &MachineModel,
+    transactions: &dyn Fn(f64) -> Result<Transactions, ModelError>,
+    cells: &[Cell],
+) -> Result<Calibration, ModelError> {
+    let mut profile = base.clone();
+    let mut ordered: Vec<(Term, &Cell)> = cells.iter().map(|cell| (term_of(cell), cell)).collect();
+    ordered.sort_by_key(|(term, _)| *term);
+    let mut fits = Vec::new();
+    for (term, cell) in ordered {
+        fits.push(solve(&mut profile, machine, transactions, term, cell)?);
+    }
+    profile.anchors = cells.iter().map(name).collect();
+    profile.is_calibrated = !cells.is_empty();
+    Ok(Calibration { fits, profile })
+}
+
+/// The term that a cell determines.
+fn term_of(cell: &Cell) -> Term {
+    match cell {
+        Cell { islands: 1, workers, .. } if *workers > 1 => Term::Sharing,
+        Cell { multisite, .. } if *multisite == 0.0 => Term::Work,
+        Cell { channel, .. } if is_memory(*channel) => Term::Parts,
+        _ => Term::Channel,
+    }
+}
+
+fn name(cell: &Cell) -> String {
+    let Cell { design, islands, workers, channel, multisite, .. } = cell;
+    format!("{design}, {islands} instances of {workers} workers over {}, {multisite} %", channel.name())
+}
+
+fn solve(
+    profile: &mut EngineProfile,
+    machine: &MachineModel,
+    transactions: &dyn Fn(f64) -> Result<Transactions, ModelError>,
+    term: Term,
+    cell: &Cell,
+) -> Result<Fit, ModelError> {
+    if !(cell.tps.is_finite() && cell.tps > 0.0) {
+        let what = format!("the throughput of the cell {}", name(cell));
+        return Err(ModelError::Value { what, value: cell.tps.to_string(), expected: "a number above 0" });
+    }
+    let workload = transactions(cell.multisite)?;
+    let deployment = Deployment::new(machine, &cell.design, cell.islands, cell.workers, Placement::Island)?
+        .over(cell.channel)
+        .with_clients(Clients::Closed(cell.clients));
+    let options = RunOptions::for_workers(cell.workers);
+    let at = |factor: f64| {
+        let tried = scaled(profile, term, cell, factor)?;
+        let tps = simulate(&Case::new(machine, &tried, &workload, &deployment)?, &options).tps;
+        Ok::<_, ModelError>((tried, tps))
+    };
+    // Throughput falls as the cost grows: the factor lies where it passes the measured one.
+    let (mut low, mut high) = (LEAST.ln(), MOST.ln());
+    for _ in 0..HALVINGS {
+        let middle = f64::midpoint(low, high);
+        if at(middle.exp())?.1 > cell.tps { low = middle } else { high = middle }
+    }
+    let factor = f64::midpoint(low, high).exp();
+    let (fitted, tps) = at(factor)?;
+    *profile = fitted;
+    Ok(Fit { term, cell: cell.clone(), factor, tps })
+}
+
+/// The profile with a term's costs multiplied by `factor`.
+fn scaled(
+    profile: &EngineProfile,
+    term: Term,
+    cell: &Cell,
+    factor: f64,
+) -> Result<EngineProfile, ModelError> {
+    let mut profile = profile.clone();
+    profile.design(&cell.design)?;
+    let costs = profile.designs.get_mut(&cell.design).expect("looked up above");
+    match term {
+        Term::Work => each(&mut costs.work, |work| scale_linear(work, factor)),
+        Term::Sharing => each(&mut costs.cold, |cold| {
+            let basis = if cold.per_row * cold.exposed > 0.0 { *cold } else { COLD };
+            *cold = ColdLines { exposed: basis.exposed * factor, ..basis };
+        }),
+        Term::Parts => {
+            each(&mut costs.parts, |parts| scale_parts(parts, factor));
+            each(&mut costs.with_distributed, |added| scale_linear(added, factor));
+        }
+        Term::Channel => {
+            let known = profile.messages.channels.get_mut(cell.channel.name());
+            let none =
+                || ModelError::NoChannel { profile: profile.name.clone(), channel: cell.channel.name() };
+            let channel = known.ok_or_else(none)?;
+            channel.write_ns *= factor;
+            channel.read_ns *= factor;
+        }
+    }
+    Ok(profile)
+}
+
+fn each<T>(by: &mut ByOp<T>, change: impl Fn(&mut T)) {
+    change(&mut by.read);
+    change(&mut by.update);
+}
+
+fn scale_linear(work: &mut Linear, factor: f64) {
+    work.per_transaction *= factor;
+    work.per_row *= factor;
+}
+
+fn scale_parts(parts: &mut Parts, factor: f64) {
+    for cost in
+        [&mut parts.home, &mut parts.participant, &mut parts.reply, &mut parts.decision, &mut parts.ack]
+    {
+        *cost *= factor;
+    }
+}

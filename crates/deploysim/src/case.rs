@@ -1,0 +1,203 @@
+//! One case: a machine, an engine, transactions and a deployment that fit together, with the
+//! service times that follow from them.
+
+use crate::costs::{ChannelCosts, DesignCosts, EngineProfile, Parts, Protection};
+use crate::deployment::{Channel, Deployment, Durability};
+use crate::error::ModelError;
+use crate::machine::{LevelName, MachineModel};
+use crate::transaction::Transactions;
+use std::ops::Range;
+
+/// A checked case.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    pub machine: &'a MachineModel,
+    pub profile: &'a EngineProfile,
+    pub transactions: &'a Transactions,
+    pub deployment: &'a Deployment,
+    pub(crate) costs: &'a DesignCosts,
+    /// None with one instance.
+    pub(crate) channel: Option<ChannelCosts>,
+    pub(crate) speed: f64,
+}
+
+impl<'a> Case<'a> {
+    /// # Errors
+    /// A deployment that does not fit the machine, a design or channel that the profile does not
+    /// know, `serial` with several workers in an instance, or fewer sites than instances.
+    pub fn new(
+        machine: &'a MachineModel,
+        profile: &'a EngineProfile,
+        transactions: &'a Transactions,
+        deployment: &'a Deployment,
+    ) -> Result<Case<'a>, ModelError> {
+        deployment.check(machine)?;
+        let costs = profile.design(&deployment.design)?;
+        let wrong = |text: String| Err(ModelError::Deployment(text));
+        let most = deployment.instances.iter().map(Vec::len).max().unwrap_or(0);
+        if costs.protection == Protection::SerialLocks && most > 1 {
+            return wrong(format!("{} has one worker per instance, not {most}", deployment.design));
+        }
+        let (sites, instances) = (transactions.sites() as usize, deployment.instances.len());
+        if sites < instances {
+            return wrong(format!("{sites} sites for {instances} instances: each needs at least one"));
+        }
+        let channel = match deployment.channel {
+            _ if instances == 1 => None,
+            channel => Some(*profile.channel(channel)?),
+        };
+        let speed = profile.speed_on(machine);
+        if !(speed.is_finite() && speed > 0.0) {
+            let what = "the speed of the machine".to_owned();
+            return Err(ModelError::Value { what, value: speed.to_string(), expected: "a number above 0" });
+        }
+        Ok(Case { machine, profile, transactions, deployment, costs, channel, speed })
+    }
+
+    /// The sites of an instance.
+    pub(crate) fn sites_of(&self, instance: usize) -> Range<u32> {
+        let (sites, instances) =
+            (u64::from(self.transactions.sites()), self.deployment.instances.len() as u64);
+        let start = |i: u64| (i * sites / instances) as u32;
+        start(instance as u64)..start(instance as u64 + 1)
+    }
+
+    pub(crate) fn is_shared(&self, instance: usize) -> bool {
+        self.deployment.instances[instance].len() > 1
+    }
+
+    /// Whether the requests of a client may have their home at another instance.
+    pub(crate) fn is_routed(&self) -> bool {
+        let (skew, hot) = self.transactions.skew();
+        skew > 0.0 || hot.is_some()
+    }
+
+    pub(crate) fn parts(&self, updates: bool) -> Parts {
+        if updates { self.costs.parts.update } else { self.costs.parts.read }
+    }
+
+    pub(crate) fn tcp_between(&self, a: usize, b: usize) -> bool {
+        self.deployment.channel == Channel::Tcp && !self.machine.is_one_host(a, b)
+    }
+
+    /// The one-way ns of a message from core `a` to core `b`, besides the work at the ends.
+    pub(crate) fn way_ns(&self, a: usize, b: usize) -> f64 {
+        let wire = self.channel.map_or(0.0, |c| c.wire_ns);
+        if self.tcp_between(a, b) {
+            return wire + self.machine.latency_ns(a, b);
+        }
+        wire + self.channel.filter(|c| !c.is_socket).map_or(0.0, |_| self.machine.latency_ns(a, b))
+    }
+
+    /// The service times of an instance.
+    pub(crate) fn service(&self, instance: usize) -> Service {
+        let cores = &self.deployment.instances[instance];
+        let workers = cores.len() as f64;
+        let line = self.machine.mean_ns(cores);
+        let miss = self.miss_ns(cores);
+        let [read, update] = [false, true].map(|updates| {
+            let pick =
+                |by: crate::costs::ByOp<crate::costs::Linear>| if updates { by.update } else { by.read };
+            let cold = if updates { self.costs.cold.update } else { self.costs.cold.read };
+            let mut work = pick(self.costs.work);
+            let mut locked = pick(self.costs.with_distributed);
+            if workers > 1.0 {
+                let shared = pick(self.costs.shared);
+                work.per_transaction += shared.per_transaction;
+                work.per_row += shared.per_row;
+                locked = crate::costs::Linear::default();
+            }
+            OpService {
+                per_transaction: work.per_transaction / self.speed,
+                per_row: work.per_row / self.speed + miss,
+                locked_per_transaction: locked.per_transaction / self.speed,
+                locked_per_row: locked.per_row / self.speed,
+                sharing_per_row: cold.per_row * (1.0 - 1.0 / workers) * line * cold.exposed,
+            }
+        });
+        let append = match self.deployment.durability {
+            Durability::Memory => 0.0,
+            Durability::Async | Durability::Sync => self.profile.log_append_ns / self.speed,
+        };
+        Service { read, update, append_ns: append }
+    }
+
+    /// ns per row for lines that no cache holds: an instance's rows against the caches of its
+    /// cores.
+    fn miss_ns(&self, cores: &[usize]) -> f64 {
+        let (terms, cache) = (self.machine.terms(), &self.profile.cache);
+        let share = self.transactions.dataset() as f64 / self.deployment.instances.len() as f64;
+        let bytes = share * cache.row_bytes;
+        let group_of = |core: usize, level: LevelName| {
+            let level = self.machine.levels().iter().find(|l| l.level == level)?;
+            level.groups.iter().position(|g| g.contains(&core))
+        };
+        let last_level = |core: usize| {
+            group_of(core, LevelName::Cache).or_else(|| group_of(core, LevelName::Socket)).unwrap_or(0)
+        };
+        let count = |of: &dyn Fn(usize) -> usize| {
+            let mut groups: Vec<usize> = cores.iter().map(|&core| of(core)).collect();
+            groups.sort_unstable();
+            groups.dedup();
+            groups.len() as f64
+        };
+        // An instance has the caches of its groups in the share of the groups' workers it has.
+        let groups = count(&last_level);
+        let all = self.deployment.instances.iter().flatten();
+        let mine: Vec<usize> = cores.iter().map(|&core| last_level(core)).collect();
+        let around = all.filter(|&&core| mine.contains(&last_level(core))).count() as f64;
+        let held =
+            terms.l2_bytes * cores.len() as f64 + terms.l3_bytes * groups * cores.len() as f64 / around;
+        let missing = (1.0 - held / bytes).max(0.0);
+        let packages = count(&|core| self.machine.package(core));
+        let memory = terms.memory_local_ns / packages + terms.memory_remote_ns * (1.0 - 1.0 / packages);
+        missing * cache.lines_per_row * cache.exposed * memory
+    }
+}
+
+/// Service times of one kind of operation at an instance, in ns of its machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct OpService {
+    pub per_transaction: f64,
+    pub per_row: f64,
+    /// Added while distributed transactions exist.
+    pub locked_per_transaction: f64,
+    pub locked_per_row: f64,
+    /// Transfers of cold shared lines.
+    pub sharing_per_row: f64,
+}
+
+/// The service times of one instance.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Service {
+    pub read: OpService,
+    pub update: OpService,
+    pub append_ns: f64,
+}
+
+impl Service {
+    /// ns of work and of sharing for a part of `rows` of a transaction's `all` rows, of which the
+    /// transaction updates `updates`.
+    pub fn part_ns(&self, request: Shape, rows: f64, locked: bool) -> (f64, f64) {
+        let Shape { all, updates, weight } = request;
+        let op = if updates > 0.0 { &self.update } else { &self.read };
+        let share = rows / all;
+        let reads = all - updates;
+        let rows_ns = self.read.per_row * reads + self.update.per_row * updates;
+        let mut work = op.per_transaction + rows_ns * weight;
+        if locked {
+            let locked_ns = self.read.locked_per_row * reads + self.update.locked_per_row * updates;
+            work += op.locked_per_transaction + locked_ns * weight;
+        }
+        let sharing = self.read.sharing_per_row * reads + self.update.sharing_per_row * updates;
+        (work * share, sharing * share)
+    }
+}
+
+/// The rows of a transaction.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Shape {
+    pub all: f64,
+    pub updates: f64,
+    pub weight: f64,
+}

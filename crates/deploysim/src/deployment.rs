@@ -1,0 +1,186 @@
+//! A deployment: which workers run on which cores, and how they are joined.
+
+use crate::error::ModelError;
+use crate::machine::{LevelGroups, MachineModel};
+use serde::{Deserialize, Serialize};
+
+/// The way in which messages travel between instances.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Channel {
+    /// Queues of one process.
+    Ring,
+    /// Rings in shared memory.
+    Shm,
+    /// Unix sockets.
+    Uds,
+    Tcp,
+}
+
+impl Channel {
+    pub const ALL: [Channel; 4] = [Channel::Ring, Channel::Shm, Channel::Uds, Channel::Tcp];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Channel::Ring => "ring",
+            Channel::Shm => "shm",
+            Channel::Uds => "uds",
+            Channel::Tcp => "tcp",
+        }
+    }
+}
+
+/// The state of the log that a commit waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Nothing.
+    Memory,
+    /// Its record is appended; the log is written behind.
+    Async,
+    /// Its record is on the device.
+    Sync,
+}
+
+/// The clients of a run.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clients {
+    /// Clients per worker, each with one request under way.
+    Closed(u32),
+    /// Requests per second of the whole deployment, as a Poisson stream.
+    Open(f64),
+}
+
+/// The rule by which instances get their cores.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Each instance on cores that are near each other.
+    Island,
+    /// Each instance on cores of all packages, in turn.
+    Spread,
+    /// Cores drawn at random with this seed, as an operating system might.
+    Os(u64),
+}
+
+/// A deployment on a machine.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Deployment {
+    /// A name of the profile's designs.
+    pub design: String,
+    /// The core of each worker, by instance.
+    pub instances: Vec<Vec<usize>>,
+    pub channel: Channel,
+    pub durability: Durability,
+    pub clients: Clients,
+}
+
+impl Deployment {
+    /// `islands` instances of equal size over the first `workers` cores by `placement`; log in
+    /// memory, four clients per worker, shared memory.
+    ///
+    /// # Errors
+    /// More workers than cores, or instances of unequal size.
+    pub fn new(
+        machine: &MachineModel,
+        design: &str,
+        islands: usize,
+        workers: usize,
+        placement: Placement,
+    ) -> Result<Deployment, ModelError> {
+        let wrong = |text: String| Err(ModelError::Deployment(text));
+        if workers > machine.cores() {
+            return wrong(format!("{workers} workers on {} cores", machine.cores()));
+        }
+        if islands == 0 || workers == 0 || !workers.is_multiple_of(islands) {
+            return wrong(format!("{workers} workers do not divide evenly over {islands} instances"));
+        }
+        let cores = ordered(machine, workers, placement);
+        let size = workers / islands;
+        let instances = match placement {
+            // The cores lie package by package, so every `islands`-th one is of another package.
+            Placement::Spread => {
+                (0..islands).map(|i| cores.iter().skip(i).step_by(islands).copied().collect()).collect()
+            }
+            Placement::Island | Placement::Os(_) => cores.chunks(size).map(<[usize]>::to_vec).collect(),
+        };
+        Ok(Deployment {
+            design: design.to_owned(),
+            instances,
+            channel: Channel::Shm,
+            durability: Durability::Memory,
+            clients: Clients::Closed(4),
+        })
+    }
+
+    #[must_use]
+    pub fn over(self, channel: Channel) -> Deployment {
+        Deployment { channel, ..self }
+    }
+
+    #[must_use]
+    pub fn with_clients(self, clients: Clients) -> Deployment {
+        Deployment { clients, ..self }
+    }
+
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Deployment {
+        Deployment { durability, ..self }
+    }
+
+    /// The number of workers of all instances.
+    pub fn workers(&self) -> usize {
+        self.instances.iter().map(Vec::len).sum()
+    }
+
+    /// # Errors
+    /// No worker, a core that the machine has not or that is used twice, a load without clients,
+    /// or a channel that does not reach another machine.
+    pub fn check(&self, machine: &MachineModel) -> Result<(), ModelError> {
+        let wrong = |text: String| Err(ModelError::Deployment(text));
+        if self.instances.is_empty() || self.instances.iter().any(Vec::is_empty) {
+            return wrong("an instance needs at least one worker".into());
+        }
+        let mut used = vec![false; machine.cores()];
+        for &core in self.instances.iter().flatten() {
+            match used.get_mut(core) {
+                None => return wrong(format!("core {core} of a machine with {} cores", machine.cores())),
+                Some(true) => return wrong(format!("core {core} has two workers")),
+                Some(free) => *free = true,
+            }
+        }
+        match self.clients {
+            Clients::Closed(0) => return wrong("a closed load needs at least one client per worker".into()),
+            Clients::Open(rate) if !(rate.is_finite() && rate > 0.0) => {
+                return wrong(format!("an open load of {rate} requests per second"));
+            }
+            _ => {}
+        }
+        let first = self.instances[0][0];
+        let spans = self.instances.iter().flatten().any(|&core| !machine.is_one_host(first, core));
+        if spans && self.instances.len() > 1 && self.channel != Channel::Tcp {
+            return wrong(format!("{} does not reach another machine: use tcp", self.channel.name()));
+        }
+        let split = |cores: &Vec<usize>| cores.iter().any(|&core| !machine.is_one_host(cores[0], core));
+        if self.instances.iter().any(split) {
+            return wrong("an instance cannot span several machines".into());
+        }
+        Ok(())
+    }
+}
+
+/// The first `workers` cores in an order in which near cores are neighbours, or drawn at random.
+fn ordered(machine: &MachineModel, workers: usize, placement: Placement) -> Vec<usize> {
+    let mut cores: Vec<usize> = (0..machine.cores()).collect();
+    // The group of each core by level, coarsest first.
+    cores.sort_by_cached_key(|&core| {
+        let group = |level: &LevelGroups| level.groups.iter().position(|group| group.contains(&core));
+        machine.levels().iter().rev().map(group).collect::<Vec<_>>()
+    });
+    if let Placement::Os(seed) = placement {
+        fastrand::Rng::with_seed(seed).shuffle(&mut cores);
+    }
+    cores.truncate(workers);
+    cores
+}

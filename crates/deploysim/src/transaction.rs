@@ -1,0 +1,195 @@
+//! Transactions as sequences of phases of steps, and requests drawn from them.
+//!
+//! A [`Mix`] is a list of [`RecordedKind`]s: per kind its share, its phases, and per phase the
+//! groups of rows it reads or updates, the table they lie in, and the place: at home, or with a
+//! probability elsewhere. The built-in ones follow the workloads' own definitions; a recorded run
+//! fills the same structs (they are serde values). The islands microbenchmark is drawn by the
+//! workload's own generator, so its participants, keys and skew are those of a real run.
+
+mod draw;
+mod kinds;
+
+pub use draw::{Request, Requests, Row};
+pub use kinds::{tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
+
+use crate::error::ModelError;
+use serde::{Deserialize, Serialize};
+use workload::Hot;
+use workload::micro::{Micro, MicroOptions, Op};
+
+/// A table of a recorded kind.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    pub name: String,
+    /// Rows of one site. A hot table has few.
+    pub rows_per_site: u64,
+}
+
+/// The place of a group's rows.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The home site.
+    Home,
+    /// The home site, but with this probability one other site for all rows of the group. Groups
+    /// with the same number share the decision and the site.
+    Remote { probability: f64, decision: u8 },
+}
+
+/// Rows that one phase reads or updates in one table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowGroup {
+    /// Index into the mix's tables.
+    pub table: usize,
+    pub rows: u32,
+    pub update: bool,
+    pub place: Place,
+}
+
+/// One phase: the groups that are issued together.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseSteps {
+    pub groups: Vec<RowGroup>,
+}
+
+/// One kind of transaction, as recorded from the engine or described.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedKind {
+    pub name: String,
+    /// Its share of the requests; shares need not add up to 1.
+    pub share: f64,
+    pub phases: Vec<PhaseSteps>,
+    /// Rows that it inserts at home: work and log, but no lock that another transaction meets.
+    #[serde(default)]
+    pub inserts: u32,
+    /// The cost of a row relative to the profile's: 1 where nothing else is known.
+    #[serde(default = "one")]
+    pub row_weight: f64,
+    /// Log bytes; `None` takes the profile's bytes per updated row.
+    #[serde(default)]
+    pub log_bytes: Option<f64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// A workload as recorded kinds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mix {
+    pub name: String,
+    /// Logical sites; an instance owns a run of them.
+    pub sites: u32,
+    pub tables: Vec<Table>,
+    pub kinds: Vec<RecordedKind>,
+}
+
+/// The transactions of a run.
+#[derive(Clone, Debug)]
+pub enum Transactions {
+    /// The islands microbenchmark.
+    Micro(Box<Micro>),
+    /// Recorded or described kinds.
+    Mix(Box<Mix>),
+}
+
+impl Transactions {
+    /// The islands microbenchmark: `rows` rows of `dataset` over `sites`, `multisite` and `hot` in
+    /// per cent, `skew` a Zipf exponent.
+    ///
+    /// # Errors
+    /// An option out of its range.
+    pub fn micro(options: MicroOptions) -> Result<Transactions, ModelError> {
+        let wrong =
+            |e: workload::SpecError| ModelError::NoSteps { workload: "micro".into(), problem: e.to_string() };
+        Ok(Transactions::Micro(Box::new(Micro::new(options).map_err(wrong)?)))
+    }
+
+    /// Ten rows of `op` on `sites` sites of 10,000 rows, `multisite` in per cent.
+    ///
+    /// # Errors
+    /// A share outside 0 to 100.
+    pub fn micro_of(sites: u32, op: Op, multisite: f64) -> Result<Transactions, ModelError> {
+        Transactions::micro(MicroOptions { op, multisite, ..MicroOptions::new(sites) })
+    }
+
+    /// # Errors
+    /// A workload without kinds, a kind without steps, or a table that is not there.
+    pub fn mix(mix: Mix) -> Result<Transactions, ModelError> {
+        mix.check()?;
+        Ok(Transactions::Mix(Box::new(mix)))
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Transactions::Micro(_) => "micro",
+            Transactions::Mix(mix) => &mix.name,
+        }
+    }
+
+    /// Logical sites.
+    pub fn sites(&self) -> u32 {
+        match self {
+            Transactions::Micro(micro) => micro.options().sites,
+            Transactions::Mix(mix) => mix.sites,
+        }
+    }
+
+    /// Rows of all tables.
+    pub fn dataset(&self) -> u64 {
+        match self {
+            Transactions::Micro(micro) => micro.options().dataset,
+            Transactions::Mix(mix) => mix.tables.iter().map(|t| t.rows_per_site * u64::from(mix.sites)).sum(),
+        }
+    }
+
+    /// The skew of the keys: a Zipf exponent or a hot range; micro only.
+    pub fn skew(&self) -> (f64, Option<Hot>) {
+        match self {
+            Transactions::Micro(micro) => (micro.options().skew, micro.options().hot),
+            Transactions::Mix(_) => (0.0, None),
+        }
+    }
+}
+
+impl Mix {
+    /// # Errors
+    /// Text that is no mix, or one that [`Transactions::mix`] would refuse.
+    pub fn parse(name: &str, text: &str) -> Result<Mix, ModelError> {
+        let wrong = |e: toml::de::Error| ModelError::File { file: name.to_owned(), problem: e.to_string() };
+        let mix: Mix = toml::from_str(text).map_err(wrong)?;
+        mix.check()?;
+        Ok(mix)
+    }
+
+    fn check(&self) -> Result<(), ModelError> {
+        let wrong = |problem: String| Err(ModelError::NoSteps { workload: self.name.clone(), problem });
+        if self.kinds.is_empty() {
+            return wrong("no kind of transaction is recorded".into());
+        }
+        if self.sites == 0 || self.tables.iter().any(|table| table.rows_per_site == 0) {
+            return wrong("it has no sites, or a table without rows".into());
+        }
+        for kind in &self.kinds {
+            let groups = || kind.phases.iter().flat_map(|phase| &phase.groups);
+            if groups().count() == 0 && kind.inserts == 0 {
+                return wrong(format!("the kind {:?} has no recorded steps", kind.name));
+            }
+            if groups().any(|group| group.table >= self.tables.len() || group.rows == 0) {
+                return wrong(format!("the kind {:?} has a group without rows or of no table", kind.name));
+            }
+            if !(kind.share.is_finite() && kind.share >= 0.0 && kind.row_weight > 0.0) {
+                return wrong(format!("the kind {:?} has a share or a weight below 0", kind.name));
+            }
+        }
+        if self.kinds.iter().map(|kind| kind.share).sum::<f64>() <= 0.0 {
+            return wrong("the shares of its kinds add up to 0".into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! Calibration against a machine of which the costs are known: a simulated one.
+
+use crate::run;
+use deploysim::calibration::{Cell, Term, calibrate, cells_to_measure};
+use deploysim::{
+    Channel, Deployment, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
+};
+use workload::micro::Op;
+
+const DESIGNS: [&str; 3] = ["conventional", "serial", "occ"];
+const CHANNELS: [Channel; 2] = [Channel::Shm, Channel::Uds];
+
+/// An engine whose costs differ from those of the profile `atoll`, each by another factor.
+fn truth() -> EngineProfile {
+    let mut truth = EngineProfile::builtin("atoll").unwrap();
+    for (i, costs) in truth.designs.values_mut().enumerate() {
+        let factor = 1.3 + 0.4 * i as f64;
+        costs.work.read.per_row *= factor;
+        costs.work.read.per_transaction *= factor;
+        costs.parts.read.home *= 2.2 - 0.3 * i as f64;
+        costs.parts.read.participant *= 1.6;
+        costs.cold.read.exposed += 0.5;
+    }
+    let uds = truth.messages.channels.get_mut("uds").unwrap();
+    (uds.write_ns, uds.read_ns) = (uds.write_ns * 1.9, uds.read_ns * 1.4);
+    truth
+}
+
+fn workload(multisite: f64) -> Result<Transactions, ModelError> {
+    Transactions::micro_of(2, Op::Read, multisite)
+}
+
+/// The throughput of the engine `profile`, with another seed than calibrations use.
+fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Channel, multisite: f64) -> f64 {
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let deployment = Deployment::new(&machine, design, islands, 2, Placement::Island).unwrap().over(channel);
+    let options = RunOptions::default().seeded(77);
+    run(&machine, profile, &workload(multisite).unwrap(), &deployment, &options).tps
+}
+
+fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
+    let design = design.to_owned();
+    Cell { design, islands, workers: 2, channel, multisite, clients: 4, tps, tps_min: tps, tps_max: tps }
+}
+
+#[test]
+fn the_costs_of_another_engine_are_found_from_its_throughputs() {
+    let (base, truth) = (EngineProfile::builtin("atoll").unwrap(), truth());
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0).unwrap();
+    let cells: Vec<Cell> = wanted
+        .iter()
+        .map(|w| {
+            let tps = measured(&truth, &w.design, w.islands, w.channel, w.multisite);
+            cell(&w.design, w.islands, w.channel, w.multisite, tps)
+        })
+        .collect();
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    for fit in &found.fits {
+        assert!(!fit.is_at_bound() && (fit.tps / fit.cell.tps - 1.0).abs() < 0.02, "{fit:?}");
+    }
+    // Shares that no cell has: the uncalibrated profile is wrong by tens of per cent.
+    let error = |profile, design, islands, channel, multisite| {
+        let tps = measured(&truth, design, islands, channel, multisite);
+        (measured(profile, design, islands, channel, multisite) / tps - 1.0).abs()
+    };
+    let mut worst_before: f64 = 0.0;
+    for design in DESIGNS {
+        for (channel, multisite) in [(Channel::Shm, 5.0), (Channel::Shm, 30.0), (Channel::Uds, 30.0)] {
+            let after = error(&found.profile, design, 2, channel, multisite);
+            assert!(after < 0.07, "{design} over {channel:?} at {multisite} %: {after}");
+            worst_before = worst_before.max(error(&base, design, 2, channel, multisite));
+        }
+    }
+    assert!(worst_before > 0.2, "{worst_before}");
+}
+
+#[test]
+fn a_calibration_is_read_back_as_it_was_written() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let cells = [cell("occ", 2, Channel::Shm, 0.0, 1.1e6)];
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    assert_eq!(found.profile.anchors.len(), 1);
+    let text = found.profile.to_toml().unwrap();
+    assert_eq!(EngineProfile::parse("again", &text).unwrap(), found.profile);
+}
+
+#[test]
+fn a_cell_that_no_cost_explains_is_at_a_bound() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let faster_than_its_parts = cell("occ", 2, Channel::Shm, 100.0, 1e9);
+    let found = calibrate(&base, &machine, &workload, &[faster_than_its_parts]).unwrap();
+    assert_eq!(found.fits[0].term, Term::Parts);
+    assert!(found.fits[0].is_at_bound());
+    let wrong = calibrate(&base, &machine, &workload, &[cell("occ", 2, Channel::Shm, 0.0, 0.0)]);
+    assert!(matches!(wrong, Err(ModelError::Value { .. })), "{wrong:?}");
+    let wrong = calibrate(&base, &machine, &workload, &[cell("logical", 2, Channel::Shm, 0.0, 1e5)]);
+    assert!(matches!(wrong, Err(ModelError::NoCosts { .. })), "{wrong:?}");
+}
+
+#[test]
+fn the_cells_of_one_worker_are_local() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let terms = |workers| {
+        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0).unwrap();
+        wanted.into_iter().map(|w| w.term).collect::<Vec<_>>()
+    };
+    assert_eq!(terms(1), [Term::Work; 2]);
+    use Term::{Channel, Parts, Sharing, Work};
+    assert_eq!(terms(2), [Work, Work, Sharing, Parts, Parts, Channel]);
+}

@@ -1,0 +1,46 @@
+//! The simulated loop's constants against the engine's source: a change there fails here.
+
+use deploysim::engine_loop::{ASK_NS, BUDGET, GATE, SPIN_US, TURNS};
+use std::path::Path;
+
+/// The value of `const NAME: TYPE = VALUE;` in a file of another crate.
+fn constant(file: &str, name: &str) -> u64 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let start = format!("const {name}: ");
+    let line = text.lines().find(|line| {
+        line.trim_start().trim_start_matches("pub ").trim_start_matches("pub(crate) ").starts_with(&start)
+    });
+    let line =
+        line.unwrap_or_else(|| panic!("{file} has no constant {name}: adapt the simulation to the new loop"));
+    let value = line.split('=').nth(1).and_then(|rest| rest.trim().strip_suffix(';')).unwrap();
+    value.replace('_', "").parse().unwrap_or_else(|_| panic!("{name} of {file} is {value}"))
+}
+
+#[test]
+fn the_loop_has_the_engines_constants() {
+    assert_eq!(TURNS as u64, constant("instance/src/worker.rs", "TURNS"));
+    assert_eq!(ASK_NS, constant("instance/src/worker.rs", "ASK_NS"));
+    assert_eq!(BUDGET as u64, constant("instance/src/worker.rs", "BUDGET"));
+    assert_eq!(GATE as u64, constant("instance/src/gate.rs", "MOST"));
+    assert_eq!(SPIN_US, constant("deploy/src/plan.rs", "SPIN_US"));
+}
+
+#[test]
+fn the_loop_has_the_engines_order() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../instance/src/worker.rs");
+    let text = std::fs::read_to_string(path).unwrap();
+    let run = &text[text.find("pub fn run(mut self)").expect("the loop is there")..];
+    let run = &run[..run.find("probe::round").expect("the loop's end is there")];
+    let mut rest = run;
+    for step in [
+        "self.turns(now)",
+        "Ask::Rings } else { Ask::All }",
+        "self.receive(ask)",
+        "links.flush()",
+        "self.rest(now)",
+    ] {
+        let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is not where the simulation has it"));
+        rest = &rest[at..];
+    }
+}
