@@ -4,6 +4,9 @@
 use crate::root;
 use crate::workspace::Workspace;
 
+/// Marks of blocks that are no Rust.
+const OTHER_LANGUAGES: &[&str] = &["text", "toml"];
+
 /// The names of the crates with an example that `rustdoc` would compile. `peers` has `doctest =
 /// false`.
 pub fn crates(workspace: &Workspace) -> Vec<&str> {
@@ -15,8 +18,8 @@ pub fn crates(workspace: &Workspace) -> Vec<&str> {
     crates.map(|c| c.name.as_str()).collect()
 }
 
-/// Whether a doc comment holds a block that is not marked as text. As in Markdown, that is a block
-/// between fences, or one that is indented by four columns after an empty line.
+/// Whether a doc comment holds a block that is not marked as another language. As in Markdown, that
+/// is a block between fences, or one that is indented by four columns after an empty line.
 fn has_example(text: &str) -> bool {
     let (mut fenced, mut after_empty) = (false, true);
     text.lines().any(|line| {
@@ -28,7 +31,7 @@ fn has_example(text: &str) -> bool {
         let begins = match doc.trim().strip_prefix("```") {
             Some(mark) => {
                 fenced = !fenced;
-                fenced && mark != "text"
+                fenced && !OTHER_LANGUAGES.contains(&mark)
             }
             None => !fenced && after_empty && doc.starts_with("     ") && !doc.trim().is_empty(),
         };
@@ -45,6 +48,7 @@ mod tests {
     fn blocks_of_rust_are_examples_and_blocks_of_text_are_none() {
         let drawing = "//! Words.\n//!\n//! ```text\n//! a -> b\n//!\n//!     c\n//! ```\nfn f() {}\n";
         assert!(!has_example(drawing));
+        assert!(!has_example(&drawing.replace("text", "toml")));
         assert!(!has_example("/// Words\n///     that go on.\n// ```\nlet fence = \"```\";\n"));
         for example in ["/// ```\n/// f();\n/// ```\n", "//! ```no_run\n", "/// Words:\n///\n///     f();\n"]
         {
