@@ -159,6 +159,9 @@ pub struct Outcome {
     pub flushes: u64,
     pub stations: Vec<Station>,
     pub limit: Limit,
+    /// Whether as many transactions were committed as asked for. If not, time ran out or nothing
+    /// could go on, and `tps` is no rate that lasts.
+    pub is_complete: bool,
     /// Elementary steps of the simulation: its own cost.
     pub steps: u64,
 }

@@ -85,6 +85,9 @@ pub fn simulate(case: &Case<'_>, options: &RunOptions) -> Outcome {
     sim.run(options)
 }
 
+/// An open load that is never served ends the run when so many requests wait.
+const MOST_UNDER_WAY: u64 = 1 << 20;
+
 /// An event that is no worker's step.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Timer {
@@ -162,7 +165,10 @@ impl Sim<'_> {
             let committed = self.counts.committed;
             if !self.is_measuring && committed >= options.warm_up {
                 self.begin_window(now);
-            } else if self.is_measuring && committed >= options.transactions || now >= options.most_ns {
+            } else if self.is_measuring && committed >= options.transactions
+                || now >= options.most_ns
+                || self.counts.under_way() > MOST_UNDER_WAY
+            {
                 break;
             }
             self.steps += 1;
@@ -177,7 +183,8 @@ impl Sim<'_> {
                 }
             }
         }
-        self.outcome(now)
+        let is_complete = self.is_measuring && self.counts.committed >= options.transactions;
+        self.outcome(now, is_complete)
     }
 
     /// The time of the next event; `None` when there is none.

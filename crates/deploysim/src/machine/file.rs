@@ -79,6 +79,9 @@ pub struct Terms {
     pub flushes: Option<Vec<Flush>>,
 }
 
+/// The number of a CPU's group on one level.
+type Coordinate = fn(&topology::Pu) -> u32;
+
 fn one() -> usize {
     1
 }
@@ -156,7 +159,7 @@ impl MachineFile {
             }
         }
         let mut levels = Vec::new();
-        let kinds: [(LevelName, fn(&topology::Pu) -> u32); 3] = [
+        let kinds: [(LevelName, Coordinate); 3] = [
             (LevelName::Smt, |pu| pu.core),
             (LevelName::Cache, |pu| pu.l3),
             (LevelName::Socket, |pu| pu.package),

@@ -139,8 +139,12 @@ impl<T: Copy> Locks<T> {
     /// Grants that were not given back, and parties that wait.
     pub fn owed(&self) -> usize {
         let grants = |state: &u32| if *state == EXCLUSIVE { 1 } else { *state as usize };
-        let waiting: usize = self.queues.values().map(VecDeque::len).sum();
-        self.states.iter().map(grants).sum::<usize>() + waiting
+        self.states.iter().map(grants).sum::<usize>() + self.waiting()
+    }
+
+    /// Parties that wait.
+    pub fn waiting(&self) -> usize {
+        self.queues.values().map(VecDeque::len).sum()
     }
 }
 

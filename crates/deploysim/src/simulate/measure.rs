@@ -142,6 +142,11 @@ impl Counts {
         self.ended += now - born.max(self.window_start);
     }
 
+    /// Requests under way.
+    pub fn under_way(&self) -> u64 {
+        self.in_flight
+    }
+
     /// Requests under way on average, in a window that ends at `now`.
     pub fn mean_in_flight(&self, now: f64) -> f64 {
         let still = self.in_flight as f64 * now - self.begun;

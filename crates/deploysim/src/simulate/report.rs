@@ -11,7 +11,7 @@ const BUSY: f64 = 0.85;
 const LAZY: f64 = 0.7;
 
 impl Sim<'_> {
-    pub(super) fn outcome(&mut self, now: f64) -> Outcome {
+    pub(super) fn outcome(&mut self, now: f64, is_complete: bool) -> Outcome {
         debug_assert_eq!(self.locks.owed(), self.locks_known(), "a lock is lost, or given back twice");
         let window_ns = (now - self.window_start).max(1.0);
         for number in 0..self.workers.len() {
@@ -30,7 +30,13 @@ impl Sim<'_> {
             .collect();
         let stations = self.stations(now, window_ns);
         let mean_in_flight = self.counts.mean_in_flight(now);
-        let limit = self.limit(&workers, &stations, mean_in_flight, window_ns);
+        let limit = match self.locks.hottest() {
+            // Nothing goes on, so each transaction waits for another one's lock.
+            Some(lock) if !is_complete && self.locks.waiting() > 0 => {
+                Limit::RowLocks { hottest_key: self.locks.key(lock) }
+            }
+            _ => self.limit(&workers, &stations, mean_in_flight, window_ns),
+        };
         let on_the_way: usize =
             self.workers.iter().map(|w| w.links.iter().map(|l| l.len()).sum::<usize>()).sum();
         Outcome {
@@ -52,6 +58,7 @@ impl Sim<'_> {
             flushes: self.instances.iter().map(|i| i.log.flushes).sum(),
             stations,
             limit,
+            is_complete,
             steps: self.steps,
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::run;
 use deploysim::machine::MachineTerms;
+use deploysim::transaction::{PhaseSteps, Place, RowGroup, Table};
 use deploysim::{
-    Case, Channel, Clients, Deployment, Durability, EngineProfile, MachineModel, ModelError, Outcome,
-    Placement, RunOptions, Transactions,
+    Case, Channel, Clients, Deployment, Durability, EngineProfile, MachineModel, Mix, ModelError, Outcome,
+    Placement, RecordedKind, RunOptions, Transactions,
 };
 use proptest::prelude::*;
 use workload::micro::{MicroOptions, Op};
@@ -330,6 +331,32 @@ fn an_open_load_is_served_until_it_is_too_much() {
     // Little's law once more, with a number of requests that is not fixed.
     let little = high.tps * high.latency.mean_ns / 1e9;
     assert!((little / high.mean_in_flight - 1.0).abs() < 0.05, "{little} and {}", high.mean_in_flight);
+}
+
+/// Two kinds that lock two rows in opposite order: nothing goes on once they meet.
+#[test]
+fn a_circle_of_lock_waits_ends_the_run() {
+    let kind = |name: &str, tables: [usize; 2]| {
+        let group = |table| RowGroup { table, rows: 1, update: true, place: Place::Home };
+        let phases = tables.map(|table| PhaseSteps { groups: vec![group(table)] }).to_vec();
+        RecordedKind { name: name.into(), share: 1.0, phases, inserts: 0, row_weight: 1.0, log_bytes: None }
+    };
+    let table = |name: &str| Table { name: name.into(), rows_per_site: 1 };
+    let mix = Mix {
+        name: "circle".into(),
+        sites: 1,
+        tables: vec![table("a"), table("b")],
+        kinds: vec![kind("ab", [0, 1]), kind("ba", [1, 0])],
+    };
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let transactions = Transactions::mix(mix).unwrap();
+    let closed = Deployment::new(&machine, "conventional", 1, 2, Placement::Island).unwrap();
+    let open = closed.clone().with_clients(Clients::Open(1e6));
+    for deployment in [closed, open] {
+        let outcome = run(&machine, &atoll(), &transactions, &deployment, &RunOptions::default());
+        assert!(!outcome.is_complete && outcome.committed < RunOptions::default().transactions);
+        assert!(matches!(outcome.limit, deploysim::Limit::RowLocks { .. }), "{:?}", outcome.limit);
+    }
 }
 
 #[test]

@@ -35,11 +35,14 @@ const TABLE: [Cells; 18] = [
     ("occ", Op::Update, 2, Channel::Uds, [1231.0, 484.0, 306.0, 208.0]),
 ];
 
-/// Signed errors of the cells of `wanted`, with a line per row of the table.
-fn errors(wanted: impl Fn(&Cells, f64) -> bool) -> Vec<f64> {
+/// One cell with its multisite share, predicted and measured transactions per second.
+type Scored = (&'static Cells, f64, f64, f64);
+
+/// Every cell; prints a line per row of the table.
+fn score() -> Vec<Scored> {
     let machine = MachineModel::uniform(2, 60.0).unwrap();
     let profile = EngineProfile::builtin("atoll").unwrap();
-    let mut errors = Vec::new();
+    let mut scored = Vec::new();
     for cells in &TABLE {
         let (design, op, islands, channel, measured) = cells;
         let mut line = format!("{design:12} {op:?} {islands} {:4}", channel.name());
@@ -51,20 +54,22 @@ fn errors(wanted: impl Fn(&Cells, f64) -> bool) -> Vec<f64> {
             let outcome = run(&machine, &profile, &transactions, &deployment, &RunOptions::default());
             let error = outcome.tps / (kilo * 1e3) - 1.0;
             line += &format!("  {:5.0} {kilo:5.0} {:+5.1} %", outcome.tps / 1e3, error * 100.0);
-            if wanted(cells, p) {
-                errors.push(error);
-            }
+            scored.push((cells, p, outcome.tps, kilo * 1e3));
         }
         println!("{line}");
     }
-    errors
+    scored
 }
 
-/// The median and the 90th percentile of absolute errors.
-fn spread(errors: &[f64]) -> (f64, f64) {
-    let mut all: Vec<f64> = errors.iter().map(|e| e.abs()).collect();
-    all.sort_by(f64::total_cmp);
-    (all[all.len() / 2], all[all.len() * 9 / 10])
+/// The median and the 90th percentile of the absolute errors of the cells of `wanted`; printed.
+fn spread(name: &str, scored: &[Scored], wanted: impl Fn(&Cells, f64) -> bool) -> (f64, f64) {
+    let cells = scored.iter().filter(|(cells, p, ..)| wanted(cells, *p));
+    let mut errors: Vec<f64> =
+        cells.map(|(.., predicted, measured)| (predicted / measured - 1.0).abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let (median, p90) = (errors[errors.len() / 2], errors[errors.len() * 9 / 10]);
+    println!("{name}: {} cells, median {:.1} %, p90 {:.1} %", errors.len(), median * 100.0, p90 * 100.0);
+    (median, p90)
 }
 
 /// The cells that the profile was not fitted to.
@@ -76,13 +81,48 @@ fn is_held_out((design, _, islands, channel, _): &Cells, p: f64) -> bool {
 
 #[test]
 fn held_out_cells_are_predicted_within_loose_bars() {
-    let all = errors(is_held_out);
-    let distributed = errors(|cells, p| is_held_out(cells, p) && cells.2 == 2 && p > 0.0);
-    for (name, errors) in [("held out", &all), ("distributed", &distributed)] {
-        let (median, p90) = spread(errors);
-        println!("{name}: {} cells, median {:.1} %, p90 {:.1} %", errors.len(), median * 100.0, p90 * 100.0);
-    }
-    let (median, p90) = spread(&all);
-    assert!(median < 0.10, "median {median}");
+    let scored = score();
+    let (median, p90) = spread("held out", &scored, is_held_out);
+    let distributed = |channel| move |cells: &Cells, p: f64| cells.2 == 2 && cells.3 == channel && p > 0.0;
+    spread("distributed over shm", &scored, distributed(Channel::Shm));
+    spread("distributed over uds", &scored, distributed(Channel::Uds));
+    assert!(median < 0.08, "median {median}");
     assert!(p90 < 0.35, "90th percentile {p90}");
+    let (near, all, worst) = choices(&scored);
+    println!("{near} of {all} choices within 5 % of the best, worst {:.1} %", worst * 100.0);
+    assert!(near * 20 >= all * 19 && worst < 0.20, "{near} of {all}, worst {worst}");
+}
+
+/// Choices of the deployment predicted best, against the measured best: with the design free, free
+/// among those with pages, or given; with the channel free or `uds`. They overlap, and the measured
+/// cells scatter by more than most of the losses.
+fn choices(scored: &[Scored]) -> (usize, usize, f64) {
+    let designs: [&[&str]; 5] = [
+        &["conventional", "serial", "occ"],
+        &["conventional", "serial"],
+        &["conventional"],
+        &["serial"],
+        &["occ"],
+    ];
+    let (mut near, mut all, mut worst) = (0, 0, 0.0_f64);
+    for op in [Op::Read, Op::Update] {
+        for p in MULTISITE {
+            for channels in [&[Channel::Shm, Channel::Uds][..], &[Channel::Uds]] {
+                for designs in designs {
+                    let is_open = |(cells, at, ..): &&Scored| {
+                        let is_reachable = cells.2 == 1 || channels.contains(&cells.3);
+                        cells.1 == op && *at == p && designs.contains(&cells.0) && is_reachable
+                    };
+                    let open: Vec<&Scored> = scored.iter().filter(is_open).collect();
+                    let best = open.iter().map(|cell| cell.3).fold(0.0, f64::max);
+                    let pick = open.iter().max_by(|a, b| a.2.total_cmp(&b.2)).unwrap();
+                    let loss = 1.0 - pick.3 / best;
+                    all += 1;
+                    near += usize::from(loss <= 0.05);
+                    worst = worst.max(loss);
+                }
+            }
+        }
+    }
+    (near, all, worst)
 }

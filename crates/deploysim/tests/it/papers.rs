@@ -1,8 +1,8 @@
 //! The profile `shore-mt` on the papers' quad-socket machine against the figures it was fitted to.
 //!
 //! These are anchors: they tell that the profile and the simulation fit together, and none of them
-//! counts as a result. Figures are of Porobic et al., PVLDB 2012 (Figures 8, 9, 10) and VLDB Journal
-//! 2016 (Figure 14): 10 rows, one client a worker.
+//! counts as a result. Figures are of Porobic et al., PVLDB 2012 (Figures 8, 9, 10) and VLDB
+//! Journal 2016 (Figure 14): 10 rows, one client a worker.
 
 use crate::{machines, run};
 use deploysim::{
