@@ -154,8 +154,8 @@ fn test(rest: &[String]) -> Result<(), Failed> {
 fn ci() -> Result<(), Failed> {
     tidy()?;
     test(&[])?;
-    // Documents what plain `cargo doc` does. An example among the targets gives the dependencies the
-    // features that clippy has checked them with, so that none is checked again.
+    // Documents the same as plain `cargo doc`. An example among the targets gives the dependencies
+    // the features that clippy has checked them with, so that none is checked again.
     let targets = ["--lib", "--bin", "xtask", "--example", "balance"];
     let doc = ["doc", "--workspace", "--exclude", "peers", "--no-deps", "--quiet"];
     cargo(&[&doc[..], &targets].concat(), &[("RUSTDOCFLAGS", "-D warnings")])

@@ -1,8 +1,8 @@
 //! Calibration: the costs of a profile from measured throughputs.
 //!
-//! Each [`Term`] is one number that throughput falls with, and each has a measured [`Cell`] in which
-//! no term after it plays a part. So the terms are solved one after the other, each by bisection
-//! over simulations of its cell with one seed, and no cell is fitted twice:
+//! Each [`Term`] is one number that throughput falls with. Each has a measured [`Cell`] in which no
+//! term after it plays a part. So the terms are solved one after the other, each by bisection over
+//! simulations of its cell with one seed, and no cell is fitted twice:
 //!
 //! ```text
 //!   term      its cell                                       scales

@@ -23,8 +23,8 @@ use txn::{Abort, Effect as StepEffect, Steps, Workload};
 use wire::{Frame, Piggyback};
 
 /// Puts the groups in the order of the instances' numbers. Not inside the function that calls it,
-/// which is compiled again for each kind of phase of each workload under each engine: the sort would
-/// be compiled as often.
+/// which is compiled again for each kind of phase of each workload under each engine: the sort
+/// would be compiled as often.
 fn sort(groups: &mut [Group]) {
     groups.sort_by_key(|group| group.owner);
 }
