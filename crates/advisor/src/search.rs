@@ -225,10 +225,7 @@ mod tests {
     use std::cell::Cell;
 
     /// Predicts `tps(candidate)` with this error.
-    fn by(
-        tps: impl Fn(&Candidate) -> f64,
-        error: f64,
-    ) -> impl Fn(&Candidate) -> Result<Prediction, String> {
+    fn by(tps: impl Fn(&Candidate) -> f64, error: f64) -> impl Fn(&Candidate) -> Result<Prediction, String> {
         move |c| {
             let tps = Interval::around(tps(c), error);
             Ok(Prediction { tps, p99_us: None, limits: vec![], parts: vec![] })
@@ -313,7 +310,10 @@ mod tests {
         let found = search(&several(), &fast, Some(&slow), &below(2500.0)).unwrap();
         assert_eq!(found.ranking[0].candidate.islands, 2);
         let error = search(&several(), &fast, Some(&slow), &below(500.0)).unwrap_err().to_string();
-        assert!(error.contains("p99<500us") && error.contains("one instance") && error.contains("1.0ms"), "{error}");
+        assert!(
+            error.contains("p99<500us") && error.contains("one instance") && error.contains("1.0ms"),
+            "{error}"
+        );
     }
 
     /// The only candidate that keeps the bound is not among the first to be refined.
