@@ -26,9 +26,7 @@ impl Objective {
         match self {
             Objective::Tps => Some(prediction.tps),
             Objective::TpsPerCore => Some(prediction.tps.over(candidate.workers.max(1) as f64)),
-            Objective::P99Below(us) => {
-                prediction.p99_us.is_none_or(|p99| p99 < us).then_some(prediction.tps)
-            }
+            Objective::P99Below(us) => prediction.p99_us.is_none_or(|p99| p99 < us).then_some(prediction.tps),
         }
     }
 

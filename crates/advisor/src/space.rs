@@ -172,11 +172,7 @@ pub(crate) mod tests {
     }
 
     fn design(name: &str) -> Design {
-        Design {
-            name: name.into(),
-            is_single_threaded: name == "serial",
-            is_in_memory: name == "occ",
-        }
+        Design { name: name.into(), is_single_threaded: name == "serial", is_in_memory: name == "occ" }
     }
 
     /// Four packages of six cores.
