@@ -62,3 +62,6 @@ pub fn run(args: &PlanArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 fn refused(error: AdviceError) -> Failure {
     Failure::usage(error)
 }
+
+#[cfg(test)]
+mod tests;
