@@ -1,6 +1,6 @@
 //! Why there is no advice, in one sentence.
 
-/// A question that has no answer. The text names what is missing.
+/// A question that has no answer. The text names the missing part.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum AdviceError {
     /// No deployment is left to choose from.

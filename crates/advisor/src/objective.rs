@@ -7,7 +7,7 @@ use crate::predictor::{Interval, Prediction};
 use std::fmt;
 use std::str::FromStr;
 
-/// What the best deployment has most of.
+/// The quantity of which the best deployment has most.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Objective {
     /// Transactions per second.

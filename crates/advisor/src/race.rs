@@ -1,5 +1,5 @@
-//! A race of deployments over measured windows: losers stop early, and the budget goes to those that
-//! may still win.
+//! A race of deployments over measured windows: losers stop early, and the budget goes to those
+//! that may still win.
 //!
 //! Each round tries every arm that is left once, in alternating direction, so that a drift of the
 //! machine meets all arms alike. After a round an arm is out if its upper confidence bound lies
@@ -114,8 +114,8 @@ pub enum RaceError<E> {
     Trial(E),
 }
 
-/// Races arms, the most promising first. `preference` has one number per arm; among equals the least
-/// wins. `trial` measures the arm of a number.
+/// Races arms, the most promising first. `preference` has one number per arm; among equals the
+/// least wins. `trial` measures the arm of a number.
 ///
 /// # Errors
 /// No arm; a budget that does not pay for a trial of each of the first two; an error of a trial.

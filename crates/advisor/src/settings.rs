@@ -59,8 +59,8 @@ impl FromStr for Server {
     }
 }
 
-/// The settings of `server` for these islands. `memory_bytes` is the machine's memory, of which each
-/// island gets its share by cores; `None` leaves the sizes of caches to the administrator.
+/// The settings of `server` for these islands. `memory_bytes` is the machine's memory, of which
+/// each island gets its share by cores; `None` leaves the sizes of caches to the administrator.
 pub fn settings(server: Server, isles: &[Isle], memory_bytes: Option<u64>) -> String {
     let mut out = String::new();
     let cores: usize = isles.iter().map(|isle| isle.cpus.len()).sum();
@@ -76,8 +76,8 @@ pub fn settings(server: Server, isles: &[Isle], memory_bytes: Option<u64>) -> St
     out
 }
 
-/// PostgreSQL's manual proposes a quarter of the memory for `shared_buffers`, since it also uses the
-/// system's cache.
+/// PostgreSQL's manual proposes a quarter of the memory for `shared_buffers`, since it also uses
+/// the system's cache.
 fn postgres(out: &mut String, n: usize, port: usize, isle: &Isle, memory: Option<u64>) -> fmt::Result {
     let data = format!("/var/lib/postgresql/island-{n}");
     let start = format!("/usr/bin/postgres -D {data}");

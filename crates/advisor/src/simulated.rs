@@ -15,7 +15,7 @@ const CLOSED_FORM_ERROR: f64 = 0.26;
 /// The error of the simulation: its median over held-out cells was 4.5 to 7 %, so that of a typical
 /// prediction is within 10 %.
 const SIMULATION_ERROR: f64 = 0.10;
-/// Added for a machine whose terms are defaults, and for a profile that was not fitted.
+/// Added for a machine with terms that are defaults, and for a profile that was not fitted.
 const ASSUMED_ERROR: f64 = 0.05;
 
 /// Everything about a case but the candidate.

@@ -5,7 +5,7 @@
 //!
 //! - instances are of equal size, so the number of islands divides the number of workers;
 //! - `serial` has one worker per instance;
-//! - a design whose rows live in main memory needs rows that fit;
+//! - a design with rows in main memory needs rows that fit;
 //! - one instance has no channel, and `ring` joins instances of one process;
 //! - an instance owns at least one site of the data.
 

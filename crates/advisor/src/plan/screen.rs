@@ -1,4 +1,4 @@
-//! The first screen of a plan: at most 20 lines from which a person knows what to do.
+//! The first screen of a plan: at most 20 lines that tell a person which command to run, and why.
 
 use super::{Entry, Plan};
 use crate::objective::time;

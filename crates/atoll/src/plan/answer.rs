@@ -1,4 +1,4 @@
-//! What `atoll plan` prints: the plan, where its choice changes, a map, a comparison, settings.
+//! The output of `atoll plan`: the plan, where its choice changes, a map, a comparison, settings.
 
 use super::question::Question;
 use crate::failure::Failure;

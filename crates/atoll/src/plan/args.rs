@@ -24,7 +24,7 @@ pub struct PlanArgs {
     /// Measure nothing: the model decides on the live machine too
     #[arg(long, conflicts_with = "budget")]
     pub no_trials: bool,
-    /// What the deployment is to have most of: tps, tps-per-core, or tps with a bound such as
+    /// The quantity to maximise: tps, tps-per-core, or tps with a bound such as
     /// p99<5ms
     #[arg(long, value_name = "O", default_value = "tps")]
     pub objective: Objective,

@@ -2,8 +2,8 @@
 //!
 //! [`question`] turns the options into a machine, transactions and the deployments that they allow.
 //! `advisor` ranks these by the model. On the live machine short measured [`trials`] then decide
-//! between the best few. [`answer`] adds the points at which the choice changes and prints the plan,
-//! a map, a comparison of two deployments, or settings for another server. [`adopt`] puts a plan
+//! between the best few. [`answer`] adds the points at which the choice changes, and makes the
+//! plan, a map, a comparison of two deployments, or settings for another server. [`adopt`] puts a plan
 //! file into the options of `bench` and `load`.
 
 mod adopt;

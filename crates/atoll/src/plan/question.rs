@@ -281,7 +281,7 @@ fn spec(args: &PlanArgs, cores: u32) -> Result<WorkloadSpec, Failure> {
 /// The transactions as the model draws them.
 ///
 /// # Errors
-/// A wrong option; a workload whose steps are not recorded.
+/// A wrong option; a workload without recorded steps.
 fn transactions(spec: &WorkloadSpec) -> Result<Transactions, Failure> {
     let subject = Subject::new(spec.clone()).map_err(Failure::usage)?;
     if let AnyWorkload::Micro(micro) = spec.build().map_err(Failure::usage)? {
