@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver", "report", "deploysim"]),
+    ("archipelago", &["client", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 
@@ -36,6 +36,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
+    ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 

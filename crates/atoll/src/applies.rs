@@ -29,7 +29,7 @@ impl Given {
         Given(names.map(str::to_owned).collect())
     }
 
-    fn has(&self, option: &str) -> bool {
+    pub fn has(&self, option: &str) -> bool {
         self.0.contains(option)
     }
 }

@@ -8,6 +8,7 @@ use crate::examples;
 use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
+use crate::plan::PlanArgs;
 pub use crate::results::Earlier;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
@@ -46,6 +47,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Counts the records, locks and pages that a transaction touches, by kind of transaction
     Stats(Box<StatsArgs>),
+    /// Says which deployment fits a machine and a workload, why, and how surely
+    Plan(Box<PlanArgs>),
     /// Checks a database on disk: pages, indexes, log, and the consistency conditions of its
     /// workload
     Check(CheckArgs),
@@ -133,6 +136,9 @@ pub struct LoadArgs {
     /// Directory of the database: empty or missing, or that of an earlier load
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
+    /// Take the shape of the data from a plan file; typed options come first
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
     /// Number of instances: 1, 2, ..., per-core, per-l3, per-socket, shared (= 1)
     #[arg(long, value_name = "N", default_value = "1")]
     pub islands: IslandCount,
@@ -257,6 +263,11 @@ fn bench_name() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(all).map(workload_name)
 }
 
+/// The first argument of `plan`.
+pub fn workload_argument() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(workload_values()).map(workload_name)
+}
+
 /// Headings of the help of `bench`, in its order. Those of the options of the engine, which come
 /// before the requests, are in their table.
 mod heading {
@@ -293,6 +304,9 @@ pub struct DeploymentArgs {
     /// topology`
     #[arg(long, value_name = "M", default_value = "live", hide_short_help = true)]
     pub machine: String,
+    /// Take the deployment and the load from a plan file; typed options come first
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub plan: Option<PathBuf>,
     /// Instances: 1, 2, per-core, per-l3, per-socket [default: the numbers that fit]
     ///
     /// Also shared (= 1), and any other number. Each instance is an engine of its own with its part
@@ -553,7 +567,7 @@ fn warmup(text: &str) -> Result<Warmup, String> {
 }
 
 /// `5s`, `500ms`, `2m`, `1h30m`; a number alone is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     traffic::parse_time(text)
 }
 

@@ -18,6 +18,7 @@ Commands:
   load, check        build a database on disk; check one
   backup, restore    copy one, and make it anew
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
+  plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
   topology           the cores of this machine and how far apart they are
   figures, claims    the papers that Atoll builds on, measured here
@@ -37,6 +38,7 @@ workload. It begins now and takes about a minute; Ctrl-C ends it. To try besides
 pub const ALL: &str = "\
 Examples:
   atoll                                     this machine's islands, and the deployment that suits it best
+  atoll plan tpcb                           which deployment fits this machine, and why
   atoll topology --probe                    sockets, caches, cores, and measured core-to-core latency
   atoll bench micro --islands 1,per-core    one instance over all cores against one per core
   atoll bench tpcb --durability sync --json
@@ -53,6 +55,19 @@ Examples:
 An island is a group of cores that exchange data fast: a shared L3 cache, a socket. An instance is one database engine with
 its own memory, log and worker threads. A deployment is a number of instances over the cores, and the data divided among
 them; a transaction that touches several instances commits with two-phase commit.";
+
+pub const PLAN: &str = "\
+On the live machine the model chooses the deployments that may be the best, and short measured trials
+decide between them. For a described machine the model decides alone.
+
+Examples:
+  atoll plan micro --op update --multisite 20       the deployment for this machine, in a minute
+  atoll plan tpcb --machine machines/quad-socket-e7530.toml
+  atoll plan tpcc --objective 'p99<5ms' --budget 2m --out plan.toml
+  atoll bench tpcc --plan plan.toml                 measures the plan's choice
+  atoll plan micro --explain occ/1 serial/2/shm     why does one beat the other?
+  atoll plan micro --map multisite,skew --machine machines/dual-amd-epyc-7742-64-core.csv
+  atoll plan tpcb --settings postgres               the same islands as settings of another server";
 
 pub const TOPOLOGY: &str = "\
 Examples:

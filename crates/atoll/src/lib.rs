@@ -7,6 +7,8 @@
 //! Without arguments, `tour` chooses the measurements. This crate works with no page, lock or
 //! message itself: it calls the crates below and presents their answers.
 //!
+//! `plan` chooses a deployment by the model of `advisor`, and on this machine by short trials.
+//!
 //! `load` builds a database that lasts, `check` inspects one (`loaded` does both for an
 //! experiment), and `backup_command` copies and restores one; `places` decides which directory a
 //! run may use; `stats` counts the records, locks and pages that one transaction touches.
@@ -45,6 +47,7 @@ mod load;
 mod loaded;
 mod memory;
 mod places;
+mod plan;
 mod report_command;
 mod seen;
 mod shelf;
@@ -100,7 +103,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage::report(&error.format(&mut command), &typed),
     };
     let interrupt = Interrupt::default();
-    match signals::watch(&interrupt).and_then(|()| run(cli, &given(&command, &matches), &interrupt)) {
+    match signals::watch(&interrupt).and_then(|()| run(cli, &typed, &given(&command, &matches), &interrupt)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // A reader that has closed standard output needs no message.
@@ -118,11 +121,13 @@ fn given(command: &clap::Command, matches: &ArgMatches) -> Given {
     typed.map_or_else(Given::default, |(command, of)| Given::of(command, of))
 }
 
-fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
+fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
     match cli.command {
         None => tour::run(interrupt),
         Some(Command::Topology(args)) => topology_command::run(&args, interrupt),
+        Some(Command::Plan(args)) => plan::run(&args, interrupt),
         Some(Command::Bench(args)) => {
+            let args = plan::adopt_bench(args, given, typed)?;
             for remark in applies::check(given, &args)? {
                 tell(format_args!("atoll: warning: {remark}"));
             }
@@ -132,7 +137,7 @@ fn run(cli: Cli, given: &Given, interrupt: &Interrupt) -> Result<(), Failure> {
                 _ => bench::run(&args, interrupt),
             }
         }
-        Some(Command::Load(args)) => load::run(&args, given, interrupt),
+        Some(Command::Load(args)) => load::run(&*plan::adopt_load(args, given, typed)?, given, interrupt),
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),

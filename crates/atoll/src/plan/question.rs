@@ -1,0 +1,314 @@
+//! The options of `atoll plan` as values: the machine, the transactions, and the deployments that
+//! they allow.
+
+use super::PlanArgs;
+use crate::choices::{design_of, op_of};
+use crate::cli::ChannelArg;
+use crate::failure::Failure;
+use crate::memory;
+use crate::topology_command::probe;
+use advisor::search::SearchOptions;
+use advisor::simulated::{ClosedForm, Setting, Simulation, levels};
+use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preference, Space, search};
+use clap::ValueEnum;
+use deploy::Interrupt;
+use deploy::engine::DesignKind;
+use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
+use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, Transactions};
+use driver::Subject;
+use topology::{Machine, Placement, ProbeSpec};
+use workload::{AnyWorkload, WorkloadSpec};
+
+/// Everything that is asked, checked.
+pub struct Question<'a> {
+    pub args: &'a PlanArgs,
+    pub machine: MachineModel,
+    /// The machine under this process, if the plan is for it.
+    pub live: Option<Machine>,
+    pub levels: Levels,
+    pub profile: EngineProfile,
+    pub spec: WorkloadSpec,
+    pub subject: Subject,
+    pub transactions: Transactions,
+    pub candidates: Vec<Candidate>,
+    pub remarks: Vec<String>,
+}
+
+impl<'a> Question<'a> {
+    /// # Errors
+    /// A machine without latencies, a workload without recorded steps, options that exclude each
+    /// other, rules that leave no deployment.
+    pub fn read(args: &'a PlanArgs, interrupt: &Interrupt) -> Result<Question<'a>, Failure> {
+        let is_live = args.machine.trim() == "live";
+        if !is_live && args.budget.is_some() {
+            return Err(Failure::Usage(format!(
+                "--budget: nothing is measured on a described machine; leave it out, or leave out --machine {}",
+                args.machine
+            )));
+        }
+        let profile = EngineProfile::builtin(&args.engine_profile).map_err(Failure::usage)?;
+        // Everything that a typing error can spoil comes before the latencies are measured.
+        spec(args, 2).and_then(|spec| transactions(&spec))?;
+        let (machine, live) = if is_live {
+            let live = probe(Machine::live().map_err(Failure::run)?, ProbeSpec::QUICK)?;
+            (live_model(&live)?, Some(live))
+        } else {
+            (described(&args.machine)?, None)
+        };
+        if interrupt.is_set() {
+            return Err(Failure::Interrupted);
+        }
+        let levels = live.as_ref().map_or_else(|| levels(&machine), levels_here);
+        let spec = spec(args, levels.cores as u32)?;
+        let subject = Subject::new(spec.clone()).map_err(Failure::usage)?;
+        let transactions = transactions(&spec)?;
+        let mut question = Question {
+            args,
+            machine,
+            live,
+            levels,
+            profile,
+            spec,
+            subject,
+            transactions,
+            candidates: Vec::new(),
+            remarks: Vec::new(),
+        };
+        question.candidates = question.space()?.candidates().map_err(super::refused)?;
+        question.remark();
+        Ok(question)
+    }
+
+    fn remark(&mut self) {
+        if !self.spec.own.is_empty() {
+            let names: Vec<String> = self.spec.own.keys().map(|name| format!("--{name}")).collect();
+            self.remarks.push(format!(
+                "the model does not know {}: it predicts without; measured trials have it",
+                names.join(", ")
+            ));
+        }
+    }
+
+    /// Whether measured trials decide.
+    pub fn is_tried(&self) -> bool {
+        self.live.is_some() && !self.args.no_trials
+    }
+
+    pub fn setting(&self) -> Setting<'_> {
+        self.setting_with(&self.transactions)
+    }
+
+    /// The same question about other transactions.
+    pub fn setting_with<'s>(&'s self, transactions: &'s Transactions) -> Setting<'s> {
+        Setting {
+            machine: &self.machine,
+            profile: &self.profile,
+            transactions,
+            durability: self.durability(),
+            clients: Clients::Closed(self.args.clients),
+            seed: self.args.seed,
+        }
+    }
+
+    fn durability(&self) -> Durability {
+        use crate::cli::DurabilityArg as Given;
+        match self.args.durability {
+            Given::Sync => Durability::Sync,
+            Given::Async => Durability::Async,
+            Given::Memory => Durability::Memory,
+        }
+    }
+
+    /// The transactions with other values of these options.
+    pub fn transactions_at(&self, axes: &[(&str, f64)]) -> Result<Transactions, Failure> {
+        let mut spec = self.spec.clone();
+        for (axis, value) in axes {
+            match *axis {
+                "multisite" => spec.multisite = Some(*value),
+                "skew" => spec.skew = Some(*value),
+                "rows" => spec.rows = Some(*value as u32),
+                other => {
+                    return Err(Failure::Usage(format!(
+                        "--map {other}: no such axis; expected two of multisite, skew, rows"
+                    )));
+                }
+            }
+        }
+        transactions(&spec)
+    }
+
+    pub fn options(&self) -> SearchOptions {
+        let default_design = DesignKind::Conventional.name().to_owned();
+        let preference = Preference { default_design, current: None };
+        SearchOptions { objective: self.args.objective, preference, ..SearchOptions::default() }
+    }
+
+    pub fn search(&self) -> Result<Found, AdviceError> {
+        self.search_for(&self.transactions)
+    }
+
+    pub fn search_for(&self, transactions: &Transactions) -> Result<Found, AdviceError> {
+        let setting = self.setting_with(transactions);
+        search(&self.candidates, &ClosedForm(setting), Some(&Simulation(setting)), &self.options())
+    }
+
+    fn space(&self) -> Result<Space, Failure> {
+        let names: Vec<String> = match self.args.designs.is_empty() {
+            true => self.profile.designs.keys().cloned().collect(),
+            false => self.args.designs.iter().map(|d| design_of(*d).name().to_owned()).collect(),
+        };
+        let kind = |name: &str| DesignKind::ALL.into_iter().find(|kind| kind.name() == name);
+        let designs = names.into_iter().map(|name| Design {
+            is_single_threaded: kind(&name).is_some_and(DesignKind::is_single_threaded),
+            is_in_memory: kind(&name).is_some_and(DesignKind::is_in_memory),
+            name,
+        });
+        let channels: Result<Vec<Channel>, Failure> =
+            self.args.channels.iter().map(|c| channel(*c)).collect();
+        let cores = self.levels.cores;
+        // Fewer workers compete only where a worker has a price.
+        let workers = match self.args.objective {
+            Objective::TpsPerCore => (0..).map(|n| cores >> n).take_while(|n| *n > 0).collect(),
+            Objective::Tps | Objective::P99Below(_) => vec![cores],
+        };
+        let room = self.live.as_ref().and_then(|_| memory::free());
+        Ok(Space {
+            levels: self.levels,
+            designs: designs.collect(),
+            workers,
+            placements: vec![Placement::Island],
+            channels: channels?,
+            sites: self.subject.sites(),
+            rows_fit: room.is_none_or(|free| self.subject.data_bytes() <= free / 2),
+            site_load: Vec::new(),
+        })
+    }
+
+    /// The options of `bench` for the workload and its load.
+    pub fn bench_options(&self) -> Vec<(String, String)> {
+        let (args, r) = (self.args, &self.args.requests);
+        let mut options: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            options.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        add("multisite", r.multisite.first().map(f64::to_string));
+        add("rows", r.rows.first().map(u32::to_string));
+        add("op", r.op.first().and_then(word));
+        add("skew", r.skew.first().map(f64::to_string));
+        add("hot", r.hot.first().map(|hot| hot.to_string()));
+        add("dataset", r.dataset.first().map(u64::to_string));
+        add("scale", r.scale.first().map(u32::to_string));
+        for (name, values) in &r.own.0 {
+            add(name, values.first().cloned());
+        }
+        add("durability", word(&args.durability));
+        add("clients", Some(args.clients.to_string()));
+        options
+    }
+}
+
+fn word(value: &impl ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
+}
+
+fn channel(arg: ChannelArg) -> Result<Channel, Failure> {
+    match arg {
+        ChannelArg::Shm => Ok(Channel::Shm),
+        ChannelArg::Uds => Ok(Channel::Uds),
+        ChannelArg::Tcp => Ok(Channel::Tcp),
+        ChannelArg::Ring => Ok(Channel::Ring),
+        ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => {
+            Err(Failure::Usage("--channels pipe, fifo, mqueue: expected shm, uds, tcp or ring".into()))
+        }
+    }
+}
+
+/// # Errors
+/// The machine has no latencies: a model needs them.
+fn described(argument: &str) -> Result<MachineModel, Failure> {
+    MachineModel::parse(argument).map_err(Failure::usage)
+}
+
+fn live_model(live: &Machine) -> Result<MachineModel, Failure> {
+    match MachineModel::from_topology(live) {
+        // A single core has no distances, and needs none.
+        Err(deploysim::ModelError::NoLatencies { .. }) if live.cores() == 1 => {
+            MachineModel::uniform(1, 50.0).map_err(Failure::run)
+        }
+        model => model.map_err(Failure::run),
+    }
+}
+
+fn levels_here(machine: &Machine) -> Levels {
+    Levels { packages: machine.packages(), l3_groups: machine.l3_groups(), cores: machine.default_workers() }
+}
+
+/// The workload's specification on a machine of `cores` cores.
+///
+/// # Errors
+/// An option with several values.
+fn spec(args: &PlanArgs, cores: u32) -> Result<WorkloadSpec, Failure> {
+    let r = &args.requests;
+    let lengths = [
+        ("multisite", r.multisite.len()),
+        ("rows", r.rows.len()),
+        ("op", r.op.len()),
+        ("skew", r.skew.len()),
+        ("hot", r.hot.len()),
+        ("dataset", r.dataset.len()),
+        ("scale", r.scale.len()),
+    ];
+    let own = r.own.0.iter().map(|(name, values)| (*name, values.len()));
+    if let Some((name, _)) = lengths.into_iter().chain(own).find(|(_, n)| *n > 1) {
+        return Err(Failure::Usage(format!(
+            "--{name}: a plan is for one load; expected one value, or --map multisite,skew"
+        )));
+    }
+    let own = r.own.0.iter().filter_map(|(name, values)| Some(((*name).to_owned(), values.first()?.clone())));
+    Ok(WorkloadSpec {
+        op: r.op.first().copied().map(op_of),
+        rows: r.rows.first().copied(),
+        skew: r.skew.first().copied(),
+        hot: r.hot.first().copied(),
+        multisite: r.multisite.first().copied(),
+        dataset: r.dataset.first().copied(),
+        scale: r.scale.first().copied(),
+        own: own.collect(),
+        ..WorkloadSpec::new(&args.workload, cores)
+    })
+}
+
+/// The transactions as the model draws them.
+///
+/// # Errors
+/// A wrong option; a workload without recorded steps.
+fn transactions(spec: &WorkloadSpec) -> Result<Transactions, Failure> {
+    let subject = Subject::new(spec.clone()).map_err(Failure::usage)?;
+    if let AnyWorkload::Micro(micro) = spec.build().map_err(Failure::usage)? {
+        return Ok(Transactions::Micro(Box::new(micro)));
+    }
+    let sites = subject.sites();
+    let mut mix = match spec.name.replace('-', "").as_str() {
+        "tpcb" => tpcb(sites, 0.15),
+        "tpcc" => tpcc_mix(sites),
+        "tpccpayment" => tpcc_payment(sites, 0.15),
+        "tpccneworder" => tpcc_new_order(sites, 0.1),
+        "tatp" => tatp(sites),
+        _ => {
+            return Err(Failure::Usage(format!(
+                "{}: the steps of its transactions are not recorded, so nothing can be predicted; expected micro, tpcb, tpcc, \
+                 tpcc-payment, tpcc-new-order or tatp",
+                spec.name
+            )));
+        }
+    };
+    if let Some(multisite) = spec.multisite {
+        let groups = mix.kinds.iter_mut().flat_map(|k| &mut k.phases).flat_map(|p| &mut p.groups);
+        for group in groups {
+            if let Place::Remote { probability, .. } = &mut group.place {
+                *probability = multisite / 100.0;
+            }
+        }
+    }
+    Transactions::mix(mix).map_err(Failure::usage)
+}

@@ -1,0 +1,170 @@
+//! Short measured trials of the deployments that the model cannot tell apart.
+//!
+//! A trial is the command that the plan proposes, with short windows: the same options go through
+//! the same sweep, so a trial cannot differ from the later `bench`.
+
+use super::question::Question;
+use crate::bench::stamp;
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::sweep::Sweep;
+use advisor::plan::{Entry, Plan};
+use advisor::race::{Arm, Ended, median, race};
+use advisor::{Basis, Candidate, Interval, Objective, RaceError, RaceOptions, RaceResult, Trial};
+use clap::Parser;
+use deploy::Interrupt;
+use driver::{ResultRow, Session};
+use std::time::{Duration, Instant};
+use topology::Machine;
+
+/// The most deployments to try.
+const MOST_ARMS: usize = 12;
+/// The windows of one trial.
+const WINDOWS: &[(&str, &str)] = &[("--warmup", "300ms"), ("--duration", "400ms"), ("--repeat", "2")];
+/// The expected time of a trial: windows, warm-up, start, load and check of a small database.
+const TRIAL_S: f64 = 2.0;
+/// The budget unless the options set it.
+const BUDGET: Duration = Duration::from_secs(60);
+
+/// Lets measured windows choose between the entries of the ranking that may be the best, and orders
+/// the ranking by them.
+///
+/// # Errors
+/// A budget too small for one trial of each of two deployments; a run that fails; an interruption.
+pub fn decide(question: &Question<'_>, plan: &mut Plan, interrupt: &Interrupt) -> Result<(), Failure> {
+    let Some(machine) = &question.live else { return Ok(()) };
+    let arms = arms(&plan.ranking);
+    let preference = preference(question, &plan.ranking[..arms]);
+    let budget_s = question.args.budget.unwrap_or(BUDGET).as_secs_f64();
+    let options = RaceOptions { budget_s, trial_s: TRIAL_S, ..RaceOptions::default() };
+    let mut progress = Progress::new((budget_s / TRIAL_S) as usize);
+    let mut p99: Vec<Vec<f64>> = vec![Vec::new(); arms];
+    let result = race(&preference, &options, |at| {
+        let candidate = &plan.ranking[at].candidate;
+        let begun = Instant::now();
+        progress.next(&candidate.to_string());
+        let row = measure(question, plan, candidate, machine, interrupt, &mut progress)?;
+        progress.done(&format!("{:.0} /s", row.tps));
+        p99[at].extend(row.latency_us.map(|latency| latency.p99));
+        Ok(Trial {
+            windows: scores(question.args.objective, candidate, &row),
+            seconds: begun.elapsed().as_secs_f64(),
+        })
+    });
+    progress.finish();
+    let result = result.map_err(|e: RaceError<Failure>| match e {
+        RaceError::Advice(error) => super::refused(error),
+        RaceError::Trial(failure) => failure,
+        RaceError::AllFailed => Failure::Usage(format!(
+            "--objective {}: no deployment reached it in a trial; the nearest was {}",
+            question.args.objective,
+            nearest(plan, &p99)
+        )),
+    })?;
+    apply(plan, &result, &p99);
+    Ok(())
+}
+
+/// The number of entries at the head of the ranking that may be the best: simulated, with an
+/// interval that reaches that of the first.
+fn arms(ranking: &[Entry]) -> usize {
+    let least = ranking[0].score.low;
+    let may_win = |entry: &&Entry| entry.basis == Basis::Refined && entry.score.high >= least;
+    ranking.iter().take_while(may_win).count().clamp(1, MOST_ARMS)
+}
+
+/// The place of each entry among equals.
+fn preference(question: &Question<'_>, entries: &[Entry]) -> Vec<usize> {
+    let preference = question.options().preference;
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by_key(|at| preference.rank(&entries[*at].candidate));
+    let place = |at: usize| order.iter().position(|other| *other == at).unwrap_or(at);
+    (0..entries.len()).map(place).collect()
+}
+
+fn measure(
+    question: &Question<'_>,
+    plan: &Plan,
+    candidate: &Candidate,
+    machine: &Machine,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<ResultRow, Failure> {
+    let mut words = vec!["atoll".to_owned(), "bench".to_owned(), plan.workload.name.clone()];
+    for (option, value) in &plan.workload.options {
+        words.extend([format!("--{option}"), value.clone()]);
+    }
+    words.extend(candidate.options());
+    words.extend(WINDOWS.iter().flat_map(|(option, value)| [(*option).to_owned(), (*value).to_owned()]));
+    words.extend(["--seed".to_owned(), question.args.seed.to_string()]);
+    let Some(Command::Bench(args)) = Cli::try_parse_from(&words).map_err(Failure::run)?.command else {
+        return Err(Failure::Run("a trial is no bench".into()));
+    };
+    let sweep = Sweep::plan(&args, machine, interrupt)?;
+    let nothing = || Failure::Run(format!("{candidate}: there is nothing to run"));
+    let stop = sweep.stops.into_iter().next().ok_or_else(nothing)?;
+    let placement = stop.placement.name();
+    let mut session = Session::open(stop.deployment, stamp(machine), placement, progress)?;
+    let (subject, schedule) = &stop.mixes[0];
+    let row = session.run(subject, schedule, &|| None, progress)?;
+    if row.interrupted == Some(true) {
+        return Err(Failure::Interrupted);
+    }
+    session.close()?;
+    if row.consistent == Some(false) {
+        row.violations.iter().for_each(|violation| world::tell(format_args!("atoll: {violation}")));
+        return Err(Failure::Inconsistent { count: 1, rows: 1 });
+    }
+    Ok(row)
+}
+
+/// The score of each window; none if the row breaks the objective's bound.
+fn scores(objective: Objective, candidate: &Candidate, row: &ResultRow) -> Vec<f64> {
+    let windows = row.repetitions.iter().map(|window| window.tps);
+    match objective {
+        Objective::Tps => windows.collect(),
+        Objective::TpsPerCore => windows.map(|tps| tps / candidate.workers.max(1) as f64).collect(),
+        Objective::P99Below(us) => {
+            let keeps = row.latency_us.as_ref().is_none_or(|latency| latency.p99 < us);
+            if keeps { windows.collect() } else { Vec::new() }
+        }
+    }
+}
+
+fn nearest(plan: &Plan, p99: &[Vec<f64>]) -> String {
+    let tried = p99.iter().enumerate().filter(|(_, all)| !all.is_empty());
+    let best = tried.min_by(|a, b| median(a.1).total_cmp(&median(b.1)));
+    best.map_or("none".to_owned(), |(at, all)| {
+        format!("{} with a p99 of {}", plan.ranking[at].candidate, advisor::time(median(all)))
+    })
+}
+
+/// Puts the measured entries first, the winner at their head.
+fn apply(plan: &mut Plan, result: &RaceResult, p99: &[Vec<f64>]) {
+    for (at, arm) in result.arms.iter().enumerate() {
+        if !arm.windows.is_empty() {
+            measured(&mut plan.ranking[at], arm, &p99[at]);
+        }
+    }
+    let winner = plan.ranking[result.winner].candidate.clone();
+    plan.ranking.sort_by(|a, b| b.basis.cmp(&a.basis).then(b.score.mid.total_cmp(&a.score.mid)));
+    if let Some(at) = plan.ranking.iter().position(|entry| entry.candidate == winner) {
+        let choice = plan.ranking.remove(at);
+        plan.ranking.insert(0, choice);
+    }
+    plan.search.trials = result.trials;
+    plan.search.seconds = result.seconds;
+    plan.search.settled = Some(result.ended == Ended::Settled);
+}
+
+fn measured(entry: &mut Entry, arm: &Arm, p99: &[f64]) {
+    // Scores are throughput, or throughput per worker.
+    let per_score = if entry.score.mid > 0.0 { entry.tps.mid / entry.score.mid } else { 1.0 };
+    let score = Interval { low: arm.low, mid: arm.median, high: arm.high };
+    entry.basis = Basis::Measured;
+    entry.score = score;
+    entry.tps = score.over(1.0 / per_score);
+    entry.windows = arm.windows.iter().map(|score| score * per_score).collect();
+    entry.p99_us = (!p99.is_empty()).then(|| median(p99));
+}
