@@ -1,0 +1,58 @@
+use super::*;
+
+fn entry(text: &str) -> Simulate {
+    toml::from_str(text).unwrap()
+}
+
+const Q: &str = "machine = \"quad-socket-e7530\"\nprofile = \"shore-mt\"\n";
+
+#[test]
+fn a_row_for_each_combination_with_the_columns_of_a_measured_one() {
+    let of = "islands = [\"per-core\", \"per-socket\", 1]\nop = [\"read\", \"update\"]\nrows = [2]\n";
+    let rows = entry(&format!("{Q}{of}")).rows(None).unwrap();
+    let islands: Vec<f64> = rows.iter().map(|row| row.number("islands").unwrap()).collect();
+    assert_eq!(islands, [24.0, 4.0, 1.0, 24.0, 4.0, 1.0]);
+    for row in &rows {
+        for field in ["tps", "latency_us.p99", "time_ns_per_txn.execution", "aborted.conflict", "dataset"] {
+            assert!(row.number(field).is_some(), "{field}: {}", row.line());
+        }
+        assert_eq!(row.word("simulated").as_deref(), Some("true"));
+        assert_eq!(row.word("engine_profile").as_deref(), Some("shore-mt"));
+    }
+    let again = entry(&format!("{Q}{of}")).rows(None).unwrap();
+    assert_eq!(rows, again);
+}
+
+#[test]
+fn counters_are_slower_the_farther_their_threads() {
+    let text = "machine = \"octo-socket-e7-l8867\"\nprofile = \"shore-mt\"\nworkload = \"counter\"\n\
+                counters = [\"single\", \"per-socket\", \"per-core\"]\n";
+    let rows = entry(text).rows(None).unwrap();
+    let tps: Vec<f64> = rows.iter().map(|row| row.number("tps").unwrap()).collect();
+    // PVLDB 2012, Table 1: 18.4, 341.7 and 9527.8 M/s.
+    for (got, published) in tps.iter().zip([18.4e6, 341.7e6, 9527.8e6]) {
+        assert!((got / published - 1.0).abs() < 0.1, "{tps:?}");
+    }
+}
+
+#[test]
+fn unknown_names_are_refused_with_the_known_ones() {
+    let said = |text: &str| entry(text).check("x.toml").unwrap_err().to_string();
+    assert!(said("machine = \"quad\"\nprofile = \"shore-mt\"").contains("quad-socket-e7530"));
+    assert!(said("machine = \"quad-socket-e7530\"\nprofile = \"shore\"").contains("silo"));
+    assert!(said(&format!("{Q}workers = [5]\nislands = [2]")).contains("do not divide evenly"));
+    assert!(said(&format!("{Q}op = []")).contains("gives no row"));
+    assert!(entry(Q).rows(Some("nothing")).unwrap_err().to_string().contains("shore-mt"));
+}
+
+#[test]
+fn placements_take_cores_of_their_sockets() {
+    let machine = machine("quad-socket-e7530").unwrap();
+    let packages = |place| {
+        let cores = place::cores(&machine, 0, 4, place, 1).unwrap();
+        cores.iter().map(|&core| machine.package(core)).collect::<Vec<_>>()
+    };
+    assert_eq!(packages(Place::Island), [0, 0, 0, 0]);
+    assert_eq!(packages(Place::Spread), [0, 1, 2, 3]);
+    assert_eq!(packages(Place::Mix), [0, 0, 1, 1]);
+}
