@@ -38,6 +38,8 @@ pub struct Evaluator {
     pub part: Option<String>,
     /// The figure of the claim to which an engine profile was fitted: it cannot count as reproduced.
     pub anchor: Option<String>,
+    /// Our explanation if the claim is not reproduced.
+    pub remark: Option<String>,
 }
 
 /// The evaluators of all claims.
@@ -99,6 +101,8 @@ struct Entry {
     part: Option<String>,
     #[serde(default)]
     anchor: Option<String>,
+    #[serde(default)]
+    remark: Option<String>,
 }
 
 impl Evaluators {
@@ -172,8 +176,8 @@ impl Evaluator {
         if holds.is_empty() || entry.experiments.is_empty() {
             return Err("expected at least one experiment and one condition".into());
         }
-        let Entry { id, experiments, part, anchor, .. } = entry;
-        Ok(Evaluator { id, experiments, values, holds, part, anchor })
+        let Entry { id, experiments, part, anchor, remark, .. } = entry;
+        Ok(Evaluator { id, experiments, values, holds, part, anchor, remark })
     }
 
     /// The conditions that do not hold.

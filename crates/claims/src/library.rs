@@ -70,8 +70,9 @@ impl Library {
             let found = files.iter().find(|f| f.0 == name).map(|f| f.1);
             found.ok_or_else(|| DataError::of(name, "missing"))
         };
-        let figures =
-            files.iter().filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, REMARKS, LATER].contains(&f.0));
+        let figures = files
+            .iter()
+            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, REMARKS, LATER].contains(&f.0));
         let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
         let now = figures.map(|(name, text)| Experiment::parse(name, text));
         let mut experiments = now.collect::<Result<Vec<_>, _>>()?;
@@ -227,7 +228,12 @@ mod tests {
             (CLAIMS, "[waits]", "[waits]\n\"x\" = [\"A-9\"]", "A-9 is not in the ledger"),
             (LEDGER, "simulated", "counts", "A-2: expected an evaluator"),
             (SIMULATED, "[waits]", "[waits]\n\"x\" = [\"A-1\"]", "A-1 is no simulated claim"),
-            (SIMULATED, "claim = []", "[[claim]]\nid = \"A-2\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]", "e simulates nothing"),
+            (
+                SIMULATED,
+                "claim = []",
+                "[[claim]]\nid = \"A-2\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]",
+                "e simulates nothing",
+            ),
             (REMARKS, "A-1", "A-2", "A-2: nothing decides"),
             (REMARKS, "A-1 = ", "A-1 : ", "remarks.toml"),
             (CLAIMS, "[\"e\"]", "[\"l\"]", "cannot run yet"),

@@ -20,7 +20,8 @@ mod counter;
 mod place;
 
 use crate::error::DataError;
-use crate::row::Row;
+use crate::experiment::Experiment;
+use crate::row::{EXPERIMENT, Row};
 use deploysim::{Channel, Durability, EngineProfile, MachineModel, ModelError};
 use serde::Deserialize;
 use workload::micro::Op;
@@ -157,6 +158,11 @@ pub fn machine(name: &str) -> Result<MachineModel, ModelError> {
     deploysim::machine::file::MachineFile::parse(file, text)?.model()
 }
 
+/// The names of the engine profiles.
+pub fn profiles() -> [&'static str; 3] {
+    deploysim::costs::PROFILES.map(|(name, _)| name)
+}
+
 impl Simulate {
     /// # Errors
     /// An unknown machine, profile, design or channel; a deployment that the machine does not allow.
@@ -240,6 +246,21 @@ impl Simulate {
         vary(self.islands.len(), &|c, i| c.islands = self.islands[i]);
         cells.iter().try_for_each(cell::Cell::check)?;
         Ok(cells)
+    }
+}
+
+impl Experiment {
+    /// The rows of all its entries; see [`Simulate::rows`].
+    ///
+    /// # Errors
+    /// As [`Simulate::rows`], with the experiment's name.
+    pub fn simulated_rows(&self, profile: Option<&str>) -> Result<Vec<Row>, DataError> {
+        let mut rows = Vec::new();
+        for entry in &self.simulate {
+            rows.extend(entry.rows(profile).map_err(|e| DataError::of(&self.id, e.to_string()))?);
+        }
+        rows.iter_mut().for_each(|row| row.set(EXPERIMENT, self.id.as_str()));
+        Ok(rows)
     }
 }
 

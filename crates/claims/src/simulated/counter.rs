@@ -30,11 +30,9 @@ fn rate(cell: &Cell<'_>, seed: u64) -> f64 {
     let cores = cell.cores(seed).unwrap_or_default();
     let counters = match cell.sharing {
         Sharing::Single => 1,
-        Sharing::PerSocket => super::place::count(
-            cell.machine,
-            &cores,
-            super::Islands::Per(super::Per::PerSocket),
-        ),
+        Sharing::PerSocket => {
+            super::place::count(cell.machine, &cores, super::Islands::Per(super::Per::PerSocket))
+        }
         Sharing::PerCore => cores.len(),
     };
     let mut random = Rng::with_seed(seed);
