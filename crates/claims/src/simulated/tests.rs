@@ -56,3 +56,46 @@ fn placements_take_cores_of_their_sockets() {
     assert_eq!(packages(Place::Spread), [0, 1, 2, 3]);
     assert_eq!(packages(Place::Mix), [0, 0, 1, 1]);
 }
+
+/// The verdicts of claims whose experiments take a moment: equal seeds give equal verdicts.
+#[test]
+fn quick_claims_have_their_verdicts() {
+    use crate::{ClaimVerdict, Library};
+    let library = Library::built_in().unwrap();
+    for (id, is_reproduced, is_anchor) in [
+        ("ISL-001", true, false),
+        ("ISL-003", true, false),
+        ("ISL-006", true, true),
+        ("ISL-008", true, false),
+        ("SLD-02", false, false),
+    ] {
+        let evaluator = library.simulated.get(id).unwrap();
+        let rows: Vec<Row> = evaluator
+            .experiments
+            .iter()
+            .flat_map(|e| library.experiment(e).unwrap().simulated_rows(None).unwrap())
+            .collect();
+        let decision = library.simulated.decide(evaluator, &rows.iter().collect::<Vec<_>>());
+        assert_eq!(decision.verdict == ClaimVerdict::Reproduced, is_reproduced, "{decision:?}");
+        assert_eq!(decision.anchor.is_some(), is_anchor, "{id}");
+    }
+}
+
+/// Every claim of the island papers about machines that are not at hand has an evaluator, and every
+/// simulated experiment can run with the engine of its paper.
+#[test]
+fn every_simulated_claim_of_the_island_papers_is_decided() {
+    use crate::{How, Library};
+    let library = Library::built_in().unwrap();
+    let of_islands = |id: &str| ["ISL-", "SLD-", "VLDBJ-", "DAMON-"].iter().any(|p| id.starts_with(p));
+    let is_open = |c: &&crate::Claim| {
+        c.how == How::Simulated && of_islands(&c.id) && library.simulated.get(&c.id).is_none()
+    };
+    let open: Vec<&str> = library.ledger.claims.iter().filter(is_open).map(|c| c.id.as_str()).collect();
+    assert!(open.is_empty(), "{open:?}");
+    for experiment in &library.experiments {
+        for entry in &experiment.simulate {
+            entry.check(&experiment.id).unwrap();
+        }
+    }
+}
