@@ -5,9 +5,10 @@ use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::ClaimsArgs;
 use crate::sheet::fitted;
+use crate::simulated;
 use base::counted;
 use claims::page::{self, Origin};
-use claims::{Claim, ClaimVerdict, Decision, Library, Row};
+use claims::{Claim, ClaimVerdict, Decision, How, Library, Row};
 use comfy_table::{ContentArrangement, Table, presets};
 use deploy::Interrupt;
 use std::rc::Rc;
@@ -16,6 +17,13 @@ use world::tell;
 pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
     let claims = chosen(&library, args)?;
+    if args.how == [How::Simulated] {
+        return simulated::claims(args, &library, &claims, interrupt);
+    }
+    if args.engine_profile.is_some() {
+        let text = "--engine-profile: only simulated claims have one; add --how simulated, or leave it out";
+        return Err(Failure::Usage(text.into()));
+    }
     let mut lab = Lab::open(&args.rows, interrupt)?;
     lab.announce(&experiments(&library, &claims))?;
     let mut decisions = Vec::new();
@@ -92,6 +100,7 @@ fn decide(library: &Library, id: &str, lab: &mut Lab) -> Decision {
         verdict: ClaimVerdict::NotDecidable(why),
         values: Vec::new(),
         part: None,
+        anchor: None,
     };
     let Some(evaluator) = library.evaluators.get(id) else {
         return undecided(library.waits(id).unwrap_or_default().into());
@@ -108,7 +117,7 @@ fn decide(library: &Library, id: &str, lab: &mut Lab) -> Decision {
     library.evaluators.decide(evaluator, &rows)
 }
 
-fn json(d: &Decision) -> String {
+pub fn json(d: &Decision) -> String {
     let mut object = serde_json::json!({ "id": d.id, "verdict": d.verdict.name() });
     let values: serde_json::Map<String, serde_json::Value> =
         d.values.iter().map(|(name, values)| (name.clone(), values.clone().into())).collect();
@@ -125,7 +134,7 @@ fn json(d: &Decision) -> String {
 }
 
 /// The width of a table that goes to a file, in characters.
-const WIDTH: u16 = 160;
+pub const WIDTH: u16 = 160;
 
 fn table(library: &Library, decisions: &[Decision]) -> Table {
     let mut table = Table::new();

@@ -5,6 +5,7 @@ use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::FiguresArgs;
 use crate::sheet::fitted;
+use crate::simulated;
 use base::counted;
 use claims::{Experiment, Library, Row};
 use comfy_table::{CellAlignment, Table, presets};
@@ -14,7 +15,10 @@ use world::tell;
 pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
     if args.list {
-        return list(&library);
+        return list(&library, args.simulated);
+    }
+    if args.simulated {
+        return simulated::figures(args, &library, interrupt);
     }
     let figures = chosen(&library, &args.ids)?;
     let mut lab = Lab::open(&args.rows, interrupt)?;
@@ -61,30 +65,38 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 /// The figures that were asked for; without any, all that can be measured.
 fn chosen<'a>(library: &'a Library, ids: &[String]) -> Result<Vec<&'a Experiment>, Failure> {
     if ids.is_empty() {
-        return Ok(library.experiments.iter().filter(|e| e.is_figure() && e.waits.is_none()).collect());
+        let can_be_measured = |e: &&Experiment| e.is_figure() && e.waits.is_none() && !e.is_simulated();
+        return Ok(library.experiments.iter().filter(can_be_measured).collect());
     }
-    ids.iter().map(|id| library.experiment(id).map_err(Failure::usage)).collect()
+    let measured = |id: &String| {
+        let figure = library.experiment(id).map_err(Failure::usage)?;
+        match figure.is_simulated() && figure.waits.is_none() {
+            true => Err(Failure::Usage(format!("{id}: it is simulated and not measured; add --simulated"))),
+            false => Ok(figure),
+        }
+    };
+    ids.iter().map(measured).collect()
 }
 
-fn list(library: &Library) -> Result<(), Failure> {
+fn list(library: &Library, simulated: bool) -> Result<(), Failure> {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_BORDERS_ONLY);
     table.set_header(["id", "in the papers", "shows", "waits for"]);
-    for e in library.experiments.iter().filter(|e| e.is_figure()) {
+    for e in library.experiments.iter().filter(|e| e.is_figure() && e.simulate.is_empty() != simulated) {
         let figure = e.figure.as_deref().unwrap_or_default();
         table.add_row([e.id.as_str(), figure, e.caption.as_str(), e.waits.as_deref().unwrap_or_default()]);
     }
     print(&fitted(table))
 }
 
-fn heading(figure: &Experiment) -> String {
+pub fn heading(figure: &Experiment) -> String {
     let place = figure.figure.as_ref().map_or(String::new(), |place| format!(" ({place})"));
     let papers =
         if figure.papers.is_empty() { String::new() } else { format!("\nThe papers: {}", figure.papers) };
     format!("{}{place}: {}{papers}", figure.id, figure.caption)
 }
 
-fn show(figure: &Experiment, rows: &[Row]) -> Result<(), Failure> {
+pub fn show(figure: &Experiment, rows: &[Row]) -> Result<(), Failure> {
     let Some(plot) = &figure.plot else { return Ok(()) };
     let rows: Vec<&Row> = rows.iter().collect();
     let tables = claims::figure::tables(plot, &rows);

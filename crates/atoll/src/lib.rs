@@ -77,6 +77,7 @@ mod results;
 mod row_table;
 mod sheet;
 mod signals;
+mod simulated;
 mod ticker;
 mod units;
 mod watch;

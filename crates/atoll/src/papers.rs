@@ -14,6 +14,7 @@ Examples:
   atoll figures vldbj-11 pvldb-6 --quick
   atoll figures --out results          every figure that can be measured today: rows, tables, a report
   atoll figures --within 30m           the same in half an hour
+  atoll figures --simulated vldbj-16   on described machines of the papers, with the costs of their engine
 
 Exit code: 0 success; 1 a run failed, a consistency check did not hold, or rows are damaged; 2 wrong usage; 130 interrupted.";
 
@@ -25,6 +26,7 @@ Examples:
   atoll claims --quick
   atoll claims ISL-024 ISL-037 --out results
   atoll claims --how counts
+  atoll claims --how simulated         on described machines of the papers, with the costs of their engines
   atoll claims --within 20m --out rows --markdown > results/claims.md
 
 Exit code: 0 everything asked for was decided or is said to be undecidable; 1 a run failed, a consistency check did not hold, or
@@ -40,6 +42,12 @@ pub struct FiguresArgs {
     /// measured yet
     #[arg(long)]
     pub list: bool,
+    /// Simulate the figures of the island papers on the machines of the papers, and measure nothing
+    #[arg(long, conflicts_with_all = ["quick", "within", "out", "rows"])]
+    pub simulated: bool,
+    /// Simulate with the costs of this engine: shore-mt, silo, atoll [default: that of the paper]
+    #[arg(long, value_name = "ENGINE", requires = "simulated", value_parser = engine_profile)]
+    pub engine_profile: Option<String>,
     #[command(flatten)]
     pub rows: RowArgs,
 }
@@ -54,6 +62,10 @@ pub struct ClaimsArgs {
     /// hardware
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
     pub how: Vec<How>,
+    /// Simulate with the costs of this engine: shore-mt, silo, atoll [default: that of the paper, and
+    /// the verdict of atoll beside it]; needs --how simulated
+    #[arg(long, value_name = "ENGINE", value_parser = engine_profile)]
+    pub engine_profile: Option<String>,
     /// Print the page results/claims.md instead of the table
     #[arg(long, conflicts_with = "json")]
     pub markdown: bool,
@@ -93,6 +105,14 @@ impl RowArgs {
             (_, Some(time)) => format!(" --within {}s", time.as_secs_f64()),
             _ => String::new(),
         }
+    }
+}
+
+fn engine_profile(word: &str) -> Result<String, String> {
+    let known = claims::simulated::profiles();
+    match known.contains(&word) {
+        true => Ok(word.to_owned()),
+        false => Err(format!("expected one of {}", known.join(", "))),
     }
 }
 

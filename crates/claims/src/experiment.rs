@@ -9,6 +9,7 @@
 
 use crate::counting::Count;
 use crate::error::DataError;
+use crate::simulated::Simulate;
 use serde::Deserialize;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -39,6 +40,9 @@ pub struct Experiment {
     pub loads: Vec<String>,
     #[serde(default)]
     pub counts: Vec<Count>,
+    /// Rows of described machines ([`crate::simulated`]).
+    #[serde(default)]
+    pub simulate: Vec<Simulate>,
     #[serde(default)]
     pub plot: Option<Plot>,
 }
@@ -71,7 +75,7 @@ impl Experiment {
             return wrong(format!("its id is {:?}; expected the name of the file", experiment.id));
         }
         if experiment.is_idle() {
-            return wrong("nothing to run: expected runs, loads or counts".into());
+            return wrong("nothing to run: expected runs, loads, counts or simulate".into());
         }
         if experiment.waits.is_some() {
             return wrong("it waits for something; expected that in later.toml".into());
@@ -102,6 +106,11 @@ impl Experiment {
 
     /// Whether it gives no row.
     fn is_idle(&self) -> bool {
+        self.is_simulated() && self.simulate.is_empty()
+    }
+
+    /// Whether it measures nothing on this machine.
+    pub fn is_simulated(&self) -> bool {
         self.runs.is_empty() && self.loads.is_empty() && self.counts.is_empty()
     }
 

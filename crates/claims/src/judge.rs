@@ -36,6 +36,10 @@ pub struct Evaluator {
     pub holds: Vec<(String, Condition)>,
     /// The part of the claim that this decides, if it does not decide all of it.
     pub part: Option<String>,
+    /// The figure of the claim to which an engine profile was fitted: it cannot count as reproduced.
+    pub anchor: Option<String>,
+    /// Our explanation if the claim is not reproduced.
+    pub remark: Option<String>,
 }
 
 /// The evaluators of all claims.
@@ -73,6 +77,8 @@ pub struct Decision {
     pub verdict: ClaimVerdict,
     pub values: Vec<(String, Vec<f64>)>,
     pub part: Option<String>,
+    /// See [`Evaluator::anchor`].
+    pub anchor: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +99,10 @@ struct Entry {
     holds: Vec<String>,
     #[serde(default)]
     part: Option<String>,
+    #[serde(default)]
+    anchor: Option<String>,
+    #[serde(default)]
+    remark: Option<String>,
 }
 
 impl Evaluators {
@@ -144,7 +154,8 @@ impl Evaluators {
             Ok(failed) => ClaimVerdict::NotReproduced(failed),
             Err(error) => ClaimVerdict::NotDecidable(error.to_string()),
         };
-        Decision { id: evaluator.id.clone(), verdict, values, part: evaluator.part.clone() }
+        let (id, part, anchor) = (evaluator.id.clone(), evaluator.part.clone(), evaluator.anchor.clone());
+        Decision { id, verdict, values, part, anchor }
     }
 }
 
@@ -165,7 +176,8 @@ impl Evaluator {
         if holds.is_empty() || entry.experiments.is_empty() {
             return Err("expected at least one experiment and one condition".into());
         }
-        Ok(Evaluator { id: entry.id, experiments: entry.experiments, values, holds, part: entry.part })
+        let Entry { id, experiments, part, anchor, remark, .. } = entry;
+        Ok(Evaluator { id, experiments, values, holds, part, anchor, remark })
     }
 
     /// The conditions that do not hold.

@@ -9,7 +9,8 @@
 //!
 //! All of it is data: no claim has code of its own; each is decided by a few expressions over rows,
 //! read from a file. This crate starts and measures nothing: the `atoll` command runs an
-//! [`Experiment`]. Counts that follow from the definition of a workload alone are made here
+//! [`Experiment`]. Rows of described machines come from a
+//! prediction ([`simulated`]). Counts that follow from the definition of a workload alone are made here
 //! ([`counting`]).
 //!
 //! - [`ledger`]: the claims. [`experiment`]: the runs and plots. [`library`]: the files of
@@ -18,6 +19,7 @@
 //!   rows, read by `parse`.
 //! - [`judge`]: evaluators and verdicts. [`figure`]: rows as a table of a plot. [`page`]: the table
 //!   of all claims.
+//! - [`simulated`]: rows of described machines, predicted.
 //! - [`counting`]: counts of workload definitions; `trace`: the operations of transactions on the
 //!   naive model; [`repartitioning`]: the costs and decisions of splits, merges and balancing.
 
@@ -37,6 +39,8 @@ mod count_row;
 pub mod counting;
 pub mod repartitioning;
 mod trace;
+
+pub mod simulated;
 
 pub mod figure;
 pub mod judge;

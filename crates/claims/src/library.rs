@@ -3,13 +3,14 @@
 use crate::error::DataError;
 use crate::experiment::Experiment;
 use crate::judge::Evaluators;
-use crate::ledger::Ledger;
+use crate::ledger::{How, Ledger};
 use std::collections::BTreeMap;
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 const LEDGER: &str = "ledger.tsv";
 const CLAIMS: &str = "claims.toml";
+const SIMULATED: &str = "simulated.toml";
 const REMARKS: &str = "remarks.toml";
 const LATER: &str = "later.toml";
 
@@ -17,6 +18,9 @@ const LATER: &str = "later.toml";
 pub struct Library {
     pub ledger: Ledger,
     pub evaluators: Evaluators,
+    /// Those that decide claims about machines that are not at hand, from rows of
+    /// [`crate::simulated`].
+    pub simulated: Evaluators,
     /// By id.
     pub experiments: Vec<Experiment>,
     /// Claim -> a paragraph with our explanation why it was not reproduced.
@@ -66,8 +70,9 @@ impl Library {
             let found = files.iter().find(|f| f.0 == name).map(|f| f.1);
             found.ok_or_else(|| DataError::of(name, "missing"))
         };
-        let figures =
-            files.iter().filter(|f| f.0.ends_with(".toml") && ![CLAIMS, REMARKS, LATER].contains(&f.0));
+        let figures = files
+            .iter()
+            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, REMARKS, LATER].contains(&f.0));
         let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
         let now = figures.map(|(name, text)| Experiment::parse(name, text));
         let mut experiments = now.collect::<Result<Vec<_>, _>>()?;
@@ -75,6 +80,7 @@ impl Library {
         let library = Library {
             ledger: Ledger::parse(LEDGER, file(LEDGER)?)?,
             evaluators: Evaluators::parse(CLAIMS, file(CLAIMS)?)?,
+            simulated: Evaluators::parse(SIMULATED, file(SIMULATED)?)?,
             experiments,
             remarks: remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?,
         };
@@ -107,6 +113,7 @@ impl Library {
                 }
             }
         }
+        self.check_simulated()?;
         for id in self.evaluators.waits.keys().chain(self.remarks.keys()) {
             if self.ledger.get(id).is_none() {
                 return wrong(CLAIMS, format!("{id} is not in the ledger"));
@@ -129,6 +136,29 @@ impl Library {
             }
             None => Ok(()),
         }
+    }
+
+    /// Checks that what decides simulated claims names claims of that kind, and simulated experiments.
+    fn check_simulated(&self) -> Result<(), DataError> {
+        let wrong = |what: String| Err(DataError::of(SIMULATED, what));
+        let ids = self.simulated.all.iter().map(|e| &e.id).chain(self.simulated.waits.keys());
+        for id in ids {
+            if self.ledger.get(id).is_none_or(|claim| claim.how != How::Simulated) {
+                return wrong(format!("{id} is no simulated claim of the ledger"));
+            }
+        }
+        for evaluator in &self.simulated.all {
+            for id in &evaluator.experiments {
+                match self.experiment(id) {
+                    Err(unknown) => return wrong(format!("{}: {unknown}", evaluator.id)),
+                    Ok(e) if e.simulate.is_empty() => {
+                        return wrong(format!("{}: the experiment {id} simulates nothing", evaluator.id));
+                    }
+                    Ok(_) => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The missing feature of an undecided claim; `None` if the claim can be decided or is unknown.
@@ -178,6 +208,7 @@ mod tests {
         BTreeMap::from([
             (LEDGER, ledger),
             (CLAIMS, claims.to_owned()),
+            (SIMULATED, "claim = []\n[columns]\n[waits]\n".to_owned()),
             (REMARKS, "A-1 = \"why\"".to_owned()),
             (LATER, "[[figure]]\nid = \"l\"\ncaption = \"c\"\nwaits = \"w\"".to_owned()),
             ("e.toml", "id = \"e\"\ncaption = \"c\"\nruns = [\"micro\"]".to_owned()),
@@ -196,6 +227,13 @@ mod tests {
             (CLAIMS, "\"e\"", "\"f\"", "no figure is called \"f\""),
             (CLAIMS, "[waits]", "[waits]\n\"x\" = [\"A-9\"]", "A-9 is not in the ledger"),
             (LEDGER, "simulated", "counts", "A-2: expected an evaluator"),
+            (SIMULATED, "[waits]", "[waits]\n\"x\" = [\"A-1\"]", "A-1 is no simulated claim"),
+            (
+                SIMULATED,
+                "claim = []",
+                "[[claim]]\nid = \"A-2\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]",
+                "e simulates nothing",
+            ),
             (REMARKS, "A-1", "A-2", "A-2: nothing decides"),
             (REMARKS, "A-1 = ", "A-1 : ", "remarks.toml"),
             (CLAIMS, "[\"e\"]", "[\"l\"]", "cannot run yet"),

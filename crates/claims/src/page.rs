@@ -174,6 +174,7 @@ mod tests {
             verdict,
             values: vec![("flat_ratio".into(), vec![1.05, 2000.0])],
             part: None,
+            anchor: None,
         }
     }
 

@@ -203,6 +203,17 @@ impl Default for LoopCosts {
     }
 }
 
+/// The sites from which the clients of a worker draw the homes of their requests, without skew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Homes {
+    /// The worker's part of its instance's sites: each client stays at its own.
+    #[default]
+    OfWorker,
+    /// All sites of the instance: two workers may want the same rows.
+    OfInstance,
+}
+
 /// The costs of one engine.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -224,6 +235,8 @@ pub struct EngineProfile {
     pub cache: CacheCosts,
     /// An append to the log where durability is not `memory`, per transaction.
     pub log_append_ns: f64,
+    #[serde(default)]
+    pub homes: Homes,
     #[serde(default, rename = "loop")]
     pub worker_loop: LoopCosts,
 }

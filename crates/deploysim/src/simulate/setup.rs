@@ -8,7 +8,7 @@ use super::stations::{Line, Log};
 use super::tree::Tree;
 use super::{RunOptions, Sim, Timer};
 use crate::case::Case;
-use crate::costs::ChannelCosts;
+use crate::costs::{ChannelCosts, Homes};
 use crate::deployment::Clients;
 use crate::transaction::{Requests, Transactions};
 use fastrand::Rng;
@@ -181,15 +181,15 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
     workers
 }
 
-/// The sites from which a worker's clients draw their homes: the worker's part of its instance's
-/// sites, or all sites under skew.
+/// The sites from which a worker's clients draw their homes: those of the profile's [`Homes`], or
+/// all sites under skew.
 fn request_sites(case: &Case<'_>, instance: usize, index: usize) -> Range<u32> {
     if case.is_routed() {
         return 0..case.transactions.sites();
     }
     let sites = case.sites_of(instance);
     let workers = case.deployment.instances[instance].len();
-    if sites.len() < workers {
+    if sites.len() < workers || case.profile.homes == Homes::OfInstance {
         return sites;
     }
     let start = |index: usize| sites.start + (sites.len() * index / workers) as u32;
