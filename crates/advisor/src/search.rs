@@ -24,7 +24,8 @@ pub struct SearchOptions {
 }
 
 /// Within 25 %, at most 20, as the error of the closed form (p90 26 %) asks for. Ties of 5 %:
-/// common random numbers make the error of a difference smaller than that of one prediction (median 7 %).
+/// common random numbers make the error of a difference smaller than that of one prediction
+/// (median 7 %).
 impl Default for SearchOptions {
     fn default() -> SearchOptions {
         SearchOptions {

@@ -2,13 +2,13 @@
 
 mod backups;
 mod comparing;
+mod planning;
 
 use crate::engine_args::{EngineArgs, ShapeArgs};
 use crate::examples;
 use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
-use crate::plan::PlanArgs;
 pub use crate::results::Earlier;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
@@ -17,6 +17,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
+pub use planning::PlanArgs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -264,7 +265,7 @@ fn bench_name() -> impl TypedValueParser<Value = String> {
 }
 
 /// The first argument of `plan`.
-pub fn workload_argument() -> impl TypedValueParser<Value = String> {
+fn workload_argument() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(workload_values()).map(workload_name)
 }
 
@@ -567,7 +568,7 @@ fn warmup(text: &str) -> Result<Warmup, String> {
 }
 
 /// `5s`, `500ms`, `2m`, `1h30m`; a number alone is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     traffic::parse_time(text)
 }
 

@@ -3,17 +3,16 @@
 //! [`question`] turns the options into a machine, transactions and the deployments that they allow.
 //! `advisor` ranks these by the model. On the live machine short measured [`trials`] then decide
 //! between the best few. [`answer`] adds the points at which the choice changes, and makes the
-//! plan, a map, a comparison of two deployments, or settings for another server. [`adopt`] puts a plan
-//! file into the options of `bench` and `load`.
+//! plan, a map, a comparison of two deployments, or settings for another server. [`adopt`] puts a
+//! plan file into the options of `bench` and `load`.
 
 mod adopt;
 mod answer;
-mod args;
 mod question;
 mod trials;
 
+use crate::cli::PlanArgs;
 pub use adopt::{adopt_bench, adopt_load};
-pub use args::PlanArgs;
 
 use crate::failure::Failure;
 use crate::output::print;

@@ -1,6 +1,6 @@
 //! The options of `atoll plan` as typed.
 
-use crate::cli::{ChannelArg, DesignArg, DurabilityArg, RequestArgs, duration, workload_argument};
+use super::{ChannelArg, DesignArg, DurabilityArg, RequestArgs, duration, workload_argument};
 use crate::examples;
 use advisor::Objective;
 use advisor::settings::Server;
