@@ -1,5 +1,5 @@
-//! Embeds every file of `experiments/` and every described machine of `machines/*.toml` in the program,
-//! so that it runs without the source tree.
+//! Embeds every file of `experiments/` and every described machine of `machines/*.toml` in the
+//! program, so that it runs without the source tree.
 
 use std::path::Path;
 use std::{env, fs};

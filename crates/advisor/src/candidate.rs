@@ -114,7 +114,7 @@ mod tests {
     fn equals_are_ordered_by_instances_then_design_then_the_present_one() {
         let current = candidate("occ", 2, 4, Some(Channel::Uds));
         let preference = Preference { default_design: "conventional".into(), current: Some(current.clone()) };
-        let mut all = vec![
+        let mut all = [
             candidate("occ", 4, 4, Some(Channel::Shm)),
             candidate("occ", 2, 4, Some(Channel::Shm)),
             current.clone(),

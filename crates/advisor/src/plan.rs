@@ -55,6 +55,10 @@ pub struct PlannedSearch {
     /// Whether the trials ended since no rival was left; `None` without trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<bool>,
+    /// The median ratio of a trial's throughput to its prediction, by which the predictions of
+    /// deployments without a trial are multiplied; `None` without trials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
     /// Deployments without a prediction, with the reason.
     #[serde(default)]
     pub unpredicted: Vec<String>,

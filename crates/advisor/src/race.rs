@@ -175,7 +175,7 @@ impl Race {
         }
         let RaceOptions { budget_s, trial_s, .. } = *options;
         let needed_s = arms.min(2) as f64 * trial_s;
-        if !(budget_s >= needed_s) {
+        if budget_s.is_nan() || budget_s < needed_s {
             return Err(AdviceError::Budget { budget_s, arms: arms.min(2), needed_s }.into());
         }
         // As many arms as the budget tries twice.

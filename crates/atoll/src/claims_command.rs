@@ -5,10 +5,9 @@ use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::ClaimsArgs;
 use crate::sheet::fitted;
-use crate::simulated;
 use base::counted;
 use claims::page::{self, Origin};
-use claims::{Claim, ClaimVerdict, Decision, How, Library, Row};
+use claims::{Claim, ClaimVerdict, Decision, Library, Row};
 use comfy_table::{ContentArrangement, Table, presets};
 use deploy::Interrupt;
 use std::rc::Rc;
@@ -17,9 +16,6 @@ use world::tell;
 pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
     let claims = chosen(&library, args)?;
-    if args.how == [How::Simulated] {
-        return simulated::claims(args, &library, &claims, interrupt);
-    }
     if args.engine_profile.is_some() {
         let text = "--engine-profile: only simulated claims have one; add --how simulated, or leave it out";
         return Err(Failure::Usage(text.into()));
@@ -64,7 +60,7 @@ fn origin(args: &ClaimsArgs, lab: &Lab) -> Origin {
 }
 
 /// The claims that were asked for, in the ledger's order.
-fn chosen<'a>(library: &'a Library, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
+pub fn chosen<'a>(library: &'a Library, args: &ClaimsArgs) -> Result<Vec<&'a Claim>, Failure> {
     let mut wanted = Vec::new();
     for id in &args.ids {
         wanted.push(library.claim(id).map_err(Failure::usage)?);

@@ -1,11 +1,10 @@
-//! `atoll figures`: the papers' figures and tables, measured here.
+//! `atoll figures`: the papers' figures and tables, measured here, and the list of them.
 
 use crate::failure::Failure;
 use crate::lab::{Lab, Outcome};
 use crate::output::print;
 use crate::papers::FiguresArgs;
 use crate::sheet::fitted;
-use crate::simulated;
 use base::counted;
 use claims::{Experiment, Library, Row};
 use comfy_table::{CellAlignment, Table, presets};
@@ -16,9 +15,6 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let library = Library::built_in().map_err(Failure::run)?;
     if args.list {
         return list(&library, args.simulated);
-    }
-    if args.simulated {
-        return simulated::figures(args, &library, interrupt);
     }
     let figures = chosen(&library, &args.ids)?;
     let mut lab = Lab::open(&args.rows, interrupt)?;

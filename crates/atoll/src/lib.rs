@@ -145,7 +145,11 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
         Some(Command::Compare(args)) => compare_command::run(&args, interrupt),
+        Some(Command::Figures(args)) if args.simulated && !args.list => simulated::figures(&args, interrupt),
         Some(Command::Figures(args)) => figures::run(&args, interrupt),
+        Some(Command::Claims(args)) if args.how == [claims::How::Simulated] => {
+            simulated::claims(&args, interrupt)
+        }
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
         Some(Command::Completions(args)) => manual::completions(&args),
         Some(Command::Man(args)) => manual::man(&args),

@@ -62,8 +62,8 @@ pub struct ClaimsArgs {
     /// hardware
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', value_parser = how)]
     pub how: Vec<How>,
-    /// Simulate with the costs of this engine: shore-mt, silo, atoll [default: that of the paper, and
-    /// the verdict of atoll beside it]; needs --how simulated
+    /// Simulate with the costs of this engine: shore-mt, silo, atoll [default: that of the paper,
+    /// and the verdict of atoll beside it]; needs --how simulated
     #[arg(long, value_name = "ENGINE", value_parser = engine_profile)]
     pub engine_profile: Option<String>,
     /// Print the page results/claims.md instead of the table

@@ -1,7 +1,7 @@
 //! The papers' figures and claims on described machines: `atoll figures --simulated` and `atoll
 //! claims --how simulated`. Nothing is measured; equal programs print equal results.
 
-use crate::claims_command::{WIDTH, json};
+use crate::claims_command::{WIDTH, chosen as chosen_claims, json};
 use crate::failure::Failure;
 use crate::figures::{heading, show};
 use crate::output::print;
@@ -22,8 +22,9 @@ const OURS: &str = "atoll";
 /// Figures may be named without this.
 const PREFIX: &str = "simulated-";
 
-pub fn figures(args: &FiguresArgs, library: &Library, interrupt: &Interrupt) -> Result<(), Failure> {
-    let figures = chosen(library, &args.ids)?;
+pub fn figures(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let library = Library::built_in().map_err(Failure::run)?;
+    let figures = chosen(&library, &args.ids)?;
     for figure in figures {
         if interrupt.is_set() {
             return Err(Failure::Interrupted);
@@ -61,12 +62,9 @@ struct Judged {
     ours: Option<Decision>,
 }
 
-pub fn claims(
-    args: &ClaimsArgs,
-    library: &Library,
-    claims: &[&Claim],
-    interrupt: &Interrupt,
-) -> Result<(), Failure> {
+pub fn claims(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    let library = &Library::built_in().map_err(Failure::run)?;
+    let claims = &chosen_claims(library, args)?;
     let rows = &args.rows;
     if rows.quick || rows.within.is_some() || rows.out.is_some() || rows.rows.is_some() {
         let text = "--how simulated: it measures nothing; leave out --quick, --within, --out and --rows";

@@ -9,6 +9,7 @@
 
 use crate::counting::Count;
 use crate::error::DataError;
+use crate::row::{EXPERIMENT, Row};
 use crate::simulated::Simulate;
 use serde::Deserialize;
 
@@ -112,6 +113,19 @@ impl Experiment {
     /// Whether it measures nothing on this machine.
     pub fn is_simulated(&self) -> bool {
         self.runs.is_empty() && self.loads.is_empty() && self.counts.is_empty()
+    }
+
+    /// The rows of all its entries; see [`Simulate::rows`].
+    ///
+    /// # Errors
+    /// As [`Simulate::rows`], with the experiment's name.
+    pub fn simulated_rows(&self, profile: Option<&str>) -> Result<Vec<Row>, DataError> {
+        let mut rows = Vec::new();
+        for entry in &self.simulate {
+            rows.extend(entry.rows(profile).map_err(|e| DataError::of(&self.id, e.to_string()))?);
+        }
+        rows.iter_mut().for_each(|row| row.set(EXPERIMENT, self.id.as_str()));
+        Ok(rows)
     }
 
     /// Whether it is a figure or table of the papers.

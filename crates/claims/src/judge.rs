@@ -36,7 +36,8 @@ pub struct Evaluator {
     pub holds: Vec<(String, Condition)>,
     /// The part of the claim that this decides, if it does not decide all of it.
     pub part: Option<String>,
-    /// The figure of the claim to which an engine profile was fitted: it cannot count as reproduced.
+    /// The figure of the claim to which an engine profile was fitted: it cannot count as
+    /// reproduced.
     pub anchor: Option<String>,
     /// Our explanation if the claim is not reproduced.
     pub remark: Option<String>,

@@ -9,9 +9,8 @@
 //!
 //! All of it is data: no claim has code of its own; each is decided by a few expressions over rows,
 //! read from a file. This crate starts and measures nothing: the `atoll` command runs an
-//! [`Experiment`]. Rows of described machines come from a
-//! prediction ([`simulated`]). Counts that follow from the definition of a workload alone are made here
-//! ([`counting`]).
+//! [`Experiment`]. Rows of described machines come from a prediction ([`simulated`]). Counts that
+//! follow from the definition of a workload alone are made here ([`counting`]).
 //!
 //! - [`ledger`]: the claims. [`experiment`]: the runs and plots. [`library`]: the files of
 //!   `experiments/`, which are embedded in the program and checked against each other.

@@ -138,7 +138,8 @@ impl Library {
         }
     }
 
-    /// Checks that what decides simulated claims names claims of that kind, and simulated experiments.
+    /// Checks that the evaluators of simulated claims name claims of that kind, and simulated
+    /// experiments.
     fn check_simulated(&self) -> Result<(), DataError> {
         let wrong = |what: String| Err(DataError::of(SIMULATED, what));
         let ids = self.simulated.all.iter().map(|e| &e.id).chain(self.simulated.waits.keys());

@@ -1,5 +1,5 @@
-//! Result rows of machines that are not at hand: an experiment's `[[simulate]]` entries, predicted by
-//! [`deploysim`] on a described machine.
+//! Result rows of machines that are not at hand: an experiment's `[[simulate]]` entries, predicted
+//! by [`deploysim`] on a described machine.
 //!
 //! ```toml
 //! [[simulate]]
@@ -11,17 +11,16 @@
 //! multisite = [0, 20, 100]
 //! ```
 //!
-//! An entry is data. Each combination of its lists gives one row, with the columns of a measured one
-//! and `simulated`, `engine_profile`, `machine_file`; islands vary fastest. A row's `deploy` is the
-//! entry's word for the islands. Equal entries give equal rows.
+//! An entry is data. Each combination of its lists gives one row, with the columns of a measured
+//! one and `simulated`, `engine_profile`, `machine_file`; islands vary fastest. A row's `deploy` is
+//! the entry's word for the islands. Equal entries give equal rows.
 
 mod cell;
 mod counter;
 mod place;
 
 use crate::error::DataError;
-use crate::experiment::Experiment;
-use crate::row::{EXPERIMENT, Row};
+use crate::row::Row;
 use deploysim::{Channel, Durability, EngineProfile, MachineModel, ModelError};
 use serde::Deserialize;
 use workload::micro::Op;
@@ -165,8 +164,8 @@ pub fn profiles() -> [&'static str; 3] {
 
 impl Simulate {
     /// # Errors
-    /// An unknown machine, profile, design or channel; a deployment that the machine does not allow.
-    /// `experiment` is the name for messages.
+    /// An unknown machine, profile, design or channel; a deployment that the machine does not
+    /// allow. `experiment` is the name for messages.
     pub fn check(&self, experiment: &str) -> Result<(), DataError> {
         let checked = || {
             let machine = machine(&self.machine)?;
@@ -246,21 +245,6 @@ impl Simulate {
         vary(self.islands.len(), &|c, i| c.islands = self.islands[i]);
         cells.iter().try_for_each(cell::Cell::check)?;
         Ok(cells)
-    }
-}
-
-impl Experiment {
-    /// The rows of all its entries; see [`Simulate::rows`].
-    ///
-    /// # Errors
-    /// As [`Simulate::rows`], with the experiment's name.
-    pub fn simulated_rows(&self, profile: Option<&str>) -> Result<Vec<Row>, DataError> {
-        let mut rows = Vec::new();
-        for entry in &self.simulate {
-            rows.extend(entry.rows(profile).map_err(|e| DataError::of(&self.id, e.to_string()))?);
-        }
-        rows.iter_mut().for_each(|row| row.set(EXPERIMENT, self.id.as_str()));
-        Ok(rows)
     }
 }
 

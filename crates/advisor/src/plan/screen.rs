@@ -85,6 +85,9 @@ impl Plan {
             Some(settled) => {
                 let end = if settled { "no rival was left" } else { "the budget was spent" };
                 write!(f, "; {} trials in {:.0}s, {end}", s.trials, s.seconds)?;
+                if let Some(scale) = s.scale {
+                    write!(f, "; the model's figures are scaled by {scale:.2} to them")?;
+                }
             }
         }
         if !self.machine.assumed.is_empty() {

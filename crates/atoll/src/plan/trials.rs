@@ -34,7 +34,7 @@ const BUDGET: Duration = Duration::from_secs(60);
 /// A budget too small for one trial of each of two deployments; a run that fails; an interruption.
 pub fn decide(question: &Question<'_>, plan: &mut Plan, interrupt: &Interrupt) -> Result<(), Failure> {
     let Some(machine) = &question.live else { return Ok(()) };
-    let arms = arms(&plan.ranking);
+    let arms = put_arms_first(&mut plan.ranking);
     let preference = preference(question, &plan.ranking[..arms]);
     let budget_s = question.args.budget.unwrap_or(BUDGET).as_secs_f64();
     let options = RaceOptions { budget_s, trial_s: TRIAL_S, ..RaceOptions::default() };
@@ -66,12 +66,24 @@ pub fn decide(question: &Question<'_>, plan: &mut Plan, interrupt: &Interrupt) -
     Ok(())
 }
 
-/// The number of entries at the head of the ranking that may be the best: simulated, with an
-/// interval that reaches that of the first.
-fn arms(ranking: &[Entry]) -> usize {
+/// Puts the entries to try at the head of the ranking, and returns their number. These are the
+/// simulated ones that may be the best: those with an interval that reaches that of the first, and
+/// the best of each design. The costs of a design are wrong for all its deployments alike, so an
+/// interval says less about the difference between two designs.
+fn put_arms_first(ranking: &mut Vec<Entry>) -> usize {
     let least = ranking[0].score.low;
-    let may_win = |entry: &&Entry| entry.basis == Basis::Refined && entry.score.high >= least;
-    ranking.iter().take_while(may_win).count().clamp(1, MOST_ARMS)
+    let mut designs = Vec::new();
+    let (mut arms, others): (Vec<Entry>, Vec<Entry>) = ranking.drain(..).partition(|entry| {
+        let is_new = !designs.contains(&entry.candidate.design);
+        if is_new {
+            designs.push(entry.candidate.design.clone());
+        }
+        entry.basis == Basis::Refined && (is_new || entry.score.high >= least)
+    });
+    let count = arms.len().clamp(1, MOST_ARMS);
+    arms.extend(others);
+    *ranking = arms;
+    count
 }
 
 /// The place of each entry among equals.
@@ -140,8 +152,16 @@ fn nearest(plan: &Plan, p99: &[Vec<f64>]) -> String {
     })
 }
 
-/// Puts the measured entries first, the winner at their head.
+/// Puts the measured entries first, the winner at their head. The predictions of the others are
+/// scaled by the median ratio of a measurement to its prediction.
 fn apply(plan: &mut Plan, result: &RaceResult, p99: &[Vec<f64>]) {
+    let tried = result.arms.iter().zip(&plan.ranking).filter(|(arm, _)| !arm.windows.is_empty());
+    let ratios: Vec<f64> = tried.map(|(arm, entry)| arm.median / entry.score.mid).collect();
+    let scale = median(&ratios);
+    if scale.is_finite() && scale > 0.0 {
+        plan.ranking.iter_mut().for_each(|entry| rescale(entry, scale));
+        plan.search.scale = Some(scale);
+    }
     for (at, arm) in result.arms.iter().enumerate() {
         if !arm.windows.is_empty() {
             measured(&mut plan.ranking[at], arm, &p99[at]);
@@ -156,6 +176,12 @@ fn apply(plan: &mut Plan, result: &RaceResult, p99: &[Vec<f64>]) {
     plan.search.trials = result.trials;
     plan.search.seconds = result.seconds;
     plan.search.settled = Some(result.ended == Ended::Settled);
+}
+
+fn rescale(entry: &mut Entry, scale: f64) {
+    entry.score = entry.score.over(1.0 / scale);
+    entry.tps = entry.tps.over(1.0 / scale);
+    entry.p99_us = entry.p99_us.map(|us| us / scale);
 }
 
 fn measured(entry: &mut Entry, arm: &Arm, p99: &[f64]) {

@@ -220,8 +220,8 @@ fn durability(durability: Durability) -> &'static str {
     }
 }
 
-/// The columns of the result. A worker that waits does nothing else, so its idle time counts as waiting
-/// for replies, but for the waits for locks.
+/// The columns of the result. A worker that waits does nothing else, so its idle time counts as
+/// waiting for replies, but for the waits for locks.
 fn results(row: &mut Row, o: &Outcome) {
     let committed = o.committed.max(1) as f64;
     let us = |ns: f64| ns / 1_000.0;

@@ -1,5 +1,5 @@
-//! Bare counters under locks: hot lines without transactions. A visit costs `t0 + q * distance to the
-//! last owner`, the profile's own terms.
+//! Bare counters under locks: hot lines without transactions. A visit costs `t0 + q * distance to
+//! the last owner`, the profile's own terms.
 
 use super::Sharing;
 use super::cell::{Cell, Spread};
