@@ -2,10 +2,10 @@
 //! values out.
 //!
 //! - [`Space`] lists the deployments that a machine and a workload allow ([`Candidate`]).
-//! - [`search`] ranks them with two [`Predictor`]s, a fast one for all and a slow one for the best.
-//!   [`simulated`] makes these of `deploysim`.
+//! - [`search()`] ranks them with two [`Predictor`]s, a fast one for all and a slow one for the
+//!   best. [`simulated`] makes these of `deploysim`.
 //! - [`race`] decides between the best few by measured windows, which a closure delivers.
-//! - [`Plan`] holds the choice and its reasons: a file, and a screen for a person. [`explain`]
+//! - [`Plan`] holds the choice and its reasons: a file, and a screen for a person. [`explain()`]
 //!   compares two deployments, [`flip`] finds where a choice changes, [`map`] draws the winners
 //!   over two axes.
 //! - [`settings`] writes the islands of a plan for other database servers.

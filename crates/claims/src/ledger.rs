@@ -51,7 +51,7 @@ impl How {
     pub const fn waits_for(self) -> Option<&'static str> {
         match self {
             How::MeasuredHere | How::Counts => None,
-            How::Simulated => Some("needs one of the papers' machines, and simulated machines come later"),
+            How::Simulated => Some("needs one of the papers' machines: see claims --how simulated"),
             How::TraceSim => Some("trace simulators come later"),
             How::Hardware => Some(
                 "needs events of the processor that are not counted: stalled cycles, lines that cores share, traffic between sockets",

@@ -3,8 +3,9 @@
 //!
 //! [`MachineModel::from_topology`] takes a machine of `topology` (a latency CSV, or the live
 //! machine with a measured matrix). [`MachineModel::parse`] also reads machine files
-//! (`machines/*.toml`, [`file`]), which describe a machine by its levels. Terms that are not given
-//! take a default, and [`MachineModel::defaulted`] names these, so that a report can state them.
+//! (`machines/*.toml`, [`mod@file`]), which describe a machine by its levels. Terms that are not
+//! given take a default, and [`MachineModel::defaulted`] names these, so that a report can state
+//! them.
 
 pub mod file;
 
