@@ -1,4 +1,4 @@
-//! The crates whose doc comments hold examples that are Rust code. `rustdoc --test` takes seconds
+//! The crates with examples of Rust code in their doc comments. `rustdoc --test` takes seconds
 //! for each crate, so `cargo xtask test` calls it for these alone.
 
 use crate::root;

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use world::tell;
 
-/// The engine whose verdict stands beside that of the paper's.
+/// The engine profile of Atoll: its verdict stands beside that of the paper's engine.
 const OURS: &str = "atoll";
 
 /// Figures may be named without this.

@@ -106,7 +106,7 @@ const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
 
 /// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
 /// first those of one design after the other without messages, then the distributed ones, then
-/// sockets, whose costs are the same for each design. `multisite` is the share, in per cent, of the
+/// sockets, since a message over one costs the same for each design. `multisite` is the share, in per cent, of the
 /// distributed cells.
 pub fn cells_to_measure(
     profile: &EngineProfile,

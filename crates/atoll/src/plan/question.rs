@@ -297,7 +297,7 @@ fn transactions(spec: &WorkloadSpec) -> Result<Transactions, Failure> {
         _ => {
             return Err(Failure::Usage(format!(
                 "{}: the steps of its transactions are not recorded, so nothing can be predicted; expected micro, tpcb, tpcc, \
-                 tpcc-payment, tpcc-new-order or tatp",
+                 tpcc-payment, tpcc-neworder or tatp",
                 spec.name
             )));
         }

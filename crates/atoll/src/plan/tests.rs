@@ -18,11 +18,11 @@ fn args(words: &[&str]) -> PlanArgs {
     *args
 }
 
-fn on_quad(words: &[&str]) -> PlanArgs {
+pub(super) fn on_quad(words: &[&str]) -> PlanArgs {
     args(&[words, &["--machine", QUAD]].concat())
 }
 
-fn planned(args: &PlanArgs) -> Plan {
+pub(super) fn planned(args: &PlanArgs) -> Plan {
     let question = Question::read(args, &Interrupt::default()).unwrap();
     let mut plan = answer::plan(&question, question.search().unwrap()).unwrap();
     plan.break_even = answer::break_even(&question, &plan);

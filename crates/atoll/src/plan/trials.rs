@@ -194,3 +194,56 @@ fn measured(entry: &mut Entry, arm: &Arm, p99: &[f64]) {
     entry.windows = arm.windows.iter().map(|score| score * per_score).collect();
     entry.p99_us = (!p99.is_empty()).then(|| median(p99));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::{on_quad, planned};
+
+    /// A plan of the model.
+    fn plan() -> Plan {
+        planned(&on_quad(&["micro", "--op", "update"]))
+    }
+
+    #[test]
+    fn the_best_of_each_design_is_tried_even_far_behind() {
+        let mut ranking = plan().ranking;
+        let designs = |entries: &[Entry]| {
+            let mut names: Vec<String> = entries.iter().map(|e| e.candidate.design.clone()).collect();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        let all = designs(&ranking);
+        assert!(all.len() > 1);
+        // Only the first may win by its interval.
+        for (at, entry) in ranking.iter_mut().enumerate() {
+            entry.basis = Basis::Refined;
+            entry.score = Interval::around(if at == 0 { 1e6 } else { 1e3 - at as f64 }, 0.01);
+        }
+        let (before, arms) = (ranking.len(), put_arms_first(&mut ranking));
+        assert_eq!((arms, ranking.len()), (all.len(), before));
+        assert_eq!(designs(&ranking[..arms]), all);
+    }
+
+    #[test]
+    fn predictions_without_a_trial_are_scaled_to_the_trials() {
+        let mut plan = plan();
+        let untried = plan.ranking.last().unwrap().clone();
+        let tenth = |entry: &Entry| {
+            let median = entry.score.mid / 10.0;
+            let (low, high) = (median * 0.99, median * 1.01);
+            Arm { windows: vec![median], median, low, high, ..Arm::default() }
+        };
+        let arms: Vec<Arm> = plan.ranking[..2].iter().map(tenth).collect();
+        let tied = Vec::new();
+        let result = RaceResult { winner: 1, tied, arms, trials: 2, seconds: 4.0, ended: Ended::Settled };
+        let winner = plan.ranking[1].candidate.clone();
+        apply(&mut plan, &result, &[vec![900.0], vec![]]);
+        assert_eq!((plan.choice().basis, &plan.choice().candidate), (Basis::Measured, &winner));
+        assert_eq!(plan.ranking[1].p99_us, Some(900.0));
+        let now = plan.ranking.iter().find(|e| e.candidate == untried.candidate).unwrap();
+        assert!((now.tps.mid / untried.tps.mid - 0.1).abs() < 1e-9, "{now:?}");
+        assert!((plan.search.scale.unwrap() - 0.1).abs() < 1e-9);
+    }
+}

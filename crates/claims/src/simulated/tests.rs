@@ -57,7 +57,7 @@ fn placements_take_cores_of_their_sockets() {
     assert_eq!(packages(Place::Mix), [0, 0, 1, 1]);
 }
 
-/// The verdicts of claims whose experiments take a moment: equal seeds give equal verdicts.
+/// The verdicts of claims with short experiments: equal seeds give equal verdicts.
 #[test]
 fn quick_claims_have_their_verdicts() {
     use crate::{ClaimVerdict, Library};

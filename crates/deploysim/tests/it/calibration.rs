@@ -10,7 +10,7 @@ use workload::micro::Op;
 const DESIGNS: [&str; 3] = ["conventional", "serial", "occ"];
 const CHANNELS: [Channel; 2] = [Channel::Shm, Channel::Uds];
 
-/// An engine whose costs differ from those of the profile `atoll`, each by another factor.
+/// An engine with costs that differ from those of the profile `atoll`, each by another factor.
 fn truth() -> EngineProfile {
     let mut truth = EngineProfile::builtin("atoll").unwrap();
     for (i, costs) in truth.designs.values_mut().enumerate() {

@@ -1,12 +1,7 @@
 //! Histories over several instances that end and restart.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use trials::islands::{Course, Outcome, Trouble, record};
-
-fn recorded(course: &Course) -> Result<Outcome, Trouble> {
-    record(course, Path::new(env!("CARGO_BIN_EXE_trials")), &AtomicBool::new(false))
-}
+use crate::plans::recorded;
+use trials::islands::Course;
 
 fn again(course: &Course) -> String {
     let Course { seed, transactions, .. } = course;

@@ -1,5 +1,8 @@
 //! The trials, small.
 
+#[path = "../shared/plans.rs"]
+mod plans;
+
 mod anomalies;
 mod crash;
 mod faults;

@@ -1,33 +1,9 @@
 //! Random histories with bugs planted, judged guilty.
 
+use crate::plans::{COMMITTED, among_owners, plan};
 use exec::DesignKind;
 use exec::planted::{Bug, plant};
-use trials::deployed::{Keys, deployed};
 use trials::histories::{HistoryVerdict, Plan, conventional, logical, serial};
-use trials::workers::Crew;
-use txn::TableKind;
-use wal::Durability;
-
-/// Transactions of one history here; as in the tests without bugs.
-const TRANSACTIONS: usize = 2000;
-
-/// Commits in one history of a whole instance.
-const COMMITTED: usize = 400;
-
-fn plan(seed: u64) -> Plan {
-    let durability = if seed % 5 == 4 { Durability::Sync } else { Durability::Memory };
-    let crew = Crew { workers: 1 + seed as usize % 3, clients: 6 };
-    let kind = TableKind::ALL[seed as usize / 2 % 2];
-    Plan { crew, transactions: TRANSACTIONS, rollback_one_in: 10, durability, kind, seed }
-}
-
-/// Two or three owners of an instance's keys.
-fn among_owners(design: DesignKind, plan: Plan) -> Result<HistoryVerdict, instance::InstanceFault> {
-    let dir = tempfile::tempdir().unwrap();
-    let crew = Crew { workers: 2 + plan.seed as usize % 2, clients: 3 };
-    let keys = if plan.seed % 4 > 1 { Keys::Move } else { Keys::Stay };
-    deployed(design, Plan { crew, ..plan }, keys, dir.path())
-}
 
 #[test]
 fn every_planted_bug_is_found_in_every_design() {

@@ -1,16 +1,10 @@
 //! Histories over several instances that end and restart, with bugs planted, judged guilty.
 
+use crate::plans::recorded;
 use exec::DesignKind::{self, Conventional, Logical, Occ};
 use instance::planted::{Bug, plant};
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use trials::islands::Via;
-use trials::islands::{Course, Outcome, Trouble, record};
+use trials::islands::{Course, Via};
 use wal::Durability;
-
-fn recorded(course: &Course) -> Result<Outcome, Trouble> {
-    record(course, Path::new(env!("CARGO_BIN_EXE_trials")), &AtomicBool::new(false))
-}
 
 /// The largest number of histories in which a bug is looked for.
 const TRIES: u64 = 24;

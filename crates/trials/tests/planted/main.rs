@@ -2,6 +2,9 @@
 //! `cargo test -p trials --features planted --test planted` builds and runs them; the other tests
 //! of the workspace run the engine without bugs.
 
+#[path = "../shared/plans.rs"]
+mod plans;
+
 mod histories;
 mod islands;
 
