@@ -20,6 +20,11 @@ fn unknown_ids_are_refused_with_the_nearest() {
         (&["claims", "--how", "guessed"], "measured-here"),
         (&["claims", "ISL-024", "--how", "hardware"], "--how hardware"),
         (&["claims", "ISL-024", "--rows", "no-such-file"], "no-such-file"),
+        (&["claims", "ISL-003", "--engine-profile", "shore-mt"], "--how simulated"),
+        (&["claims", "ISL-003", "--how", "simulated", "--engine-profile", "oracle"], "shore-mt"),
+        (&["claims", "ISL-003", "--how", "simulated", "--quick"], "--quick"),
+        (&["figures", "vldbj-11", "--simulated", "pvldb-8"], "measured and not simulated"),
+        (&["figures", "simulated-vldbj-11"], "--simulated"),
     ] {
         let output = sandbox.run(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -34,6 +39,22 @@ fn the_list_has_figures_of_today_and_of_later() {
         text.contains("vldbj-11") && text.contains("thesis-6.1") && text.contains("trace simulators"),
         "{text}"
     );
+}
+
+#[test]
+fn simulated_claims_are_decided_and_an_anchor_is_no_reproduction() {
+    let command =
+        ["claims", "ISL-003", "ISL-006", "--how", "simulated", "--engine-profile", "shore-mt", "--json"];
+    let output = Sandbox::new().run(&command);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let verdicts: Vec<(String, String)> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|claim: Value| (claim["id"].to_string(), claim["verdict"].to_string()))
+        .collect();
+    let quoted = |word: &str| format!("\"{word}\"");
+    let expected = [("ISL-003", "reproduced"), ("ISL-006", "anchor")];
+    assert_eq!(verdicts, expected.map(|(id, verdict)| (quoted(id), quoted(verdict))));
 }
 
 #[test]
