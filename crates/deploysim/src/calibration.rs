@@ -105,9 +105,12 @@ const HALVINGS: usize = 12;
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
 
 /// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
-/// first those of one design after the other without messages, then the distributed ones, then
-/// sockets, since a message over one costs the same for each design. `multisite` is the share, in per cent, of the
-/// distributed cells.
+/// those of one design after the other without messages, then the distributed ones, then sockets,
+/// since a message over one costs the same for each design. `multisite` is the share, in per cent,
+/// of the distributed cells.
+///
+/// # Errors
+/// A design that the profile does not know.
 pub fn cells_to_measure(
     profile: &EngineProfile,
     designs: &[&str],
