@@ -1,0 +1,36 @@
+//! SQL below its syntax: values, types, keys, rows, expressions, and programs (compiled statements)
+//! with the steps into which they run.
+//!
+//! ```text
+//!   compiler: SQL text + catalog --> Program
+//!   here:     Program + parameters --> phases of steps --> rows           run, step
+//!             a step runs where its rows are: keys, rows, expressions     key, row, expression
+//! ```
+//!
+//! This crate knows no SQL text and no engine. The engine knows one workload, [`Database`]: a fixed
+//! set of physical tables, all of one shape (slot, key, row). The SQL tables and indexes of a
+//! catalog are each stored in one of them. So a change of the catalog is a change of rows.
+//!
+//! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
+//! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
+//! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
+//! - [`expression`]: expressions and their evaluation.
+//! - [`catalog`]: tables, indexes, sequences, constraints as plain values.
+//! - [`program`]: compiled statements. `step`, `run`: their execution.
+//! - [`error`]: an error of SQL, with its SQLSTATE.
+
+#![forbid(unsafe_code)]
+#![allow(async_fn_in_trait)]
+
+pub mod catalog;
+pub mod error;
+pub mod expression;
+pub mod program;
+pub mod types;
+pub mod value;
+
+pub use error::{SqlError, SqlState};
+pub use expression::Expr;
+pub use program::Program;
+pub use types::SqlType;
+pub use value::Datum;
