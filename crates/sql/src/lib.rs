@@ -25,7 +25,9 @@
 pub mod catalog;
 pub mod error;
 pub mod expression;
+pub mod place;
 pub mod program;
+pub mod step;
 pub mod types;
 pub mod value;
 

@@ -6,9 +6,10 @@
 
 use crate::catalog::{Slots, Store};
 use crate::expression::Aggregate;
+use crate::row::Layout;
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One or several statements that run as one transaction, or as a part of one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,6 +40,15 @@ pub struct Stored {
     pub key_name: String,
     pub slots: Slots,
     pub indexes: Vec<StoredIndex>,
+    /// Made when first needed.
+    #[serde(skip)]
+    pub layout: OnceLock<Layout>,
+}
+
+impl Stored {
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(&self.columns))
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
