@@ -91,13 +91,21 @@ pub enum RowLock {
 /// before this one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Path {
-    /// Rows by their whole keys: each entry has one value for each key column.
+    /// Rows by their whole keys: each entry has one value for each key column. Entries may turn out
+    /// equal; a row counts once. An entry with a null finds nothing, nor does an integer beyond the
+    /// column's type.
     Keys(Vec<Vec<Expr>>),
     /// A range of the primary key, or of an index: equal values of the first columns, then bounds
-    /// on the next one. In order if `direction` is set.
+    /// on the next one. In order if `direction` is set. Ranges may turn out to overlap; a row counts
+    /// once. A range with a null finds nothing.
     Ranges { index: Option<u16>, ranges: Vec<KeyRange>, direction: Option<Order> },
     /// All rows, in no order.
     All,
+    /// The rows of a `VALUES` list; the table stores nothing.
+    Values(Vec<Vec<Expr>>),
+    /// The integers from a first to a last one by a step (`generate_series`), in a row each; the
+    /// table stores nothing.
+    Series { from: Expr, to: Expr, step: Expr },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -120,8 +128,9 @@ pub struct KeyRange {
 pub struct Select {
     pub sources: Vec<Joined>,
     pub grouping: Option<Grouping>,
-    /// Over the joined row, or over the groups' row.
+    /// Over the joined row, or over the groups' row. Without sources there is one joined row, empty.
     pub having: Option<Expr>,
+    /// Over the same row as `having`.
     pub output: Vec<Output>,
     pub distinct: bool,
     /// Over the output row.
@@ -179,7 +188,7 @@ pub struct Insert {
     pub checks: Vec<Checked>,
     pub references: Vec<Reference>,
     pub conflict: Option<Conflict>,
-    /// Over the table's columns.
+    /// Over the new row's columns.
     pub returning: Vec<Output>,
 }
 
@@ -187,7 +196,8 @@ pub struct Insert {
 pub enum InsertRows {
     /// One expression for each column of the table. Values of sequences are parameters.
     Values(Vec<Vec<Expr>>),
-    /// The rows of a query, of which column `i` is stored in `columns[i]`; the others are `rest`.
+    /// The rows of a query: `row` has one expression for each column of the table, over the query's
+    /// output.
     Query { select: Box<Select>, row: Vec<Expr> },
 }
 
@@ -204,7 +214,8 @@ pub struct Reference {
     pub name: String,
     /// Columns of the changed table.
     pub columns: Vec<u16>,
-    /// How rows of the other table are found, from the changed row.
+    /// How rows of the other table are found, from the changed row. Nothing is looked for if one of
+    /// `columns` is null.
     pub other: Source,
     pub kind: ReferenceKind,
 }
@@ -241,9 +252,12 @@ pub struct Update {
     pub source: Source,
     /// Further sources (`UPDATE ... FROM`), joined after the table.
     pub from: Vec<Joined>,
+    /// Over the joined row.
     pub set: Vec<Assignment>,
     pub checks: Vec<Checked>,
+    /// Of a row, those apply of which one of `columns` changes.
     pub references: Vec<Reference>,
+    /// Over the joined row, in which the table's columns have their new values.
     pub returning: Vec<Output>,
 }
 
