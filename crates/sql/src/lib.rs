@@ -17,13 +17,17 @@
 //! - [`expression`]: expressions and their evaluation.
 //! - [`catalog`]: tables, indexes, sequences, constraints as plain values.
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
+//! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
 //! - [`error`]: an error of SQL, with its SQLSTATE.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+pub mod aggregate;
+pub mod audit;
 pub mod catalog;
 pub mod compare;
+pub mod database;
 pub mod error;
 pub mod expression;
 pub mod json;
@@ -37,9 +41,11 @@ pub mod run;
 #[cfg(test)]
 mod sample;
 pub mod step;
+pub mod text;
 pub mod types;
 pub mod value;
 
+pub use database::Database;
 pub use error::{SqlError, SqlState};
 pub use expression::{Context, Expr};
 pub use program::Program;

@@ -161,7 +161,11 @@ pub struct Placed {
 impl Stored {
     /// The place of the row with these key values.
     pub fn place(&self, key: &[Datum], sites: u32) -> Placed {
-        let slot = if self.key.is_empty() { hidden_slot(key, sites) } else { slot_of(&self.slots, key, sites).unwrap_or(0) };
+        let slot = if self.key.is_empty() {
+            hidden_slot(key, sites)
+        } else {
+            slot_of(&self.slots, key, sites).unwrap_or(0)
+        };
         Placed { slot, key: encode_key(key) }
     }
 }

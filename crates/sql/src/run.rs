@@ -59,7 +59,7 @@ pub struct Work<'t, T> {
     /// The number of slots.
     sites: u32,
     /// The number of the statement, never used again: with it begin the hidden keys of its rows.
-    pub statement: i64,
+    statement: i64,
     hidden: i64,
     /// The rows before each change, oldest first, if changes may have to be undone.
     undo: Option<Vec<Undo>>,
@@ -84,6 +84,17 @@ impl<'t, T: Transaction> Work<'t, T> {
 
     pub fn txn(&mut self) -> &mut T {
         self.txn
+    }
+
+    pub fn sites(&self) -> u32 {
+        self.sites
+    }
+
+    /// Begins a statement of this number: with it begin the hidden keys of its rows.
+    pub fn begin_statement(&mut self, number: i64) {
+        if number != self.statement {
+            (self.statement, self.hidden) = (number, 0);
+        }
     }
 
     /// From now on the rows before each change are kept. Returns the present point.
@@ -133,7 +144,7 @@ impl<'t, T: Transaction> Work<'t, T> {
     }
 
     /// Puts rows and entries, and keeps what was there before. Returns that, in the same order.
-    async fn put(&mut self, puts: Vec<Put>) -> Result<Vec<Option<Vec<u8>>>, Abort> {
+    pub(crate) async fn put(&mut self, puts: Vec<Put>) -> Result<Vec<Option<Vec<u8>>>, Abort> {
         let mut befores = Vec::with_capacity(puts.len());
         for puts in puts.chunks(PHASE) {
             let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();

@@ -23,9 +23,14 @@ pub struct Bound {
 }
 
 impl Bound {
+    /// What expressions are evaluated with.
     pub fn context(&self) -> Context<'_> {
-        Context { params: &self.params, now: self.now }
+        Context { params: &self.params, now: self.now, random: &random }
     }
+}
+
+fn random() -> u64 {
+    fastrand::u64(..)
 }
 
 /// The row before the table's columns, for conditions that name the sources before it in a join.
@@ -39,7 +44,7 @@ pub struct Test {
 }
 
 impl Test {
-    fn passes(&self, bound: &Bound, row: &dyn Columns) -> Result<bool, SqlError> {
+    pub(crate) fn passes(&self, bound: &Bound, row: &dyn Columns) -> Result<bool, SqlError> {
         let joined = Pair { first: &*self.outer, second: row, split: self.outer.len() as u16 };
         Ok(self.condition.eval(&bound.context(), &joined)? == Datum::Bool(true))
     }
@@ -186,9 +191,7 @@ impl Fetch {
             Wanted::Range { index: None, low, high, order, limit } => {
                 self.in_order(access, Range::new(low, high), *order, *limit, locks).await
             }
-            Wanted::All { limit } => {
-                self.in_order(access, Range::ALL, Order::Forward, *limit, locks).await
-            }
+            Wanted::All { limit } => self.in_order(access, Range::ALL, Order::Forward, *limit, locks).await,
             Wanted::Range { index: Some(index), low, high, order, limit } => {
                 self.by_index(access, *index, (low, high), *order, *limit, locks).await
             }
@@ -289,7 +292,9 @@ impl Fetch {
                     continue;
                 }
                 match self.by_key(access, &row.key, locks).await? {
-                    Ok(Some(bytes)) => hits.push(Hit { entry: encoded(&physical), ..self.hit(row.key, bytes) }),
+                    Ok(Some(bytes)) => {
+                        hits.push(Hit { entry: encoded(&physical), ..self.hit(row.key, bytes) })
+                    }
                     Ok(None) => {}
                     Err(error) => return Ok(Err(error)),
                 }
@@ -460,7 +465,7 @@ impl Stored {
     ///
     /// # Errors
     /// The first violation.
-    pub fn check(&self, checks: &[Checked], bound: &Bound, values: &[Datum]) -> Result<(), SqlError> {
+    pub fn check(&self, checks: &[Checked], bound: &Bound, values: &Vec<Datum>) -> Result<(), SqlError> {
         for (column, value) in self.columns.iter().zip(values) {
             if value.is_null() && !column.nullable {
                 let message = format!(

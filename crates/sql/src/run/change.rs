@@ -1,12 +1,12 @@
 //! Updates, deletes, and the rows elsewhere on which a change depends.
 
 use super::insert::columns;
-use super::select::{projected, twice};
+use super::select::projected;
 use super::{Stop, Undo, Work};
 use crate::catalog::Store;
-use crate::place::{self, Placed};
+use crate::place::Placed;
 use crate::program::{
-    Assignment, Delete, Joined, Outcome, Output, Path, Reference, ReferenceKind, Source, Stored, Update,
+    Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, Source, Stored, Update,
 };
 use crate::step::{Bound, Change, Changed, Fetch, FetchForUpdate, Outer, Put, Putting, Test, Wanted};
 use crate::{Datum, SqlError, SqlState};
@@ -168,8 +168,7 @@ impl<T: Transaction> Work<'_, T> {
         new: &[Datum],
     ) -> Result<(), Stop> {
         let moves = !table.key.is_empty() && columns(old, &table.key) != columns(new, &table.key);
-        let place =
-            if moves { table.place(&columns(new, &table.key), self.sites) } else { at.clone() };
+        let place = if moves { table.place(&columns(new, &table.key), self.sites) } else { at.clone() };
         let row = table.layout().encode(new)?;
         let (removed, added) = (self.removals(table, old, at), self.entries(table, new, &place)?);
         let kept: HashSet<(Store, Vec<u8>)> = if moves {
@@ -228,7 +227,7 @@ impl<T: Transaction> Work<'_, T> {
     }
 
     /// The bytes at a place, of a row or an index entry.
-    pub(super) async fn read_raw(&mut self, store: Store, at: &Placed) -> Result<Option<Vec<u8>>, Stop> {
+    pub(crate) async fn read_raw(&mut self, store: Store, at: &Placed) -> Result<Option<Vec<u8>>, Stop> {
         let table = Arc::new(Stored::raw(store));
         let what = Wanted::Keys(vec![at.key.clone()]);
         let fetch = Fetch { table, bound: Arc::default(), test: None, slot: at.slot, what };

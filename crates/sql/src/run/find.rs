@@ -5,7 +5,7 @@ use crate::catalog::Slots;
 use crate::place::{self, Placed};
 use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
 use crate::step::{Bound, Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
-use crate::{Datum, Expr, SqlError};
+use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use txn::Transaction;
@@ -13,7 +13,7 @@ use txn::step::Each;
 
 /// A row as it is stored, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub place: Placed,
     pub row: Vec<u8>,
 }
@@ -41,6 +41,10 @@ impl<T: Transaction> Work<'_, T> {
         let mut waiting: Vec<Search> = Vec::new();
         for outer in outers {
             let test = condition.clone().map(|condition| Test { condition, outer: Arc::clone(outer) });
+            if let Path::Values(_) | Path::Series { .. } = source.path {
+                found.push(computed(source, bound, outer, test.as_ref(), limit)?);
+                continue;
+            }
             if let Path::All = source.path {
                 let hits = self.find_all(source, bound, test, limit).await?;
                 found.push(hits.into_iter().filter_map(row_of).collect());
@@ -53,6 +57,23 @@ impl<T: Transaction> Work<'_, T> {
         }
         self.carry_out(source, waiting, limit, &mut found).await?;
         Ok(found)
+    }
+
+    /// All rows of a table.
+    pub(crate) async fn all_rows(&mut self, table: &Arc<Stored>) -> Result<Vec<Found>, Stop> {
+        self.some_rows(table, None).await
+    }
+
+    /// Rows of a table, at most `most` of each owner.
+    pub(crate) async fn some_rows(
+        &mut self,
+        table: &Arc<Stored>,
+        most: Option<u64>,
+    ) -> Result<Vec<Found>, Stop> {
+        let (table, path) = (Arc::clone(table), Path::All);
+        let source = Source { table, path, filter: None, lock: RowLock::Update };
+        let hits = self.find_all(&source, &Arc::default(), None, most).await?;
+        Ok(hits.into_iter().filter_map(row_of).collect())
     }
 
     async fn find_all(
@@ -85,7 +106,7 @@ impl<T: Transaction> Work<'_, T> {
             what,
         };
         match &source.path {
-            Path::All => Ok(Search::default()),
+            Path::All | Path::Values(_) | Path::Series { .. } => Ok(Search::default()),
             Path::Keys(keys) => {
                 let mut by_slot: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
                 for key in keys {
@@ -196,6 +217,56 @@ impl<T: Transaction> Work<'_, T> {
         };
         Ok(outputs.into_iter().collect::<Result<_, SqlError>>()?)
     }
+}
+
+/// Rows that are computed, not stored.
+fn computed(
+    source: &Source,
+    bound: &Bound,
+    outer: &Outer,
+    test: Option<&Test>,
+    limit: Option<u64>,
+) -> Result<Vec<Found>, SqlError> {
+    let layout = source.table.layout();
+    let most = limit.unwrap_or(u64::MAX) as usize;
+    let mut found = Vec::new();
+    let mut take = |values: Vec<Datum>| {
+        let row = layout.encode(&values)?;
+        if test.map_or(Ok(true), |test| test.passes(bound, &values))? {
+            found.push(Found { place: Placed { slot: 0, key: Vec::new() }, row });
+        }
+        Ok::<_, SqlError>(found.len() < most)
+    };
+    match &source.path {
+        Path::Values(rows) => {
+            for row in rows {
+                if !take(evaluated(row, bound, outer)?)? {
+                    break;
+                }
+            }
+        }
+        Path::Series { from, to, step } => {
+            let value = |expr: &Expr| expr.eval(&bound.context(), &**outer);
+            let (Datum::Int(from), Datum::Int(to), Datum::Int(step)) =
+                (value(from)?, value(to)?, value(step)?)
+            else {
+                return Ok(found);
+            };
+            if step == 0 {
+                let message = "step size cannot equal zero";
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
+            }
+            let mut next = Some(from);
+            while let Some(value) = next.filter(|value| if step > 0 { *value <= to } else { *value >= to }) {
+                if !take(vec![Datum::Int(value)])? {
+                    break;
+                }
+                next = value.checked_add(step);
+            }
+        }
+        _ => {}
+    }
+    Ok(found)
 }
 
 fn row_of(hit: Hit) -> Option<Found> {

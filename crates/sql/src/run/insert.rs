@@ -5,13 +5,13 @@ use super::{Stop, Work};
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
 use crate::row::Pair;
-use crate::step::{Bound, Outer, Put, Putting};
+use crate::step::{Bound, Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::sync::Arc;
 use txn::Transaction;
 
 /// A new row, encoded and placed.
-pub(super) struct NewRow {
+pub(crate) struct NewRow {
     pub values: Vec<Datum>,
     pub place: Placed,
     pub row: Vec<u8>,
@@ -61,7 +61,7 @@ impl<T: Transaction> Work<'_, T> {
         Ok(Outcome { count: stored.len() as u64, rows })
     }
 
-    fn new_row(&mut self, table: &Stored, values: Vec<Datum>) -> Result<NewRow, SqlError> {
+    pub(crate) fn new_row(&mut self, table: &Stored, values: Vec<Datum>) -> Result<NewRow, SqlError> {
         let key = if table.key.is_empty() { self.hidden_key() } else { columns(&values, &table.key) };
         let place = table.place(&key, self.sites);
         fits(table, &place.key)?;
@@ -70,7 +70,7 @@ impl<T: Transaction> Work<'_, T> {
     }
 
     /// Puts rows with their index entries, none of which may be there.
-    pub(super) async fn put_new(&mut self, table: &Stored, rows: &[NewRow]) -> Result<(), Stop> {
+    pub(crate) async fn put_new(&mut self, table: &Stored, rows: &[NewRow]) -> Result<(), Stop> {
         let mut puts = Vec::with_capacity(rows.len() * (1 + table.indexes.len()));
         for new in rows {
             let Placed { slot, key } = new.place.clone();
@@ -88,7 +88,7 @@ impl<T: Transaction> Work<'_, T> {
     }
 
     /// The new index entries of a row.
-    pub(super) fn entries(
+    pub(crate) fn entries(
         &self,
         table: &Stored,
         values: &[Datum],
@@ -146,9 +146,7 @@ impl<T: Transaction> Work<'_, T> {
     ) -> Result<Option<Placed>, Stop> {
         let any = conflict.update.is_none() && conflict.index.is_none();
         if conflict.index.is_none() && !table.key.is_empty() {
-            let outer = Outer::default();
-            let found = self.rows_at(table, std::slice::from_ref(&new.place), &outer).await?;
-            if found {
+            if self.read_raw(table.store, &new.place).await?.is_some() {
                 return Ok(Some(new.place.clone()));
             }
         }
@@ -188,7 +186,7 @@ fn fits(table: &Stored, key: &[u8]) -> Result<(), SqlError> {
 
 impl Stored {
     /// A key that is there already: of an index, or of the table.
-    pub(super) fn duplicate(&self, index: Option<usize>, values: &[Datum]) -> SqlError {
+    pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum]) -> SqlError {
         let (name, positions) = match index {
             None => (&self.key_name, &self.key),
             Some(index) => (&self.indexes[index].name, &self.indexes[index].columns),

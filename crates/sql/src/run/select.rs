@@ -41,7 +41,8 @@ impl<T: Transaction> Work<'_, T> {
         let cx = bound.context();
         if let Some(grouping) = &select.grouping {
             for group in groups(grouping, sources, &joined, bound)? {
-                let passes = |having: &Expr| Ok::<_, SqlError>(having.eval(&cx, &group)? == Datum::Bool(true));
+                let passes =
+                    |having: &Expr| Ok::<_, SqlError>(having.eval(&cx, &group)? == Datum::Bool(true));
                 if select.having.as_ref().map_or(Ok(true), passes)? {
                     rows.push(projected(&select.output, bound, &group)?);
                 }
@@ -93,7 +94,9 @@ impl<T: Transaction> Work<'_, T> {
                 rows.push(JoinedRow { outer, last: None });
                 continue;
             }
-            rows.extend(found.into_iter().map(|row| JoinedRow { outer: Arc::clone(&outer), last: Some(row) }));
+            rows.extend(
+                found.into_iter().map(|row| JoinedRow { outer: Arc::clone(&outer), last: Some(row) }),
+            );
         }
         Ok(rows)
     }
@@ -216,8 +219,20 @@ fn by_keys(keys: &[SortKey], a: &[Datum], b: &[Datum]) -> Ordering {
             let (a, b) = (&a[usize::from(key.column)], &b[usize::from(key.column)]);
             match (a.is_null(), b.is_null()) {
                 (true, true) => Ordering::Equal,
-                (true, false) => if key.nulls_first { Ordering::Less } else { Ordering::Greater },
-                (false, true) => if key.nulls_first { Ordering::Greater } else { Ordering::Less },
+                (true, false) => {
+                    if key.nulls_first {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
+                (false, true) => {
+                    if key.nulls_first {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
                 (false, false) => {
                     let order = compare::compare(a, b);
                     if key.descending { order.reverse() } else { order }
@@ -226,9 +241,4 @@ fn by_keys(keys: &[SortKey], a: &[Datum], b: &[Datum]) -> Ordering {
         })
         .find(|order| order.is_ne())
         .unwrap_or(Ordering::Equal)
-}
-
-/// An update or delete that meets one row twice, or the like.
-pub(super) fn twice(what: &str) -> SqlError {
-    SqlError::new(SqlState::CARDINALITY, format!("{what} a row a second time"))
 }
