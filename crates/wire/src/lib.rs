@@ -18,7 +18,7 @@ use txn::Abort;
 
 /// Incremented whenever a frame changes its meaning; the handshake refuses peers of another
 /// version.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The first message of a connection: it names the caller. `deployment` keeps instances of
 /// different deployments apart.

@@ -60,6 +60,12 @@ macro_rules! any_workload {
             };
         }
 
+        $(impl From<$ty> for AnyWorkload {
+            fn from(workload: $ty) -> AnyWorkload {
+                AnyWorkload::$kind(workload)
+            }
+        })+
+
         impl Generator for AnyGenerator {
             type Request = AnyRequest;
 
