@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+mod any;
 pub mod benchmark;
 pub mod spec;
 
@@ -37,6 +38,7 @@ pub mod null;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 
+pub use any::{AnyAudit, AnyGenerator, AnyReply, AnyRequest, AnyWorkload};
 pub use benchmark::{Benchmark, Labels};
 pub use hot::Hot;
-pub use spec::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};
+pub use spec::{SpecError, WorkloadSpec};

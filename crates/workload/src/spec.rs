@@ -1,14 +1,13 @@
 //! Workloads by name: from the typed name to a concrete type. This file has the list of all
 //! workloads.
 //!
-//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives.
-//! Every workload is a type of its own (its transactions are compiled into the engine, not called
-//! through a table), so it cannot be returned as a trait object. [`with_workload`] calls a
-//! [`Visitor`] with a generic method instead.
+//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives. It
+//! becomes an [`AnyWorkload`], which runs as any one of them.
 
 mod error;
 mod settings;
 
+use crate::AnyWorkload;
 use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
 
 pub use error::SpecError;
@@ -24,19 +23,22 @@ pub struct Entry {
     build: fn(&WorkloadSpec) -> Result<AnyWorkload, SpecError>,
 }
 
-/// Declares the type that holds any workload of the list, and the table of names.
+/// The list: passes every workload, its kind and its type, to the macro that is named.
 macro_rules! workloads {
-    ($($kind:ident: $ty:ty),+ $(,)?) => {
-        /// A workload of any kind, ready to run.
-        #[derive(Clone, Debug)]
-        pub enum AnyWorkload { $($kind($ty)),+ }
-
-        impl AnyWorkload {
-            pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
-                match self { $(AnyWorkload::$kind(w) => visitor.visit(w)),+ }
-            }
+    ($declare:ident) => {
+        $declare! {
+            Micro: crate::micro::Micro,
+            Tpcb: crate::tpcb::Tpcb,
+            Tpcc: crate::tpcc::Tpcc,
+            Tatp: crate::tatp::Tatp,
         }
+    };
+}
+pub(crate) use workloads;
 
+/// Declares the table of names.
+macro_rules! entries {
+    ($($kind:ident: $ty:ty),+ $(,)?) => {
         /// Every workload, in the order of the list.
         pub const ENTRIES: &[Entry] = &[$(Entry {
             forms: <$ty as Benchmark>::FORMS,
@@ -47,12 +49,7 @@ macro_rules! workloads {
     };
 }
 
-workloads! {
-    Micro: crate::micro::Micro,
-    Tpcb: crate::tpcb::Tpcb,
-    Tpcc: crate::tpcc::Tpcc,
-    Tatp: crate::tatp::Tatp,
-}
+workloads!(entries);
 
 /// Every name that [`WorkloadSpec::name`] accepts.
 pub fn forms() -> impl Iterator<Item = &'static Form> {
@@ -62,12 +59,6 @@ pub fn forms() -> impl Iterator<Item = &'static Form> {
 /// Every option that only some workloads have.
 pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
     ENTRIES.iter().flat_map(|e| e.options)
-}
-
-/// An operation on a workload of any type.
-pub trait Visitor {
-    type Output;
-    fn visit<W: Benchmark>(self, workload: W) -> Self::Output;
 }
 
 impl Takes {
@@ -142,12 +133,4 @@ impl WorkloadSpec {
         }
         (entry.build)(self)
     }
-}
-
-/// Calls `visitor` with the workload that `spec` describes.
-///
-/// # Errors
-/// See [`WorkloadSpec::build`]; the visitor is then not called.
-pub fn with_workload<V: Visitor>(spec: &WorkloadSpec, visitor: V) -> Result<V::Output, SpecError> {
-    Ok(spec.build()?.visit(visitor))
 }
