@@ -31,10 +31,10 @@ macro_rules! any_workload {
         pub enum AnyWorkload { $($kind($ty)),+ }
 
         /// A request of a workload of any kind.
-        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
         pub enum AnyRequest { $($kind(<$ty as Workload>::Request)),+ }
 
-        #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
         pub enum AnyReply { $($kind(<$ty as Workload>::Reply)),+ }
 
         #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -141,6 +141,10 @@ macro_rules! any_workload {
 
             fn only_reads(&self, request: &AnyRequest) -> bool {
                 pair!(self, request, (w, r) => w.only_reads(r), false)
+            }
+
+            fn converses(&self, request: &AnyRequest) -> bool {
+                pair!(self, request, (w, r) => w.converses(r), false)
             }
 
             fn kind(&self, request: &AnyRequest) -> &'static str {

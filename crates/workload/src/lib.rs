@@ -18,6 +18,7 @@
 
 mod any;
 pub mod benchmark;
+mod served;
 pub mod spec;
 
 pub mod micro;

@@ -18,6 +18,8 @@ pub use settings::WorkloadSpec;
 #[derive(Debug)]
 pub struct Entry {
     pub forms: &'static [Form],
+    /// Names that no benchmark offers.
+    hidden: &'static [Form],
     pub options: &'static [OwnOption],
     common: &'static [Common],
     build: fn(&WorkloadSpec) -> Result<AnyWorkload, SpecError>,
@@ -31,6 +33,7 @@ macro_rules! workloads {
             Tpcb: crate::tpcb::Tpcb,
             Tpcc: crate::tpcc::Tpcc,
             Tatp: crate::tatp::Tatp,
+            Sql: sql::Database,
         }
     };
 }
@@ -42,6 +45,7 @@ macro_rules! entries {
         /// Every workload, in the order of the list.
         pub const ENTRIES: &[Entry] = &[$(Entry {
             forms: <$ty as Benchmark>::FORMS,
+            hidden: <$ty as Benchmark>::HIDDEN,
             options: <$ty as Benchmark>::OPTIONS,
             common: <$ty as Benchmark>::COMMON,
             build: |spec| <$ty as Benchmark>::from_spec(spec).map(AnyWorkload::$kind),
@@ -58,7 +62,7 @@ pub fn forms() -> impl Iterator<Item = &'static Form> {
 
 /// Every option that only some workloads have.
 pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
-    ENTRIES.iter().flat_map(|e| e.options)
+    ENTRIES.iter().filter(|e| !e.forms.is_empty()).flat_map(|e| e.options)
 }
 
 impl Takes {
@@ -86,7 +90,7 @@ impl WorkloadSpec {
     /// # Errors
     /// [`SpecError::Unknown`].
     pub fn entry(&self) -> Result<&'static Entry, SpecError> {
-        let goes_by = |e: &&Entry| e.forms.iter().any(|f| f.name == self.name);
+        let goes_by = |e: &&Entry| e.forms.iter().chain(e.hidden).any(|f| f.name == self.name);
         ENTRIES.iter().find(goes_by).ok_or_else(|| {
             let known = forms().map(|f| f.name).collect::<Vec<_>>().join(", ");
             SpecError::Unknown { name: self.name.clone(), known }
@@ -97,7 +101,9 @@ impl WorkloadSpec {
     #[must_use]
     pub fn data_only(&self) -> WorkloadSpec {
         let mut all = self.clone();
-        let shapes_data = |name: &String| own_options().any(|o| o.name == name && o.shapes == Shapes::Data);
+        let all_options = ENTRIES.iter().flat_map(|e| e.options);
+        let shapes_data =
+            |name: &String| all_options.clone().any(|o| o.name == name && o.shapes == Shapes::Data);
         all.own.retain(|name, _| shapes_data(name));
         WorkloadSpec { multisite: None, rows: None, op: None, skew: None, hot: None, ..all }
     }
