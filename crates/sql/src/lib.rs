@@ -22,8 +22,10 @@
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+pub mod binary;
 pub mod catalog;
 pub mod compare;
+pub mod datetime;
 pub mod error;
 pub mod expression;
 pub mod json;
@@ -34,6 +36,7 @@ pub mod program;
 pub mod row;
 #[cfg(test)]
 mod sample;
+pub mod text;
 pub mod types;
 pub mod value;
 
