@@ -25,9 +25,11 @@
 
 pub mod aggregate;
 pub mod audit;
+pub mod binary;
 pub mod catalog;
 pub mod compare;
 pub mod database;
+pub mod datetime;
 pub mod error;
 pub mod expression;
 pub mod json;
