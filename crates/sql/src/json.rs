@@ -61,6 +61,16 @@ pub fn type_of(document: &str) -> &'static str {
     }
 }
 
+/// # Errors
+/// `22023` if the document is no array.
+pub fn array_length(document: &str) -> Result<i64, SqlError> {
+    match type_of(document) {
+        "array" => Ok(parse::<Vec<&RawValue>>(document)?.len() as i64),
+        "object" => Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot get array length of a non-array")),
+        _ => Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot get array length of a scalar")),
+    }
+}
+
 /// `a || b` of two `jsonb`: objects are merged, and arrays are joined; a scalar counts as an array of it.
 ///
 /// # Errors

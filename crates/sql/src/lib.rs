@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+pub mod aggregate;
 pub mod binary;
 pub mod catalog;
 pub mod compare;
@@ -37,6 +38,7 @@ pub mod row;
 #[cfg(test)]
 mod sample;
 pub mod text;
+pub mod to_char;
 pub mod types;
 pub mod value;
 

@@ -125,7 +125,7 @@ pub(super) fn negate(value: &Datum, ty: SqlType) -> Result<Datum, SqlError> {
         Datum::Int(v) => integer(v.checked_neg(), ty).map(Datum::Int),
         Datum::Float(v) => Ok(Datum::Float(-v)),
         Datum::Numeric(v) => Ok(Datum::Numeric(v.negate())),
-        Datum::Interval(v) => super::times::negate(v).map(Datum::Interval),
+        Datum::Interval(v) => v.negate().map(Datum::Interval),
         _ => Err(super::eval::mistyped()),
     }
 }
