@@ -31,6 +31,7 @@ pub mod error;
 pub mod expression;
 pub mod json;
 pub mod key;
+pub mod number_format;
 pub mod numeric;
 pub mod power;
 pub mod program;

@@ -9,7 +9,7 @@ use crate::datetime::{self, Civil, parts};
 use crate::numeric::division_by_zero;
 use crate::row::Columns;
 use crate::value::Numeric;
-use crate::{Datum, SqlError, SqlState, SqlType, json, power, text, to_char};
+use crate::{Datum, SqlError, SqlState, SqlType, json, number_format, power, text, to_char};
 use md5::{Digest, Md5};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -117,7 +117,9 @@ fn strict(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, Sql
 
 fn others(function: Function, args: &[&Datum]) -> Result<Datum, SqlError> {
     match (function, args) {
-        (Function::ToChar, [number, Datum::Text(format)]) => to_char::number(number, format).map(Datum::Text),
+        (Function::ToChar, [number, Datum::Text(format)]) => {
+            number_format::number(number, format).map(Datum::Text)
+        }
         (Function::Hash, [value]) => Ok(Datum::Int(hash(value) as i64)),
         _ => Err(mistyped()),
     }
