@@ -30,9 +30,9 @@ pub fn number(value: &Datum, format: &str) -> Result<String, SqlError> {
     let format = Format::read(format)?;
     let number = match value {
         Datum::Int(v) => Numeric::from(*v),
-        Datum::Float(v) if v.is_infinite() || v.is_nan() => return Ok(format.without_digits(*v < 0.0)),
+        Datum::Float(v) if v.is_infinite() || v.is_nan() => return Ok(format.without_digits()),
         Datum::Float(v) => Numeric::parse(&format!("{v:e}"))?,
-        Datum::Numeric(Numeric::NaN) => return Ok(format.without_digits(false)),
+        Datum::Numeric(Numeric::NaN) => return Ok(format.without_digits()),
         Datum::Numeric(v) => v.clone(),
         _ => return Err(SqlError::new(SqlState::INTERNAL, "to_char of a value that is no number")),
     };
@@ -134,8 +134,7 @@ impl Format {
         self.marks.contains(&mark)
     }
 
-    fn without_digits(&self, is_negative: bool) -> String {
-        let _ = is_negative;
+    fn without_digits(&self) -> String {
         "#".repeat(self.before + self.behind)
     }
 
@@ -154,7 +153,7 @@ impl Format {
         let is_negative = number.is_negative() && !is_zero;
         let mut digits = Digits::new(self, &whole, &fraction, is_too_long);
         let mut body = String::new();
-        let has_own_sign = [Mark::Minus, Mark::Plus, Mark::SignBoth].iter().any(|mark| self.has(*mark));
+        let has_own_sign = [Mark::Minus, Mark::SignBoth].iter().any(|mark| self.has(*mark));
         let sign_first = self.marks.iter().position(|mark| *mark == Mark::Sign);
         let first_digit = self.marks.iter().position(|mark| matches!(mark, Mark::Digit(_)));
         let is_anchored = sign_first < first_digit && sign_first.is_some();
@@ -175,8 +174,11 @@ impl Format {
             }
             match mark {
                 Mark::Digit(_) => digits.put(&mut body, is_shown, self.is_filled),
-                Mark::Point => digits.point(&mut body, self.is_filled),
-                Mark::Comma if is_shown => body.push(if is_too_long { ',' } else { ',' }),
+                Mark::Point => {
+                    digits.is_behind = true;
+                    body.push('.');
+                }
+                Mark::Comma if is_shown => body.push(','),
                 Mark::Comma if self.is_filled => body.push(' '),
                 Mark::Comma => {}
                 Mark::Minus if is_negative => body.push('-'),
@@ -190,7 +192,7 @@ impl Format {
                 Mark::Angle if is_negative => body.push('>'),
                 Mark::Angle if self.is_filled => body.push(' '),
                 Mark::Angle => {}
-                Mark::Ordinal(_) if is_negative || self.behind > 0 => {}
+                Mark::Ordinal(_) if is_negative || is_too_long || self.behind > 0 => {}
                 Mark::Ordinal(true) => body.push_str(&ordinal(&whole).to_uppercase()),
                 Mark::Ordinal(false) => body.push_str(ordinal(&whole)),
                 Mark::Literal(c) => body.push(*c),
@@ -243,7 +245,6 @@ struct Digits<'a> {
     is_behind: bool,
     /// Digits of the fraction that are shown.
     shown: usize,
-    has_point: bool,
 }
 
 impl<'a> Digits<'a> {
@@ -273,6 +274,10 @@ impl<'a> Digits<'a> {
         } else {
             fraction.trim_end_matches('0').len().max(last_zero.min(fraction.len()))
         };
+        // Nor would anything be shown of a zero.
+        if whole.is_empty() && shown == 0 {
+            first = first.min(format.before.saturating_sub(1));
+        }
         Digits {
             whole,
             fraction,
@@ -282,7 +287,6 @@ impl<'a> Digits<'a> {
             first: first.min(zero.unwrap_or(usize::MAX)),
             is_behind: false,
             shown,
-            has_point: format.has(Mark::Point),
         }
     }
 
@@ -312,12 +316,6 @@ impl<'a> Digits<'a> {
             out.push(' ');
         }
         self.place += 1;
-    }
-
-    fn point(&mut self, out: &mut String, is_filled: bool) {
-        self.is_behind = true;
-        let _ = (is_filled, self.has_point);
-        out.push('.');
     }
 }
 

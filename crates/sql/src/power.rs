@@ -12,8 +12,11 @@ use bigdecimal::num_traits::{One, Signed, Zero};
 
 /// Digits that are computed and not returned.
 const GUARD: i64 = 12;
-/// Beyond this exponent of e, a result has more digits than decimal numbers may have.
-const MAX_EXPONENT: f64 = 302_000.0;
+/// The exponents of e from which PostgreSQL calls the exponential, or a power, too large or zero.
+const MAX_EXPONENT: f64 = 6000.0;
+const MAX_POWER: f64 = 6020.0;
+/// The most digits before the point.
+const MAX_DIGITS: f64 = 131_072.0;
 const LN_10: f64 = std::f64::consts::LN_10;
 
 /// # Errors
@@ -87,9 +90,9 @@ pub fn numeric_sqrt(v: &Numeric) -> Result<Numeric, SqlError> {
         return Err(negative_root());
     }
     let (weight, _) = leading_digit(number);
-    // Digits in base 10 before the point of the root.
-    let whole = if weight >= 0 { (weight + 1) * 2 } else { 1 - (-weight * 2) };
-    let scale = (MIN_SIGNIFICANT - (whole - 1)).max(v.scale()).clamp(0, MAX_RESULT_SCALE);
+    // Digits in base 10 before the point of the root, without the first.
+    let whole = (weight + 1) * 2 - 1;
+    let scale = (MIN_SIGNIFICANT - whole).max(v.scale()).clamp(0, MAX_RESULT_SCALE);
     let (digits, old) = number.as_bigint_and_scale();
     // The root with one digit more, of which the last is then rounded.
     let shift = 2 * (scale + 1) - old;
@@ -170,7 +173,7 @@ pub fn numeric_exp(v: &Numeric) -> Result<Numeric, SqlError> {
 
 /// A number with enough digits for its exponential to be exact to `scale`.
 fn fixed_with(number: &BigDecimal, scale: i64, approximate: f64) -> Result<(BigInt, i64), SqlError> {
-    if approximate > MAX_EXPONENT {
+    if approximate >= MAX_EXPONENT {
         return Err(overflow());
     }
     let inner = scale + GUARD + (approximate / LN_10).max(0.0) as i64 + 8;
@@ -266,6 +269,9 @@ pub fn numeric_power(a: &Numeric, b: &Numeric) -> Result<Numeric, SqlError> {
     if a.is_negative() && !b.is_integer() {
         return Err(negative_to_fraction());
     }
+    if let (true, Some(n)) = (b.is_integer(), b.to_i64().filter(|n| i32::try_from(*n).is_ok())) {
+        return integer_power(base, n, a.scale().clamp(MIN_SIGNIFICANT, MAX_RESULT_SCALE));
+    }
     if a.is_zero() {
         return Ok(if b.is_zero() {
             one.round(MIN_SIGNIFICANT)
@@ -275,7 +281,7 @@ pub fn numeric_power(a: &Numeric, b: &Numeric) -> Result<Numeric, SqlError> {
     }
     let positive = base.abs();
     let approximate = approximate_ln(&positive) * b.to_f64();
-    if approximate.abs() > MAX_EXPONENT {
+    if approximate.abs() > MAX_POWER {
         if approximate > 0.0 {
             return Err(overflow());
         }
@@ -292,4 +298,39 @@ pub fn numeric_power(a: &Numeric, b: &Numeric) -> Result<Numeric, SqlError> {
     let product = divide_round(&(ln * exponent.as_ref()), &ten_to((exponent_scale + more) as u32));
     let result = exp_to(&(product, inner), scale, approximate)?;
     Ok(if a.is_negative() && is_odd { result.negate() } else { result })
+}
+
+/// A power with a whole exponent, by squaring; digits that the result cannot show are dropped on the way.
+fn integer_power(base: &BigDecimal, n: i64, scale: i64) -> Result<Numeric, SqlError> {
+    if base.is_zero() || n == 0 {
+        return Ok(Numeric::from(i64::from(n == 0)).round(scale));
+    }
+    let digits = approximate_ln(&base.abs()) * n as f64 / LN_10;
+    if digits > MAX_DIGITS {
+        return Err(overflow());
+    }
+    if digits < -(scale as f64) - 2.0 {
+        return Ok(Numeric::new(BigInt::zero(), scale));
+    }
+    // Each product may lose one unit of the last digit, and squares double what was lost.
+    let kept = (digits.abs() as i64 + scale + GUARD + 2 * i64::from(n.unsigned_abs().ilog10())) as u64;
+    let short = |(digits, scale): (BigInt, i64)| {
+        let excess = (digits.bits() * 30_103 / 100_000).saturating_sub(kept);
+        if excess == 0 { (digits, scale) } else { (digits / ten_to(excess as u32), scale - excess as i64) }
+    };
+    let (mantissa, base_scale) = base.as_bigint_and_scale();
+    let mut square = short((mantissa.into_owned(), base_scale));
+    let mut product = (BigInt::one(), 0);
+    let mut rest = n.unsigned_abs();
+    while rest > 0 {
+        if rest % 2 == 1 {
+            product = short((product.0 * &square.0, product.1 + square.1));
+        }
+        rest /= 2;
+        if rest > 0 {
+            square = short((&square.0 * &square.0, square.1 * 2));
+        }
+    }
+    let power = Numeric::Number(BigDecimal::new(product.0, product.1));
+    if n < 0 { Numeric::from(1_i64).divide_to(&power, scale).checked() } else { power.round(scale).checked() }
 }

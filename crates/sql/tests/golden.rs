@@ -5,7 +5,7 @@
 mod parser;
 
 use parser::{Parser, type_name};
-use sql::{Context, Datum, SqlError, SqlType, text};
+use sql::{Context, Datum, SqlError, SqlType, binary, text};
 
 /// Value of a null in a file.
 const NULL: &str = "\\N";
@@ -18,11 +18,19 @@ fn evaluate(expression: &str) -> Result<(SqlType, Datum), SqlError> {
 }
 
 /// The columns behind the expression.
-fn outcome(expression: &str) -> (String, String) {
+fn outcome(expression: &str) -> [String; 3] {
     match evaluate(expression) {
-        Ok((ty, Datum::Null)) => (type_name(ty), NULL.into()),
-        Ok((ty, value)) => (type_name(ty), text::to_string(ty, &value)),
-        Err(error) => (format!("error {}", error.state.as_str()), error.message.clone()),
+        Ok((ty, Datum::Null)) => [type_name(ty), NULL.into(), NULL.into()],
+        Ok((ty, value)) => {
+            let (text, mut bytes) = (text::to_string(ty, &value), Vec::new());
+            binary::write(&mut bytes, ty, &value);
+            for read in [text::read(ty, &text), binary::read(ty, &bytes)] {
+                let read = read.unwrap_or_else(|error| panic!("{expression}: not read again: {error}"));
+                assert_eq!(text::to_string(ty, &read), text, "{expression}");
+            }
+            [type_name(ty), text, bytes.iter().map(|byte| format!("{byte:02x}")).collect()]
+        }
+        Err(error) => [format!("error {}", error.state.as_str()), error.message.clone(), NULL.into()],
     }
 }
 
@@ -56,15 +64,11 @@ fn check(file: &str) {
     let mut count = 0;
     for line in lines.lines() {
         let columns: Vec<String> = line.split('\t').map(unescaped).collect();
-        let [expression, ty, value] = columns.as_slice() else {
-            panic!("{path}: three columns expected: {line}")
-        };
+        let [expression, expected @ ..] = columns.as_slice() else { panic!("{path}: no columns: {line}") };
         let found = outcome(expression);
-        if found != (ty.clone(), value.clone()) {
-            wrong.push(format!(
-                "{expression}\n    PostgreSQL: {ty} | {value}\n    here:       {} | {}",
-                found.0, found.1
-            ));
+        if found[..] != *expected {
+            let (expected, found) = (expected.join(" | "), found.join(" | "));
+            wrong.push(format!("{expression}\n    PostgreSQL: {expected}\n    here:       {found}"));
         }
         count += 1;
     }

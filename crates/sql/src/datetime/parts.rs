@@ -237,7 +237,8 @@ pub fn truncate(name: &str, value: &Datum, with_zone: bool) -> Result<Datum, Sql
     let part = part(name).ok_or_else(|| unknown(name, ty))?;
     match value {
         Datum::Timestamp(micros @ (BEGIN | END)) => Ok(Datum::Timestamp(*micros)),
-        Datum::Timestamp(_) | Datum::Interval(_) if part > Part::Millennium => Err(unsupported(name, ty)),
+        Datum::Timestamp(_) | Datum::Interval(_) if part >= Part::Timezone => Err(unsupported(name, ty)),
+        Datum::Timestamp(_) | Datum::Interval(_) if part > Part::Millennium => Err(unknown(name, ty)),
         Datum::Timestamp(micros) => truncate_timestamp(part, *micros).map(Datum::Timestamp),
         Datum::Interval(_) if part == Part::Week => {
             Err(unsupported(name, ty).with_detail("Months usually have fractional weeks."))

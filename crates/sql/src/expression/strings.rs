@@ -124,7 +124,7 @@ pub(super) fn capitalized(text: &str) -> String {
 pub(super) fn chr(code: i64) -> Result<String, SqlError> {
     let error = |message: String| SqlError::new(SqlState::PROGRAM_LIMIT, message);
     match code {
-        ..0 => Err(error("character number must be positive".into())),
+        ..0 => Err(SqlError::new(SqlState::INVALID_PARAMETER, "character number must be positive")),
         0 => Err(error("null character not permitted".into())),
         code => match u32::try_from(code).ok().and_then(char::from_u32) {
             Some(c) => Ok(c.into()),
