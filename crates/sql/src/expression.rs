@@ -3,12 +3,13 @@
 mod arithmetic;
 mod call;
 mod cast;
+mod context;
 mod eval;
 mod like;
 mod strings;
 mod times;
 
-pub use eval::Context;
+pub use context::Context;
 
 use crate::{Datum, SqlType};
 use serde::{Deserialize, Serialize};
@@ -140,7 +141,8 @@ pub enum Function {
     Reverse,
     SplitPart,
     StartsWith,
-    /// Nulls are left out; so they are by `concat_ws`, of which the first argument is the separator.
+    /// Nulls are left out; so they are by `concat_ws`, of which the first argument is the
+    /// separator.
     Concat,
     ConcatWs,
     Md5,

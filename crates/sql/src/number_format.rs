@@ -24,8 +24,8 @@ enum Mark {
 }
 
 /// # Errors
-/// `42601` for a format in which two marks exclude each other, `22003` for a number that Roman numerals
-/// or the format lack.
+/// `42601` for a format in which two marks exclude each other, `22003` for a number that Roman
+/// numerals or the format lack.
 pub fn number(value: &Datum, format: &str) -> Result<String, SqlError> {
     let format = Format::read(format)?;
     let number = match value {
@@ -45,6 +45,7 @@ pub fn number(value: &Datum, format: &str) -> Result<String, SqlError> {
     Ok(format.write(&number))
 }
 
+#[derive(Default)]
 struct Format {
     marks: Vec<Mark>,
     /// Places before and behind the point.
@@ -59,15 +60,7 @@ struct Format {
 
 impl Format {
     fn read(text: &str) -> Result<Format, SqlError> {
-        let mut format = Format {
-            marks: Vec::new(),
-            before: 0,
-            behind: 0,
-            shift: 0,
-            is_filled: true,
-            is_roman: false,
-            is_exponent: false,
-        };
+        let mut format = Format { is_filled: true, ..Format::default() };
         let (mut rest, mut has_point, mut has_shift) = (text, false, false);
         while let Some(first) = rest.chars().next() {
             let two = rest.get(..2).map(str::to_ascii_uppercase).unwrap_or_default();
@@ -87,7 +80,7 @@ impl Format {
                     rest = &rest[2..];
                     continue;
                 }
-                ('E', _) if rest.len() >= 4 && rest[..4].eq_ignore_ascii_case("eeee") => {
+                ('E', _) if rest.get(..4).is_some_and(|e| e.eq_ignore_ascii_case("eeee")) => {
                     format.is_exponent = true;
                     rest = &rest[4..];
                     continue;

@@ -1,7 +1,7 @@
 //! Powers, roots, exponentials and logarithms of floats and decimal numbers.
 //!
-//! Results of decimal numbers have PostgreSQL's scales. They are computed as whole numbers times a power of ten,
-//! with [`GUARD`] digits more than the result has, and rounded once.
+//! Results of decimal numbers have PostgreSQL's scales. They are computed as whole numbers times a
+//! power of ten, with [`GUARD`] digits more than the result has, and rounded once.
 
 use crate::numeric::{MAX_RESULT_SCALE, MIN_SIGNIFICANT, divide_round, leading_digit, overflow, ten_to};
 use crate::value::Numeric;
@@ -114,8 +114,8 @@ fn fixed(number: &BigDecimal, scale: i64) -> BigInt {
     }
 }
 
-/// e to the power of `x`, both in units of `one`: halved until it is small, then Taylor's series, then
-/// squared as often.
+/// e to the power of `x`, both in units of `one`: halved until it is small, then Taylor's series,
+/// then squared as often.
 fn exp_fixed(x: &BigInt, one: &BigInt) -> BigInt {
     const HALVINGS: u32 = 16;
     // Squaring doubles the error each time.
@@ -138,8 +138,8 @@ fn exp_fixed(x: &BigInt, one: &BigInt) -> BigInt {
     divide_round(&sum, &more)
 }
 
-/// The natural logarithm of `x` > 0, both in units of `one`: roots until it is near 1, then the series
-/// of the inverse hyperbolic tangent.
+/// The natural logarithm of `x` > 0, both in units of `one`: roots until it is near 1, then the
+/// series of the inverse hyperbolic tangent.
 fn ln_fixed(x: &BigInt, one: &BigInt) -> BigInt {
     let more = ten_to(8);
     let one_more = one * &more;
@@ -300,7 +300,8 @@ pub fn numeric_power(a: &Numeric, b: &Numeric) -> Result<Numeric, SqlError> {
     Ok(if a.is_negative() && is_odd { result.negate() } else { result })
 }
 
-/// A power with a whole exponent, by squaring; digits that the result cannot show are dropped on the way.
+/// A power with a whole exponent, by squaring; digits that the result cannot show are dropped on
+/// the way.
 fn integer_power(base: &BigDecimal, n: i64, scale: i64) -> Result<Numeric, SqlError> {
     if base.is_zero() || n == 0 {
         return Ok(Numeric::from(i64::from(n == 0)).round(scale));

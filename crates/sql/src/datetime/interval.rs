@@ -33,8 +33,8 @@ impl Interval {
         Interval::default().subtract(self)
     }
 
-    /// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day in
-    /// microseconds (PostgreSQL's `interval_mul`).
+    /// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day
+    /// in microseconds (PostgreSQL's `interval_mul`).
     pub fn scale(&self, by: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {
         const SECONDS: f64 = 86_400.0;
         let whole = |v: f64| {
@@ -53,7 +53,7 @@ impl Interval {
         }
         let days = days.checked_add(month_days as i32).ok_or_else(interval_out_of_range)?;
         let micros = (by(self.micros as f64) + seconds * 1e6).round_ties_even();
-        if !(micros.abs() < i64::MAX as f64) {
+        if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
             return Err(interval_out_of_range());
         }
         Ok(Interval { months, days, micros: micros as i64 })

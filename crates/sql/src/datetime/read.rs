@@ -35,8 +35,8 @@ enum Problem {
 type Read<T> = Result<T, Problem>;
 
 /// # Errors
-/// `22007` for a wrong form, `22008` for fields or results out of range, `22023` for unknown zones; the other
-/// functions too.
+/// `22007` for a wrong form, `22008` for fields or results out of range, `22023` for unknown zones;
+/// the other functions too.
 pub fn date(text: &str) -> Result<i32, SqlError> {
     let fields = Fields::read(text).map_err(|problem| problem.error(text, "date"))?;
     match fields.special {

@@ -1,7 +1,7 @@
 //! Functions of one row.
 
 use super::arithmetic::{self, integer};
-use super::eval::{Context, mistyped};
+use super::context::{Context, mistyped};
 use super::strings::{self, End};
 use super::{BinaryOp, Expr, Function};
 use crate::compare::{compare, hash};

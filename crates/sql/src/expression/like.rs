@@ -1,7 +1,7 @@
-//! `LIKE` and `ILIKE`: `%` stands for any characters, `_` for one, and the escape character takes the
-//! meaning from the character after it.
+//! `LIKE` and `ILIKE`: `%` stands for any characters, `_` for one, and the escape character takes
+//! the meaning from the character after it.
 
-use super::eval::mistyped;
+use super::context::mistyped;
 use crate::{Datum, SqlError, SqlState};
 
 pub(super) fn like(

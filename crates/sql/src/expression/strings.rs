@@ -65,7 +65,8 @@ pub(super) enum End {
     Right,
 }
 
-/// The text with `length` characters: cut at its end, or filled at `end` with `fill` again and again.
+/// The text with `length` characters: cut at its end, or filled at `end` with `fill` again and
+/// again.
 pub(super) fn pad(text: &str, length: i64, fill: &str, end: End) -> Result<String, SqlError> {
     let length = usize::try_from(length).unwrap_or(0);
     if length > MAX_BYTES / 4 {

@@ -52,7 +52,7 @@ pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum,
         | (Multiply, Float(factor), Datum::Interval(span)) => span.scale(|v| v * factor).map(Datum::Interval),
         (Divide, Datum::Interval(_), Float(0.0)) => Err(division_by_zero()),
         (Divide, Datum::Interval(span), Float(divisor)) => span.scale(|v| v / divisor).map(Datum::Interval),
-        _ => Err(super::eval::mistyped()),
+        _ => Err(super::context::mistyped()),
     }
 }
 
