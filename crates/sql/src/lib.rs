@@ -35,6 +35,7 @@ pub mod error;
 pub mod expression;
 pub mod json;
 pub mod key;
+pub mod number_format;
 pub mod numeric;
 pub mod place;
 pub mod power;
@@ -46,6 +47,7 @@ mod sample;
 pub mod step;
 mod tasks;
 pub mod text;
+pub mod to_char;
 pub mod types;
 pub mod value;
 

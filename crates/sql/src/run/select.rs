@@ -4,7 +4,7 @@ use super::find::Found;
 use super::{Rows, Stop, Work};
 use crate::aggregate::Accumulator;
 use crate::compare;
-use crate::program::{Grouping, Joined, Outcome, Output, Select, SortKey};
+use crate::program::{AggregateCall, Grouping, Joined, Outcome, Output, Select, SortKey};
 use crate::row::{Columns, Pair};
 use crate::step::{Bound, Outer};
 use crate::{Datum, Expr, SqlError, SqlState};
@@ -165,7 +165,10 @@ fn groups(
     bound: &Bound,
 ) -> Result<Rows, SqlError> {
     let cx = bound.context();
-    let fresh = || grouping.aggregates.iter().map(Accumulator::new).collect::<Vec<_>>();
+    let fresh = || {
+        let new = |call: &AggregateCall| Accumulator::new(call.function, call.distinct, call.ty);
+        grouping.aggregates.iter().map(new).collect::<Vec<_>>()
+    };
     // By the encoded key, in which equal values are equal bytes.
     let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
     let mut groups: Vec<(Vec<Datum>, Vec<Accumulator>)> = Vec::new();
