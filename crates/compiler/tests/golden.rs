@@ -11,6 +11,7 @@
 //!
 //! `ATOLL_GOLDEN=write` writes the files anew.
 
+use compiler::compiled::Copied;
 use compiler::ddl::Stores;
 use compiler::{Compiled, compile, describe, parse};
 use sql::catalog::{Catalog, Store};
@@ -25,8 +26,12 @@ fn stores() -> Stores {
 fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
     let mut out = String::new();
     let parsed = match parse(text) {
+        Ok(parsed) if parsed.is_empty() => return "nothing\n".into(),
         Ok(parsed) => parsed,
-        Err(error) => return format!("{} {error}\n", error.state.as_str()),
+        Err(error) => {
+            let place = error.position.map_or(String::new(), |at| format!(" at {at}"));
+            return format!("{}{place} {error}\n", error.state.as_str());
+        }
     };
     for statement in parsed {
         match compile(catalog, &statement, &[]) {
@@ -41,12 +46,28 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
                     *catalog = change.catalog;
                     let lines = change.tasks.iter().map(|task| format!("{task:?}"));
                     let lines = lines.chain(change.notices.iter().map(|notice| format!("notice: {notice}")));
-                    lines.for_each(|line| drop(writeln!(out, "{line}")));
+                    lines.for_each(|line| writeln!(out, "{line}").unwrap());
                     writeln!(out, "{}", change.tag)
                 }
             },
             Ok(Compiled::General { reason, .. }) => writeln!(out, "general: {reason}"),
-            Ok(Compiled::Explain { analyze, inner }) => writeln!(out, "explain (analyze {analyze}) {inner:?}"),
+            Ok(Compiled::Explain { analyze, inner }) => {
+                writeln!(out, "explain, analyze: {analyze}").unwrap();
+                if let Compiled::Query(query) = *inner {
+                    query_lines(&query, &mut out);
+                }
+                Ok(())
+            }
+            Ok(Compiled::Copy(copy)) => {
+                writeln!(out, "copy {:?} {:?}", copy.direction, copy.options).unwrap();
+                let (Copied::Table { insert: query, .. } | Copied::Query(query)) = copy.what;
+                query_lines(&query, &mut out);
+                Ok(())
+            }
+            Ok(Compiled::Prepare { name, types, statement }) => {
+                writeln!(out, "prepare {name} {types:?}: {}", statement.text())
+            }
+            Ok(Compiled::Session(session)) => writeln!(out, "{session:?}"),
             Ok(other) => writeln!(out, "{other:?}"),
         }
         .unwrap();
@@ -112,4 +133,24 @@ fn sysbench() {
 #[test]
 fn tpcc() {
     check("tpcc.txt");
+}
+
+#[test]
+fn select() {
+    check("select.txt");
+}
+
+#[test]
+fn changes() {
+    check("changes.txt");
+}
+
+#[test]
+fn definitions() {
+    check("definitions.txt");
+}
+
+#[test]
+fn session() {
+    check("session.txt");
 }
