@@ -6,9 +6,10 @@
 
 use crate::catalog::{Slots, Store};
 use crate::expression::Aggregate;
+use crate::row::Layout;
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One or several statements that run as one transaction, or as a part of one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,6 +40,56 @@ pub struct Stored {
     pub key_name: String,
     pub slots: Slots,
     pub indexes: Vec<StoredIndex>,
+    /// Made when first needed.
+    #[serde(skip)]
+    pub layout: OnceLock<Layout>,
+}
+
+impl Stored {
+    /// A table of the catalog, without its dropped columns' constraints.
+    pub fn of(table: &crate::catalog::Table) -> Stored {
+        let column = |column: &crate::catalog::Column| StoredColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            nullable: column.nullable || column.dropped,
+            missing: column.missing.clone(),
+        };
+        let index = |index: &crate::catalog::Index| StoredIndex {
+            name: index.name.clone(),
+            store: index.store,
+            columns: index.columns.clone(),
+            unique: index.unique,
+            slots: index.slots.clone(),
+        };
+        Stored {
+            name: table.name.clone(),
+            store: table.store,
+            columns: table.columns.iter().map(column).collect(),
+            key: table.key.clone(),
+            key_name: table.key_name.clone(),
+            slots: table.slots.clone(),
+            indexes: table.indexes.iter().map(index).collect(),
+            layout: OnceLock::new(),
+        }
+    }
+
+    /// A physical table of which the rows are not looked into.
+    pub fn raw(store: Store) -> Stored {
+        Stored {
+            name: String::new(),
+            store,
+            columns: Vec::new(),
+            key: Vec::new(),
+            key_name: String::new(),
+            slots: Slots::Hash(Vec::new()),
+            indexes: Vec::new(),
+            layout: OnceLock::new(),
+        }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(&self.columns))
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -207,7 +258,13 @@ pub struct Reference {
     /// How rows of the other table are found, from the changed row. Nothing is looked for if one of
     /// `columns` is null.
     pub other: Source,
+    /// Columns of the other table that refer to the changed row, or to which it refers.
+    pub other_columns: Vec<u16>,
     pub kind: ReferenceKind,
+    /// The changed table, for error messages.
+    pub table: String,
+    /// What follows where rows of the other table are deleted or changed too.
+    pub further: Vec<Reference>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -220,6 +277,8 @@ pub enum ReferenceKind {
     Cascade,
     /// Their columns become null.
     SetNull,
+    /// Their columns become those of the changed row (`ON UPDATE CASCADE`).
+    Follow,
 }
 
 /// `ON CONFLICT`.
