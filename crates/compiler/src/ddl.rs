@@ -10,10 +10,10 @@ mod create_table;
 mod drop;
 mod sequence;
 
+use crate::Stop;
 use crate::error::{no_column_of, no_table};
 use crate::names::in_public;
 use crate::parse::{Kind, Parsed};
-use crate::Stop;
 use sql::catalog::{Catalog, Column, Oid, Store, Table};
 use sql::{SqlError, SqlState};
 use sqlparser::ast::{ObjectName, Statement};
@@ -53,7 +53,8 @@ pub enum Task {
     FillIndex { table: Oid, index: Oid },
     /// Store all rows of a table under its new key in its new store, from the old one.
     Rekey { table: Oid, from: Store },
-    /// Rows of a store that nothing uses any more: to be purged, then the store is free.
+    /// Rows of a store that nothing uses any more: to be purged. The store is among the catalog's
+    /// `emptying` until then.
     Empty { store: Store },
     /// All rows must satisfy the named check.
     VerifyCheck { table: Oid, name: String },
@@ -97,7 +98,13 @@ impl Definition {
             _ => Err(SqlError::unsupported("this definition", None)),
         };
         let tag = result?;
-        changing.change.catalog.version += 1;
+        let catalog = &mut changing.change.catalog;
+        catalog.version += 1;
+        for task in &changing.change.tasks {
+            if let Task::Empty { store } = task {
+                catalog.emptying.insert(*store);
+            }
+        }
         changing.change.tag = tag;
         *stores = changing.stores;
         Ok(changing.change)

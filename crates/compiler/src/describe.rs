@@ -4,8 +4,8 @@ use crate::compiled::Query;
 use crate::operators::symbol;
 use sql::catalog::Slots;
 use sql::program::{
-    Conflict, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference, ReferenceKind, RowLock, Select,
-    Source, Statement, Stored,
+    Conflict, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference, ReferenceKind,
+    RowLock, Select, Source, Statement, Stored,
 };
 use sql::value::Numeric;
 use sql::{Datum, Expr};
@@ -46,13 +46,20 @@ impl Lines {
             Statement::Select(select) => self.select(select),
             Statement::Insert(insert) => self.insert(insert),
             Statement::Update(update) => {
-                let names = joined_names(std::iter::once(&update.source).chain(update.from.iter().map(|j| &j.source)));
+                let names = joined_names(
+                    std::iter::once(&update.source).chain(update.from.iter().map(|j| &j.source)),
+                );
                 let columns = &update.source.table.columns;
                 let set = update.set.iter().map(|assignment| {
-                    let column = columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
+                    let column =
+                        columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
                     format!("{column} = {}", text(&assignment.value, &names))
                 });
-                self.add(format!("Update {}: {}", update.source.table.name, set.collect::<Vec<_>>().join(", ")));
+                self.add(format!(
+                    "Update {}: {}",
+                    update.source.table.name,
+                    set.collect::<Vec<_>>().join(", ")
+                ));
                 self.inside(|lines| {
                     lines.source(&update.source, &[], false);
                     lines.joined(&update.from, names_of(&update.source.table));
@@ -62,7 +69,9 @@ impl Lines {
                 });
             }
             Statement::Delete(delete) => {
-                let names = joined_names(std::iter::once(&delete.source).chain(delete.from.iter().map(|j| &j.source)));
+                let names = joined_names(
+                    std::iter::once(&delete.source).chain(delete.from.iter().map(|j| &j.source)),
+                );
                 self.add(format!("Delete {}", delete.source.table.name));
                 self.inside(|lines| {
                     lines.source(&delete.source, &[], false);
@@ -86,7 +95,8 @@ impl Lines {
                 None => names,
                 Some(grouping) => {
                     let keys: Vec<String> = grouping.keys.iter().map(|key| text(key, &names)).collect();
-                    let calls: Vec<String> = grouping.aggregates.iter().map(|call| aggregate(call, &names)).collect();
+                    let calls: Vec<String> =
+                        grouping.aggregates.iter().map(|call| aggregate(call, &names)).collect();
                     let by = if keys.is_empty() { String::new() } else { format!(" by {}", keys.join(", ")) };
                     lines.add(format!("Group{by}: {}", calls.join(", ")));
                     keys.into_iter().chain(calls).collect()
@@ -201,14 +211,18 @@ impl Lines {
             None if insert.table.key.is_empty() || conflict.update.is_none() => "any key",
             None => &insert.table.key_name,
         };
-        let Some((set, filter)) = &conflict.update else { return self.add(format!("On conflict on {on}: nothing")) };
+        let Some((set, filter)) = &conflict.update else {
+            return self.add(format!("On conflict on {on}: nothing"));
+        };
         let excluded = names_of(&insert.table).into_iter().map(|name| format!("excluded.{name}"));
         let names: Names = names_of(&insert.table).into_iter().chain(excluded).collect();
         let set = set.iter().map(|assignment| {
-            let column = insert.table.columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
+            let column =
+                insert.table.columns.get(usize::from(assignment.column)).map_or("?", |column| &column.name);
             format!("{column} = {}", text(&assignment.value, &names))
         });
-        let filter = filter.as_ref().map_or(String::new(), |filter| format!(" where {}", text(filter, &names)));
+        let filter =
+            filter.as_ref().map_or(String::new(), |filter| format!(" where {}", text(filter, &names)));
         self.add(format!("On conflict on {on}: set {}{filter}", set.collect::<Vec<_>>().join(", ")));
     }
 
@@ -218,21 +232,16 @@ impl Lines {
             ReferenceKind::MustNot => "must not exist",
             ReferenceKind::Cascade => "is deleted",
             ReferenceKind::SetNull => "loses its reference",
+            ReferenceKind::Follow => "follows",
         };
         let table = &reference.other.table;
         // The changed row's columns have no names here.
-        let row: Names = (0..usize::from(row_width(&reference.other))).map(|at| format!("row.{at}")).collect();
-        self.add(format!("{}: {} {} {word}", reference.name, table.name, path(&reference.other.path, table, &row)));
+        let columns = 0..=reference.columns.iter().copied().max().unwrap_or(0);
+        let row: Names = columns.map(|at| format!("row.{at}")).collect();
+        let path = path(&reference.other.path, table, &row);
+        self.add(format!("{}: {} {path} {word}", reference.name, table.name));
+        self.inside(|lines| reference.further.iter().for_each(|further| lines.reference(further)));
     }
-}
-
-/// One more than the greatest column that the path of a reference names.
-fn row_width(source: &Source) -> u16 {
-    let mut width = 1_600_u16;
-    if let Path::All = source.path {
-        width = 0;
-    }
-    width
 }
 
 fn names_of(table: &Stored) -> Names {
@@ -245,11 +254,13 @@ fn joined_names<'a>(sources: impl Iterator<Item = &'a Source>) -> Names {
 
 /// A path in words, with the slots on which it looks.
 fn path(path: &Path, table: &Stored, before: &[String]) -> String {
-    let column = |position: u16| table.columns.get(usize::from(position)).map_or("?", |column| column.name.as_str());
+    let column =
+        |position: u16| table.columns.get(usize::from(position)).map_or("?", |column| column.name.as_str());
     match path {
         Path::Keys(keys) if keys.len() == 1 => {
             let values = table.key.iter().zip(&keys[0]);
-            let parts: Vec<String> = values.map(|(at, value)| format!("{} = {}", column(*at), text(value, before))).collect();
+            let parts: Vec<String> =
+                values.map(|(at, value)| format!("{} = {}", column(*at), text(value, before))).collect();
             format!("by key ({}), one slot", parts.join(", "))
         }
         Path::Keys(keys) => format!("by {} keys, one slot each", keys.len()),
@@ -258,14 +269,20 @@ fn path(path: &Path, table: &Stored, before: &[String]) -> String {
                 Some(index) => (format!("index {}", index.name), &index.columns, &index.slots),
                 None => ("key".to_owned(), &table.key, &table.slots),
             };
-            let shown: Vec<String> = ranges.iter().take(3).map(|part| range(part, columns, &column, before)).collect();
-            let more = if ranges.len() > 3 { format!(" and {} more ranges", ranges.len() - 3) } else { String::new() };
+            let shown: Vec<String> =
+                ranges.iter().take(3).map(|part| range(part, columns, &column, before)).collect();
+            let more = if ranges.len() > 3 {
+                format!(" and {} more ranges", ranges.len() - 3)
+            } else {
+                String::new()
+            };
             let order = match direction {
                 None => "",
                 Some(Order::Forward) => ", forward",
                 Some(Order::Backward) => ", backward",
             };
-            let slots = if ranges.iter().all(|range| is_one_slot(range, slots)) { "one slot" } else { "all slots" };
+            let slots =
+                if ranges.iter().all(|range| is_one_slot(range, slots)) { "one slot" } else { "all slots" };
             let each = if ranges.len() > 1 && slots == "one slot" { " each" } else { "" };
             format!("by {name} ({}){more}{order}, {slots}{each}", shown.join(" or "))
         }
@@ -281,7 +298,9 @@ fn path(path: &Path, table: &Stored, before: &[String]) -> String {
 fn is_one_slot(range: &KeyRange, slots: &Slots) -> bool {
     match slots {
         Slots::Hash(positions) => positions.iter().all(|position| usize::from(*position) < range.equal.len()),
-        Slots::Runs { position, .. } | Slots::Ranges { position, .. } => usize::from(*position) < range.equal.len(),
+        Slots::Runs { position, .. } | Slots::Ranges { position, .. } => {
+            usize::from(*position) < range.equal.len()
+        }
     }
 }
 
@@ -304,7 +323,8 @@ fn range<'a>(range: &KeyRange, columns: &[u16], name: &dyn Fn(u16) -> &'a str, b
 fn aggregate(call: &sql::program::AggregateCall, names: &[String]) -> String {
     let distinct = if call.distinct { "distinct " } else { "" };
     let args = if call.args.is_empty() { "*".to_owned() } else { list(&call.args, names) };
-    let filter = call.filter.as_ref().map_or(String::new(), |filter| format!(" filter {}", text(filter, names)));
+    let filter =
+        call.filter.as_ref().map_or(String::new(), |filter| format!(" filter {}", text(filter, names)));
     let name = match call.function {
         sql::expression::Aggregate::CountRows => "count".to_owned(),
         other => format!("{other:?}").to_lowercase(),

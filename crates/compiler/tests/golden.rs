@@ -87,7 +87,8 @@ fn query_lines(query: &compiler::Query, out: &mut String) {
         notes.push(format!("${at} {fill:?}"));
     }
     if !query.output.is_empty() {
-        let field = |field: &compiler::Field| format!("{} {}", field.name, compiler::types::full_name_of(field.ty));
+        let field =
+            |field: &compiler::Field| format!("{} {}", field.name, compiler::types::full_name_of(field.ty));
         let fields: Vec<String> = query.output.iter().map(field).collect();
         notes.push(format!("gives {}", fields.join(", ")));
     }

@@ -10,7 +10,8 @@ use crate::types::{self, is_same_value};
 use sql::catalog::{ColumnDefault, Oid, Table};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{
-    self, AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DropBehavior, RenameTableNameKind,
+    self, AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DropBehavior,
+    RenameTableNameKind,
 };
 
 impl Changing {
@@ -35,10 +36,17 @@ impl Changing {
         use AlterTableOperation as A;
         match operation {
             A::AddConstraint { constraint, .. } => self.add_constraint(oid, constraint, KeyKind::OfRows),
-            A::AddColumn { if_not_exists, column_def, .. } => self.add_column(oid, column_def, *if_not_exists),
+            A::AddColumn { if_not_exists, column_def, .. } => {
+                self.add_column(oid, column_def, *if_not_exists)
+            }
             A::DropColumn { column_names, if_exists, drop_behavior, .. } => {
                 for name in column_names {
-                    self.drop_column(oid, &folded(name), *if_exists, *drop_behavior == Some(DropBehavior::Cascade))?;
+                    self.drop_column(
+                        oid,
+                        &folded(name),
+                        *if_exists,
+                        *drop_behavior == Some(DropBehavior::Cascade),
+                    )?;
                 }
                 Ok(())
             }
@@ -49,7 +57,10 @@ impl Changing {
             A::RenameColumn { old_column_name, new_column_name } => {
                 let (from, to) = (folded(old_column_name), folded(new_column_name));
                 if self.table_at(oid)?.column(&to).is_some() {
-                    let message = format!("column \"{to}\" of relation \"{}\" already exists", self.table_at(oid)?.name);
+                    let message = format!(
+                        "column \"{to}\" of relation \"{}\" already exists",
+                        self.table_at(oid)?.name
+                    );
                     return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
                 }
                 self.column_mut(oid, &from)?.name = to;
@@ -63,7 +74,9 @@ impl Changing {
                 self.table_mut(oid)?.name = name;
                 Ok(())
             }
-            A::RenameConstraint { old_name, new_name } => self.rename_constraint(oid, &folded(old_name), folded(new_name)),
+            A::RenameConstraint { old_name, new_name } => {
+                self.rename_constraint(oid, &folded(old_name), folded(new_name))
+            }
             A::AlterColumn { column_name, op } => self.alter_column(oid, &folded(column_name), op),
             // Storage parameters and owners mean nothing here.
             A::SetOptionsParens { .. } | A::OwnerTo { .. } | A::ValidateConstraint { .. } => Ok(()),
@@ -83,8 +96,12 @@ impl Changing {
             }
             return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, message));
         }
-        let needs_rows = |option: &ColumnOption| matches!(option, ColumnOption::PrimaryKey(_) | ColumnOption::Generated { .. });
-        if types::is_serial(&definition.data_type) || definition.options.iter().any(|option| needs_rows(&option.option)) {
+        let needs_rows = |option: &ColumnOption| {
+            matches!(option, ColumnOption::PrimaryKey(_) | ColumnOption::Generated { .. })
+        };
+        if types::is_serial(&definition.data_type)
+            || definition.options.iter().any(|option| needs_rows(&option.option))
+        {
             let hint = "Add the column, UPDATE the rows, then ALTER COLUMN SET DEFAULT or ADD PRIMARY KEY.";
             return Err(SqlError::unsupported("ADD COLUMN with a key or a sequence", Some(hint)));
         }
@@ -98,8 +115,12 @@ impl Changing {
             None => Datum::Null,
             Some(ColumnDefault::Expr(Expr::Const(value), _)) => value.clone(),
             Some(_) => {
-                let hint = "Add the column without a default, UPDATE the rows, then ALTER COLUMN SET DEFAULT.";
-                return Err(SqlError::unsupported("ADD COLUMN with a default that is no constant", Some(hint)));
+                let hint =
+                    "Add the column without a default, UPDATE the rows, then ALTER COLUMN SET DEFAULT.";
+                return Err(SqlError::unsupported(
+                    "ADD COLUMN with a default that is no constant",
+                    Some(hint),
+                ));
             }
         };
         if !column.nullable && column.missing.is_null() {
@@ -145,14 +166,19 @@ impl Changing {
             return Err(SqlError::unsupported("DROP COLUMN of the primary key", Some(hint)));
         }
         let tables = self.change.catalog.tables.values();
-        let is_user = |user: &&Table| user.foreign_keys.iter().any(|key| key.to == oid && key.to_columns.contains(&position));
+        let is_user = |user: &&Table| {
+            user.foreign_keys.iter().any(|key| key.to == oid && key.to_columns.contains(&position))
+        };
         let users: Vec<Oid> = tables.filter(is_user).map(|user| user.oid).collect();
         if !cascade && !users.is_empty() {
             let message = format!("cannot drop column {name} because other objects depend on it");
-            return Err(SqlError::new(DEPENDENT_OBJECTS, message).with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(SqlError::new(DEPENDENT_OBJECTS, message)
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         for user in users {
-            self.table_mut(user)?.foreign_keys.retain(|key| key.to != oid || !key.to_columns.contains(&position));
+            self.table_mut(user)?
+                .foreign_keys
+                .retain(|key| key.to != oid || !key.to_columns.contains(&position));
         }
         let indexes = self.table_at(oid)?.indexes.iter().filter(|index| index.columns.contains(&position));
         let indexes: Vec<Oid> = indexes.map(|index| index.oid).collect();
@@ -174,7 +200,13 @@ impl Changing {
         Ok(())
     }
 
-    fn drop_constraint(&mut self, oid: Oid, name: &str, if_exists: bool, cascade: bool) -> Result<(), SqlError> {
+    fn drop_constraint(
+        &mut self,
+        oid: Oid,
+        name: &str,
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<(), SqlError> {
         let table = self.table_mut(oid)?;
         let before = (table.checks.len(), table.foreign_keys.len());
         table.checks.retain(|check| check.name != name);
@@ -224,13 +256,16 @@ impl Changing {
     /// Foreign keys that need a unique constraint go with it.
     fn release(&mut self, oid: Oid, columns: &[u16], name: &str, cascade: bool) -> Result<(), SqlError> {
         let same = |key: &sql::catalog::ForeignKey| {
-            key.to == oid && key.to_columns.len() == columns.len() && key.to_columns.iter().all(|c| columns.contains(c))
+            key.to == oid
+                && key.to_columns.len() == columns.len()
+                && key.to_columns.iter().all(|c| columns.contains(c))
         };
         let users = self.change.catalog.tables.values().filter(|table| table.foreign_keys.iter().any(same));
         let users: Vec<Oid> = users.map(|table| table.oid).collect();
         if !users.is_empty() && !cascade {
             let message = format!("cannot drop constraint {name} because other objects depend on it");
-            return Err(SqlError::new(DEPENDENT_OBJECTS, message).with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            return Err(SqlError::new(DEPENDENT_OBJECTS, message)
+                .with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
         for user in users {
             self.table_mut(user)?.foreign_keys.retain(|key| !same(key));
@@ -282,7 +317,9 @@ impl Changing {
                 self.column_mut(oid, name)?.default = None;
                 Ok(())
             }
-            AlterColumnOperation::SetDataType { data_type, using, .. } => self.retype(oid, name, data_type, using.as_ref()),
+            AlterColumnOperation::SetDataType { data_type, using, .. } => {
+                self.retype(oid, name, data_type, using.as_ref())
+            }
             AlterColumnOperation::AddGenerated { sequence_options, .. } => {
                 self.own_sequence(oid, name, sequence_options.as_deref())
             }

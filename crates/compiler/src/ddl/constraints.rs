@@ -14,7 +14,12 @@ use sqlparser::ast::{self, ForeignKeyConstraint, IndexColumn, ReferentialAction,
 use std::sync::Arc;
 
 impl Changing {
-    pub fn add_constraint(&mut self, table: Oid, constraint: &TableConstraint, kind: KeyKind) -> Result<(), SqlError> {
+    pub fn add_constraint(
+        &mut self,
+        table: Oid,
+        constraint: &TableConstraint,
+        kind: KeyKind,
+    ) -> Result<(), SqlError> {
         let named = |name: &Option<ast::Ident>| name.as_ref().map(folded);
         match constraint {
             TableConstraint::PrimaryKey(key) => {
@@ -23,7 +28,9 @@ impl Changing {
             TableConstraint::Unique(unique) => {
                 self.add_unique(table, &columns(&unique.columns)?, named(&unique.name), kind).map(drop)
             }
-            TableConstraint::Check(check) => self.add_check(table, named(&check.name), None, &check.expr, kind),
+            TableConstraint::Check(check) => {
+                self.add_check(table, named(&check.name), None, &check.expr, kind)
+            }
             TableConstraint::ForeignKey(key) => {
                 let names: Vec<String> = key.columns.iter().map(folded).collect();
                 self.add_foreign_key(table, named(&key.name), &names, key, kind)
@@ -121,10 +128,19 @@ impl Changing {
     ) -> Result<Oid, SqlError> {
         let (oid, store) = (self.oid(), self.store()?);
         let owner = self.table_at(table)?;
-        let types: Vec<SqlType> = columns.iter().map(|column| owner.columns[usize::from(*column)].ty).collect();
+        let types: Vec<SqlType> =
+            columns.iter().map(|column| owner.columns[usize::from(*column)].ty).collect();
         refuse_types(&types)?;
         let slots = index_slots(owner, &columns);
-        self.table_mut(table)?.indexes.push(Index { oid, name, columns, unique, is_constraint, store, slots });
+        self.table_mut(table)?.indexes.push(Index {
+            oid,
+            name,
+            columns,
+            unique,
+            is_constraint,
+            store,
+            slots,
+        });
         if kind == KeyKind::OfRows {
             self.change.tasks.push(Task::FillIndex { table, index: oid });
         }
@@ -134,7 +150,8 @@ impl Changing {
     /// Indexes of a table without rows follow its slots.
     pub fn place_indexes(&mut self, table: Oid) -> Result<(), SqlError> {
         let owner = self.table_at(table)?;
-        let slots: Vec<Slots> = owner.indexes.iter().map(|index| index_slots(owner, &index.columns)).collect();
+        let slots: Vec<Slots> =
+            owner.indexes.iter().map(|index| index_slots(owner, &index.columns)).collect();
         for (index, slots) in self.table_mut(table)?.indexes.iter_mut().zip(slots) {
             index.slots = slots;
         }
@@ -194,8 +211,10 @@ impl Changing {
             return Err(SqlError::new(INVALID_FOREIGN_KEY, message));
         }
         if !is_unique(to, &to_columns) {
-            let message =
-                format!("there is no unique constraint matching given keys for referenced table \"{}\"", to.name);
+            let message = format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                to.name
+            );
             return Err(SqlError::new(INVALID_FOREIGN_KEY, message));
         }
         for (column, to_column) in columns.iter().zip(&to_columns) {
@@ -212,29 +231,8 @@ impl Changing {
             self.change.tasks.push(Task::VerifyForeignKey { table: oid, name: name.clone() });
         }
         let (on_delete, on_update) = (reaction(key.on_delete)?, reaction(key.on_update)?);
-        if on_update != Reaction::Restrict {
-            let hint = "Leave ON UPDATE out: a change of a key that is referred to is refused.";
-            return Err(SqlError::unsupported("ON UPDATE CASCADE or SET NULL", Some(hint)));
-        }
-        self.refuse_chains(oid, to_oid, on_delete)?;
         let key = ForeignKey { name, columns, to: to_oid, to_columns, on_delete, on_update };
         self.table_mut(oid)?.foreign_keys.push(key);
-        Ok(())
-    }
-
-    /// Rows that are deleted with others must not be referred to themselves: programs look one step
-    /// far.
-    fn refuse_chains(&self, from: Oid, to: Oid, on_delete: Reaction) -> Result<(), SqlError> {
-        let tables = &self.change.catalog.tables;
-        let keys = |of: Oid| tables.values().flat_map(|table| &table.foreign_keys).filter(move |key| key.to == of);
-        let below = on_delete == Reaction::Cascade && keys(from).next().is_some();
-        let own = tables.get(&to).is_some_and(|table| {
-            table.foreign_keys.iter().any(|key| key.on_delete == Reaction::Cascade)
-        });
-        if below || own || on_delete == Reaction::Cascade && from == to {
-            let hint = "Delete the rows of the referring tables first.";
-            return Err(SqlError::unsupported("a chain of foreign keys with ON DELETE CASCADE", Some(hint)));
-        }
         Ok(())
     }
 
@@ -278,7 +276,8 @@ fn refuse_types(types: &[SqlType]) -> Result<(), SqlError> {
     match wrong {
         None => Ok(()),
         Some(ty) => {
-            let message = format!("data type {} has no default operator class for a key", types::name_of(*ty));
+            let message =
+                format!("data type {} has no default operator class for a key", types::name_of(*ty));
             Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
         }
     }
@@ -307,7 +306,9 @@ fn reaction(action: Option<ReferentialAction>) -> Result<Reaction, SqlError> {
         None | Some(ReferentialAction::NoAction | ReferentialAction::Restrict) => Ok(Reaction::Restrict),
         Some(ReferentialAction::Cascade) => Ok(Reaction::Cascade),
         Some(ReferentialAction::SetNull) => Ok(Reaction::SetNull),
-        Some(ReferentialAction::SetDefault) => Err(SqlError::unsupported("SET DEFAULT of a foreign key", None)),
+        Some(ReferentialAction::SetDefault) => {
+            Err(SqlError::unsupported("SET DEFAULT of a foreign key", None))
+        }
     }
 }
 

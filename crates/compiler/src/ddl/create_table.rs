@@ -10,7 +10,9 @@ use crate::types::{self, is_serial};
 use sql::SqlType::{Int2, Int4, Int8};
 use sql::catalog::{Catalog, Column, ColumnDefault, Oid, Sequence, Slots, Store, Table};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
-use sqlparser::ast::{self, ColumnDef, ColumnOption, CreateTable, CreateTableLikeKind, CreateTableOptions, SqlOption};
+use sqlparser::ast::{
+    self, ColumnDef, ColumnOption, CreateTable, CreateTableLikeKind, CreateTableOptions, SqlOption,
+};
 
 /// Successive integers that stay in one slot, where the statement declares no partitioning.
 const RUN: u32 = 64;
@@ -18,8 +20,14 @@ const RUN: u32 = 64;
 const LONG_RUN: u32 = 4096;
 
 /// Words that other servers' storage has, without a meaning here.
-const IGNORED_OPTIONS: [&str; 6] =
-    ["fillfactor", "autovacuum_enabled", "toast_tuple_target", "parallel_workers", "replicated", "colocate_with"];
+const IGNORED_OPTIONS: [&str; 6] = [
+    "fillfactor",
+    "autovacuum_enabled",
+    "toast_tuple_target",
+    "parallel_workers",
+    "replicated",
+    "colocate_with",
+];
 
 impl Changing {
     pub fn create_table(&mut self, create: &CreateTable) -> Result<&'static str, SqlError> {
@@ -49,7 +57,9 @@ impl Changing {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
         };
-        if let Some(CreateTableLikeKind::Plain(like) | CreateTableLikeKind::Parenthesized(like)) = &create.like {
+        if let Some(CreateTableLikeKind::Plain(like) | CreateTableLikeKind::Parenthesized(like)) =
+            &create.like
+        {
             self.copy_columns(&mut table, &in_public(&like.name).map_err(super::plain)?, like.defaults)?;
         }
         for definition in &create.columns {
@@ -61,7 +71,8 @@ impl Changing {
         for definition in &create.columns {
             self.column_options(oid, definition)?;
         }
-        let is_key = |constraint: &&ast::TableConstraint| matches!(constraint, ast::TableConstraint::PrimaryKey(_));
+        let is_key =
+            |constraint: &&ast::TableConstraint| matches!(constraint, ast::TableConstraint::PrimaryKey(_));
         for constraint in create.constraints.iter().filter(is_key) {
             self.add_constraint(oid, constraint, KeyKind::OfEmptyTable)?;
         }
@@ -103,7 +114,12 @@ impl Changing {
                     self.add_key(oid, std::slice::from_ref(&name), constraint_name, KeyKind::OfEmptyTable)?;
                 }
                 ColumnOption::Unique(_) => {
-                    self.add_unique(oid, std::slice::from_ref(&name), constraint_name, KeyKind::OfEmptyTable)?;
+                    self.add_unique(
+                        oid,
+                        std::slice::from_ref(&name),
+                        constraint_name,
+                        KeyKind::OfEmptyTable,
+                    )?;
                 }
                 ColumnOption::Check(check) => {
                     self.add_check(oid, constraint_name, Some(&name), &check.expr, KeyKind::OfEmptyTable)?;
@@ -115,7 +131,10 @@ impl Changing {
                     self.own_sequence(oid, &name, sequence_options.as_deref())?;
                 }
                 ColumnOption::Generated { .. } => {
-                    return Err(SqlError::unsupported("a generated column", Some("Compute it in the query.")));
+                    return Err(SqlError::unsupported(
+                        "a generated column",
+                        Some("Compute it in the query."),
+                    ));
                 }
                 other => return Err(SqlError::unsupported(&format!("the column option {other}"), None)),
             }
@@ -168,7 +187,9 @@ impl Changing {
             Some(by) => Some(partition_clause(by)?),
         };
         let mut bounds = Vec::new();
-        if let CreateTableOptions::With(options) | CreateTableOptions::Options(options) = &create.table_options {
+        if let CreateTableOptions::With(options) | CreateTableOptions::Options(options) =
+            &create.table_options
+        {
             for option in options {
                 match option_text(option)? {
                     (name, value) if name == "partition_by" => {
@@ -197,7 +218,12 @@ enum PartitionKind {
     Range,
 }
 
-fn slots_of(table: &Table, kind: PartitionKind, columns: &[String], bounds: Vec<i64>) -> Result<Slots, SqlError> {
+fn slots_of(
+    table: &Table,
+    kind: PartitionKind,
+    columns: &[String],
+    bounds: Vec<i64>,
+) -> Result<Slots, SqlError> {
     let mut positions = Vec::with_capacity(columns.len());
     for name in columns {
         let (column, _) = table.column(name).ok_or_else(|| no_column(name))?;
@@ -207,7 +233,8 @@ fn slots_of(table: &Table, kind: PartitionKind, columns: &[String], bounds: Vec<
         }
         let position = table.key.iter().position(|key| *key == column).ok_or_else(|| {
             let message = "unique constraint on partitioned table must include all partitioning columns";
-            let detail = format!("PRIMARY KEY constraint on table \"{}\" lacks column \"{name}\".", table.name);
+            let detail =
+                format!("PRIMARY KEY constraint on table \"{}\" lacks column \"{name}\".", table.name);
             SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail)
         })?;
         positions.push(position as u16);
@@ -239,7 +266,10 @@ fn refuse(create: &CreateTable) -> Result<(), SqlError> {
         return Err(SqlError::unsupported("a temporary table", Some("Use a table, and drop it at the end.")));
     }
     if create.query.is_some() {
-        return Err(SqlError::unsupported("CREATE TABLE AS", Some("Create the table, then INSERT ... SELECT.")));
+        return Err(SqlError::unsupported(
+            "CREATE TABLE AS",
+            Some("Create the table, then INSERT ... SELECT."),
+        ));
     }
     if create.partition_of.is_some() {
         let hint = "A table's slots are its partitions: leave PARTITION OF out.";
@@ -275,20 +305,31 @@ pub fn column(table: &Table, definition: &ColumnDef) -> Result<Column, SqlError>
 }
 
 /// A default: an expression without columns, or the next number of a sequence.
-fn default(catalog: &Catalog, column: &str, ty: SqlType, expr: &ast::Expr) -> Result<Option<ColumnDefault>, SqlError> {
+fn default(
+    catalog: &Catalog,
+    column: &str,
+    ty: SqlType,
+    expr: &ast::Expr,
+) -> Result<Option<ColumnDefault>, SqlError> {
     let mut compiler = Compiler::new(catalog, Params::default());
     let value = compiler.expr(&Scope::default(), expr).map_err(super::plain)?;
     match (&value.expr, compiler.fills.as_slice()) {
         (Expr::Const(Datum::Null), []) => return Ok(None),
         (_, []) => {}
         (Expr::Param(0), [Fill::Next(sequence)]) => return Ok(Some(ColumnDefault::Next(*sequence))),
-        _ => return Err(SqlError::unsupported("a default of this kind", Some("Use nextval('sequence') alone."))),
+        _ => {
+            return Err(SqlError::unsupported(
+                "a default of this kind",
+                Some("Use nextval('sequence') alone."),
+            ));
+        }
     }
     let Typed { ty: from, .. } = value;
     let expr_value = compiler.params.coerce(value, ty, How::Assigned).map_err(|error| match error.state {
         SqlState::DATATYPE_MISMATCH => {
             let (ty, from) = (types::name_of(ty), types::name_of(from));
-            let message = format!("column \"{column}\" is of type {ty} but default expression is of type {from}");
+            let message =
+                format!("column \"{column}\" is of type {ty} but default expression is of type {from}");
             SqlError::new(SqlState::DATATYPE_MISMATCH, message)
         }
         _ => error,
@@ -308,7 +349,9 @@ fn partition_clause(by: &ast::Expr) -> Result<(PartitionKind, Vec<String>), SqlE
         _ => return Err(wrong()),
     };
     let column = |arg: &ast::FunctionArg| match arg {
-        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(ident))) => Ok(folded(ident)),
+        ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(ident))) => {
+            Ok(folded(ident))
+        }
         _ => Err(SqlError::unsupported("partitioning by an expression", Some("Name a column."))),
     };
     Ok((kind, list.args.iter().map(column).collect::<Result<_, _>>()?))
@@ -337,7 +380,8 @@ fn integers(text: &str) -> Result<Vec<i64>, SqlError> {
     match bounds {
         Ok(bounds) if bounds.is_sorted_by(|left, right| left < right) => Ok(bounds),
         _ => {
-            let message = format!("partition_bounds are ascending integers, separated by commas; not \"{text}\"");
+            let message =
+                format!("partition_bounds are ascending integers, separated by commas; not \"{text}\"");
             Err(SqlError::new(SqlState::INVALID_PARAMETER, message))
         }
     }

@@ -15,7 +15,10 @@ impl Changing {
             return Err(SqlError::unsupported("a partial index", Some("Leave WHERE out.")));
         }
         if !create.include.is_empty() {
-            return Err(SqlError::unsupported("INCLUDE", Some("Index entries lead to the rows; leave INCLUDE out.")));
+            return Err(SqlError::unsupported(
+                "INCLUDE",
+                Some("Index entries lead to the rows; leave INCLUDE out."),
+            ));
         }
         let table = self.table_named(&super::name(&create.table_name)?)?.oid;
         let names = columns(&create.columns)?;
@@ -35,14 +38,19 @@ impl Changing {
         Ok(TAG)
     }
 
-    pub fn alter_index(&mut self, name: &ObjectName, operation: &AlterIndexOperation) -> Result<&'static str, SqlError> {
+    pub fn alter_index(
+        &mut self,
+        name: &ObjectName,
+        operation: &AlterIndexOperation,
+    ) -> Result<&'static str, SqlError> {
         let AlterIndexOperation::RenameIndex { index_name } = operation;
         let (from, to) = (super::name(name)?, super::name(index_name)?);
         if self.is_taken(&to) {
             return Err(super::taken(&to));
         }
         let is_it = |table: &&Table| {
-            !table.key.is_empty() && table.key_name == from || table.indexes.iter().any(|index| index.name == from)
+            !table.key.is_empty() && table.key_name == from
+                || table.indexes.iter().any(|index| index.name == from)
         };
         let oid = self.change.catalog.tables.values().find(is_it).map(|table| table.oid);
         let table = self.table_mut(oid.ok_or_else(|| no_table(&from))?)?;
@@ -56,7 +64,9 @@ impl Changing {
     }
 
     pub fn drop_objects(&mut self, statement: &Statement) -> Result<&'static str, SqlError> {
-        let Statement::Drop { object_type, if_exists, names, cascade, .. } = statement else { return Ok("DROP") };
+        let Statement::Drop { object_type, if_exists, names, cascade, .. } = statement else {
+            return Ok("DROP");
+        };
         let (kind, tag) = match object_type {
             ObjectType::Table => ("table", "DROP TABLE"),
             ObjectType::Index => ("index", "DROP INDEX"),
@@ -167,9 +177,13 @@ impl Changing {
         let Some(oid) = self.change.catalog.sequence(name).map(|sequence| sequence.oid) else {
             return if self.is_taken(name) { Err(wrong_kind(name, "sequence")) } else { Ok(false) };
         };
-        let is_default = |column: &sql::catalog::Column| column.default == Some(ColumnDefault::Next(oid)) && !column.dropped;
+        let is_default = |column: &sql::catalog::Column| {
+            column.default == Some(ColumnDefault::Next(oid)) && !column.dropped
+        };
         let tables = self.change.catalog.tables.values();
-        let users = tables.filter(|table| table.columns.iter().any(is_default)).map(|table| (table.oid, table.name.clone()));
+        let users = tables
+            .filter(|table| table.columns.iter().any(is_default))
+            .map(|table| (table.oid, table.name.clone()));
         let users: Vec<(Oid, String)> = users.collect();
         for (table, table_name) in users {
             if !cascade {
@@ -207,7 +221,8 @@ impl Changing {
             }
             if truncate.identity == Some(ast::TruncateIdentityOption::Restart) {
                 let owned = self.change.catalog.sequences.values();
-                let owned = owned.filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == *oid));
+                let owned =
+                    owned.filter(|sequence| sequence.owned_by.is_some_and(|(owner, _)| owner == *oid));
                 let tasks = owned.map(|owned| Task::SetSequence { sequence: owned.oid, next: owned.start });
                 self.change.tasks.extend(tasks);
             }
@@ -227,9 +242,14 @@ impl Changing {
                 if !cascade {
                     let name = &self.table_at(to)?.name;
                     let message = "cannot truncate a table referenced in a foreign key constraint";
-                    let hint = format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", table.name);
+                    let hint = format!(
+                        "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                        table.name
+                    );
                     let detail = format!("Table \"{}\" references \"{name}\".", table.name);
-                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail).with_hint(hint));
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+                        .with_detail(detail)
+                        .with_hint(hint));
                 }
                 tables.push(table.oid);
             }
@@ -240,7 +260,8 @@ impl Changing {
 }
 
 fn needed(index: &str, table: &str) -> SqlError {
-    let message = format!("cannot drop index {index} because constraint {index} on table {table} requires it");
+    let message =
+        format!("cannot drop index {index} because constraint {index} on table {table} requires it");
     SqlError::new(DEPENDENT_OBJECTS, message)
         .with_hint(format!("You can drop constraint {index} on table {table} instead."))
 }

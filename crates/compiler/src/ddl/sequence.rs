@@ -102,8 +102,14 @@ fn integer(expr: &ast::Expr) -> Result<i64, SqlError> {
 impl Changing {
     pub fn create_sequence(&mut self, statement: &Statement) -> Result<&'static str, SqlError> {
         const TAG: &str = "CREATE SEQUENCE";
-        let Statement::CreateSequence { temporary, if_not_exists, name, data_type, sequence_options, owned_by } =
-            statement
+        let Statement::CreateSequence {
+            temporary,
+            if_not_exists,
+            name,
+            data_type,
+            sequence_options,
+            owned_by,
+        } = statement
         else {
             return Ok(TAG);
         };
@@ -161,12 +167,14 @@ impl Changing {
             sequence.name.clone_from(name);
         }
         if let Some(owner) = &change.owned_by {
-            sequence.owned_by = owner.as_ref().map(|(table, column)| self.owner(table, column)).transpose()?;
+            sequence.owned_by =
+                owner.as_ref().map(|(table, column)| self.owner(table, column)).transpose()?;
         }
         if let Some(restart) = change.restart {
             let next = restart.unwrap_or(sequence.start);
             if !(sequence.min..=sequence.max).contains(&next) {
-                let message = format!("RESTART value ({next}) must be from {} to {}", sequence.min, sequence.max);
+                let message =
+                    format!("RESTART value ({next}) must be from {} to {}", sequence.min, sequence.max);
                 return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
             }
             self.change.tasks.push(Task::SetSequence { sequence: sequence.oid, next });
