@@ -7,8 +7,7 @@ use sql::program::{
     Conflict, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference, ReferenceKind,
     RowLock, Select, Source, Statement, Stored,
 };
-use sql::value::Numeric;
-use sql::{Datum, Expr};
+use sql::{Datum, Expr, SqlType};
 
 /// The lines of `EXPLAIN`.
 pub fn describe(query: &Query) -> Vec<String> {
@@ -98,7 +97,8 @@ impl Lines {
                     let calls: Vec<String> =
                         grouping.aggregates.iter().map(|call| aggregate(call, &names)).collect();
                     let by = if keys.is_empty() { String::new() } else { format!(" by {}", keys.join(", ")) };
-                    lines.add(format!("Group{by}: {}", calls.join(", ")));
+                    let of = if calls.is_empty() { String::new() } else { format!(": {}", calls.join(", ")) };
+                    lines.add(format!("Group{by}{of}"));
                     keys.into_iter().chain(calls).collect()
                 }
             };
@@ -370,15 +370,21 @@ pub fn text(expr: &Expr, names: &[String]) -> String {
     }
 }
 
+/// A value as text, in the type that its form suggests.
 fn constant(value: &Datum) -> String {
-    match value {
-        Datum::Null => "null".into(),
-        Datum::Bool(value) => value.to_string(),
-        Datum::Int(number) => number.to_string(),
-        Datum::Float(number) => format!("{number:?}"),
-        Datum::Numeric(Numeric::Number(number)) => number.to_string(),
-        Datum::Numeric(Numeric::NaN) => "NaN".into(),
-        Datum::Text(text) => format!("'{}'", text.replace('\'', "''")),
-        other => format!("{other:?}"),
-    }
+    let ty = match value {
+        Datum::Null => return "null".into(),
+        Datum::Bool(_) => SqlType::Bool,
+        Datum::Int(_) => SqlType::Int8,
+        Datum::Float(_) => SqlType::Float8,
+        Datum::Numeric(_) => SqlType::Numeric(None),
+        Datum::Text(text) => return format!("'{}'", text.replace('\'', "''")),
+        Datum::Bytes(_) => SqlType::Bytea,
+        Datum::Date(_) => SqlType::Date,
+        Datum::Time(_) => SqlType::Time,
+        Datum::Timestamp(_) => SqlType::Timestamp,
+        Datum::Interval(_) => SqlType::Interval,
+        Datum::Uuid(_) => SqlType::Uuid,
+    };
+    sql::text::to_string(ty, value)
 }
