@@ -2,7 +2,8 @@
 
 use crate::error::{AMBIGUOUS_PARAMETER, CANNOT_COERCE, mismatch};
 use crate::types::{self, name_of};
-use bigdecimal::{BigDecimal, ToPrimitive};
+use bigdecimal::BigDecimal;
+use sql::expression::Context;
 use sql::value::Numeric;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::Value;
@@ -108,13 +109,15 @@ impl Params {
             Expr::Param(position) if from == SqlType::Unknown => {
                 let any = without_length(to);
                 self.decide(position, any)?;
-                return Ok(cast(expr, any, to, how));
+                return cast(expr, any, to, how);
             }
             Expr::Const(Datum::Text(ref text)) if from == SqlType::Unknown => {
-                if let Some(value) = read(text, to)? {
-                    return Ok(cast(Expr::Const(value), without_length(to), to, how));
-                }
-                return Ok(Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit });
+                return match read(text, to)? {
+                    Some(value) => cast(Expr::Const(value), without_length(to), to, how),
+                    None => {
+                        folded(Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit })
+                    }
+                };
             }
             _ => {}
         }
@@ -124,7 +127,7 @@ impl Params {
             How::Explicit => types::is_castable(from, to),
         };
         if allowed {
-            return Ok(cast(expr, from, to, how));
+            return cast(expr, from, to, how);
         }
         let (from, to) = (name_of(from), name_of(to));
         Err(match how {
@@ -156,39 +159,21 @@ pub fn without_length(ty: SqlType) -> SqlType {
     }
 }
 
-fn cast(expr: Expr, from: SqlType, to: SqlType, how: How) -> Expr {
+/// A cast; of a constant, its result.
+fn cast(expr: Expr, from: SqlType, to: SqlType, how: How) -> Result<Expr, SqlError> {
     if types::is_same_value(from, to) {
-        return expr;
+        return Ok(expr);
     }
-    match (&expr, to) {
-        (Expr::Const(Datum::Int(number)), SqlType::Numeric(None)) if types::is_integer(from) => {
-            return Expr::Const(Datum::Numeric(Numeric::Number(BigDecimal::from(*number))));
-        }
-        (Expr::Const(Datum::Int(number)), SqlType::Float8) if types::is_integer(from) => {
-            // Rounded to the nearest, as the cast does.
-            return Expr::Const(Datum::Float(*number as f64));
-        }
-        (Expr::Const(Datum::Int(number)), SqlType::Int2 | SqlType::Int4)
-            if types::is_integer(from) && fits(*number, to) =>
-        {
-            return expr;
-        }
-        (Expr::Const(Datum::Numeric(Numeric::Number(number))), SqlType::Float8) => {
-            if let Some(number) = number.to_f64().filter(|number| number.is_finite()) {
-                return Expr::Const(Datum::Float(number));
-            }
-        }
-        (Expr::Const(Datum::Text(text)), SqlType::Char(most) | SqlType::Varchar(Some(most)))
-            if text.chars().count() <= most as usize =>
-        {
-            return match to {
-                SqlType::Char(_) => Expr::Const(Datum::Text(text.trim_end_matches(' ').into())),
-                _ => expr,
-            };
-        }
-        _ => {}
+    folded(Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit })
+}
+
+/// A cast of a constant is done once, here.
+fn folded(cast: Expr) -> Result<Expr, SqlError> {
+    if !matches!(&cast, Expr::Cast { expr, .. } if matches!(expr.as_ref(), Expr::Const(_))) {
+        return Ok(cast);
     }
-    Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit }
+    let context = Context { params: &[], now: 0, random: &|| 0 };
+    cast.eval(&context, &Vec::<Datum>::new()).map(Expr::Const)
 }
 
 /// Whether an integer is one of type `ty`.

@@ -172,13 +172,10 @@ pub struct Copy {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Copied {
-    /// Positions of the columns, in the order in which they are sent. `insert` stores one row:
-    /// parameter `i` is column `columns[i]`, the parameters after those are `fills`.
-    Table {
-        table: Oid,
-        columns: Vec<u16>,
-        insert: Box<Query>,
-    },
+    /// From the client: positions of the columns, in the order in which they are sent. `insert` stores
+    /// one row: parameter `i` is column `columns[i]`, the parameters after those are `fills`.
+    Table { table: Oid, columns: Vec<u16>, insert: Box<Query> },
+    /// To the client.
     Query(Box<Query>),
 }
 

@@ -1,13 +1,13 @@
 //! `COPY`.
 
 use crate::coerce::Params;
-use crate::compiled::{Copied, Copy, CopyFormat, CopyOptions, Direction, Query, Tag};
+use crate::compiled::{Copied, Copy, CopyFormat, CopyOptions, Direction, Field, Query, Tag};
 use crate::expressions::Compiler;
 use crate::names::{folded, table};
 use crate::tables::Cache;
 use crate::{Stop, insert, sources};
-use sql::catalog::{Catalog, Table};
-use sql::program::{Insert, InsertRows, Program, Statement};
+use sql::catalog::{Catalog, Column, Table};
+use sql::program::{Insert, InsertRows, Joined, Output, Path, Program, RowLock, Select, Source, Statement};
 use sql::{Expr, SqlError, SqlState};
 use sqlparser::ast::{self, CopyLegacyOption, CopyOption, CopySource, CopyTarget};
 
@@ -34,11 +34,53 @@ pub fn copy(catalog: &Catalog, statement: &ast::Statement) -> Result<Copy, Stop>
             let names: Vec<ast::ObjectName> =
                 columns.iter().map(|ident| ast::ObjectName::from(vec![ident.clone()])).collect();
             let columns = insert::columns(table, &names)?;
-            let insert = Box::new(row(catalog, table, &columns)?);
-            Copied::Table { table: table.oid, columns, insert }
+            match direction {
+                Direction::FromClient => {
+                    let insert = Box::new(row(catalog, table, &columns)?);
+                    Copied::Table { table: table.oid, columns, insert }
+                }
+                Direction::ToClient => Copied::Query(Box::new(all_rows(table, &columns))),
+            }
         }
     };
     Ok(Copy { what, direction, options })
+}
+
+/// The query of all rows of a table.
+fn all_rows(table: &Table, columns: &[u16]) -> Query {
+    let source =
+        Source { table: Cache::default().get(table), path: Path::All, filter: None, lock: RowLock::None };
+    let (mut output, mut fields) = (Vec::new(), Vec::new());
+    for position in columns {
+        let Column { name, ty, .. } = &table.columns[usize::from(*position)];
+        output.push(Output { name: name.clone(), expr: Expr::Column(*position), ty: *ty });
+        fields.push(Field { name: name.clone(), ty: *ty, column: Some((table.oid, position + 1)) });
+    }
+    let select = Select {
+        sources: vec![Joined { source, is_outer: false }],
+        grouping: None,
+        having: None,
+        output,
+        distinct: false,
+        order: Vec::new(),
+        is_ordered: false,
+        limit: None,
+        offset: None,
+        hidden: 0,
+    };
+    Query {
+        program: Program {
+            statements: vec![Statement::Select(select)],
+            params: Vec::new(),
+            only_reads: true,
+        },
+        params: Vec::new(),
+        fills: Vec::new(),
+        output: fields,
+        tag: Tag::Select,
+        reads: vec![table.oid],
+        writes: Vec::new(),
+    }
 }
 
 /// The statement that stores one row of a `COPY ... FROM`.

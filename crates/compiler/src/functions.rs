@@ -80,11 +80,6 @@ fn aggregate(name: &str, args: usize, written: usize) -> Option<Aggregate> {
     })
 }
 
-/// Whether the name is one of an aggregate.
-pub fn is_aggregate(name: &str) -> bool {
-    ["count", "sum", "avg", "min", "max", "bool_and", "every", "bool_or", "string_agg"].contains(&name)
-}
-
 fn aggregated(
     compiler: &mut Compiler<'_>,
     scope: &Scope,

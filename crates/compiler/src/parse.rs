@@ -161,6 +161,10 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
 /// The text of an inner statement starts where its first token does, at the latest.
 fn nested(tokens: &[TokenWithSpan], outer: &str) -> Result<Parsed, SqlError> {
     let Some(first) = tokens.first() else { return Err(syntax("syntax error at end of input")) };
+    let words = Words::new(tokens);
+    if words.is("EXPLAIN") || words.is("PREPARE") {
+        return Err(near(first));
+    }
     let inner = match &first.token {
         Token::Word(word) => outer.find(&word.value).map_or(outer, |at| &outer[at..]),
         _ => outer,

@@ -80,7 +80,7 @@ pub fn find(wanted: &Wanted<'_>, conjuncts: &[Expr]) -> Way {
         _ => Some(way),
     });
     match best {
-        Some(way) if way.score > 0 || way.is_ordered && wanted.is_limited => way,
+        Some(way) if way.score > 0 || !wanted.order.is_empty() && way.is_ordered && wanted.is_limited => way,
         _ => Way { path: Path::All, used: Vec::new(), score: 0, is_ordered: wanted.order.is_empty() },
     }
 }

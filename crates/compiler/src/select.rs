@@ -283,6 +283,7 @@ impl Selecting<'_, '_, '_> {
         let mut fields = Vec::with_capacity(visible);
         let mut output = Vec::with_capacity(visible);
         let mut groups = Groups { scope, keys, aggregates };
+        groups.add_dependent(&items, having.as_ref());
         let mut having = having;
         for Item { name, value, origin } in items {
             let Typed { mut expr, ty } = value;
@@ -346,6 +347,26 @@ struct Groups<'s> {
 }
 
 impl Groups<'_> {
+    /// Where a table's whole primary key is among the keys, its other columns have one value for each
+    /// group: they become keys too.
+    fn add_dependent(&mut self, items: &[Item], having: Option<&Expr>) {
+        let mut more = Vec::new();
+        for relation in &self.scope.relations {
+            let key = &relation.stored.key;
+            let is_key = |column: &u16| self.keys.contains(&Expr::Column(relation.offset + column));
+            if key.is_empty() || !key.iter().all(is_key) {
+                continue;
+            }
+            let columns = (relation.offset..relation.offset + relation.width()).map(Expr::Column);
+            more.extend(columns.filter(|column| !self.keys.contains(column)));
+        }
+        let exprs = || items.iter().map(|item| &item.value.expr).chain(having);
+        let is_used = |column: &Expr| {
+            exprs().any(|expr| !crate::walk::all_columns(expr, &|used| Expr::Column(used) != *column))
+        };
+        self.keys.extend(more.into_iter().filter(is_used));
+    }
+
     /// An expression over the joined row and aggregates becomes one over the groups' row.
     fn regroup(&mut self, expr: &mut Expr) -> Result<(), SqlError> {
         if let Some(at) = self.keys.iter().position(|key| key == expr) {
@@ -353,7 +374,6 @@ impl Groups<'_> {
             return Ok(());
         }
         match expr {
-            // Resolved for good when no key can follow any more.
             Expr::Column(column) if *column >= AGGREGATES => {
                 *column = *column - AGGREGATES + self.keys.len() as u16;
                 Ok(())

@@ -276,7 +276,7 @@ impl From {
         }
         self.reject_nulls(&mut pending);
         let mut planner = Planner {
-            placed: vec![false; self.kinds.len()],
+            known: vec![false; self.kinds.len()],
             plan: Plan {
                 sources: Vec::new(),
                 positions: vec![u16::MAX; usize::from(self.scope.width())],
@@ -288,8 +288,7 @@ impl From {
             width: 0,
         };
         let order = if planner.from.kinds.len() == 1 { order } else { &[] };
-        while planner.placed.contains(&false) {
-            let at = planner.next(first, order)?;
+        for at in planner.best_order(first, order)? {
             planner.put(at, order, is_limited);
         }
         let Planner { mut plan, from, mut pending, .. } = planner;
@@ -329,7 +328,8 @@ fn refuses_null(condition: &Expr, range: &std::ops::Range<u16>) -> bool {
 
 struct Planner {
     from: From,
-    placed: Vec<bool>,
+    /// The relations that are searched before the next one.
+    known: Vec<bool>,
     plan: Plan,
     /// Conditions that no source checks so far.
     pending: Vec<Expr>,
@@ -338,34 +338,58 @@ struct Planner {
 
 impl Planner {
     fn is_known(&self, column: u16) -> bool {
-        self.plan.positions.get(usize::from(column)).is_some_and(|position| *position != u16::MAX)
+        let at = self.from.scope.relations.iter().rposition(|relation| relation.offset <= column);
+        at.is_some_and(|at| self.known[at])
     }
 
-    /// The relation that the sources so far lead to best.
-    fn next(&self, first: usize, order: &[(u16, bool)]) -> Result<usize, Stop> {
-        let is_ready = |at: &usize| {
-            let before = if self.from.kinds[*at].outer.is_some() { *at } else { first.min(*at) };
-            !self.placed[*at] && self.placed[..before].iter().all(|placed| *placed)
-        };
-        let mut best: Option<(usize, u32)> = None;
-        for at in (0..self.placed.len()).filter(is_ready) {
-            let score = match self.from.kinds[at].path {
-                Some(_) => 1,
-                None => self.way(at, order, false).score,
-            };
-            if best.is_none_or(|(_, known)| score > known) {
-                best = Some((at, score));
-            }
-            // A fixed place, or the text's own order where an outer join needs it.
-            if at < first {
-                break;
+    /// The order that starts with the best first relation from which keys and indexes lead to all
+    /// others.
+    fn best_order(&mut self, first: usize, by: &[(u16, bool)]) -> Result<Vec<usize>, Stop> {
+        let starts: Vec<usize> = if first > 0 { vec![0] } else { (0..self.known.len()).collect() };
+        let mut scored: Vec<(u32, usize)> = Vec::with_capacity(starts.len());
+        for at in starts.into_iter().filter(|at| self.is_ready(*at, first)) {
+            scored.push((self.score(at, by), at));
+        }
+        scored.sort_by_key(|(score, at)| (std::cmp::Reverse(*score), *at));
+        if self.known.is_empty() {
+            return Ok(Vec::new());
+        }
+        for (_, start) in scored {
+            let order = self.order_from(start, first);
+            self.known.fill(false);
+            if let Some(order) = order {
+                return Ok(order);
             }
         }
-        let (at, score) = best.ok_or(Stop::General("a join of this order"))?;
-        if score == 0 && !self.plan.sources.is_empty() {
-            return Err(Stop::General("a join without a key or index"));
+        Err(Stop::General("a join without a key or index"))
+    }
+
+    /// The order from a start, each time with the relation that those before lead to best; `None` if
+    /// they lead to none.
+    fn order_from(&mut self, start: usize, first: usize) -> Option<Vec<usize>> {
+        let mut order = vec![start];
+        self.known[start] = true;
+        while self.known.contains(&false) {
+            let ready = (0..self.known.len()).filter(|at| self.is_ready(*at, first));
+            let scored = ready.map(|at| (self.score(at, &[]), std::cmp::Reverse(at)));
+            let (_, std::cmp::Reverse(at)) = scored.max().filter(|(score, _)| *score > 0)?;
+            order.push(at);
+            self.known[at] = true;
         }
-        Ok(at)
+        Some(order)
+    }
+
+    /// Whether the relation may be searched next: outer joins keep their places.
+    fn is_ready(&self, at: usize, first: usize) -> bool {
+        let before = if self.from.kinds[at].outer.is_some() { at } else { first.min(at) };
+        !self.known[at] && self.known[..before].iter().all(|known| *known)
+    }
+
+    fn score(&self, at: usize, order: &[(u16, bool)]) -> u32 {
+        match self.from.kinds[at].path {
+            Some(_) => 1,
+            None => self.way(at, order, false).score,
+        }
     }
 
     fn conditions(&self, at: usize) -> &[Expr] {
@@ -389,7 +413,7 @@ impl Planner {
         if let Some(path) = self.from.kinds[at].path.take() {
             way = crate::paths::Way { path, used: Vec::new(), score: 1, is_ordered: order.is_empty() };
         }
-        self.placed[at] = true;
+        self.known[at] = true;
         let relation = &self.from.scope.relations[at];
         for column in 0..relation.width() {
             self.plan.positions[usize::from(relation.offset + column)] = self.width + column;
@@ -417,7 +441,7 @@ impl Planner {
         filter.iter_mut().for_each(|condition| self.plan.place(condition));
         place_path(&mut way.path, &self.plan);
         let source = Source { table, path: way.path, filter: all_of(filter), lock: self.from.kinds[at].lock };
-        self.plan.is_ordered = way.is_ordered && self.placed.len() == 1;
+        self.plan.is_ordered = way.is_ordered && self.known.len() == 1;
         self.plan.sources.push(Joined { source, is_outer });
     }
 }

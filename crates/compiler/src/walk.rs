@@ -72,10 +72,6 @@ pub fn all_columns(expr: &Expr, is_fine: &dyn Fn(u16) -> bool) -> bool {
     fine
 }
 
-pub fn has_columns(expr: &Expr) -> bool {
-    !all_columns(expr, &|_| false)
-}
-
 /// Whether the expression has the same value for all rows of an execution.
 pub fn is_stable(expr: &Expr) -> bool {
     use sql::expression::Function;

@@ -358,7 +358,10 @@ fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
         return Err(SqlError::unsupported("a cursor", Some("Run the query itself, with LIMIT if need be.")));
     }
     if words.take_any(&["LISTEN", "UNLISTEN", "NOTIFY"]).is_some() {
-        return Err(SqlError::unsupported("LISTEN and NOTIFY", None));
+        return Err(SqlError::unsupported("LISTEN or NOTIFY", None));
+    }
+    if words.take("DO") {
+        return Err(SqlError::unsupported("DO", Some("Send the statements one by one.")));
     }
     if words.is("PREPARE") && words.second_is("TRANSACTION") {
         return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
@@ -453,10 +456,15 @@ fn database(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
     }
 }
 
-/// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans.
+/// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans;
+/// options of sequences have an order.
 pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut tokens = tokens.to_vec();
     let words = Words::new(&tokens);
+    if words.is("CREATE") || words.is("ALTER") {
+        order_options(&mut tokens);
+        return tokens;
+    }
     if !words.is("COPY") {
         return tokens;
     }
@@ -475,6 +483,62 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         after_option = false;
     }
     tokens
+}
+
+/// Puts the options of each sequence in the order that `sqlparser` has: those in parentheses after
+/// `IDENTITY`, and those of `CREATE SEQUENCE`.
+fn order_options(tokens: &mut [TokenWithSpan]) {
+    let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    let mut start = 0;
+    while let Some(at) =
+        tokens[start..].iter().position(|token| is(token, "IDENTITY") || is(token, "SEQUENCE"))
+    {
+        let from = start + at + 1;
+        let ends =
+            |token: &TokenWithSpan| matches!(token.token, Token::RParen | Token::Comma) || is(token, "OWNED");
+        let end = tokens[from..].iter().position(ends).map_or(tokens.len(), |end| from + end);
+        let first = tokens[from..end].iter().position(|token| option_rank(token).is_some());
+        if let Some(first) = first {
+            let mut chunks: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
+            for token in &tokens[from + first..end] {
+                match (option_rank(token), chunks.last_mut()) {
+                    // The word after `NO` decides the rank.
+                    (Some(rank), Some((u8::MAX, chunk))) => {
+                        chunk.push(token.clone());
+                        if let Some(last) = chunks.last_mut() {
+                            last.0 = rank;
+                        }
+                    }
+                    (Some(rank), _) => chunks.push((rank, vec![token.clone()])),
+                    (None, Some((_, chunk))) => chunk.push(token.clone()),
+                    (None, None) => {}
+                }
+            }
+            chunks.sort_by_key(|(rank, _)| *rank);
+            let space = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
+            let ordered = chunks.into_iter().flat_map(|(_, chunk)| chunk);
+            tokens[from + first..end]
+                .iter_mut()
+                .zip(ordered.chain(std::iter::repeat(space)))
+                .for_each(|(old, new)| *old = new);
+        }
+        start = end;
+    }
+}
+
+/// The place of an option of a sequence; the last for `NO`.
+fn option_rank(token: &TokenWithSpan) -> Option<u8> {
+    let Token::Word(word) = &token.token else { return None };
+    Some(match word.value.to_ascii_uppercase().as_str() {
+        "INCREMENT" => 0,
+        "MINVALUE" => 1,
+        "MAXVALUE" => 2,
+        "START" => 3,
+        "CACHE" => 4,
+        "CYCLE" => 5,
+        "NO" => u8::MAX,
+        _ => return None,
+    })
 }
 
 /// A change of a sequence: the options that the statement names.
