@@ -245,13 +245,11 @@ mod tests {
                 if !text.is_empty() {
                     text.swap_remove(rng.usize(..text.len()));
                 }
-                for value in
-                    [read(*ty, &bytes), text::read(*ty, &noise), text::read(*ty, &String::from_iter(text))]
-                {
-                    // What was read can be written.
-                    if let Ok(value) = value {
-                        to_string(*ty, &value);
-                    }
+                let read =
+                    [read(*ty, &bytes), text::read(*ty, &noise), text::read(*ty, &String::from_iter(text))];
+                // What was read can be written.
+                for value in read.into_iter().flatten() {
+                    to_string(*ty, &value);
                 }
             }
         }
