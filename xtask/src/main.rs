@@ -134,9 +134,9 @@ fn tidy() -> Result<(), Failed> {
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
 }
 
-/// The whole workspace, so that the benchmarks against other engines are compiled too; RocksDB stays
-/// behind its feature. Clippy checks the examples: to link them would instantiate every design once
-/// more in each.
+/// The whole workspace, so that the benchmarks against other engines are compiled too; RocksDB
+/// stays behind its feature. Clippy checks the examples: to link them would instantiate every
+/// design once more in each.
 const EVERY: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
 /// An engine with planted bugs is another build. `--workspace` keeps the features of all other
 /// crates as they are in [`EVERY`], so that only the crates over the bugs are built again.

@@ -1,8 +1,9 @@
-//! The instance compiled for the engine of `conventional`: pages that workers share and latch, one lock table.
+//! The instance compiled for the engine of
+//! `conventional`: pages that workers share and latch, and one lock table.
 //!
-//! All generic code from the worker's loop down to the pages and rows becomes machine code here, for
-//! every workload. The crates of the engines know nothing of one another, so a compiler builds them
-//! side by side, each in one piece.
+//! All generic code from the worker's loop down to the pages and rows becomes machine code here,
+//! for every workload. The crates of the engines know nothing of one another: a compiler builds
+//! them side by side, each in one piece.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
-//! The instance compiled for the engine of `serial`: one worker owns everything.
+//! The instance compiled for the engine of
+//! `serial`: one worker owns everything.
 //!
-//! All generic code from the worker's loop down to the pages and rows becomes machine code here, for
-//! every workload. The crates of the engines know nothing of one another, so a compiler builds them
-//! side by side, each in one piece.
+//! All generic code from the worker's loop down to the pages and rows becomes machine code here,
+//! for every workload. The crates of the engines know nothing of one another: a compiler builds
+//! them side by side, each in one piece.
 
 #![forbid(unsafe_code)]
 
