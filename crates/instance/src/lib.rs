@@ -23,6 +23,7 @@
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
+//! - `conversations`: transactions of which the client decides the next step.
 //! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`:
 //!   waits for the log. `spares`: values for reuse.
 //! - `orders`: orders to an instance and to its threads.
@@ -39,6 +40,7 @@ mod calls;
 mod clients;
 pub mod config;
 mod connector;
+mod conversations;
 mod counts;
 mod durable;
 mod gate;
