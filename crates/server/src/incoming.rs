@@ -63,7 +63,7 @@ impl First {
             CANCEL => {
                 let session = body.u32()? as i32;
                 match body.0 {
-                    key @ (&[_, _, _, _, ..]) if key.len() <= 256 => {
+                    key @ &[_, _, _, _, ..] if key.len() <= 256 => {
                         Ok(First::Cancel { session, key: key.to_vec() })
                     }
                     _ => Err(violation("a cancel request has a key of 4 to 256 bytes")),

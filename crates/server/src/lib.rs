@@ -1,1 +1,11 @@
-//! skeleton
+//! The server.
+#![forbid(unsafe_code)]
+pub mod access;
+pub mod engine;
+pub mod guards;
+pub mod incoming;
+pub mod outgoing;
+pub mod scram;
+pub mod settings;
+pub mod tls;
+pub mod transport;
