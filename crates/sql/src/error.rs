@@ -1,6 +1,7 @@
 //! Errors of SQL.
 
 use serde::{Deserialize, Serialize};
+use std::ops::{Deref, DerefMut};
 
 /// A five-character code of the SQL standard or of PostgreSQL, on which clients act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -36,6 +37,15 @@ impl SqlState {
     pub const INVALID_PARAMETER: SqlState = SqlState(*b"22023");
     pub const CARDINALITY: SqlState = SqlState(*b"21000");
     pub const PROGRAM_LIMIT: SqlState = SqlState(*b"54000");
+    pub const STATEMENT_TOO_COMPLEX: SqlState = SqlState(*b"54001");
+    pub const INVALID_ESCAPE: SqlState = SqlState(*b"22025");
+    pub const INVALID_CHARACTER: SqlState = SqlState(*b"22021");
+    pub const UNTRANSLATABLE_CHARACTER: SqlState = SqlState(*b"22P05");
+    pub const INVALID_SUBSTRING: SqlState = SqlState(*b"22011");
+    pub const INVALID_LOGARITHM: SqlState = SqlState(*b"2201E");
+    pub const INVALID_POWER: SqlState = SqlState(*b"2201F");
+    pub const CANNOT_COERCE: SqlState = SqlState(*b"42846");
+    pub const DATA_CORRUPTED: SqlState = SqlState(*b"XX001");
     pub const INTERNAL: SqlState = SqlState(*b"XX000");
 
     pub fn as_str(&self) -> &str {
@@ -43,10 +53,15 @@ impl SqlState {
     }
 }
 
-/// An error that a client sees. The statement had no effect.
+/// An error that a client sees. The statement had no effect. It is one pointer, so that the results of
+/// expressions stay small.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct SqlError {
+#[error("{}", .0.message)]
+pub struct SqlError(Box<Report>);
+
+/// What a client is told about an error.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Report {
     pub state: SqlState,
     pub message: String,
     pub detail: Option<String>,
@@ -59,9 +74,23 @@ pub struct SqlError {
     pub constraint: Option<String>,
 }
 
+impl Deref for SqlError {
+    type Target = Report;
+    fn deref(&self) -> &Report {
+        &self.0
+    }
+}
+
+impl DerefMut for SqlError {
+    fn deref_mut(&mut self) -> &mut Report {
+        &mut self.0
+    }
+}
+
 impl SqlError {
+    #[cold]
     pub fn new(state: SqlState, message: impl Into<String>) -> SqlError {
-        SqlError {
+        SqlError(Box::new(Report {
             state,
             message: message.into(),
             detail: None,
@@ -70,13 +99,14 @@ impl SqlError {
             table: None,
             column: None,
             constraint: None,
-        }
+        }))
     }
 
     /// SQL that Atoll does not have: `word` is the part that is missing, `instead` what to use.
     pub fn unsupported(word: &str, instead: Option<&str>) -> SqlError {
-        let error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{word} is not supported"));
-        SqlError { hint: instead.map(Into::into), ..error }
+        let mut error = SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{word} is not supported"));
+        error.hint = instead.map(Into::into);
+        error
     }
 
     #[must_use]

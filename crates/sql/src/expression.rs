@@ -1,5 +1,14 @@
 //! Expressions, with names resolved and types decided.
 
+mod arithmetic;
+mod call;
+mod cast;
+mod eval;
+mod like;
+mod times;
+
+pub use eval::Context;
+
 use crate::{Datum, SqlType};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +42,7 @@ pub enum Expr {
         expr: Box<Expr>,
         list: Vec<Expr>,
     },
+    /// The compiler gives a backslash as `escape` if the statement has none; `None` is `ESCAPE ''`.
     Like {
         expr: Box<Expr>,
         pattern: Box<Expr>,

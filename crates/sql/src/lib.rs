@@ -23,14 +23,23 @@
 #![allow(async_fn_in_trait)]
 
 pub mod catalog;
+pub mod compare;
 pub mod error;
 pub mod expression;
+pub mod json;
+pub mod key;
+pub mod numeric;
+pub mod power;
 pub mod program;
+pub mod row;
+#[cfg(test)]
+mod sample;
 pub mod types;
 pub mod value;
 
 pub use error::{SqlError, SqlState};
-pub use expression::Expr;
+pub use expression::{Context, Expr};
 pub use program::Program;
+pub use row::Columns;
 pub use types::SqlType;
 pub use value::Datum;
