@@ -103,9 +103,6 @@ impl Guards {
                 table.alone = None;
             }
             table.changed.notify_waiters();
-            if table.sharing.is_empty() && table.alone.is_none() && table.waiting == 0 {
-                tables.remove(&oid);
-            }
         }
     }
 
@@ -187,7 +184,7 @@ mod tests {
         guards.release(3, [T]);
         guards.take(5, T, Hold::Shared, LONG).await.unwrap();
         guards.release(5, [T]);
-        assert!(guards.lock().is_empty());
+        guards.take(6, T, Hold::Alone, SHORT).await.unwrap();
     }
 
     #[tokio::test]
