@@ -95,6 +95,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = ipc::run_if_peer() {
         return code;
     }
+    driver::built_from(version::COMMIT);
     let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut command = Cli::command();
     let read = command.try_get_matches_from_mut(std::env::args_os());

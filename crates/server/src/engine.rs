@@ -1,5 +1,7 @@
 //! The interface of a session to the engine that runs its programs.
 
+use crate::sequences::Block;
+use sql::catalog::Sequence;
 use sql::{Datum, Program, SqlError, SqlState, program::Outcome};
 use std::future::Future;
 use std::sync::Arc;
@@ -41,25 +43,35 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A transaction of several programs. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
+
+    /// The next numbers of a sequence. No later block has one of them, whatever happens.
+    fn next_block(&self, sequence: &Sequence) -> impl Future<Output = Result<Block, RunError>> + Send;
+
+    /// Sets the number of a sequence, and whether it was given out already.
+    fn set_sequence(
+        &self,
+        sequence: &Sequence,
+        number: i64,
+        is_taken: bool,
+    ) -> impl Future<Output = Result<(), RunError>> + Send;
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error but [`RunError::Sql`] it is
 /// over.
 pub trait Conversation: Send + 'static {
-    /// Runs a program. After [`RunError::Sql`] the program had no effect; whether the transaction
-    /// can go on only after a rollback to a savepoint is the session's concern.
+    /// Runs a program. After [`RunError::Sql`] it may have had a part of its effects: the
+    /// transaction has to be rolled back, at least to a savepoint.
     fn run(&mut self, job: Job) -> impl Future<Output = Result<Vec<Outcome>, RunError>> + Send;
 
     fn commit(self) -> impl Future<Output = Result<(), RunError>> + Send;
 
     fn rollback(self) -> impl Future<Output = ()> + Send;
 
-    /// Sets a savepoint on top of those that exist, and returns its depth, from 0.
-    fn savepoint(&mut self) -> impl Future<Output = Result<u32, RunError>> + Send;
+    /// Sets a savepoint, and returns its number.
+    fn savepoint(&mut self) -> impl Future<Output = Result<u64, RunError>> + Send;
 
-    /// Undoes what was done since the savepoint of this depth, which stays. Those above it are
-    /// gone.
-    fn rollback_to(&mut self, depth: u32) -> impl Future<Output = Result<(), RunError>> + Send;
+    /// Undoes what was done since this savepoint, which stays. Later ones are gone.
+    fn rollback_to(&mut self, savepoint: u64) -> impl Future<Output = Result<(), RunError>> + Send;
 }
 
 impl RunError {

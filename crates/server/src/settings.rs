@@ -213,15 +213,18 @@ impl Settings {
         self.values = self.start.clone();
     }
 
+    /// Whether the transaction has changed a setting.
+    pub fn have_changed(&self) -> bool {
+        self.in_transaction.is_some()
+    }
+
     /// The transaction ends: its settings stay if it commits, but for the local ones.
     pub fn end_transaction(&mut self, commits: bool) {
         if let Some(changed) = self.in_transaction.take() {
             self.values = if commits { changed.after } else { changed.before };
         }
         for name in ["transaction_isolation", "transaction_read_only", "transaction_deferrable"] {
-            if !self.values.is_empty() {
-                self.values.remove(name);
-            }
+            self.values.remove(name);
         }
     }
 

@@ -6,9 +6,10 @@
 
 use crate::catalog::{Slots, Store};
 use crate::expression::Aggregate;
+use crate::row::Layout;
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// One or several statements that run as one transaction, or as a part of one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -39,6 +40,56 @@ pub struct Stored {
     pub key_name: String,
     pub slots: Slots,
     pub indexes: Vec<StoredIndex>,
+    /// Made when first needed.
+    #[serde(skip)]
+    pub layout: OnceLock<Layout>,
+}
+
+impl Stored {
+    /// A table of the catalog, without its dropped columns' constraints.
+    pub fn of(table: &crate::catalog::Table) -> Stored {
+        let column = |column: &crate::catalog::Column| StoredColumn {
+            name: column.name.clone(),
+            ty: column.ty,
+            nullable: column.nullable || column.dropped,
+            missing: column.missing.clone(),
+        };
+        let index = |index: &crate::catalog::Index| StoredIndex {
+            name: index.name.clone(),
+            store: index.store,
+            columns: index.columns.clone(),
+            unique: index.unique,
+            slots: index.slots.clone(),
+        };
+        Stored {
+            name: table.name.clone(),
+            store: table.store,
+            columns: table.columns.iter().map(column).collect(),
+            key: table.key.clone(),
+            key_name: table.key_name.clone(),
+            slots: table.slots.clone(),
+            indexes: table.indexes.iter().map(index).collect(),
+            layout: OnceLock::new(),
+        }
+    }
+
+    /// A physical table of which the rows are not looked into.
+    pub fn raw(store: Store) -> Stored {
+        Stored {
+            name: String::new(),
+            store,
+            columns: Vec::new(),
+            key: Vec::new(),
+            key_name: String::new(),
+            slots: Slots::Hash(Vec::new()),
+            indexes: Vec::new(),
+            layout: OnceLock::new(),
+        }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(&self.columns))
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -81,13 +132,21 @@ pub enum RowLock {
 /// before this one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Path {
-    /// Rows by their whole keys: each entry has one value for each key column.
+    /// Rows by their whole keys: each entry has one value for each key column. Entries may turn out
+    /// equal; a row counts once. An entry with a null finds nothing, nor does an integer beyond the
+    /// column's type.
     Keys(Vec<Vec<Expr>>),
     /// A range of the primary key, or of an index: equal values of the first columns, then bounds
-    /// on the next one. In order if `direction` is set.
+    /// on the next one. In order if `direction` is set. Ranges may turn out to overlap; a row counts
+    /// once. A range with a null finds nothing.
     Ranges { index: Option<u16>, ranges: Vec<KeyRange>, direction: Option<Order> },
     /// All rows, in no order.
     All,
+    /// The rows of a `VALUES` list; the table stores nothing.
+    Values(Vec<Vec<Expr>>),
+    /// The integers from a first to a last one by a step (`generate_series`), in a row each; the
+    /// table stores nothing.
+    Series { from: Expr, to: Expr, step: Expr },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -110,8 +169,9 @@ pub struct KeyRange {
 pub struct Select {
     pub sources: Vec<Joined>,
     pub grouping: Option<Grouping>,
-    /// Over the joined row, or over the groups' row.
+    /// Over the joined row, or over the groups' row. Without sources there is one joined row, empty.
     pub having: Option<Expr>,
+    /// Over the same row as `having`.
     pub output: Vec<Output>,
     pub distinct: bool,
     /// Over the output row.
@@ -169,7 +229,7 @@ pub struct Insert {
     pub checks: Vec<Checked>,
     pub references: Vec<Reference>,
     pub conflict: Option<Conflict>,
-    /// Over the table's columns.
+    /// Over the new row's columns.
     pub returning: Vec<Output>,
 }
 
@@ -177,7 +237,8 @@ pub struct Insert {
 pub enum InsertRows {
     /// One expression for each column of the table. Values of sequences are parameters.
     Values(Vec<Vec<Expr>>),
-    /// The rows of a query, of which column `i` is stored in `columns[i]`; the others are `rest`.
+    /// The rows of a query: `row` has one expression for each column of the table, over the query's
+    /// output.
     Query { select: Box<Select>, row: Vec<Expr> },
 }
 
@@ -194,9 +255,16 @@ pub struct Reference {
     pub name: String,
     /// Columns of the changed table.
     pub columns: Vec<u16>,
-    /// How rows of the other table are found, from the changed row.
+    /// How rows of the other table are found, from the changed row. Nothing is looked for if one of
+    /// `columns` is null.
     pub other: Source,
+    /// Columns of the other table that refer to the changed row, or to which it refers.
+    pub other_columns: Vec<u16>,
     pub kind: ReferenceKind,
+    /// The table with the constraint, for error messages.
+    pub table: String,
+    /// What follows where rows of the other table are deleted or changed too.
+    pub further: Vec<Reference>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -231,9 +299,12 @@ pub struct Update {
     pub source: Source,
     /// Further sources (`UPDATE ... FROM`), joined after the table.
     pub from: Vec<Joined>,
+    /// Over the joined row.
     pub set: Vec<Assignment>,
     pub checks: Vec<Checked>,
+    /// Of a row, those apply of which one of `columns` changes.
     pub references: Vec<Reference>,
+    /// Over the joined row, in which the table's columns have their new values.
     pub returning: Vec<Output>,
 }
 

@@ -13,7 +13,8 @@ pub enum SqlType {
     Float8,
     /// Precision and scale, in decimal digits; `None` for any.
     Numeric(Option<(u16, u16)>),
-    /// Blank-padded to this many characters.
+    /// Blank-padded to this many characters; 0 for any number, without blanks (the type of a
+    /// parameter that is compared with a padded column).
     Char(u32),
     /// At most this many characters; `None` for any.
     Varchar(Option<u32>),

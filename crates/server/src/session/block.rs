@@ -31,8 +31,8 @@ pub(super) struct Block<C> {
     pub conversation: Option<C>,
     /// Whether the engine has ended it: no savepoint is left.
     pub lost: bool,
-    /// Names, and depths in the conversation.
-    pub savepoints: Vec<(String, u32)>,
+    /// Names, and numbers in the conversation.
+    pub savepoints: Vec<(String, u64)>,
     /// The tables of which the session holds a guard.
     pub held: Vec<Oid>,
     /// When it began, in microseconds since 2000-01-01.
@@ -183,7 +183,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let held = std::mem::take(&mut self.block.held);
         self.block = Block::default();
         self.shared.guards.release(self.registered.id, held);
-        self.settings.end_transaction(commits);
+        if self.settings.have_changed() {
+            let before = self.settings.reported();
+            self.settings.end_transaction(commits);
+            self.report(&before);
+        }
         self.portals.clear();
     }
 
@@ -214,11 +218,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     pub(super) async fn savepoint(&mut self, name: String) -> Result<(), Failure> {
         self.require_block("SAVEPOINT")?;
-        let depth = match self.conversation()?.savepoint().await {
-            Ok(depth) => depth,
+        let number = match self.conversation()?.savepoint().await {
+            Ok(number) => number,
             Err(error) => return Err(self.ended(error).into()),
         };
-        self.block.savepoints.push((name, depth));
+        self.block.savepoints.push((name, number));
         Ok(())
     }
 
@@ -232,8 +236,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             )
             .into());
         }
-        let depth = self.block.savepoints[at].1;
-        if let Err(error) = self.conversation()?.rollback_to(depth).await {
+        let number = self.block.savepoints[at].1;
+        if let Err(error) = self.conversation()?.rollback_to(number).await {
             return Err(self.ended(error).into());
         }
         self.block.savepoints.truncate(at + 1);

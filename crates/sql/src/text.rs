@@ -1,0 +1,4 @@
+use crate::{Datum, SqlType};
+pub fn display(value: &Datum, _: SqlType) -> String {
+    format!("{value:?}")
+}
