@@ -58,7 +58,7 @@ pub trait Engine: Send + Sync + 'static {
 
 /// A transaction under way. Dropping it rolls it back. After any error but [`RunError::Sql`] it is
 /// over.
-pub trait Conversation: Send + 'static {
+pub trait Conversation: Send + Sync + 'static {
     /// Runs a program. After [`RunError::Sql`] it may have had a part of its effects: the
     /// transaction has to be rolled back, at least to a savepoint.
     fn run(&mut self, job: Job) -> impl Future<Output = Result<Vec<Outcome>, RunError>> + Send;

@@ -1,9 +1,11 @@
 //! A server that speaks PostgreSQL's protocol.
 #![forbid(unsafe_code)]
 pub mod access;
+pub mod bridge;
 pub mod compiler;
 pub mod copy_format;
 pub mod counters;
+pub mod deployed;
 pub mod engine;
 pub mod format;
 pub mod guards;
