@@ -25,7 +25,7 @@ fn others(op: BinaryOp, left: &Datum, right: &Datum, ty: SqlType) -> Result<Datu
         }
         (BinaryOp::Concat, Datum::Text(a), Datum::Text(b)) => Ok(Datum::Text([a.as_str(), b].concat())),
         (BinaryOp::Concat, Datum::Bytes(a), Datum::Bytes(b)) => Ok(Datum::Bytes([a.as_slice(), b].concat())),
-        (BinaryOp::JsonGet, Datum::Text(document), step) => json::get(document, step, ty),
+        (BinaryOp::JsonGet, Datum::Text(document), step) => json::get(document, step),
         (BinaryOp::JsonGetText, Datum::Text(document), step) => json::get_text(document, step),
         _ => super::times::binary(op, left, right),
     }
