@@ -3,7 +3,7 @@
 //! Source: PostgreSQL's documentation, `COPY`, "File Formats". A [`Reader`] is fed pieces of any
 //! size, and gives whole rows.
 
-use crate::compiler::{CopyFormat, CopyOptions};
+use compiler::compiled::{CopyFormat, CopyOptions};
 use sql::{SqlError, SqlState};
 use std::iter::Peekable;
 

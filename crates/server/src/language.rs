@@ -1,6 +1,7 @@
 //! Statements of clients: parsed once, compiled for each version of the catalog.
 
-use crate::compiler::{self, Compiled, Copied, Copy, Direction, Parsed, Query, Session};
+use compiler::Parsed;
+use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
 use crate::incoming::Format;
 use crate::outgoing::Field;
 use crate::pgtype;
@@ -30,7 +31,7 @@ impl Ready {
     /// # Errors
     /// Those of the compiler.
     pub fn of(parsed: &Parsed, types: &[Option<SqlType>], catalog: &Catalog) -> Result<Ready, SqlError> {
-        let compiled = compiler::compile(parsed, catalog, types)?;
+        let compiled = compiler::compile(catalog, parsed, types)?;
         let query = match &compiled {
             Compiled::Query(query) => Some(query),
             Compiled::Copy(copy) => Some(copied(copy)),
@@ -100,7 +101,7 @@ fn columns(compiled: &Compiled) -> Option<Vec<Column>> {
 }
 
 fn is_select(query: &Query) -> bool {
-    matches!(query.tag, compiler::Tag::Select)
+    matches!(query.tag, compiled::Tag::Select)
 }
 
 /// A statement under a name, or the unnamed one.
@@ -214,7 +215,7 @@ impl Cache {
 /// The format of a COPY, for its announcement.
 pub fn copy_format(copy: &Copy) -> Format {
     match copy.options.format {
-        compiler::CopyFormat::Binary => Format::Binary,
-        compiler::CopyFormat::Text | compiler::CopyFormat::Csv => Format::Text,
+        compiled::CopyFormat::Binary => Format::Binary,
+        compiled::CopyFormat::Text | compiled::CopyFormat::Csv => Format::Text,
     }
 }

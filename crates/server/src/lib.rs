@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 pub mod access;
 pub mod bridge;
-pub mod compiler;
 pub mod copy_format;
 pub mod counters;
 pub mod deployed;

@@ -23,18 +23,13 @@
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
-<<<<<<< HEAD
 pub mod aggregate;
 pub mod audit;
-pub mod catalog;
-pub mod compare;
-pub mod database;
-=======
 pub mod binary;
 pub mod catalog;
 pub mod compare;
+pub mod database;
 pub mod datetime;
->>>>>>> h/sqlval
 pub mod error;
 pub mod expression;
 pub mod json;
@@ -47,10 +42,7 @@ pub mod row;
 pub mod run;
 #[cfg(test)]
 mod sample;
-<<<<<<< HEAD
 pub mod step;
-=======
->>>>>>> h/sqlval
 pub mod text;
 pub mod types;
 pub mod value;

@@ -1,8 +1,3 @@
-<<<<<<< HEAD
-use crate::{Datum, SqlType};
-pub fn display(value: &Datum, _: SqlType) -> String {
-    format!("{value:?}")
-=======
 //! Values as text, as PostgreSQL's clients send and expect them, with its errors for bad input.
 
 use crate::datetime::{interval_text, read as times, write as written};
@@ -280,5 +275,4 @@ fn read_uuid(text: &str) -> Result<[u8; 16], SqlError> {
         rest.is_empty().then_some(out)
     };
     parse().ok_or_else(|| invalid("uuid", text))
->>>>>>> h/sqlval
 }

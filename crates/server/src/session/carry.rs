@@ -2,7 +2,7 @@
 
 use super::block::{Kind, in_failed, now};
 use super::{Failure, Session, Stream, limit_of};
-use crate::compiler::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
+use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, Job, RunError};
 use crate::language::{Prepared, Ready};

@@ -3,7 +3,7 @@
 use super::block::Kind;
 use super::carry::Product;
 use super::{Failure, Session, Stream};
-use crate::compiler::{Copied, Copy, Direction, Query};
+use compiler::compiled::{Copied, Copy, Direction, Query};
 use crate::copy_format::{Reader, Writer};
 use crate::engine::{Engine, Job};
 use crate::format;

@@ -2,7 +2,7 @@
 
 use super::carry::{Product, Reach};
 use super::{Failure, Session, Stream};
-use crate::compiler::Definition;
+use compiler::ddl::Definition;
 use crate::engine::Engine;
 use sql::SqlError;
 

@@ -3,7 +3,7 @@
 use super::block::now;
 use super::{Failure, Session, Stream};
 use crate::access::USER;
-use crate::compiler::Fill;
+use compiler::compiled::Fill;
 use crate::engine::{Engine, RunError};
 use sql::catalog::Oid;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};

@@ -3,7 +3,8 @@
 use super::block::Kind;
 use super::carry::{Product, Reach, RowsTag};
 use super::{Failure, Session, Stream};
-use crate::compiler::{self, Compiled, Parsed};
+use compiler::Parsed;
+use compiler::compiled::Compiled;
 use crate::engine::Engine;
 use crate::format;
 use crate::incoming::Format;
