@@ -65,7 +65,8 @@ impl Params {
     pub fn get(&self, text: &str) -> Result<Typed, SqlError> {
         let number = text.strip_prefix('$').and_then(|number| number.parse::<u16>().ok());
         let position = number.and_then(|number| number.checked_sub(1));
-        let found = position.and_then(|at| Some(Typed::new(Expr::Param(at), *self.types.get(usize::from(at))?)));
+        let found =
+            position.and_then(|at| Some(Typed::new(Expr::Param(at), *self.types.get(usize::from(at))?)));
         found.ok_or_else(|| SqlError::new(SqlState(*b"42P02"), format!("there is no parameter {text}")))
     }
 
@@ -221,7 +222,9 @@ fn read(text: &str, to: SqlType) -> Result<Option<Datum>, SqlError> {
             })?)
         }
         SqlType::Numeric(_) if trimmed.eq_ignore_ascii_case("nan") => Datum::Numeric(Numeric::NaN),
-        SqlType::Numeric(_) => Datum::Numeric(Numeric::Number(decimal(trimmed).map_err(|error| error.unwrap_or_else(invalid))?)),
+        SqlType::Numeric(_) => {
+            Datum::Numeric(Numeric::Number(decimal(trimmed).map_err(|error| error.unwrap_or_else(invalid))?))
+        }
         SqlType::Bool => Datum::Bool(boolean(&trimmed.to_ascii_lowercase()).ok_or_else(invalid)?),
         _ => return Ok(None),
     }))
@@ -262,7 +265,9 @@ pub fn literal(value: &Value) -> Result<Typed, SqlError> {
         Value::SingleQuotedString(text)
         | Value::EscapedStringLiteral(text)
         | Value::UnicodeStringLiteral(text)
-        | Value::NationalStringLiteral(text) => Typed::new(Expr::Const(Datum::Text(text.clone())), SqlType::Unknown),
+        | Value::NationalStringLiteral(text) => {
+            Typed::new(Expr::Const(Datum::Text(text.clone())), SqlType::Unknown)
+        }
         Value::DollarQuotedString(text) => {
             Typed::new(Expr::Const(Datum::Text(text.value.clone())), SqlType::Unknown)
         }

@@ -174,7 +174,11 @@ pub struct Copy {
 pub enum Copied {
     /// Positions of the columns, in the order in which they are sent. `insert` stores one row:
     /// parameter `i` is column `columns[i]`, the parameters after those are `fills`.
-    Table { table: Oid, columns: Vec<u16>, insert: Box<Query> },
+    Table {
+        table: Oid,
+        columns: Vec<u16>,
+        insert: Box<Query>,
+    },
     Query(Box<Query>),
 }
 

@@ -31,7 +31,8 @@ pub fn copy(catalog: &Catalog, statement: &ast::Statement) -> Result<Copy, Stop>
         }
         CopySource::Table { table_name, columns } => {
             let table = table(catalog, table_name)?;
-            let names: Vec<ast::ObjectName> = columns.iter().map(|ident| ast::ObjectName::from(vec![ident.clone()])).collect();
+            let names: Vec<ast::ObjectName> =
+                columns.iter().map(|ident| ast::ObjectName::from(vec![ident.clone()])).collect();
             let columns = insert::columns(table, &names)?;
             let insert = Box::new(row(catalog, table, &columns)?);
             Copied::Table { table: table.oid, columns, insert }
@@ -130,7 +131,9 @@ fn legacy_option(option: &CopyLegacyOption, copied: &mut CopyOptions) -> Result<
             for option in options {
                 match option {
                     ast::CopyLegacyCsvOption::Header => copied.header = true,
-                    ast::CopyLegacyCsvOption::Quote(quote) => (copied.quote, copied.escape) = (*quote, *quote),
+                    ast::CopyLegacyCsvOption::Quote(quote) => {
+                        (copied.quote, copied.escape) = (*quote, *quote)
+                    }
                     ast::CopyLegacyCsvOption::Escape(escape) => copied.escape = *escape,
                     other => return Err(SqlError::unsupported(&format!("COPY with {other}"), None)),
                 }

@@ -53,7 +53,9 @@ pub fn no_function(name: &str, args: &[SqlType]) -> SqlError {
         SqlState::UNDEFINED_FUNCTION,
         format!("function {name}({}) does not exist", args.join(", ")),
     )
-    .with_hint("No function matches the given name and argument types. You might need to add explicit type casts.")
+    .with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )
 }
 
 pub fn too_complex() -> SqlError {

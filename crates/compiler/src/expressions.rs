@@ -39,8 +39,11 @@ impl<'a> Compiler<'a> {
     pub fn fill(&mut self, fill: Fill) -> Result<Expr, SqlError> {
         let position = self.params.len() + self.fills.len();
         let position = u16::try_from(position).map_err(|_| {
-            SqlError::new(SqlState::PROGRAM_LIMIT, "a statement has at most 65535 parameters and values of sequences")
-                .with_hint("Insert the rows in several statements.")
+            SqlError::new(
+                SqlState::PROGRAM_LIMIT,
+                "a statement has at most 65535 parameters and values of sequences",
+            )
+            .with_hint("Insert the rows in several statements.")
         })?;
         self.fills.push(fill);
         Ok(Expr::Param(position))
@@ -50,7 +53,8 @@ impl<'a> Compiler<'a> {
     pub fn condition(&mut self, scope: &Scope, expr: &ast::Expr, clause: &str) -> Result<Expr, Stop> {
         let value = self.expr(scope, expr)?;
         if !matches!(value.ty, SqlType::Bool | SqlType::Unknown) {
-            let message = format!("argument of {clause} must be type boolean, not type {}", types::name_of(value.ty));
+            let message =
+                format!("argument of {clause} must be type boolean, not type {}", types::name_of(value.ty));
             return Err(crate::error::mismatch(message).into());
         }
         Ok(self.params.coerce(value, SqlType::Bool, How::Implicit)?)
@@ -80,7 +84,9 @@ impl<'a> Compiler<'a> {
                 Ok(Typed::new(Expr::Column(found.position), found.ty))
             }
             E::CompoundIdentifier(idents) => {
-                let [.., relation, column] = idents.as_slice() else { return Err(syntax("a column has a name").into()) };
+                let [.., relation, column] = idents.as_slice() else {
+                    return Err(syntax("a column has a name").into());
+                };
                 let found = scope.column_of(&folded(relation), &folded(column))?;
                 Ok(Typed::new(Expr::Column(found.position), found.ty))
             }
@@ -122,7 +128,9 @@ impl<'a> Compiler<'a> {
             E::IsDistinctFrom(left, right) => Ok(not(self.same(scope, left, right)?)),
             E::IsNotDistinctFrom(left, right) => self.same(scope, left, right),
             E::InList { expr, list, negated } => negate_if(*negated, self.in_list(scope, expr, list)?),
-            E::Between { expr, negated, low, high } => negate_if(*negated, self.between(scope, expr, low, high)?),
+            E::Between { expr, negated, low, high } => {
+                negate_if(*negated, self.between(scope, expr, low, high)?)
+            }
             E::Like { negated, expr, pattern, escape_char, any: false } => {
                 negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), false)?)
             }
@@ -155,7 +163,9 @@ impl<'a> Compiler<'a> {
                 crate::functions::named(self, scope, name, &args)
             }
             E::Subquery(_) | E::Exists { .. } | E::InSubquery { .. } => Err(Stop::General("a sub-query")),
-            E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => Err(Stop::General("an array")),
+            E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => {
+                Err(Stop::General("an array"))
+            }
             E::GroupingSets(_) | E::Cube(_) | E::Rollup(_) => Err(Stop::General("grouping sets")),
             E::AtTimeZone { .. } => Err(Stop::General("AT TIME ZONE")),
             E::SimilarTo { .. } | E::RLike { .. } => Err(Stop::General("a regular expression")),
@@ -171,7 +181,9 @@ impl<'a> Compiler<'a> {
         }
         let ty = types::resolve(data_type)?;
         let ty = match data_type {
-            ast::DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("bpchar") => SqlType::Char(0),
+            ast::DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("bpchar") => {
+                SqlType::Char(0)
+            }
             _ => ty,
         };
         Ok(Typed::new(self.params.coerce(value, ty, How::Explicit)?, ty))
@@ -179,7 +191,9 @@ impl<'a> Compiler<'a> {
 
     fn interval(&mut self, scope: &Scope, interval: &ast::Interval) -> Result<Typed, Stop> {
         let mut value = self.expr(scope, &interval.value)?;
-        if let (Some(field), Typed { expr: Expr::Const(Datum::Text(text)), .. }) = (&interval.leading_field, &mut value) {
+        if let (Some(field), Typed { expr: Expr::Const(Datum::Text(text)), .. }) =
+            (&interval.leading_field, &mut value)
+        {
             *text = format!("{text} {field}");
         }
         Ok(Typed::new(self.params.coerce(value, SqlType::Interval, How::Explicit)?, SqlType::Interval))
@@ -195,7 +209,10 @@ impl<'a> Compiler<'a> {
             UnaryOperator::Minus => {
                 let mut value = self.expr(scope, expr)?;
                 if value.ty == SqlType::Unknown {
-                    value = Typed::new(self.params.coerce(value, SqlType::Float8, How::Implicit)?, SqlType::Float8);
+                    value = Typed::new(
+                        self.params.coerce(value, SqlType::Float8, How::Implicit)?,
+                        SqlType::Float8,
+                    );
                 }
                 Ok(negated(value)?)
             }
@@ -257,7 +274,12 @@ impl<'a> Compiler<'a> {
         Ok(Typed::bool(if clause == "AND" { Expr::And(conditions) } else { Expr::Or(conditions) }))
     }
 
-    fn tuples_equal(&mut self, scope: &Scope, left: &[ast::Expr], right: &[ast::Expr]) -> Result<Typed, Stop> {
+    fn tuples_equal(
+        &mut self,
+        scope: &Scope,
+        left: &[ast::Expr],
+        right: &[ast::Expr],
+    ) -> Result<Typed, Stop> {
         if left.len() != right.len() {
             return Err(syntax("unequal number of entries in row expressions").into());
         }
@@ -318,7 +340,13 @@ impl<'a> Compiler<'a> {
         Ok(Typed::bool(Expr::In { expr: expr.into(), list: list? }))
     }
 
-    fn between(&mut self, scope: &Scope, expr: &ast::Expr, low: &ast::Expr, high: &ast::Expr) -> Result<Typed, Stop> {
+    fn between(
+        &mut self,
+        scope: &Scope,
+        expr: &ast::Expr,
+        low: &ast::Expr,
+        high: &ast::Expr,
+    ) -> Result<Typed, Stop> {
         let value = self.expr(scope, expr)?;
         let (low, high) = (self.expr(scope, low)?, self.expr(scope, high)?);
         let low = binary(&mut self.params, BinaryOp::GreaterEqual, value.clone(), low)?;

@@ -7,8 +7,8 @@ use crate::expressions::{AGGREGATES, Compiler};
 use crate::names::{Scope, parts};
 use crate::{Stop, types};
 use sql::SqlType::{
-    Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Text, Timestamp, TimestampTz,
-    Unknown, Uuid,
+    Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Text,
+    Timestamp, TimestampTz, Unknown, Uuid,
 };
 use sql::catalog::Oid;
 use sql::expression::{Aggregate, Function};
@@ -50,7 +50,14 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
         }
     }
     if let Some(aggregate) = aggregate(&name, args.len(), list.len()) {
-        return aggregated(compiler, scope, (aggregate, &name), &args, is_distinct, function.filter.as_deref());
+        return aggregated(
+            compiler,
+            scope,
+            (aggregate, &name),
+            &args,
+            is_distinct,
+            function.filter.as_deref(),
+        );
     }
     if let Some(value) = of_session(compiler, scope, &name, &args)? {
         return Ok(value);
@@ -166,7 +173,9 @@ fn of_session(
         ("localtime", 0 | 1) => return Ok(Some(now(SqlType::Time))),
         ("current_date", 0) => return Ok(Some(now(Date))),
         ("version", 0) => return Ok(Some(Typed::new(Expr::Const(Datum::Text(VERSION.into())), Text))),
-        ("current_schema", 0) => return Ok(Some(Typed::new(Expr::Const(Datum::Text("public".into())), Name))),
+        ("current_schema", 0) => {
+            return Ok(Some(Typed::new(Expr::Const(Datum::Text("public".into())), Name)));
+        }
         ("statement_timestamp", 0) => (Fill::StatementTime, TimestampTz),
         ("clock_timestamp", 0) => (Fill::ClockTime, TimestampTz),
         ("current_user" | "session_user" | "user" | "current_role", 0) => (Fill::User, Name),
@@ -220,7 +229,12 @@ fn sequence(compiler: &Compiler<'_>, arg: &ast::Expr) -> Result<Oid, Stop> {
 }
 
 /// A function of one row, by name.
-pub fn named(compiler: &mut Compiler<'_>, scope: &Scope, name: &str, args: &[&ast::Expr]) -> Result<Typed, Stop> {
+pub fn named(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    name: &str,
+    args: &[&ast::Expr],
+) -> Result<Typed, Stop> {
     if let ("date_part", [field, value]) = (name, args)
         && let ast::Expr::Value(field) = field
         && let Expr::Const(Datum::Text(field)) = crate::coerce::literal(&field.value)?.expr
@@ -389,7 +403,11 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
             call(Function::NullIf, args, ty)
         }
         ("mod" | "power" | "pow", 2) => {
-            let op = if name == "mod" { sql::expression::BinaryOp::Modulo } else { sql::expression::BinaryOp::Power };
+            let op = if name == "mod" {
+                sql::expression::BinaryOp::Modulo
+            } else {
+                sql::expression::BinaryOp::Power
+            };
             Some(crate::operators::binary(&mut compiler.params, op, args[0].clone(), args[1].clone())?)
         }
         ("concat", _) => {
@@ -411,9 +429,21 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
 
 /// Names of the system's functions are for the query engine.
 fn unknown(name: &str, types: &[SqlType]) -> Stop {
-    const LATER: [&str; 8] =
-        ["format_type", "obj_description", "col_description", "array_agg", "unnest", "row_number", "to_regclass", "quote_ident"];
-    if name.starts_with("pg_") || name.starts_with("has_") || name.starts_with("array_") || LATER.contains(&name) {
+    const LATER: [&str; 8] = [
+        "format_type",
+        "obj_description",
+        "col_description",
+        "array_agg",
+        "unnest",
+        "row_number",
+        "to_regclass",
+        "quote_ident",
+    ];
+    if name.starts_with("pg_")
+        || name.starts_with("has_")
+        || name.starts_with("array_")
+        || LATER.contains(&name)
+    {
         return Stop::General("a function of the system catalog");
     }
     no_function(name, types).into()

@@ -21,7 +21,9 @@ pub struct Written {
 }
 
 pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Insert) -> Result<Written, Stop> {
-    let TableObject::TableName(name) = &insert.table else { return Err(Stop::General("INSERT into a function")) };
+    let TableObject::TableName(name) = &insert.table else {
+        return Err(Stop::General("INSERT into a function"));
+    };
     let table = table(compiler.catalog, name)?;
     let columns = columns(table, &insert.columns)?;
     let mut reads = Vec::new();
@@ -31,7 +33,13 @@ pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Inse
             SetExpr::Values(values) if crate::sources::is_plain(query) => {
                 let mut rows = Vec::with_capacity(values.rows.len());
                 for values in &values.rows {
-                    rows.push(of_values(compiler, table, &columns, insert.columns.is_empty(), &values.content)?);
+                    rows.push(of_values(
+                        compiler,
+                        table,
+                        &columns,
+                        insert.columns.is_empty(),
+                        &values.content,
+                    )?);
                 }
                 InsertRows::Values(rows)
             }
@@ -51,7 +59,8 @@ pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Inse
     let references = crate::references::of_new_rows(compiler.catalog, cache, table);
     reads.extend(table.foreign_keys.iter().map(|key| key.to));
     let checks = crate::references::checks(table, None);
-    let statement = Statement::Insert(Insert { table: stored, rows, checks, references, conflict, returning });
+    let statement =
+        Statement::Insert(Insert { table: stored, rows, checks, references, conflict, returning });
     Ok(Written { statement, fields, reads, writes: vec![table.oid] })
 }
 
@@ -100,7 +109,9 @@ fn of_values(
 fn check_width(columns: usize, values: usize, is_open: bool) -> Result<(), SqlError> {
     match values.cmp(&columns) {
         std::cmp::Ordering::Greater => Err(syntax("INSERT has more expressions than target columns")),
-        std::cmp::Ordering::Less if !is_open => Err(syntax("INSERT has more target columns than expressions")),
+        std::cmp::Ordering::Less if !is_open => {
+            Err(syntax("INSERT has more target columns than expressions"))
+        }
         _ => Ok(()),
     }
 }
@@ -140,7 +151,12 @@ pub fn default(compiler: &mut Compiler<'_>, table: &Table, column: u16) -> Resul
 }
 
 /// One expression for each column of the table, from those that are given.
-fn row(compiler: &mut Compiler<'_>, table: &Table, columns: &[u16], given: Vec<Expr>) -> Result<Vec<Expr>, Stop> {
+fn row(
+    compiler: &mut Compiler<'_>,
+    table: &Table,
+    columns: &[u16],
+    given: Vec<Expr>,
+) -> Result<Vec<Expr>, Stop> {
     let mut row: Vec<Option<Expr>> = vec![None; table.columns.len()];
     for (column, value) in columns.iter().zip(given) {
         row[usize::from(*column)] = Some(value);
@@ -209,7 +225,9 @@ fn conflict(
     };
     let OnConflictAction::DoUpdate(update) = &on.action else { return Ok(Conflict { index, update: None }) };
     if on.conflict_target.is_none() {
-        return Err(syntax("ON CONFLICT DO UPDATE requires inference specification or constraint name").into());
+        return Err(
+            syntax("ON CONFLICT DO UPDATE requires inference specification or constraint name").into()
+        );
     }
     let stored = cache.get(table);
     let mut scope = Scope::one(Relation::of_table(table, stored.clone(), alias.to_owned(), 0));

@@ -4,8 +4,8 @@ use crate::coerce::{How, Params, Typed};
 use crate::error::no_operator;
 use crate::types;
 use sql::SqlType::{
-    Bool, Bytea, Date, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time, Timestamp, TimestampTz,
-    Unknown,
+    Bool, Bytea, Date, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Numeric, Text, Time, Timestamp,
+    TimestampTz, Unknown,
 };
 use sql::expression::BinaryOp;
 use sql::{Expr, SqlError, SqlState, SqlType};
@@ -16,8 +16,8 @@ use sql::{Expr, SqlError, SqlState, SqlType};
 /// `42883` if there is no such operator, `42725` if the types do not decide.
 pub fn binary(params: &mut Params, op: BinaryOp, left: Typed, right: Typed) -> Result<Typed, SqlError> {
     use BinaryOp::{
-        Add, BitAnd, BitOr, BitXor, Concat, Divide, Equal, Greater, GreaterEqual, JsonGet, JsonGetText, Less, LessEqual,
-        Modulo, Multiply, NotEqual, Power, ShiftLeft, ShiftRight, Subtract,
+        Add, BitAnd, BitOr, BitXor, Concat, Divide, Equal, Greater, GreaterEqual, JsonGet, JsonGetText, Less,
+        LessEqual, Modulo, Multiply, NotEqual, Power, ShiftLeft, ShiftRight, Subtract,
     };
     match op {
         Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual => comparison(params, op, left, right),
@@ -171,7 +171,9 @@ fn of_times(op: BinaryOp, left: SqlType, right: SqlType) -> Option<(SqlType, Sql
         (Multiply | Divide, Interval, number) if types::is_number(number) || number == Unknown => {
             (Interval, Float8, Interval)
         }
-        (Multiply, number, Interval) if types::is_number(number) || number == Unknown => (Float8, Interval, Interval),
+        (Multiply, number, Interval) if types::is_number(number) || number == Unknown => {
+            (Float8, Interval, Interval)
+        }
         _ => return None,
     })
 }
@@ -179,7 +181,10 @@ fn of_times(op: BinaryOp, left: SqlType, right: SqlType) -> Option<(SqlType, Sql
 fn concatenation(params: &mut Params, left: Typed, right: Typed) -> Result<Typed, SqlError> {
     let op = BinaryOp::Concat;
     for ty in [Bytea, Jsonb] {
-        if left.ty == ty && matches!(right.ty, Unknown) || right.ty == ty && matches!(left.ty, Unknown) || left.ty == ty && right.ty == ty {
+        if left.ty == ty && matches!(right.ty, Unknown)
+            || right.ty == ty && matches!(left.ty, Unknown)
+            || left.ty == ty && right.ty == ty
+        {
             return with_types(params, op, (left, ty), (right, ty), ty);
         }
     }

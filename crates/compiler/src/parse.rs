@@ -232,7 +232,8 @@ fn longest_chain(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
                 }
             }
             Token::Word(word) if word.quote_style.is_none() && !is_chaining(&word.value) => {}
-            Token::Whitespace(_) | Token::Number(..) | Token::Placeholder(_) | Token::Period | Token::EOF => {}
+            Token::Whitespace(_) | Token::Number(..) | Token::Placeholder(_) | Token::Period | Token::EOF => {
+            }
             Token::SingleQuotedString(_) => {}
             _ => {
                 if let Some(last) = open.last_mut() {
@@ -252,8 +253,26 @@ fn longest_chain(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
 /// Words that make a tree deeper by standing once more.
 fn is_chaining(word: &str) -> bool {
     const WORDS: [&str; 20] = [
-        "AND", "OR", "NOT", "IS", "IN", "LIKE", "ILIKE", "BETWEEN", "COLLATE", "AT", "UNION", "EXCEPT",
-        "INTERSECT", "JOIN", "SELECT", "CASE", "WHEN", "ELSE", "EXPLAIN", "PREPARE",
+        "AND",
+        "OR",
+        "NOT",
+        "IS",
+        "IN",
+        "LIKE",
+        "ILIKE",
+        "BETWEEN",
+        "COLLATE",
+        "AT",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "JOIN",
+        "SELECT",
+        "CASE",
+        "WHEN",
+        "ELSE",
+        "EXPLAIN",
+        "PREPARE",
     ];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }

@@ -71,7 +71,10 @@ pub fn find(wanted: &Wanted<'_>, conjuncts: &[Expr]) -> Way {
     let key = (!wanted.table.key.is_empty()).then_some((None, wanted.table.key.as_slice(), true));
     let indexes = wanted.table.indexes.iter().zip(0_u16..);
     let indexes = indexes.map(|(index, at)| (Some(at), index.columns.as_slice(), index.unique));
-    let ways = key.into_iter().chain(indexes).map(|(index, columns, unique)| wanted.way(index, columns, unique, &analysed));
+    let ways = key
+        .into_iter()
+        .chain(indexes)
+        .map(|(index, columns, unique)| wanted.way(index, columns, unique, &analysed));
     let best = ways.fold(None::<Way>, |best, way| match best {
         Some(best) if (best.score, best.is_ordered) >= (way.score, way.is_ordered) => Some(best),
         _ => Some(way),
@@ -165,7 +168,8 @@ impl Wanted<'_> {
         let equal = |region: &Region| {
             columns.iter().take_while(|c| region.get(c).is_some_and(|limits| limits.equal.is_some())).count()
         };
-        let bounded = |region: &Region, equal: usize| columns.get(equal).is_some_and(|c| region.contains_key(c));
+        let bounded =
+            |region: &Region, equal: usize| columns.get(equal).is_some_and(|c| region.contains_key(c));
         // A column is covered if each region's keys or ranges express its limits.
         let covered = |column: &u16| {
             regions.iter().all(|region| {
@@ -185,7 +189,9 @@ impl Wanted<'_> {
         };
         let is_ordered = self.order.is_empty() || direction.is_some();
         let path = match index {
-            None if is_whole => Path::Keys(regions.into_iter().map(|region| values(columns, region)).collect()),
+            None if is_whole => {
+                Path::Keys(regions.into_iter().map(|region| values(columns, region)).collect())
+            }
             _ => {
                 let ranges = distinct(regions.into_iter().map(|region| range(columns, region)).collect());
                 Path::Ranges { index, ranges, direction: direction.filter(|_| !self.order.is_empty()) }
@@ -208,7 +214,10 @@ impl Wanted<'_> {
             let wanted = if *descending { Order::Backward } else { Order::Forward };
             let nullable = self.table.columns.get(usize::from(*column)).is_none_or(|column| column.nullable);
             let is_key_column = self.table.key.contains(column);
-            if columns.get(next) != Some(column) || nullable && !is_key_column || direction.is_some_and(|d| d != wanted) {
+            if columns.get(next) != Some(column)
+                || nullable && !is_key_column
+                || direction.is_some_and(|d| d != wanted)
+            {
                 return None;
             }
             direction = Some(wanted);

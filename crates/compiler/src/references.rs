@@ -30,7 +30,8 @@ pub fn of_changed_rows(
     table: &Table,
     changed: &[u16],
 ) -> (Vec<Reference>, Vec<Oid>) {
-    let touched = table.foreign_keys.iter().filter(|key| key.columns.iter().any(|column| changed.contains(column)));
+    let touched =
+        table.foreign_keys.iter().filter(|key| key.columns.iter().any(|column| changed.contains(column)));
     let mut references: Vec<Reference> =
         touched.filter_map(|key| must_exist(catalog, cache, table, key)).collect();
     let (others, written) = of_old_rows(catalog, cache, table, Some(changed));
@@ -40,7 +41,15 @@ pub fn of_changed_rows(
 
 fn must_exist(catalog: &Catalog, cache: &mut Cache, table: &Table, key: &ForeignKey) -> Option<Reference> {
     let other = source(catalog, cache, table, key.to, &key.columns, &key.to_columns)?;
-    Some(Reference { name: key.name.clone(), columns: key.columns.clone(), other, kind: ReferenceKind::MustExist })
+    Some(Reference {
+        name: key.name.clone(),
+        columns: key.columns.clone(),
+        other,
+        other_columns: key.to_columns.clone(),
+        kind: ReferenceKind::MustExist,
+        table: table.name.clone(),
+        further: Vec::new(),
+    })
 }
 
 /// The rows of other tables that refer to rows that are deleted, or of which some columns change.
@@ -51,6 +60,19 @@ pub fn of_old_rows(
     table: &Table,
     changed: Option<&[u16]>,
 ) -> (Vec<Reference>, Vec<Oid>) {
+    following(catalog, cache, table, changed, 0)
+}
+
+/// Chains of cascades end here: rows that refer to those at the end forbid the statement.
+const DEEPEST: usize = 12;
+
+fn following(
+    catalog: &Catalog,
+    cache: &mut Cache,
+    table: &Table,
+    changed: Option<&[u16]>,
+    depth: usize,
+) -> (Vec<Reference>, Vec<Oid>) {
     let (mut references, mut written) = (Vec::new(), Vec::new());
     for other in catalog.tables.values() {
         for key in other.foreign_keys.iter().filter(|key| key.to == table.oid) {
@@ -60,17 +82,36 @@ pub fn of_old_rows(
             let reaction = if changed.is_some() { key.on_update } else { key.on_delete };
             let kind = match reaction {
                 Reaction::Restrict => ReferenceKind::MustNot,
+                _ if depth == DEEPEST => ReferenceKind::MustNot,
+                Reaction::Cascade if changed.is_some() => ReferenceKind::Follow,
                 Reaction::Cascade => ReferenceKind::Cascade,
                 Reaction::SetNull => ReferenceKind::SetNull,
             };
-            let Some(mut source) = source(catalog, cache, table, other.oid, &key.to_columns, &key.columns) else {
+            let Some(mut source) = source(catalog, cache, table, other.oid, &key.to_columns, &key.columns)
+            else {
                 continue;
             };
             if kind != ReferenceKind::MustNot {
                 source.lock = RowLock::Update;
                 written.push(other.oid);
             }
-            references.push(Reference { name: key.name.clone(), columns: key.to_columns.clone(), other: source, kind });
+            let (further, more) = match kind {
+                ReferenceKind::Cascade => following(catalog, cache, other, None, depth + 1),
+                ReferenceKind::Follow | ReferenceKind::SetNull => {
+                    following(catalog, cache, other, Some(&key.columns), depth + 1)
+                }
+                ReferenceKind::MustExist | ReferenceKind::MustNot => (Vec::new(), Vec::new()),
+            };
+            written.extend(more);
+            references.push(Reference {
+                name: key.name.clone(),
+                columns: key.to_columns.clone(),
+                other: source,
+                other_columns: key.columns.clone(),
+                kind,
+                table: table.name.clone(),
+                further,
+            });
         }
     }
     (references, written)
@@ -94,8 +135,13 @@ fn source(
         ty: SqlType::Bool,
     };
     let conditions: Vec<Expr> = columns.iter().zip(to_columns).map(equal).collect();
-    let wanted =
-        Wanted { table: &other, offset: width, is_known: &|column| column < width, order: &[], is_limited: false };
+    let wanted = Wanted {
+        table: &other,
+        offset: width,
+        is_known: &|column| column < width,
+        order: &[],
+        is_limited: false,
+    };
     let way = find(&wanted, &conditions);
     let rest = conditions.into_iter().enumerate().filter(|(at, _)| !way.used.contains(at));
     let filter = all_of(rest.map(|(_, condition)| condition).collect());

@@ -52,13 +52,19 @@ fn values(compiler: &mut Compiler<'_>, query: &ast::Query, values: &ast::Values)
         return Err(Stop::General("an ordered VALUES list"));
     }
     let (rows, types) = crate::sources::rows_of_values(compiler, values)?;
-    let columns: Vec<(String, SqlType)> = types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
+    let columns: Vec<(String, SqlType)> =
+        types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
     let mut from = From::default();
     from.unstored("*VALUES*", columns.clone(), None, sql::program::Path::Values(rows))?;
     let (plan, _) = from.plan(None, 0, &[], false)?;
-    let output = columns.iter().zip(0_u16..).map(|((name, ty), at)| Output { name: name.clone(), expr: Expr::Column(at), ty: *ty });
+    let output = columns.iter().zip(0_u16..).map(|((name, ty), at)| Output {
+        name: name.clone(),
+        expr: Expr::Column(at),
+        ty: *ty,
+    });
     let (limit, offset) = limits(compiler, query)?;
-    let fields = columns.iter().map(|(name, ty)| Field { name: name.clone(), ty: *ty, column: None }).collect();
+    let fields =
+        columns.iter().map(|(name, ty)| Field { name: name.clone(), ty: *ty, column: None }).collect();
     let select = Select { output: output.collect(), limit, offset, ..over(plan) };
     Ok(Selected { select, fields, tables: Vec::new(), is_locking: false })
 }
@@ -109,7 +115,8 @@ impl Selecting<'_, '_, '_> {
             let message = "FOR UPDATE is not allowed with GROUP BY, aggregates or DISTINCT";
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
         }
-        let by_path = if is_grouped || distinct { Vec::new() } else { path_order(&from.scope, &order, &items) };
+        let by_path =
+            if is_grouped || distinct { Vec::new() } else { path_order(&from.scope, &order, &items) };
         let tables = std::mem::take(&mut from.tables);
         let (plan, scope) = from.plan(condition, 0, &by_path, limit.is_some())?;
         let is_ordered = !by_path.is_empty() && plan.is_ordered;
@@ -125,9 +132,17 @@ impl Selecting<'_, '_, '_> {
     fn refuse(&self) -> Result<(), Stop> {
         let select = self.select;
         if select.into.is_some() {
-            return Err(SqlError::unsupported("SELECT INTO", Some("Create the table, then INSERT ... SELECT.")).into());
+            return Err(SqlError::unsupported(
+                "SELECT INTO",
+                Some("Create the table, then INSERT ... SELECT."),
+            )
+            .into());
         }
-        if select.top.is_some() || select.qualify.is_some() || !select.lateral_views.is_empty() || select.prewhere.is_some() {
+        if select.top.is_some()
+            || select.qualify.is_some()
+            || !select.lateral_views.is_empty()
+            || select.prewhere.is_some()
+        {
             return Err(Stop::General("a query of this kind"));
         }
         if !select.named_window.is_empty() {
@@ -167,7 +182,9 @@ impl Selecting<'_, '_, '_> {
                 None => self.group_key(scope, items, expr)?,
             };
             let mut aggregated = false;
-            crate::walk::all_columns(&key, &|column| column < AGGREGATES).then_some(()).unwrap_or_else(|| aggregated = true);
+            crate::walk::all_columns(&key, &|column| column < AGGREGATES)
+                .then_some(())
+                .unwrap_or_else(|| aggregated = true);
             if aggregated {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
@@ -226,7 +243,8 @@ impl Selecting<'_, '_, '_> {
                 Some(ast::OrderBySort::Using(_)) => return Err(Stop::General("ORDER BY USING")),
             };
             let nulls_first = by.options.nulls_first.unwrap_or(descending);
-            let column = u16::try_from(at).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "too many columns"))?;
+            let column =
+                u16::try_from(at).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "too many columns"))?;
             order.keys.push(SortKey { column, descending, nulls_first });
         }
         Ok(order)
@@ -235,7 +253,9 @@ impl Selecting<'_, '_, '_> {
     fn lock(&self, from: &mut From) -> Result<bool, Stop> {
         for lock in &self.query.locks {
             if lock.nonblock.is_some() {
-                return Err(SqlError::unsupported("NOWAIT or SKIP LOCKED", Some("Use FOR UPDATE alone.")).into());
+                return Err(
+                    SqlError::unsupported("NOWAIT or SKIP LOCKED", Some("Use FOR UPDATE alone.")).into()
+                );
             }
             let named = lock.of.as_ref().map(|name| parts(name).pop().unwrap_or_default());
             if let Some(name) = &named {
@@ -358,7 +378,9 @@ impl Groups<'_> {
             Some(format!("{}.{}", relation.name, column.name))
         });
         let name = name.unwrap_or_default();
-        let message = format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+        let message = format!(
+            "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+        );
         SqlError::new(SqlState::GROUPING_ERROR, message)
     }
 }
@@ -383,7 +405,11 @@ fn limits(compiler: &mut Compiler<'_>, query: &ast::Query) -> Result<(Option<Exp
         Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
             (limit.as_ref(), offset.as_ref().map(|offset| &offset.value))
         }
-        Some(_) => return Err(syntax("LIMIT #,# syntax is not supported").with_hint("Use separate LIMIT and OFFSET clauses.").into()),
+        Some(_) => {
+            return Err(syntax("LIMIT #,# syntax is not supported")
+                .with_hint("Use separate LIMIT and OFFSET clauses.")
+                .into());
+        }
     };
     let one = ast::Expr::value(ast::Value::Number("1".into(), false));
     if let Some(fetch) = &query.fetch {
@@ -404,7 +430,10 @@ fn limits(compiler: &mut Compiler<'_>, query: &ast::Query) -> Result<(Option<Exp
         }
         let allowed = crate::types::is_number(value.ty) || value.ty == SqlType::Unknown;
         if !allowed {
-            let message = format!("argument of {clause} must be type bigint, not type {}", crate::types::name_of(value.ty));
+            let message = format!(
+                "argument of {clause} must be type bigint, not type {}",
+                crate::types::name_of(value.ty)
+            );
             return Err(Stop::from(crate::error::mismatch(message)));
         }
         Ok(Some(compiler.params.coerce(value, SqlType::Int8, How::Assigned)?))
@@ -426,21 +455,32 @@ fn items(compiler: &mut Compiler<'_>, scope: &Scope, projection: &[SelectItem]) 
                 if scope.relations.is_empty() {
                     return Err(syntax("SELECT * with no tables specified is not valid").into());
                 }
-                scope.relations.iter().filter(|relation| relation.is_open).for_each(|relation| all(relation, &mut items));
+                scope
+                    .relations
+                    .iter()
+                    .filter(|relation| relation.is_open)
+                    .for_each(|relation| all(relation, &mut items));
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                 let name = parts(name).pop().unwrap_or_default();
                 all(scope.relation(&name)?, &mut items);
             }
             SelectItem::UnnamedExpr(expr) => items.push(one(compiler, scope, expr, None)?),
-            SelectItem::ExprWithAlias { expr, alias } => items.push(one(compiler, scope, expr, Some(folded(alias)))?),
+            SelectItem::ExprWithAlias { expr, alias } => {
+                items.push(one(compiler, scope, expr, Some(folded(alias)))?)
+            }
             _ => return Err(Stop::General("an item of this kind")),
         }
     }
     Ok(items)
 }
 
-fn one(compiler: &mut Compiler<'_>, scope: &Scope, expr: &ast::Expr, alias: Option<String>) -> Result<Item, Stop> {
+fn one(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    expr: &ast::Expr,
+    alias: Option<String>,
+) -> Result<Item, Stop> {
     let value = compiler.expr(scope, expr)?;
     let value = compiler.params.settle(value)?;
     let origin = match value.expr {
@@ -508,6 +548,7 @@ pub fn returning(
     let items = items(compiler, scope, clause)?;
     let field = |item: &Item| Field { name: item.name.clone(), ty: item.value.ty, column: item.origin };
     let fields = items.iter().map(field).collect();
-    let output = items.into_iter().map(|item| Output { name: item.name, expr: item.value.expr, ty: item.value.ty });
+    let output =
+        items.into_iter().map(|item| Output { name: item.name, expr: item.value.expr, ty: item.value.ty });
     Ok((output.collect(), fields))
 }

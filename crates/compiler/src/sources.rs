@@ -17,7 +17,9 @@ use sql::catalog::Oid;
 use sql::expression::BinaryOp;
 use sql::program::{Joined, Path, RowLock, Source};
 use sql::{Datum, Expr, SqlError, SqlType};
-use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, JoinConstraint, JoinOperator, TableAlias, TableFactor};
+use sqlparser::ast::{
+    self, FunctionArg, FunctionArgExpr, JoinConstraint, JoinOperator, TableAlias, TableFactor,
+};
 use std::sync::Arc;
 
 /// The relations of a statement, in the order of its text.
@@ -117,12 +119,19 @@ impl From {
         for column in self.scope.relations[at].columns.iter_mut().filter(|column| column.name == name) {
             column.is_merged = true;
         }
-        let typed = |found: crate::names::Found| crate::coerce::Typed::new(Expr::Column(found.position), found.ty);
-        let equal = crate::operators::binary(&mut compiler.params, BinaryOp::Equal, typed(left), typed(right))?;
+        let typed =
+            |found: crate::names::Found| crate::coerce::Typed::new(Expr::Column(found.position), found.ty);
+        let equal =
+            crate::operators::binary(&mut compiler.params, BinaryOp::Equal, typed(left), typed(right))?;
         Ok(equal.expr)
     }
 
-    fn relation(&mut self, compiler: &mut Compiler<'_>, cache: &mut Cache, factor: &TableFactor) -> Result<(), Stop> {
+    fn relation(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        cache: &mut Cache,
+        factor: &TableFactor,
+    ) -> Result<(), Stop> {
         match factor {
             TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
                 let table = table(compiler.catalog, name)?;
@@ -134,10 +143,14 @@ impl From {
             TableFactor::Function { name, args, alias, with_ordinality: false, .. } => {
                 self.function(compiler, name, args, alias.as_ref())
             }
-            TableFactor::Derived { subquery, alias, lateral: false, sample: None } => match subquery.body.as_ref() {
-                ast::SetExpr::Values(values) if is_plain(subquery) => self.values(compiler, values, alias.as_ref()),
-                _ => Err(Stop::General("a derived table")),
-            },
+            TableFactor::Derived { subquery, alias, lateral: false, sample: None } => {
+                match subquery.body.as_ref() {
+                    ast::SetExpr::Values(values) if is_plain(subquery) => {
+                        self.values(compiler, values, alias.as_ref())
+                    }
+                    _ => Err(Stop::General("a derived table")),
+                }
+            }
             TableFactor::NestedJoin { .. } => Err(Stop::General("a join in parentheses")),
             _ => Err(Stop::General("a table of this kind")),
         }
@@ -180,7 +193,8 @@ impl From {
         if !values.iter().all(|value| is_integer(value.ty)) {
             return Err(Stop::General("a series that is not of integers"));
         }
-        let ty = if values.iter().any(|value| value.ty == SqlType::Int8) { SqlType::Int8 } else { SqlType::Int4 };
+        let ty =
+            if values.iter().any(|value| value.ty == SqlType::Int8) { SqlType::Int8 } else { SqlType::Int4 };
         let values = values.into_iter().map(|value| compiler.params.coerce(value, ty, How::Implicit));
         let mut values = values.collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut next = || values.next().unwrap_or(Expr::Const(Datum::Int(1)));
@@ -190,7 +204,12 @@ impl From {
         self.unstored(&name, vec![(column, ty)], alias, path)
     }
 
-    fn values(&mut self, compiler: &mut Compiler<'_>, values: &ast::Values, alias: Option<&TableAlias>) -> Result<(), Stop> {
+    fn values(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        values: &ast::Values,
+        alias: Option<&TableAlias>,
+    ) -> Result<(), Stop> {
         let (rows, types) = rows_of_values(compiler, values)?;
         let columns = types.iter().enumerate().map(|(at, ty)| (format!("column{}", at + 1), *ty)).collect();
         self.unstored("*VALUES*", columns, alias, Path::Values(rows))
@@ -227,8 +246,12 @@ impl From {
             let message = format!("table name \"{}\" specified more than once", relation.name);
             return Err(SqlError::new(DUPLICATE_ALIAS, message).into());
         }
-        if usize::from(self.scope.width()) + relation.stored.columns.len() >= usize::from(crate::expressions::AGGREGATES) {
-            return Err(SqlError::new(sql::SqlState::PROGRAM_LIMIT, "too many columns in the joined row").into());
+        if usize::from(self.scope.width()) + relation.stored.columns.len()
+            >= usize::from(crate::expressions::AGGREGATES)
+        {
+            return Err(
+                SqlError::new(sql::SqlState::PROGRAM_LIMIT, "too many columns in the joined row").into()
+            );
         }
         self.scope.relations.push(relation);
         self.kinds.push(Kind { outer: None, path, lock: RowLock::None });
@@ -280,7 +303,9 @@ impl From {
         for at in (0..self.kinds.len()).rev() {
             let relation = &self.scope.relations[at];
             let range = relation.offset..relation.offset + relation.width();
-            if self.kinds[at].outer.is_some() && pending.iter().any(|condition| refuses_null(condition, &range)) {
+            if self.kinds[at].outer.is_some()
+                && pending.iter().any(|condition| refuses_null(condition, &range))
+            {
                 pending.extend(self.kinds[at].outer.take().unwrap_or_default());
             }
         }
@@ -293,7 +318,8 @@ fn refuses_null(condition: &Expr, range: &std::ops::Range<u16>) -> bool {
     match condition {
         Expr::Binary { op, left, right, .. } => {
             use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-            matches!(op, Equal | Greater | GreaterEqual | Less | LessEqual | NotEqual) && (is_own(left) || is_own(right))
+            matches!(op, Equal | Greater | GreaterEqual | Less | LessEqual | NotEqual)
+                && (is_own(left) || is_own(right))
         }
         Expr::In { expr, .. } | Expr::Like { expr, .. } => is_own(expr),
         Expr::Not(inner) => matches!(inner.as_ref(), Expr::IsNull(inner) if is_own(inner)),
@@ -398,7 +424,9 @@ impl Planner {
 
 fn place_path(path: &mut Path, plan: &Plan) {
     match path {
-        Path::Keys(keys) | Path::Values(keys) => keys.iter_mut().flatten().for_each(|value| plan.place(value)),
+        Path::Keys(keys) | Path::Values(keys) => {
+            keys.iter_mut().flatten().for_each(|value| plan.place(value))
+        }
         Path::Ranges { ranges, .. } => {
             for range in ranges {
                 range.equal.iter_mut().for_each(|value| plan.place(value));
@@ -411,7 +439,11 @@ fn place_path(path: &mut Path, plan: &Plan) {
 
 /// Whether a query is its body and nothing else.
 pub fn is_plain(query: &ast::Query) -> bool {
-    query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none() && query.locks.is_empty()
+    query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && query.locks.is_empty()
 }
 
 /// The new names of a relation's columns.

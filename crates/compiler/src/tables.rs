@@ -1,34 +1,13 @@
 //! Tables of the catalog as programs have them.
 
 use sql::catalog::{Catalog, Oid, Slots, Store, Table};
-use sql::program::{Stored, StoredColumn, StoredIndex};
+use sql::program::{Stored, StoredColumn};
 use sql::{Datum, SqlType};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub fn stored(table: &Table) -> Stored {
-    let column = |column: &sql::catalog::Column| StoredColumn {
-        name: column.name.clone(),
-        ty: column.ty,
-        nullable: column.nullable || column.dropped,
-        missing: column.missing.clone(),
-    };
-    let index = |index: &sql::catalog::Index| StoredIndex {
-        name: index.name.clone(),
-        store: index.store,
-        columns: index.columns.clone(),
-        unique: index.unique,
-        slots: index.slots.clone(),
-    };
-    Stored {
-        name: table.name.clone(),
-        store: table.store,
-        columns: table.columns.iter().map(column).collect(),
-        key: table.key.clone(),
-        key_name: table.key_name.clone(),
-        slots: table.slots.clone(),
-        indexes: table.indexes.iter().map(index).collect(),
-    }
+    Stored::of(table)
 }
 
 /// Rows that are in no table.
@@ -43,6 +22,7 @@ pub fn unstored(name: &str, columns: Vec<(String, SqlType)>) -> Stored {
         key_name: String::new(),
         slots: Slots::Hash(Vec::new()),
         indexes: Vec::new(),
+        layout: OnceLock::new(),
     }
 }
 

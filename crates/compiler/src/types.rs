@@ -2,8 +2,8 @@
 
 use crate::error::syntax;
 use sql::SqlType::{
-    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Oid, Text, Time,
-    Timestamp, TimestampTz, Unknown, Uuid, Varchar,
+    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Oid,
+    Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
 };
 use sql::{SqlError, SqlState, SqlType};
 use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
@@ -134,7 +134,9 @@ pub fn is_serial(data_type: &DataType) -> bool {
 
 fn chars(length: Option<CharacterLength>) -> Result<Option<u32>, SqlError> {
     let Some(length) = length else { return Ok(None) };
-    let CharacterLength::IntegerLength { length, .. } = length else { return Err(syntax("syntax error at or near \"max\"")) };
+    let CharacterLength::IntegerLength { length, .. } = length else {
+        return Err(syntax("syntax error at or near \"max\""));
+    };
     if length == 0 || length > MAX_CHARS {
         let message = format!("length for type char or varchar must be from 1 to {MAX_CHARS}");
         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
@@ -245,10 +247,7 @@ pub fn is_castable(from: SqlType, to: SqlType) -> bool {
 /// Types that differ at most in length or precision.
 pub fn same_kind(left: SqlType, right: SqlType) -> bool {
     left == right
-        || matches!(
-            (left, right),
-            (Numeric(_), Numeric(_)) | (Char(_), Char(_)) | (Varchar(_), Varchar(_))
-        )
+        || matches!((left, right), (Numeric(_), Numeric(_)) | (Char(_), Char(_)) | (Varchar(_), Varchar(_)))
 }
 
 /// Whether each value of one type is represented as the same value of the other.

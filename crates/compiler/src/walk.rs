@@ -6,7 +6,9 @@ use sql::Expr;
 pub fn children<'a>(expr: &'a Expr, visit: &mut dyn FnMut(&'a Expr)) {
     match expr {
         Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Now => {}
-        Expr::Not(inner) | Expr::IsNull(inner) | Expr::Negate(inner, _) | Expr::Cast { expr: inner, .. } => visit(inner),
+        Expr::Not(inner) | Expr::IsNull(inner) | Expr::Negate(inner, _) | Expr::Cast { expr: inner, .. } => {
+            visit(inner)
+        }
         Expr::And(list) | Expr::Or(list) | Expr::Call { args: list, .. } => list.iter().for_each(visit),
         Expr::Binary { left, right, .. } | Expr::Same(left, right) => {
             visit(left);
@@ -34,7 +36,9 @@ pub fn children<'a>(expr: &'a Expr, visit: &mut dyn FnMut(&'a Expr)) {
 pub fn children_mut(expr: &mut Expr, visit: &mut dyn FnMut(&mut Expr)) {
     match expr {
         Expr::Const(_) | Expr::Param(_) | Expr::Column(_) | Expr::Now => {}
-        Expr::Not(inner) | Expr::IsNull(inner) | Expr::Negate(inner, _) | Expr::Cast { expr: inner, .. } => visit(inner),
+        Expr::Not(inner) | Expr::IsNull(inner) | Expr::Negate(inner, _) | Expr::Cast { expr: inner, .. } => {
+            visit(inner)
+        }
         Expr::And(list) | Expr::Or(list) | Expr::Call { args: list, .. } => list.iter_mut().for_each(visit),
         Expr::Binary { left, right, .. } | Expr::Same(left, right) => {
             visit(left);

@@ -212,7 +212,17 @@ impl<'a> Words<'a> {
 pub fn session(tokens: &[TokenWithSpan]) -> Result<Option<Session>, SqlError> {
     let words = &mut Words::new(tokens);
     let session = match words.take_any(&[
-        "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "SET", "SHOW", "RESET",
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SAVEPOINT",
+        "RELEASE",
+        "SET",
+        "SHOW",
+        "RESET",
     ]) {
         Some("BEGIN") => {
             words.take_any(&["WORK", "TRANSACTION"]);
@@ -354,7 +364,15 @@ fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
         return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
     }
     let session = match words.take_any(&[
-        "VACUUM", "ANALYZE", "DISCARD", "DEALLOCATE", "CHECKPOINT", "REINDEX", "CLUSTER", "LOCK", "COMMENT",
+        "VACUUM",
+        "ANALYZE",
+        "DISCARD",
+        "DEALLOCATE",
+        "CHECKPOINT",
+        "REINDEX",
+        "CLUSTER",
+        "LOCK",
+        "COMMENT",
     ]) {
         Some("VACUUM") => {
             words.parenthesised()?;
@@ -426,7 +444,9 @@ fn database(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
         ("DATABASE", true) => Ok(Some(Session::CreateDatabase { name, if_not_exists: condition })),
         ("DATABASE", false) => Ok(Some(Session::DropDatabase { name, if_exists: condition })),
         ("SCHEMA", true) if name == "public" && condition => Ok(Some(Session::Nothing("CREATE SCHEMA"))),
-        ("EXTENSION", true) if condition || name == "plpgsql" => Ok(Some(Session::Nothing("CREATE EXTENSION"))),
+        ("EXTENSION", true) if condition || name == "plpgsql" => {
+            Ok(Some(Session::Nothing("CREATE EXTENSION")))
+        }
         ("EXTENSION", false) if condition => Ok(Some(Session::Nothing("DROP EXTENSION"))),
         ("SCHEMA", _) => Err(SqlError::unsupported("a schema beside public", Some("Leave the schema out."))),
         _ => Err(SqlError::unsupported("an extension", None)),
@@ -497,9 +517,8 @@ pub fn alter_sequence(tokens: &[TokenWithSpan]) -> Result<Option<SequenceChange>
 }
 
 fn sequence_option(words: &mut Words<'_>, change: &mut SequenceChange) -> Result<(), SqlError> {
-    const OPTIONS: [&str; 10] = [
-        "RESTART", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE", "RENAME", "OWNED",
-    ];
+    const OPTIONS: [&str; 10] =
+        ["RESTART", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE", "RENAME", "OWNED"];
     let is_number = |words: &Words<'_>| matches!(words.token(), Some(Token::Number(..) | Token::Minus));
     match words.take_any(&OPTIONS) {
         Some("RESTART") => {

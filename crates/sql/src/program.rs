@@ -261,7 +261,7 @@ pub struct Reference {
     /// Columns of the other table that refer to the changed row, or to which it refers.
     pub other_columns: Vec<u16>,
     pub kind: ReferenceKind,
-    /// The table with the constraint, for error messages.
+    /// The changed table, for error messages.
     pub table: String,
     /// What follows where rows of the other table are deleted or changed too.
     pub further: Vec<Reference>,
@@ -277,6 +277,8 @@ pub enum ReferenceKind {
     Cascade,
     /// Their columns become null.
     SetNull,
+    /// Their columns become those of the changed row (`ON UPDATE CASCADE`).
+    Follow,
 }
 
 /// `ON CONFLICT`.

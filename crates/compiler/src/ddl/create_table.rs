@@ -1,6 +1,7 @@
-
 use super::Changing;
 use sql::SqlError;
 impl Changing {
-    pub fn create_table(&mut self, _create: &sqlparser::ast::CreateTable) -> Result<&'static str, SqlError> { Ok("CREATE TABLE") }
+    pub fn create_table(&mut self, _create: &sqlparser::ast::CreateTable) -> Result<&'static str, SqlError> {
+        Ok("CREATE TABLE")
+    }
 }

@@ -1,5 +1,6 @@
 //! Updates, deletes, and the rows elsewhere on which a change depends.
 
+use super::find::Found;
 use super::insert::columns;
 use super::select::projected;
 use super::{Stop, Undo, Work};
@@ -235,7 +236,7 @@ impl<T: Transaction> Work<'_, T> {
         Ok(hits.into_iter().next().and_then(|hit| hit.row))
     }
 
-    /// Checks the references of a new or an old row, and carries out what follows from them.
+    /// Checks the references of a new row, or of one that was deleted, and carries out what follows.
     pub(super) async fn check_references(
         &mut self,
         references: &[Reference],
@@ -243,10 +244,7 @@ impl<T: Transaction> Work<'_, T> {
         values: &[Datum],
     ) -> Result<(), Stop> {
         for reference in references {
-            if columns(values, &reference.columns).iter().any(Datum::is_null) {
-                continue;
-            }
-            Box::pin(self.check_reference(reference, bound, values)).await?;
+            Box::pin(self.check_reference(reference, bound, values, None)).await?;
         }
         Ok(())
     }
@@ -264,17 +262,22 @@ impl<T: Transaction> Work<'_, T> {
                 continue;
             }
             let values = if reference.kind == ReferenceKind::MustExist { new } else { old };
-            self.check_references(std::slice::from_ref(reference), bound, values).await?;
+            Box::pin(self.check_reference(reference, bound, values, Some(new))).await?;
         }
         Ok(())
     }
 
+    /// `values` is the row by which the other table's rows are found, `new` what it became.
     async fn check_reference(
         &mut self,
         reference: &Reference,
         bound: &Arc<Bound>,
         values: &[Datum],
+        new: Option<&[Datum]>,
     ) -> Result<(), Stop> {
+        if columns(values, &reference.columns).iter().any(Datum::is_null) {
+            return Ok(());
+        }
         let other = &reference.other;
         let outer = Arc::new(values.to_vec());
         let limit = matches!(reference.kind, ReferenceKind::MustExist | ReferenceKind::MustNot).then_some(1);
@@ -283,33 +286,44 @@ impl<T: Transaction> Work<'_, T> {
             ReferenceKind::MustExist if found.is_empty() => Err(violation(reference, true).into()),
             ReferenceKind::MustNot if !found.is_empty() => Err(violation(reference, false).into()),
             ReferenceKind::MustExist | ReferenceKind::MustNot => Ok(()),
-            ReferenceKind::Cascade => {
-                let mut puts = Vec::new();
-                let mut gone = Vec::new();
-                for found in found {
-                    let values = other.table.values(&found.row)?;
-                    puts.extend(self.removals(&other.table, &values, &found.place));
-                    gone.push(values);
-                }
-                self.put(puts).await?;
-                for values in gone {
-                    self.check_references(&reference.further, bound, &values).await?;
-                }
-                Ok(())
-            }
-            ReferenceKind::SetNull => {
+            ReferenceKind::Cascade => self.cascade(reference, bound, found).await,
+            ReferenceKind::SetNull | ReferenceKind::Follow => {
                 for found in found {
                     let old = other.table.values(&found.row)?;
-                    let mut new = old.clone();
-                    for &column in &reference.other_columns {
-                        new[usize::from(column)] = Datum::Null;
+                    let mut after = old.clone();
+                    for (&column, &from) in reference.other_columns.iter().zip(&reference.columns) {
+                        let follows = new.filter(|_| reference.kind == ReferenceKind::Follow);
+                        after[usize::from(column)] =
+                            follows.map_or(Datum::Null, |new| new[usize::from(from)].clone());
                     }
-                    other.table.check(&[], bound, &new)?;
-                    self.replace(&other.table, &found.place, &old, &new).await?;
+                    other.table.check(&[], bound, &after)?;
+                    self.replace(&other.table, &found.place, &old, &after).await?;
+                    Box::pin(self.check_changed(&reference.further, bound, &old, &after)).await?;
                 }
                 Ok(())
             }
         }
+    }
+
+    /// Deletes the rows of another table that referred to one that is gone.
+    async fn cascade(
+        &mut self,
+        reference: &Reference,
+        bound: &Arc<Bound>,
+        found: Vec<Found>,
+    ) -> Result<(), Stop> {
+        let table = &reference.other.table;
+        let (mut puts, mut gone) = (Vec::new(), Vec::new());
+        for found in found {
+            let values = table.values(&found.row)?;
+            puts.extend(self.removals(table, &values, &found.place));
+            gone.push(values);
+        }
+        self.put(puts).await?;
+        for values in gone {
+            self.check_references(&reference.further, bound, &values).await?;
+        }
+        Ok(())
     }
 }
 

@@ -196,7 +196,7 @@ impl Stored {
         let values: Vec<String> = positions
             .iter()
             .map(|&column| {
-                crate::text::display(&values[usize::from(column)], self.columns[usize::from(column)].ty)
+                crate::text::to_string(self.columns[usize::from(column)].ty, &values[usize::from(column)])
             })
             .collect();
         let message = format!("duplicate key value violates unique constraint \"{name}\"");
