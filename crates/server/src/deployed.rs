@@ -1,18 +1,14 @@
-//! [`Engine`] over a deployment: programs as requests of the workload [`Database`].
+//! [`Engine`] over a deployment: requests of the workload [`Database`].
 
 use crate::bridge::{Answered, Bridge, NoAnswer, Reply};
-use crate::engine::{Conversation, Engine, Job, RunError};
-use crate::sequences::Block;
+use crate::engine::{Conversation, Engine, RunError, done, unexpected};
 use base::InstanceId;
 use channel::Address;
-use sql::catalog::{Catalog, Sequence};
-use sql::database::{Answer, Call, Command, Database, Request};
-use sql::program::Outcome;
-use sql::{SqlError, SqlState};
+use sql::database::{Answer, Command, Database, Request};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::oneshot;
 use txn::{Abort, Placement, Schema, Workload};
+
 
 pub struct Deployed {
     inner: Arc<Inner>,
@@ -23,14 +19,10 @@ struct Inner {
     database: Database,
     schema: Schema,
     placement: Placement,
-    /// Of the next statement: higher than all numbers that an earlier server gave, because it begins
-    /// with the nanoseconds since 2000 and no server runs a statement each nanosecond.
-    next_statement: AtomicI64,
 }
 
 impl Deployed {
-    /// The engine of a deployment; `placement` and `addresses` are its instances'. `now_ns` are the
-    /// nanoseconds since 2000.
+    /// The engine of a deployment; `placement` and `addresses` are its instances'.
     ///
     /// # Errors
     /// When the bridge cannot start.
@@ -38,37 +30,18 @@ impl Deployed {
         database: Database,
         placement: Placement,
         (deployment, addresses): (u64, Vec<Address>),
-        now_ns: i64,
     ) -> std::io::Result<Deployed> {
         let inner = Inner {
             bridge: Bridge::start(deployment, addresses)?,
             schema: database.schema(),
             database,
             placement,
-            next_statement: AtomicI64::new(now_ns),
         };
         Ok(Deployed { inner: Arc::new(inner) })
-    }
-
-    /// The catalog as it is stored.
-    ///
-    /// # Errors
-    /// When the engine does not answer.
-    pub async fn catalog(&self) -> Result<Catalog, RunError> {
-        match self.inner.once(&Request::ReadCatalog, true).await? {
-            Answer::Catalog(catalog) => Ok(*catalog),
-            Answer::Failed(error) => Err(RunError::Sql(error)),
-            _ => Err(unexpected()),
-        }
     }
 }
 
 impl Inner {
-    fn call(&self, job: Job) -> Call {
-        let statement = self.next_statement.fetch_add(1, Ordering::Relaxed);
-        Call { program: job.program, params: job.params, now: job.now, statement }
-    }
-
     /// The instance that owns the first place to which the request leads.
     fn home(&self, request: &Request) -> InstanceId {
         let mut home = None;
@@ -80,16 +53,6 @@ impl Inner {
         });
         home.unwrap_or(InstanceId(0))
     }
-
-    /// A request that is a transaction by itself.
-    async fn once(&self, request: &Request, only_reads: bool) -> Result<Answer, RunError> {
-        let (_, reply) = self.bridge.submit(self.home(request), &encoded(request)?);
-        match received(reply).await {
-            Ok(answered) => decoded(&answered.bytes),
-            Err(NoAnswer::Lost) if only_reads => Err(RunError::Abort(Abort::InstanceDown)),
-            Err(why) => Err(no_answer(why)),
-        }
-    }
 }
 
 fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, RunError> {
@@ -98,10 +61,6 @@ fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, RunError> {
 
 fn decoded(bytes: &[u8]) -> Result<Answer, RunError> {
     postcard::from_bytes(bytes).map_err(|_| unexpected())
-}
-
-fn unexpected() -> RunError {
-    RunError::Sql(SqlError::new(SqlState::INTERNAL, "the engine's answer does not fit the request"))
 }
 
 async fn received(reply: oneshot::Receiver<Reply>) -> Reply {
@@ -117,35 +76,21 @@ fn no_answer(why: NoAnswer) -> RunError {
     }
 }
 
-fn outcomes(answer: Answer) -> Result<Vec<Outcome>, RunError> {
-    match answer {
-        Answer::Outcomes(outcomes) => Ok(outcomes),
-        Answer::Failed(error) => Err(RunError::Sql(error)),
-        _ => Err(unexpected()),
-    }
-}
-
 impl Engine for Deployed {
     type Conversation = Talk;
 
-    async fn run(&self, job: Job) -> Result<Vec<Outcome>, RunError> {
-        let only_reads = job.program.only_reads;
-        let request = Request::Once(self.inner.call(job));
-        outcomes(self.inner.once(&request, only_reads).await?)
+    async fn once(&self, request: Request) -> Result<Answer, RunError> {
+        let only_reads = self.inner.database.only_reads(&request);
+        let (_, reply) = self.inner.bridge.submit(self.inner.home(&request), &encoded(&request)?);
+        match received(reply).await {
+            Ok(answered) => decoded(&answered.bytes),
+            Err(NoAnswer::Lost) if only_reads => Err(RunError::Abort(Abort::InstanceDown)),
+            Err(why) => Err(no_answer(why)),
+        }
     }
 
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
-    }
-
-    async fn next_block(&self, sequence: &Sequence) -> Result<Block, RunError> {
-        let _ = sequence;
-        Err(unexpected())
-    }
-
-    async fn set_sequence(&self, sequence: &Sequence, number: i64, is_taken: bool) -> Result<(), RunError> {
-        let _ = (sequence, number, is_taken);
-        Err(unexpected())
     }
 }
 
@@ -158,18 +103,6 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Any command but the last.
-    pub async fn command(&mut self, command: Command) -> Result<Answer, RunError> {
-        let answered = match self.say(command).await {
-            Ok(answered) => answered,
-            // The instance rolls back what its client has lost the link to.
-            Err(NoAnswer::Lost) => return Err(RunError::Abort(Abort::InstanceDown)),
-            Err(why) => return Err(no_answer(why)),
-        };
-        self.is_over |= answered.ends;
-        if answered.ends { Err(unexpected()) } else { decoded(&answered.bytes) }
-    }
-
     async fn say(&mut self, command: Command) -> Reply {
         let too_long = |_| NoAnswer::Abort(Abort::TooLong);
         let reply = match self.call {
@@ -196,18 +129,20 @@ impl Talk {
         }
         let answered = self.say(command).await;
         self.is_over = true;
-        match decoded(&answered.map_err(no_answer)?.bytes)? {
-            Answer::Done => Ok(()),
-            Answer::Failed(error) => Err(RunError::Sql(error)),
-            _ => Err(unexpected()),
-        }
+        done(decoded(&answered.map_err(no_answer)?.bytes)?)
     }
 }
 
 impl Conversation for Talk {
-    async fn run(&mut self, job: Job) -> Result<Vec<Outcome>, RunError> {
-        let call = self.inner.call(job);
-        outcomes(self.command(Command::Run(call)).await?)
+    async fn command(&mut self, command: Command) -> Result<Answer, RunError> {
+        let answered = match self.say(command).await {
+            Ok(answered) => answered,
+            // The instance rolls back what its client has lost the link to.
+            Err(NoAnswer::Lost) => return Err(RunError::Abort(Abort::InstanceDown)),
+            Err(why) => return Err(no_answer(why)),
+        };
+        self.is_over |= answered.ends;
+        if answered.ends { Err(unexpected()) } else { decoded(&answered.bytes) }
     }
 
     async fn commit(mut self) -> Result<(), RunError> {
@@ -217,22 +152,6 @@ impl Conversation for Talk {
     async fn rollback(mut self) {
         // A rollback has one outcome only.
         let _ = self.end(Command::Rollback).await;
-    }
-
-    async fn savepoint(&mut self) -> Result<u64, RunError> {
-        match self.command(Command::Savepoint).await? {
-            Answer::Point(point) => Ok(point),
-            Answer::Failed(error) => Err(RunError::Sql(error)),
-            _ => Err(unexpected()),
-        }
-    }
-
-    async fn rollback_to(&mut self, savepoint: u64) -> Result<(), RunError> {
-        match self.command(Command::UndoTo(savepoint)).await? {
-            Answer::Done => Ok(()),
-            Answer::Failed(error) => Err(RunError::Sql(error)),
-            _ => Err(unexpected()),
-        }
     }
 }
 

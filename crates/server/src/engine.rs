@@ -1,21 +1,11 @@
 //! The interface of a session to the engine that runs its programs.
 
-use crate::sequences::Block;
-use sql::catalog::Sequence;
-use sql::{Datum, Program, SqlError, SqlState, program::Outcome};
+use sql::database::{Answer, Command, Request};
+use sql::program::Outcome;
+use sql::{SqlError, SqlState};
 use std::future::Future;
-use std::sync::Arc;
 use txn::Abort;
 
-/// One run of a program.
-#[derive(Clone, Debug)]
-pub struct Job {
-    pub program: Arc<Program>,
-    /// A value for each of the program's parameters.
-    pub params: Vec<Datum>,
-    /// When the transaction began: microseconds since 2000-01-01 UTC.
-    pub now: i64,
-}
 
 /// Why a program did not run to its end. It had no effect, but for [`RunError::Unknown`].
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -38,40 +28,53 @@ pub enum RunError {
 pub trait Engine: Send + Sync + 'static {
     type Conversation: Conversation;
 
-    /// Runs a program as one transaction, durable at the end. An abandoned call may still commit.
-    fn run(&self, job: Job) -> impl Future<Output = Result<Vec<Outcome>, RunError>> + Send;
+    /// Runs a request as one transaction, durable at the end. An abandoned call may still commit.
+    fn once(&self, request: Request) -> impl Future<Output = Result<Answer, RunError>> + Send;
 
-    /// A transaction of several programs. It begins with the first of them.
+    /// A transaction of several commands. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
-
-    /// The next numbers of a sequence. No later block has one of them, whatever happens.
-    fn next_block(&self, sequence: &Sequence) -> impl Future<Output = Result<Block, RunError>> + Send;
-
-    /// Sets the number of a sequence, and whether it was given out already.
-    fn set_sequence(
-        &self,
-        sequence: &Sequence,
-        number: i64,
-        is_taken: bool,
-    ) -> impl Future<Output = Result<(), RunError>> + Send;
 }
 
-/// A transaction under way. Dropping it rolls it back. After any error but [`RunError::Sql`] it is
-/// over.
+/// A transaction under way. Dropping it rolls it back. After any error it is over.
 pub trait Conversation: Send + Sync + 'static {
-    /// Runs a program. After [`RunError::Sql`] it may have had a part of its effects: the
-    /// transaction has to be rolled back, at least to a savepoint.
-    fn run(&mut self, job: Job) -> impl Future<Output = Result<Vec<Outcome>, RunError>> + Send;
+    /// Obeys any command but `Commit` and `Rollback`. After [`Answer::Failed`] a part of the command
+    /// may be done: the transaction has to be rolled back, at least to a savepoint.
+    fn command(&mut self, command: Command) -> impl Future<Output = Result<Answer, RunError>> + Send;
 
     fn commit(self) -> impl Future<Output = Result<(), RunError>> + Send;
 
     fn rollback(self) -> impl Future<Output = ()> + Send;
+}
 
-    /// Sets a savepoint, and returns its number.
-    fn savepoint(&mut self) -> impl Future<Output = Result<u64, RunError>> + Send;
+/// The outcomes of a program.
+///
+/// # Errors
+/// When the program failed, or the answer is of another kind.
+pub fn outcomes(answer: Answer) -> Result<Vec<Outcome>, RunError> {
+    match answer {
+        Answer::Outcomes(outcomes) => Ok(outcomes),
+        other => Err(refusal(other)),
+    }
+}
 
-    /// Undoes what was done since this savepoint, which stays. Later ones are gone.
-    fn rollback_to(&mut self, savepoint: u64) -> impl Future<Output = Result<(), RunError>> + Send;
+/// The error of an answer that is not of the expected kind.
+pub fn refusal(answer: Answer) -> RunError {
+    match answer {
+        Answer::Failed(error) => RunError::Sql(error),
+        _ => unexpected(),
+    }
+}
+
+/// Success, without more.
+///
+/// # Errors
+/// As [`outcomes`].
+pub fn done(answer: Answer) -> Result<(), RunError> {
+    if answer == Answer::Done { Ok(()) } else { Err(refusal(answer)) }
+}
+
+pub(crate) fn unexpected() -> RunError {
+    RunError::Sql(SqlError::new(SqlState::INTERNAL, "the engine's answer does not fit the request"))
 }
 
 impl RunError {

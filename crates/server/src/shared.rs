@@ -8,10 +8,12 @@ use crate::language::Cache;
 use crate::scram;
 use crate::sequences::Sequences;
 use sql::catalog::Catalog;
+use sql::database::Call;
+use sql::{Datum, Program};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Notify, watch};
 
 /// Limits of a server.
@@ -41,6 +43,8 @@ pub struct Shared<E: Engine> {
     pub engine: E,
     pub access: Access,
     pub limits: Limits,
+    /// The number of physical tables.
+    pub stores: u16,
     pub guards: Guards,
     pub sequences: Sequences,
     pub cache: Cache,
@@ -51,6 +55,9 @@ pub struct Shared<E: Engine> {
     pub defining: Arc<tokio::sync::Mutex<()>>,
     running: Mutex<HashMap<SessionId, Running>>,
     next: AtomicI32,
+    /// Of the next statement: higher than all numbers that an earlier server gave, because it begins
+    /// with the nanoseconds since 2000 and no server runs a statement each nanosecond.
+    next_statement: AtomicI64,
     /// True from the moment at which the server stops.
     pub stopping: watch::Receiver<bool>,
 }
@@ -108,13 +115,14 @@ impl<E: Engine> Shared<E> {
         engine: E,
         access: Access,
         limits: Limits,
-        catalog: Catalog,
+        (catalog, stores): (Catalog, u16),
         stopping: watch::Receiver<bool>,
     ) -> Shared<E> {
         Shared {
             engine,
             access,
             limits,
+            stores,
             guards: Guards::default(),
             sequences: Sequences::default(),
             cache: Cache::default(),
@@ -123,8 +131,18 @@ impl<E: Engine> Shared<E> {
             defining: Arc::default(),
             running: Mutex::default(),
             next: AtomicI32::new(1),
+            next_statement: AtomicI64::new(now().saturating_mul(1000)),
             stopping,
         }
+    }
+
+    /// A number that no other statement of the database has.
+    pub fn statement(&self) -> i64 {
+        self.next_statement.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64) -> Call {
+        Call { program, params, now, statement: self.statement() }
     }
 
     pub fn catalog(&self) -> Arc<Catalog> {
@@ -166,4 +184,11 @@ impl<E: Engine> Shared<E> {
     pub fn sessions(&self) -> usize {
         self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
+}
+
+/// The time in microseconds since 2000-01-01 UTC.
+pub fn now() -> i64 {
+    const FROM_1970: Duration = Duration::from_secs(946_684_800);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(FROM_1970);
+    since.saturating_sub(FROM_1970).as_micros() as i64
 }

@@ -3,14 +3,16 @@
 
 use super::{Failure, Session, Stream};
 use crate::counters::Counters;
-use crate::engine::{Conversation, Engine, RunError};
+use crate::engine::{Conversation, Engine, RunError, done, refusal};
 use crate::guards::Hold;
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Status;
+use crate::shared::now;
 use sql::catalog::{Catalog, Oid};
+use sql::database::{Answer, Command};
 use sql::{SqlError, SqlState};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -71,13 +73,6 @@ impl<C> Block<C> {
             Kind::Implicit | Kind::Explicit => Status::InTransaction,
         }
     }
-}
-
-/// The time in microseconds since 2000-01-01 UTC.
-pub(super) fn now() -> i64 {
-    const FROM_1970: Duration = Duration::from_secs(946_684_800);
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(FROM_1970);
-    since.saturating_sub(FROM_1970).as_micros() as i64
 }
 
 /// The error of a statement in a failed transaction.
@@ -218,8 +213,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     pub(super) async fn savepoint(&mut self, name: String) -> Result<(), Failure> {
         self.require_block("SAVEPOINT")?;
-        let number = match self.conversation()?.savepoint().await {
-            Ok(number) => number,
+        let number = match self.conversation()?.command(Command::Savepoint).await {
+            Ok(Answer::Point(number)) => number,
+            Ok(other) => return Err(refusal(other).into_sql().into()),
             Err(error) => return Err(self.ended(error).into()),
         };
         self.block.savepoints.push((name, number));
@@ -237,7 +233,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             .into());
         }
         let number = self.block.savepoints[at].1;
-        if let Err(error) = self.conversation()?.rollback_to(number).await {
+        let undone = self.conversation()?.command(Command::UndoTo(number)).await;
+        if let Err(error) = undone.and_then(done) {
             return Err(self.ended(error).into());
         }
         self.block.savepoints.truncate(at + 1);

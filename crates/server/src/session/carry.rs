@@ -1,13 +1,15 @@
 //! A compiled statement is carried out.
 
-use super::block::{Kind, in_failed, now};
+use super::block::{Kind, in_failed};
 use super::{Failure, Session, Stream, limit_of};
 use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use crate::counters::Counters;
-use crate::engine::{Conversation, Engine, Job, RunError};
+use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
 use crate::settings::Lasts;
+use crate::shared::now;
+use sql::database::{Answer, Call, Command, Request};
 use sql::program::Outcome;
 use sql::{Datum, SqlError, SqlState};
 use std::sync::Arc;
@@ -125,23 +127,24 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return Err(SqlError::new(SqlState::INTERNAL, "the statement has no program"));
         };
         match self.block.kind {
-            Kind::None => self.run_alone(Job { program, params, now: now() }).await,
+            Kind::None => self.run_alone(self.shared.call(program, params, now())).await,
             Kind::Implicit | Kind::Explicit => {
-                let job = Job { program, params, now: self.block.now };
-                self.run_within(job).await
+                let call = self.shared.call(program, params, self.block.now);
+                let answer = self.command(Command::Run(call)).await?;
+                outcomes(answer).map_err(RunError::into_sql)
             }
         }
     }
 
     /// A transaction of one program. It has not been shown to the client yet, so after a conflict it
     /// runs again.
-    async fn run_alone(&mut self, job: Job) -> Result<Vec<Outcome>, SqlError> {
+    async fn run_alone(&self, call: Call) -> Result<Vec<Outcome>, SqlError> {
         let limit = self.settings.limit("statement_timeout");
-        let only_reads = job.program.only_reads;
+        let only_reads = call.program.only_reads;
         let all = async {
             let mut run = 1;
             loop {
-                match self.shared.engine.run(job.clone()).await {
+                match self.shared.engine.once(Request::Once(call.clone())).await {
                     Err(error) if error.is_transient() && run < RUNS => {
                         Counters::add(&self.shared.counters.retries);
                         tokio::time::sleep(pause(run)).await;
@@ -164,17 +167,17 @@ impl<S: Stream, E: Engine> Session<S, E> {
         };
         let counters = &self.shared.counters;
         Counters::add(if outcome.is_ok() { &counters.commits } else { &counters.rollbacks });
-        outcome.map_err(RunError::into_sql)
+        outcome.and_then(outcomes).map_err(RunError::into_sql)
     }
 
     /// A part of a transaction.
-    pub(super) async fn run_within(&mut self, job: Job) -> Result<Vec<Outcome>, SqlError> {
+    pub(super) async fn command(&mut self, command: Command) -> Result<Answer, SqlError> {
         let limit = self.settings.limit("statement_timeout");
         self.conversation()?;
         let Some(mut conversation) = self.block.conversation.take() else { return Err(in_failed()) };
         let outcome = tokio::select! {
             biased;
-            outcome = conversation.run(job) => outcome,
+            outcome = conversation.command(command) => outcome,
             error = self.given_up(limit) => {
                 // The program may still run: only the whole transaction can be rolled back.
                 (self.block.lost, self.block.failed) = (true, true);

@@ -5,11 +5,12 @@ use super::carry::Product;
 use super::{Failure, Session, Stream};
 use compiler::compiled::{Copied, Copy, Direction, Query};
 use crate::copy_format::{Reader, Writer};
-use crate::engine::{Engine, Job};
+use crate::engine::{Engine, RunError, outcomes};
 use crate::format;
 use crate::incoming::{Format, Message, violation};
 use crate::language::{Ready, copied, copy_format};
 use crate::transport::{Frame, Lost};
+use sql::database::Command;
 use sql::program::{InsertRows, Program, Statement};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 }
                 self.transport.out.copy_in(copy_format(copy), columns.len());
                 self.transport.flush().await?;
-                self.take_rows(ready, copy, query, columns.len()).await
+                self.take_rows(copy, query, columns.len()).await
             }
             (Direction::ToClient, Copied::Query(_)) => self.send_rows(ready, copy, query).await,
             _ => Err(SqlError::unsupported("this form of COPY", None).into()),
@@ -39,7 +40,6 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     async fn take_rows(
         &mut self,
-        ready: &Ready,
         copy: &Copy,
         query: &Query,
         columns: usize,
@@ -71,11 +71,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let types = &query.program.params[..columns.min(query.program.params.len())];
                 load.push(self.row(types, query, &fields, copy).await?, &fields);
                 if load.is_full() {
-                    self.store(ready, query, &mut load).await?;
+                    self.store(query, &mut load).await?;
                 }
             }
             if ended {
-                self.store(ready, query, &mut load).await?;
+                self.store(query, &mut load).await?;
                 return Ok(Product::Done(format!("COPY {}", load.count)));
             }
         }
@@ -102,7 +102,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     /// Stores the rows that were read.
-    async fn store(&mut self, ready: &Ready, query: &Query, load: &mut Load) -> Result<(), Failure> {
+    async fn store(&mut self, query: &Query, load: &mut Load) -> Result<(), Failure> {
         if load.rows.is_empty() {
             return Ok(());
         }
@@ -110,10 +110,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let rows = std::mem::take(&mut load.rows);
         load.bytes = 0;
         let program = Arc::new(of_rows(&query.program, &rows)?);
-        let job = Job { program, params: Vec::new(), now: self.block.now };
-        let outcomes = self.run_within(job).await?;
+        let call = self.shared.call(program, Vec::new(), self.block.now);
+        let answer = self.command(Command::Run(call)).await?;
+        let outcomes = outcomes(answer).map_err(RunError::into_sql)?;
         load.count += outcomes.iter().map(|outcome| outcome.count).sum::<u64>();
-        let _ = ready;
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! The values that a program needs and only the server knows.
 
-use super::block::now;
 use super::{Failure, Session, Stream};
 use crate::access::USER;
+use crate::engine::Engine;
+use crate::sequences;
+use crate::shared::now;
 use compiler::compiled::Fill;
-use crate::engine::{Engine, RunError};
 use sql::catalog::Oid;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
@@ -49,9 +50,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             Fill::SetSequence(oid, number, is_taken) => {
                 let sequence = self.sequence(*oid)?;
-                let set = self.shared.engine.set_sequence(&sequence, *number, *is_taken).await;
-                set.map_err(RunError::into_sql)?;
-                self.shared.sequences.forget(*oid);
+                sequences::set(&self.shared, &sequence, *number, *is_taken).await?;
                 Datum::Int(*number)
             }
             Fill::User => Datum::Text(USER.into()),
@@ -70,8 +69,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.numbers.latest = Some(number);
                 return Ok(number);
             }
-            let block = self.shared.engine.next_block(&sequence).await.map_err(RunError::into_sql)?;
-            self.shared.sequences.put(oid, block);
+            sequences::refill(&self.shared, &sequence).await?;
         }
         Err(SqlError::new(SqlState::INTERNAL, format!("sequence \"{}\" gives no number", sequence.name)))
     }
