@@ -178,7 +178,7 @@ mod tests {
         assert!(guards.take(5, T, Hold::Shared, SHORT).await.is_err(), "it overtook the change");
         // One that shares already is not held up: the change waits for it.
         guards.take(1, T, Hold::Shared, LONG).await.unwrap();
-        [1, 2, 4].map(|session| guards.release(session, [T]));
+        [1, 2, 4].iter().for_each(|session| guards.release(*session, [T]));
         change.await.unwrap().unwrap();
         assert!(guards.take(5, T, Hold::Shared, SHORT).await.is_err());
         guards.release(3, [T]);

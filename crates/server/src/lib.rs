@@ -15,6 +15,7 @@ pub mod outgoing;
 pub mod pgtype;
 pub mod scram;
 pub mod sequences;
+pub mod serving;
 pub mod session;
 pub mod settings;
 pub mod shared;

@@ -3,7 +3,7 @@
 use crate::access::Origin;
 use crate::engine::Engine;
 use crate::session::startup::serve;
-use crate::shared::Shared;
+use crate::shared::{Shared, stopped};
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
 use std::net::SocketAddr;
@@ -61,11 +61,12 @@ impl Listeners {
     /// [`crate::shared::Limits::stop`].
     pub async fn serve<E: Engine>(self, tls: Option<TlsAcceptor>, shared: Arc<Shared<E>>) {
         let mut sessions = JoinSet::new();
-        let mut stopping = shared.stopping.clone();
+        let stops = stopped(shared.stopping.clone());
+        tokio::pin!(stops);
         loop {
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stops| *stops) => break,
+                () = &mut stops => break,
                 accepted = self.tcp.accept() => match accepted {
                     Ok((stream, peer)) => {
                         prepare(&stream);

@@ -28,7 +28,7 @@ use crate::incoming::{Message, is_extended, violation};
 use crate::language::Prepared;
 use crate::outgoing::Severity;
 use crate::settings::Settings;
-use crate::shared::{Registered, Shared};
+use crate::shared::{Registered, Shared, stopped};
 use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, Transport};
 use block::{Block, Kind};
 use extended::Portal;
@@ -205,13 +205,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
             ),
         };
         let stops_now = self.block.kind == Kind::None && !self.skips;
-        let mut stopping = self.shared.stopping.clone();
+        let stopping = self.shared.stopping.clone();
         tokio::select! {
             biased;
             frame = self.transport.frame() => frame,
             () = limit_of(limit) => Err(Lost::Refused(SqlError::new(SqlState(state), message))),
-            // A sender that is gone has stopped too.
-            _ = stopping.wait_for(|stops| *stops), if stops_now => Err(Lost::Refused(stopped())),
+            () = stopped(stopping), if stops_now => Err(Lost::Refused(by_command())),
         }
     }
 }
@@ -224,7 +223,7 @@ impl<S, E: Engine> Drop for Session<S, E> {
 }
 
 /// The error of a session that ends with the server.
-fn stopped() -> SqlError {
+fn by_command() -> SqlError {
     SqlError::new(SqlState(*b"57P01"), "terminating connection due to administrator command")
 }
 

@@ -192,3 +192,9 @@ pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(FROM_1970);
     since.saturating_sub(FROM_1970).as_micros() as i64
 }
+
+/// Ends when the server stops.
+pub async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // A sender that is gone has stopped too.
+    let _ = stopping.wait_for(|stops| *stops).await;
+}
