@@ -5,7 +5,7 @@
 
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a catalog object, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct Catalog {
     pub version: u64,
     pub tables: BTreeMap<Oid, Table>,
     pub sequences: BTreeMap<Oid, Sequence>,
+    /// Physical tables that nothing uses any more, of which the rows are still to be removed.
+    pub emptying: BTreeSet<Store>,
     pub next_oid: u32,
 }
 
@@ -131,6 +133,15 @@ pub struct Sequence {
 impl Catalog {
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.values().find(|table| table.name == name)
+    }
+
+    /// The physical tables that are in use, or not empty yet.
+    pub fn stores(&self) -> BTreeSet<Store> {
+        let of = |table: &Table| {
+            let indexes = table.indexes.iter().map(|index| index.store).collect::<Vec<_>>();
+            std::iter::once(table.store).chain(indexes)
+        };
+        self.tables.values().flat_map(of).chain(self.emptying.iter().copied()).collect()
     }
 
     pub fn sequence(&self, name: &str) -> Option<&Sequence> {

@@ -4,12 +4,13 @@
 //! [`Command`] is answered before the next one comes. The catalog's objects are rows of the first
 //! physical table. Each slot has a copy of them, so that each instance can examine its data.
 
-use crate::catalog::{Catalog, Store};
+use crate::catalog::{Catalog, Oid, Sequence, Store};
 use crate::place::{self, Placed};
-use crate::program::{Outcome, Path, Program, Source, Statement, Stored};
+use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Stop, Work};
-use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Put, Putting};
-use crate::{Datum, SqlError, SqlState};
+use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Put};
+use crate::tasks;
+use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,6 +48,10 @@ pub enum Request {
     Converse(Command),
     /// The catalog as it is stored.
     ReadCatalog,
+    /// Takes the next numbers of a sequence, at most this many, by a transaction of their own.
+    TakeNumbers { sequence: Sequence, most: u32 },
+    /// Sets the number of a sequence, and whether it was taken already.
+    SetNumber { sequence: Oid, number: i64, is_taken: bool },
 }
 
 /// One command of a conversation.
@@ -71,6 +76,18 @@ pub enum Command {
         columns: Vec<Option<u16>>,
         statement: i64,
     },
+    /// Whether all rows of a table meet these conditions. Nulls are looked for too.
+    Verify {
+        table: Arc<Stored>,
+        checks: Vec<Checked>,
+        references: Vec<Reference>,
+    },
+    /// As [`Request::SetNumber`], with this transaction.
+    SetNumber {
+        sequence: Oid,
+        number: i64,
+        is_taken: bool,
+    },
     /// Removes rows of a physical table, at most this many; the answer counts them.
     Purge {
         store: Store,
@@ -91,6 +108,11 @@ pub enum Answer {
     /// Nothing but success.
     Done,
     Catalog(Box<Catalog>),
+    /// Numbers of a sequence: the first one, and how many with the sequence's increment.
+    Numbers {
+        first: i64,
+        count: u32,
+    },
     /// The statement failed, and may have done a part of its work: the transaction has to be rolled
     /// back, at least to a savepoint. A request that ends so had no effect.
     Failed(SqlError),
@@ -118,16 +140,19 @@ impl Workload for Database {
         match request {
             Request::Once(call) => {
                 let mut work = Work::new(txn, self.sites, call.statement);
-                match self.call(&mut work, call).await {
-                    Ok(answer) => Ok(answer),
-                    Err(Stop::Abort(abort)) => Err(abort),
-                    Err(Stop::Error(error)) => {
-                        txn.abandon();
-                        Ok(Answer::Failed(error))
-                    }
-                }
+                let answer = self.call(&mut work, call).await;
+                answered(answer, txn)
             }
             Request::Converse(first) => self.converse(first.clone(), txn).await,
+            Request::TakeNumbers { sequence, most } => {
+                let taken = Work::new(txn, self.sites, 0).take_numbers(sequence, *most).await;
+                answered(taken, txn)
+            }
+            Request::SetNumber { sequence, number, is_taken } => {
+                let mut work = Work::new(txn, self.sites, 0);
+                let set = work.set_number(*sequence, *number, *is_taken).await;
+                answered(set.map(|()| Answer::Done), txn)
+            }
             Request::ReadCatalog => {
                 let mut work = Work::new(txn, self.sites, 0);
                 match work.read_catalog().await {
@@ -156,6 +181,10 @@ impl Workload for Database {
                     visit(place::route(store, slot));
                 }
             }
+            Request::TakeNumbers { sequence: Sequence { oid: sequence, .. }, .. }
+            | Request::SetNumber { sequence, .. } => {
+                visit(place::route(CATALOG, tasks::sequence_place(*sequence, self.sites).slot));
+            }
             Request::Converse(_) | Request::ReadCatalog => visit(place::route(CATALOG, 0)),
         }
     }
@@ -163,8 +192,8 @@ impl Workload for Database {
     fn only_reads(&self, request: &Request) -> bool {
         match request {
             Request::Once(call) => call.program.only_reads,
-            Request::Converse(_) => false,
             Request::ReadCatalog => true,
+            _ => false,
         }
     }
 
@@ -176,6 +205,7 @@ impl Workload for Database {
         match request {
             Request::Converse(_) => "conversation",
             Request::ReadCatalog => "catalog",
+            Request::TakeNumbers { .. } | Request::SetNumber { .. } => "sequence",
             Request::Once(call) => match call.program.statements.as_slice() {
                 [Statement::Select(_)] => "select",
                 [Statement::Insert(_)] => "insert",
@@ -225,6 +255,18 @@ pub(crate) fn catalog_place(slot: u32) -> Placed {
     Placed { slot, key: Vec::new() }
 }
 
+/// The answer of a request; one that failed has no effect.
+fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result<Answer, Abort> {
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(Stop::Abort(abort)) => Err(abort),
+        Err(Stop::Error(error)) => {
+            txn.abandon();
+            Ok(Answer::Failed(error))
+        }
+    }
+}
+
 impl Database {
     async fn call<T: Transaction>(&self, work: &mut Work<'_, T>, call: &Call) -> Result<Answer, Stop> {
         work.begin_statement(call.statement);
@@ -265,6 +307,12 @@ impl Database {
             Command::Copy { from, to, columns, statement } => {
                 work.begin_statement(statement);
                 work.copy(&from, &to, &columns).await.map(|()| Answer::Done)
+            }
+            Command::Verify { table, checks, references } => {
+                work.verify(&table, &checks, &references).await.map(|()| Answer::Done)
+            }
+            Command::SetNumber { sequence, number, is_taken } => {
+                work.set_number(sequence, number, is_taken).await.map(|()| Answer::Done)
             }
             Command::Purge { store, most } => {
                 let count = work.purge(store, most).await?;
@@ -352,96 +400,6 @@ impl Generator for NoRequests {
         Request::ReadCatalog
     }
 }
-
-impl<T: Transaction> Work<'_, T> {
-    async fn read_catalog(&mut self) -> Result<Catalog, Stop> {
-        let bytes = self.read_raw(CATALOG, &catalog_place(0)).await?;
-        let catalog = bytes.as_deref().map(postcard::from_bytes::<Catalog>);
-        match catalog {
-            None => Ok(Catalog::default()),
-            Some(Ok(catalog)) => Ok(catalog),
-            Some(Err(_)) => Err(Stop::Error(SqlError::new(
-                SqlState(*b"XX001"),
-                "the catalog cannot be read: it was written by another version of Atoll, or is damaged",
-            ))),
-        }
-    }
-
-    /// Stores a new catalog in place of the one with version `from`.
-    async fn define(&mut self, from: u64, catalog: &Catalog) -> Result<(), Stop> {
-        let present = self.read_catalog().await?;
-        if present.version != from {
-            let message = "another client has changed the catalog meanwhile";
-            return Err(SqlError::new(SqlState::SERIALIZATION_FAILURE, message).into());
-        }
-        let bytes = postcard::to_stdvec(catalog)
-            .map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "the catalog is too large"))?;
-        if bytes.len() > place::LONGEST_ROW as usize {
-            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, "the catalog is too large").into());
-        }
-        let puts = (0..self.sites()).map(|slot| {
-            let Placed { slot, key } = catalog_place(slot);
-            Put { store: CATALOG, slot, key, how: Putting::Replace(bytes.clone()) }
-        });
-        self.put(puts.collect()).await?;
-        Ok(())
-    }
-
-    async fn fill(&mut self, table: &Arc<Stored>, index: usize) -> Result<(), Stop> {
-        for rows in self.all_rows(table).await?.chunks(FILLED) {
-            let (mut puts, mut values) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-            for found in rows {
-                let row = table.layout().decode_all(&found.row)?;
-                puts.extend(self.entries(table, &row, &found.place)?.into_iter().nth(index));
-                values.push(row);
-            }
-            let befores = self.put(puts).await?;
-            if let Some(at) = befores.iter().position(Option::is_some) {
-                return Err(table.duplicate(Some(index), &values[at]).into());
-            }
-        }
-        Ok(())
-    }
-
-    async fn copy(
-        &mut self,
-        from: &Arc<Stored>,
-        to: &Arc<Stored>,
-        columns: &[Option<u16>],
-    ) -> Result<(), Stop> {
-        for rows in self.all_rows(from).await?.chunks(FILLED) {
-            let mut new = Vec::with_capacity(rows.len());
-            for found in rows {
-                let old = from.layout().decode_all(&found.row)?;
-                let value = |(column, new): (&Option<u16>, &crate::program::StoredColumn)| {
-                    column.map_or_else(|| new.missing.clone(), |column| old[usize::from(column)].clone())
-                };
-                let values: Vec<Datum> = columns.iter().zip(&to.columns).map(value).collect();
-                to.check(&[], &Bound::default(), &values)?;
-                new.push(self.new_row(to, values)?);
-            }
-            self.put_new(to, &new).await?;
-        }
-        Ok(())
-    }
-
-    async fn purge(&mut self, store: Store, most: u64) -> Result<u64, Stop> {
-        let rows = self.some_rows(&Arc::new(Stored::raw(store)), Some(most)).await?;
-        let puts: Vec<Put> = rows
-            .into_iter()
-            .map(|found| {
-                let Placed { slot, key } = found.place;
-                Put { store, slot, key, how: Putting::Remove }
-            })
-            .collect();
-        let count = puts.len() as u64;
-        self.put(puts).await?;
-        Ok(count)
-    }
-}
-
-/// Rows that are indexed or copied by one phase.
-const FILLED: usize = 256;
 
 /// Reads the copy of the catalog of one slot.
 pub(crate) async fn catalog_at<A: Access>(slot: u32, access: &mut A) -> Result<Option<Catalog>, Abort> {

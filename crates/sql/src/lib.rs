@@ -16,6 +16,7 @@
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.
 //! - [`catalog`]: tables, indexes, sequences, constraints as plain values.
+//! - `tasks`: work on the catalog, on whole tables, and on sequences.
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
 //! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
 //! - [`error`]: an error of SQL, with its SQLSTATE.
@@ -43,6 +44,7 @@ pub mod run;
 #[cfg(test)]
 mod sample;
 pub mod step;
+mod tasks;
 pub mod text;
 pub mod types;
 pub mod value;

@@ -237,7 +237,7 @@ impl<T: Transaction> Work<'_, T> {
     }
 
     /// Checks the references of a new row, or of one that was deleted, and carries out what follows.
-    pub(super) async fn check_references(
+    pub(crate) async fn check_references(
         &mut self,
         references: &[Reference],
         bound: &Arc<Bound>,
