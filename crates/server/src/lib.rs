@@ -5,6 +5,7 @@ pub mod bridge;
 pub mod copy_format;
 pub mod counters;
 pub mod deployed;
+pub mod emptying;
 pub mod engine;
 pub mod format;
 pub mod guards;

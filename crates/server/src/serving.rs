@@ -1,6 +1,7 @@
 //! A server from its options to its end.
 
 use crate::access::Access;
+use crate::emptying;
 use crate::engine::{Engine, RunError, refusal};
 use crate::listening::Listeners;
 use crate::shared::{Limits, Shared};
@@ -75,6 +76,8 @@ pub async fn serve<E: Engine>(
     if let Some(metrics) = metrics {
         tokio::spawn(serve_metrics(metrics, Arc::clone(&shared)));
     }
+    // What an earlier server has left.
+    tokio::spawn(emptying::empty(Arc::clone(&shared)));
     ready(address);
     listeners.serve(tls, shared).await;
     Ok(())

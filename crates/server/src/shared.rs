@@ -152,6 +152,7 @@ impl<E: Engine> Shared<E> {
     /// Makes a committed change of the catalog known to all sessions.
     pub fn publish(&self, catalog: Arc<Catalog>) {
         *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        self.cache.clear();
     }
 
     /// Gives a new session its number and its key, which is longer from protocol 3.2 on.

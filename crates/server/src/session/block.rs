@@ -3,6 +3,7 @@
 
 use super::{Failure, Session, Stream};
 use crate::counters::Counters;
+use crate::emptying;
 use crate::engine::{Conversation, Engine, RunError, done, refusal};
 use crate::guards::Hold;
 use crate::language::{Prepared, Ready};
@@ -153,7 +154,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         };
         if let (Ok(()), Some(changing)) = (&outcome, &self.block.changing) {
             self.shared.publish(Arc::clone(&changing.catalog));
-            self.shared.cache.clear();
+            if !changing.catalog.emptying.is_empty() {
+                tokio::spawn(emptying::empty(Arc::clone(&self.shared)));
+            }
         }
         if outcome.is_ok() {
             Counters::add(&self.shared.counters.commits);

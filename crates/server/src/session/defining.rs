@@ -1,29 +1,23 @@
 //! Changes of the catalog: one transaction at a time makes them, and other sessions know them from
 //! its commit on.
 //!
-//! A physical table that nothing uses may hold rows of a dropped one. It is emptied before it is
-//! used again, in transactions of its own, so a crash leaves nothing that matters.
+//! A physical table that nothing uses any more is emptied later ([`crate::emptying`]).
 
 use super::block::{Changing, Kind};
 use super::carry::{Product, Reach};
 use super::{Failure, Session, Stream};
-use crate::engine::{Conversation, Engine, RunError, done, outcomes};
+use crate::engine::{Engine, RunError, done};
 use crate::guards::Hold;
 use crate::language::Ready;
 use crate::outgoing::Severity;
-use crate::sequences;
-use crate::shared::now;
 use compiler::ddl::{Change, Definition, Stores, Task};
 use sql::catalog::{Catalog, Oid, Store, Table};
-use sql::database::Command;
-use sql::program::Stored;
+use sql::database::{CATALOG, Command};
+use sql::program::{Checked, Stored};
 use sql::{SqlError, SqlState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Rows that one transaction removes of a table that is emptied.
-const PURGED_AT_ONCE: u64 = 2000;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn define(&mut self, definition: &Definition, reach: Reach) -> Result<Product, Failure> {
@@ -46,7 +40,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         for notice in &change.notices {
             self.notice(Severity::Notice, SqlState(*b"00000"), notice);
         }
-        if change.catalog.version != before.version && !is_same(&before, &change.catalog) {
+        if !change.tasks.is_empty() || !is_same(&before, &change.catalog) {
             self.make(&before, change).await?;
         }
         if alone {
@@ -72,18 +66,19 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// Physical tables that neither this transaction nor any other session uses.
     fn free_stores(&self, catalog: &Catalog) -> BTreeSet<Store> {
-        let used: BTreeSet<Store> = stores_of(catalog).chain(stores_of(&self.shared.catalog())).collect();
-        (sequences::STORE.0 + 1..self.shared.stores).map(Store).filter(|store| !used.contains(store)).collect()
+        let (own, known) = (catalog.stores(), self.shared.catalog().stores());
+        let is_free = |store: &Store| !own.contains(store) && !known.contains(store);
+        (CATALOG.0 + 1..self.shared.stores).map(Store).filter(is_free).collect()
     }
 
     /// Makes the change in the transaction: the stored catalog, then the stored rows.
     async fn make(&mut self, before: &Catalog, change: Change) -> Result<(), Failure> {
-        let old: BTreeSet<Store> = stores_of(before).collect();
-        let taken: BTreeSet<Store> = stores_of(&change.catalog).filter(|store| !old.contains(store)).collect();
-        for store in taken {
-            self.empty(store).await?;
-        }
-        let catalog = Arc::new(change.catalog);
+        let mut catalog = change.catalog;
+        catalog.emptying.extend(change.tasks.iter().filter_map(|task| match task {
+            Task::Empty { store } => Some(*store),
+            _ => None,
+        }));
+        let catalog = Arc::new(catalog);
         self.obey(Command::Define { from: before.version, catalog: Box::new(Catalog::clone(&catalog)) }).await?;
         if let Some(changing) = &mut self.block.changing {
             changing.catalog = Arc::clone(&catalog);
@@ -97,24 +92,6 @@ impl<S: Stream, E: Engine> Session<S, E> {
     async fn obey(&mut self, command: Command) -> Result<(), SqlError> {
         let answer = self.command(command).await?;
         done(answer).map_err(RunError::into_sql)
-    }
-
-    /// Removes what a dropped table has left, in transactions of their own.
-    async fn empty(&mut self, store: Store) -> Result<(), SqlError> {
-        loop {
-            let mut conversation = self.shared.engine.begin();
-            let purge = Command::Purge { store, most: PURGED_AT_ONCE };
-            let purged = async {
-                let purged = outcomes(conversation.command(purge).await?)?;
-                conversation.commit().await?;
-                Ok(purged.iter().map(|outcome| outcome.count).sum::<u64>())
-            };
-            match purged.await {
-                Ok(count) if count < PURGED_AT_ONCE => return Ok(()),
-                Ok(_) => {}
-                Err(error) => return Err(RunError::into_sql(error)),
-            }
-        }
     }
 
     async fn carry_task(&mut self, before: &Catalog, catalog: &Catalog, task: &Task) -> Result<(), Failure> {
@@ -139,80 +116,64 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 };
                 self.obey(copy).await?;
             }
-            // It is emptied when it is used again.
+            // It is emptied after the commit.
             Task::Empty { .. } => {}
-            Task::VerifyCheck { .. } | Task::VerifyForeignKey { .. } | Task::VerifyNotNull { .. } => {
-                self.verify(catalog, task).await?;
-            }
+            Task::VerifyNotNull { table, .. } => self.verify(catalog, *table, None).await?,
+            Task::VerifyCheck { table, name } => self.verify(catalog, *table, Some(name)).await?,
+            Task::VerifyForeignKey { table, name } => self.verify_key(catalog, *table, name).await?,
             Task::SetSequence { sequence, next } => {
-                let program = Arc::new(sequences::writing(*sequence, *next, false));
-                let call = self.shared.call(program, Vec::new(), now());
-                let answer = self.command(Command::Run(call)).await?;
-                outcomes(answer).map_err(RunError::into_sql)?;
+                self.obey(Command::SetNumber { sequence: *sequence, number: *next, is_taken: false }).await?;
                 self.shared.sequences.forget(*sequence);
             }
         }
         Ok(())
     }
 
-    /// Looks for a row that violates a new condition.
-    async fn verify(&mut self, catalog: &Catalog, task: &Task) -> Result<(), Failure> {
-        let (text, error) = violation(catalog, task)?;
-        let parsed = compiler::parse(&text)?.pop().ok_or_else(missing)?;
+    /// Whether the rows of a table meet a check, and have no nulls where there must be none.
+    async fn verify(&mut self, catalog: &Catalog, table: Oid, check: Option<&str>) -> Result<(), Failure> {
+        let table = table_of(catalog, table)?;
+        let checks = table.checks.iter().filter(|known| Some(known.name.as_str()) == check);
+        let checks = checks.map(|known| Checked { name: known.name.clone(), condition: known.condition.clone() });
+        let command = Command::Verify {
+            table: Arc::new(Stored::of(table)),
+            checks: checks.collect(),
+            references: Vec::new(),
+        };
+        Ok(self.obey(command).await?)
+    }
+
+    /// Looks for a row that refers to none.
+    async fn verify_key(&mut self, catalog: &Catalog, table: Oid, name: &str) -> Result<(), Failure> {
+        let table = table_of(catalog, table)?;
+        let parsed = compiler::parse(&without_partner(catalog, table, name)?)?.pop().ok_or_else(missing)?;
         let ready = Ready::of(&parsed, &[], catalog)?;
         let found = self.run_program(&ready, Vec::new()).await?;
-        match found.iter().any(|outcome| !outcome.rows.is_empty()) {
-            true => Err(error.into()),
-            false => Ok(()),
+        if found.iter().all(|outcome| outcome.rows.is_empty()) {
+            return Ok(());
         }
+        let message =
+            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name);
+        Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(&table.name, name).into())
     }
 }
 
-/// The query that finds a row against the condition, and the error if there is one.
-fn violation(catalog: &Catalog, task: &Task) -> Result<(String, SqlError), SqlError> {
-    match task {
-        Task::VerifyNotNull { table, column } => {
-            let table = table_of(catalog, *table)?;
-            let column = &table.columns[usize::from(*column)].name;
-            let text = format!("SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1", quoted(&table.name), quoted(column));
-            let message = format!("column \"{column}\" of relation \"{}\" contains null values", table.name);
-            Ok((text, SqlError::new(SqlState::NOT_NULL_VIOLATION, message)))
-        }
-        Task::VerifyCheck { table, name } => {
-            let table = table_of(catalog, *table)?;
-            let check = table.checks.iter().find(|check| check.name == *name).ok_or_else(missing)?;
-            let text = format!("SELECT 1 FROM {} WHERE NOT ({}) LIMIT 1", quoted(&table.name), check.text);
-            let message = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
-            let error = SqlError::new(SqlState::CHECK_VIOLATION, message).on_constraint(&table.name, name);
-            Ok((text, error))
-        }
-        Task::VerifyForeignKey { table, name } => {
-            let table = table_of(catalog, *table)?;
-            let key = table.foreign_keys.iter().find(|key| key.name == *name).ok_or_else(missing)?;
-            let other = table_of(catalog, key.to)?;
-            let pairs = || key.columns.iter().zip(&key.to_columns);
-            let of = |table: &Table, column: &u16| quoted(&table.columns[usize::from(*column)].name);
-            let on: Vec<String> =
-                pairs().map(|(from, to)| format!("a.{} = b.{}", of(table, from), of(other, to))).collect();
-            let there: Vec<String> =
-                key.columns.iter().map(|column| format!("a.{} IS NOT NULL", of(table, column))).collect();
-            let text = format!(
-                "SELECT 1 FROM {} a LEFT JOIN {} b ON {} WHERE b.{} IS NULL AND {} LIMIT 1",
-                quoted(&table.name),
-                quoted(&other.name),
-                on.join(" AND "),
-                key.to_columns.first().map_or_else(String::new, |column| of(other, column)),
-                there.join(" AND ")
-            );
-            let message = format!(
-                "insert or update on table \"{}\" violates foreign key constraint \"{name}\"",
-                table.name
-            );
-            let error = SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(&table.name, name);
-            Ok((text, error))
-        }
-        _ => Err(missing()),
-    }
+/// The query that finds a row against a foreign key.
+fn without_partner(catalog: &Catalog, table: &Table, name: &str) -> Result<String, SqlError> {
+    let key = table.foreign_keys.iter().find(|key| key.name == name).ok_or_else(missing)?;
+    let other = table_of(catalog, key.to)?;
+    let of = |table: &Table, column: &u16| quoted(&table.columns[usize::from(*column)].name);
+    let pairs = key.columns.iter().zip(&key.to_columns);
+    let on: Vec<String> = pairs.map(|(from, to)| format!("a.{} = b.{}", of(table, from), of(other, to))).collect();
+    let there: Vec<String> =
+        key.columns.iter().map(|column| format!("a.{} IS NOT NULL", of(table, column))).collect();
+    Ok(format!(
+        "SELECT 1 FROM {} a LEFT JOIN {} b ON {} WHERE b.{} IS NULL AND {} LIMIT 1",
+        quoted(&table.name),
+        quoted(&other.name),
+        on.join(" AND "),
+        key.to_columns.first().map_or_else(String::new, |column| of(other, column)),
+        there.join(" AND ")
+    ))
 }
 
 /// A name as SQL text.
@@ -226,13 +187,6 @@ fn missing() -> SqlError {
 
 fn table_of(catalog: &Catalog, oid: Oid) -> Result<&Table, SqlError> {
     catalog.tables.get(&oid).ok_or_else(missing)
-}
-
-/// The physical tables that a catalog uses.
-fn stores_of(catalog: &Catalog) -> impl Iterator<Item = Store> {
-    catalog.tables.values().flat_map(|table| {
-        std::iter::once(table.store).chain(table.indexes.iter().map(|index| index.store))
-    })
 }
 
 /// Whether nothing but the version has changed (`IF NOT EXISTS` of what exists).
