@@ -52,7 +52,7 @@ impl<'o> Reader<'o> {
     pub fn push(&mut self, data: &[u8]) {
         if self.at > 0 {
             self.bytes.drain(..self.at);
-            self.searched.0 -= self.at;
+            self.searched.0 = self.searched.0.saturating_sub(self.at);
             self.at = 0;
         }
         if !self.done {

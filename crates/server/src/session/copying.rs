@@ -2,14 +2,16 @@
 
 use super::block::Kind;
 use super::carry::Product;
+use super::defining::quoted;
 use super::{Failure, Session, Stream};
-use compiler::compiled::{Copied, Copy, Direction, Query};
+use compiler::compiled::{Compiled, Copied, Copy, Direction, Query};
 use crate::copy_format::{Reader, Writer};
 use crate::engine::{Engine, RunError, outcomes};
 use crate::format;
 use crate::incoming::{Format, Message, violation};
 use crate::language::{Ready, copied, copy_format};
 use crate::transport::{Frame, Lost};
+use sql::catalog::{Catalog, Oid};
 use sql::database::Command;
 use sql::program::{InsertRows, Program, Statement};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
@@ -34,7 +36,18 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.take_rows(copy, query, columns.len()).await
             }
             (Direction::ToClient, Copied::Query(_)) => self.send_rows(ready, copy, query).await,
-            _ => Err(SqlError::unsupported("this form of COPY", None).into()),
+            (Direction::ToClient, Copied::Table { table, columns, .. }) => {
+                let catalog = self.catalog();
+                let parsed = compiler::parse(&of_table(&catalog, *table, columns)?)?.pop();
+                let ready = parsed.map(|parsed| Ready::of(&parsed, &[], &catalog)).transpose()?;
+                match ready.as_ref().map(|ready| (ready, &ready.compiled)) {
+                    Some((ready, Compiled::Query(query))) => self.send_rows(ready, copy, query).await,
+                    _ => Err(SqlError::unsupported("this form of COPY", None).into()),
+                }
+            }
+            (Direction::FromClient, Copied::Query(_)) => {
+                Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY query FROM is not possible").into())
+            }
         }
     }
 
@@ -143,6 +156,15 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.transport.out.copy_done();
         Ok(Product::Done(format!("COPY {}", rows.len())))
     }
+}
+
+/// The query of all rows of a table.
+fn of_table(catalog: &Catalog, table: Oid, columns: &[u16]) -> Result<String, SqlError> {
+    let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the table does not exist any more");
+    let table = catalog.tables.get(&table).ok_or_else(missing)?;
+    let names: Vec<String> =
+        columns.iter().map(|column| quoted(&table.columns[usize::from(*column)].name)).collect();
+    Ok(format!("SELECT {} FROM {}", names.join(", "), quoted(&table.name)))
 }
 
 /// Rows on their way into a table.

@@ -177,7 +177,7 @@ fn without_partner(catalog: &Catalog, table: &Table, name: &str) -> Result<Strin
 }
 
 /// A name as SQL text.
-fn quoted(name: &str) -> String {
+pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
