@@ -3,13 +3,13 @@
 use super::block::Kind;
 use super::carry::{Product, Reach, RowsTag};
 use super::{Failure, Session, Stream};
-use compiler::Parsed;
-use compiler::compiled::Compiled;
 use crate::engine::Engine;
 use crate::format;
 use crate::incoming::Format;
 use crate::language::{Prepared, Ready};
 use crate::transport::Lost;
+use compiler::Parsed;
+use compiler::compiled::Compiled;
 use sql::{Datum, SqlError};
 use std::sync::Arc;
 
