@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
-    ("language", &["txn", "workload"]),
+    ("language", &["txn", "workload", "sql", "compiler"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
@@ -32,6 +32,8 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
     ("memstore", Only(&["base", "world", "probe", "latch", "txn"])),
     ("workload", Only(&["base", "txn"])),
+    ("sql", Only(&["base", "txn"])),
+    ("compiler", Only(&["base", "txn", "sql"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),

@@ -332,7 +332,7 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
         if kind == 'q' && is_two {
             to = Numeric(None);
         }
-        if !types::is_implicit(arg.ty, to) && !(is_two && kind == 'q') {
+        if !types::is_implicit(arg.ty, to) {
             return Err(no_function(name, &types).into());
         }
         values.push(compiler.params.coerce(arg, to, How::Assigned)?);

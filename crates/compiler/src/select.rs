@@ -181,11 +181,7 @@ impl Selecting<'_, '_, '_> {
                 Some(at) => items[at].value.expr.clone(),
                 None => self.group_key(scope, items, expr)?,
             };
-            let mut aggregated = false;
-            crate::walk::all_columns(&key, &|column| column < AGGREGATES)
-                .then_some(())
-                .unwrap_or_else(|| aggregated = true);
-            if aggregated {
+            if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
             }

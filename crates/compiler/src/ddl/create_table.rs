@@ -125,7 +125,13 @@ impl Changing {
                     self.add_check(oid, constraint_name, Some(&name), &check.expr, KeyKind::OfEmptyTable)?;
                 }
                 ColumnOption::ForeignKey(key) => {
-                    self.add_foreign_key(oid, constraint_name, &[name.clone()], key, KeyKind::OfEmptyTable)?;
+                    self.add_foreign_key(
+                        oid,
+                        constraint_name,
+                        std::slice::from_ref(&name),
+                        key,
+                        KeyKind::OfEmptyTable,
+                    )?;
                 }
                 ColumnOption::Generated { generation_expr: None, sequence_options, .. } => {
                     self.own_sequence(oid, &name, sequence_options.as_deref())?;
