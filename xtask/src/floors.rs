@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
-    ("language", &["txn", "workload", "sql", "compiler"]),
+    ("language", &["txn", "sql", "compiler", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),

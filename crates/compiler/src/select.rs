@@ -343,8 +343,8 @@ struct Groups<'s> {
 }
 
 impl Groups<'_> {
-    /// Where a table's whole primary key is among the keys, its other columns have one value for each
-    /// group: they become keys too.
+    /// Where a table's whole primary key is among the keys, its other columns have one value for
+    /// each group: they become keys too.
     fn add_dependent(&mut self, items: &[Item], having: Option<&Expr>) {
         let mut more = Vec::new();
         for relation in &self.scope.relations {

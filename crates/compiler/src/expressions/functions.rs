@@ -1,9 +1,9 @@
 //! Functions: which one a call means, of one row, of many rows, or of the session.
 
+use super::{AGGREGATES, Compiler};
 use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
-use crate::expressions::{AGGREGATES, Compiler};
 use crate::names::{Scope, parts};
 use crate::{Stop, types};
 use sql::SqlType::{
@@ -383,7 +383,7 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
     Ok(match (name, args.len()) {
         ("coalesce", 1..) => {
             let (args, ty) = compiler.of_one_type("COALESCE", args.to_vec())?;
-            Some(crate::expressions::coalesce(args, ty))
+            Some(super::coalesce(args, ty))
         }
         ("greatest", 1..) => {
             let (args, ty) = compiler.of_one_type("GREATEST", args.to_vec())?;
