@@ -258,11 +258,18 @@ fn reset(words: &mut Words<'_>) -> Result<Session, SqlError> {
 
 /// Statements of upkeep; `None` for statements of other kinds.
 fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
+    // Sent by pools when a client gives a connection back: no cursor and no channel is open.
+    if words.is("CLOSE") && words.second_is("ALL") {
+        return Ok(Some(Session::Nothing("CLOSE CURSOR ALL")));
+    }
+    if words.take("UNLISTEN") {
+        return Ok(Some(Session::Nothing("UNLISTEN")));
+    }
     const CURSORS: [&str; 4] = ["DECLARE", "FETCH", "MOVE", "CLOSE"];
     if words.take_any(&CURSORS).is_some() {
         return Err(SqlError::unsupported("a cursor", Some("Run the query itself, with LIMIT if need be.")));
     }
-    if words.take_any(&["LISTEN", "UNLISTEN", "NOTIFY"]).is_some() {
+    if words.take_any(&["LISTEN", "NOTIFY"]).is_some() {
         return Err(SqlError::unsupported("LISTEN or NOTIFY", None));
     }
     if words.take("DO") {

@@ -119,10 +119,10 @@ fn deep_and_long_texts_are_refused() {
         ("SELECT a.b", ".c", ""),
         ("SELECT ", "ARRAY[", "1"),
     ] {
-        for count in [150, 3_000, 100_000] {
+        for count in [150, 3_000, 20_000] {
             run(&mut catalog, &mut stores, &format!("{head}{}{tail}", part.repeat(count)));
         }
-        assert!(state(&format!("{head}{}{tail}", part.repeat(100_000))).is_some() || part == ".c", "{part}");
+        assert!(state(&format!("{head}{}{tail}", part.repeat(20_000))).is_some() || part == ".c", "{part}");
     }
     let large = format!("SELECT '{}'", "x".repeat(100 << 20));
     assert_eq!(state(&large).as_deref(), Some("54000"));

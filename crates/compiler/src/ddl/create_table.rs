@@ -34,6 +34,14 @@ impl Changing {
         const TAG: &str = "CREATE TABLE";
         refuse(create)?;
         let name = super::name(&create.name)?;
+        if let Some(parent) = &create.partition_of {
+            let parent = &self.table_named(&super::name(parent)?)?.name;
+            let notice = format!(
+                "partition \"{name}\" is no table of its own: the rows of \"{parent}\" are spread over its slots"
+            );
+            self.change.notices.push(notice);
+            return Ok(TAG);
+        }
         if self.is_taken(&name) {
             return match create.if_not_exists {
                 true => {
@@ -276,10 +284,6 @@ fn refuse(create: &CreateTable) -> Result<(), SqlError> {
             "CREATE TABLE AS",
             Some("Create the table, then INSERT ... SELECT."),
         ));
-    }
-    if create.partition_of.is_some() {
-        let hint = "A table's slots are its partitions: leave PARTITION OF out.";
-        return Err(SqlError::unsupported("PARTITION OF", Some(hint)));
     }
     if create.inherits.is_some() {
         return Err(SqlError::unsupported("INHERITS", None));

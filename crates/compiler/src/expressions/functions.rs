@@ -171,6 +171,10 @@ fn of_session(
         ("current_schema", 0) => {
             return Ok(Some(Typed::new(Expr::Const(Datum::Text("public".into())), Name)));
         }
+        // No advisory lock is ever held.
+        ("pg_advisory_unlock_all", 0) => {
+            return Ok(Some(Typed::new(Expr::Const(Datum::Text(String::new())), Text)));
+        }
         ("statement_timestamp", 0) => (Fill::StatementTime, TimestampTz),
         ("clock_timestamp", 0) => (Fill::ClockTime, TimestampTz),
         ("current_user" | "session_user" | "user" | "current_role", 0) => (Fill::User, Name),
