@@ -12,7 +12,19 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("language", &["txn", "sql", "compiler", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
-    ("island", &["channel", "twophase", "wire", "instance"]),
+    (
+        "island",
+        &[
+            "channel",
+            "twophase",
+            "wire",
+            "instance",
+            "engine-conventional",
+            "engine-partitioned",
+            "engine-serial",
+            "engine-occ",
+        ],
+    ),
     ("archipelago", &["client", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];

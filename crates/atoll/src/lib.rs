@@ -50,6 +50,7 @@ mod places;
 mod plan;
 mod report_command;
 mod seen;
+mod serve_command;
 mod shelf;
 mod stats;
 mod stop;
@@ -144,6 +145,7 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
+        Some(Command::Serve(args)) => serve_command::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
         Some(Command::Compare(args)) => compare_command::run(&args, interrupt),
         Some(Command::Figures(args)) if args.simulated && !args.list => simulated::figures(&args, interrupt),

@@ -5,7 +5,7 @@
 //! needed, since restart handles a crash. A thread drops its instance.
 
 use crate::control::{Birth, InstanceOrder, Reply, receive, send};
-use crate::engine::InstanceConfig;
+use crate::engine::{Instance, InstanceConfig, start};
 use crate::{DeployError, Host};
 use std::mem::{Discriminant, discriminant};
 use std::os::fd::AsFd;
@@ -94,9 +94,6 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
     Ok(rx)
 }
 
-/// An instance that runs any workload: the engine is compiled once for all of them.
-type Instance = crate::engine::Instance<AnyWorkload>;
-
 /// One instance, from start to stop.
 struct Life {
     config: InstanceConfig,
@@ -108,7 +105,7 @@ impl Life {
     fn run(mut self, workload: AnyWorkload) {
         let id = self.config.id;
         let kind = discriminant(&workload);
-        let instance = match Instance::start(workload, self.config) {
+        let instance = match start(workload, self.config) {
             Ok(instance) => instance,
             Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
         };

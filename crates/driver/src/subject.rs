@@ -68,7 +68,8 @@ impl Subject {
     }
 
     /// The consistency check's count for these committed transactions by kind, to be added up
-    /// modulo 2^64 (see [`workload::Benchmark::effects`]); `None` if it does not follow from the counts.
+    /// modulo 2^64 (see [`workload::Benchmark::effects`]); `None` if it does not follow from the
+    /// counts.
     pub fn effects(&self, committed: &BTreeMap<String, u64>) -> Option<u64> {
         self.workload.effects(committed)
     }

@@ -50,8 +50,8 @@ pub fn write(out: &mut Vec<u8>, ty: SqlType, datum: &Datum) {
 /// The value of bytes.
 ///
 /// # Errors
-/// `22P03` if they do not have the type's form, `22021` if a text is no UTF-8, `22008` for times out of
-/// range, and those of [`crate::text::read`] for lengths and documents.
+/// `22P03` if they do not have the type's form, `22021` if a text is no UTF-8, `22008` for times
+/// out of range, and those of [`crate::text::read`] for lengths and documents.
 pub fn read(ty: SqlType, bytes: &[u8]) -> Result<Datum, SqlError> {
     Ok(match ty {
         SqlType::Bool => Datum::Bool(exact::<1>(bytes)? != [0]),
@@ -131,8 +131,8 @@ fn read_date(days: i32) -> Result<i32, SqlError> {
     datetime::date(days.into()).ok_or_else(datetime::date_out_of_range)
 }
 
-/// The number of digits, the power of 10000 by which the first counts, the sign, the scale, then the
-/// digits; zeros at both ends are left out.
+/// The number of digits, the power of 10000 by which the first counts, the sign, the scale, then
+/// the digits; zeros at both ends are left out.
 fn write_numeric(out: &mut Vec<u8>, number: &Numeric) {
     let Numeric::Number(number) = number else {
         return [0, 0, NAN, 0].iter().for_each(|part| out.extend_from_slice(&part.to_be_bytes()));
@@ -195,4 +195,63 @@ fn read_numeric(bytes: &[u8]) -> Result<Numeric, SqlError> {
     );
     // Digits behind the scale are cut.
     number.truncate(scale.into()).checked()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::compare;
+    use crate::{sample, text};
+    use fastrand::Rng;
+
+    #[test]
+    fn both_formats_are_read_as_they_were_written() {
+        let mut rng = Rng::with_seed(8);
+        for ty in sample::TYPES {
+            for _ in 0..2000 {
+                let value = sample::datum(&mut rng, *ty);
+                if value.is_null() {
+                    continue;
+                }
+                let mut bytes = Vec::new();
+                write(&mut bytes, *ty, &value);
+                let written = to_string(*ty, &value);
+                for read in [read(*ty, &bytes), text::read(*ty, &written)] {
+                    let read = read.unwrap_or_else(|error| panic!("{ty:?} {written}: {error}"));
+                    assert!(compare(&read, &value).is_eq(), "{ty:?}: {read:?} {value:?}");
+                    assert_eq!(to_string(*ty, &read), written);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_and_texts_are_no_panic() {
+        let mut rng = Rng::with_seed(9);
+        let alphabet: Vec<char> = "0123456789-+:.,TtZeEnNaif {}[]\"\\\'xdaysmonPBCé\0\n/".chars().collect();
+        let types =
+            sample::TYPES.iter().chain(&[SqlType::Json, SqlType::Jsonb, SqlType::Numeric(Some((4, 2)))]);
+        for ty in types {
+            for _ in 0..4000 {
+                let mut bytes = Vec::new();
+                write(&mut bytes, *ty, &sample::datum(&mut rng, *ty));
+                bytes.push(0);
+                let at = rng.usize(..bytes.len());
+                bytes[at] = rng.u8(..);
+                bytes.truncate(rng.usize(..=bytes.len()));
+                let noise: String = (0..rng.usize(..12)).map(|_| *rng.choice(&alphabet).unwrap()).collect();
+                let mut text: Vec<char> = to_string(*ty, &sample::datum(&mut rng, *ty)).chars().collect();
+                text.extend(noise.chars());
+                if !text.is_empty() {
+                    text.swap_remove(rng.usize(..text.len()));
+                }
+                let read =
+                    [read(*ty, &bytes), text::read(*ty, &noise), text::read(*ty, &String::from_iter(text))];
+                // What was read can be written.
+                for value in read.into_iter().flatten() {
+                    to_string(*ty, &value);
+                }
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Comparison of values by SQL's rules, for conditions, sorting and groups.
 //!
-//! The order is total: -0 and 0 are equal, NaN equals itself and is greater than every number, text is
-//! ordered by its bytes (collation "C"), intervals by their lengths with 30 days a month and 24
+//! The order is total: -0 and 0 are equal, NaN equals itself and is greater than every number, text
+//! is ordered by its bytes (collation "C"), intervals by their lengths with 30 days a month and 24
 //! hours a day. The order of key bytes ([`crate::key`]) is the same.
 
 use crate::value::{Interval, Numeric};

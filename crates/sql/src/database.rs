@@ -8,7 +8,7 @@ use crate::catalog::{Catalog, Oid, Sequence, Store};
 use crate::place::{self, Placed};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Stop, Work};
-use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Put};
+use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
 use crate::tasks;
 use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
@@ -171,7 +171,7 @@ impl Workload for Database {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        txn::run_one_of!(id, args, access, out; Fetch, FetchForUpdate, Put, Change, Share<FetchAll>)
+        txn::run_one_of!(id, args, access, out; Fetch, FetchForUpdate, Put, Change, Share<FetchAll>, Share<Gather>)
     }
 
     fn routes(&self, request: &Request, visit: &mut dyn FnMut(Route)) {

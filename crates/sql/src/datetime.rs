@@ -1,6 +1,7 @@
 //! The calendar: days and microseconds since 2000-01-01, and the years, months and days that they
 //! are. Years are astronomical: 0 is 1 BC. The zone is UTC.
 
+mod interval;
 pub mod interval_text;
 pub mod parts;
 pub mod read;

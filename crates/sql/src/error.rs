@@ -53,8 +53,8 @@ impl SqlState {
     }
 }
 
-/// An error that a client sees. The statement had no effect. It is one pointer, so that the results of
-/// expressions stay small.
+/// An error that a client sees. The statement had no effect. It is one pointer, so that the results
+/// of expressions stay small.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct SqlError(Box<Report>);

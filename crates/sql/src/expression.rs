@@ -3,11 +3,13 @@
 mod arithmetic;
 mod call;
 mod cast;
+mod context;
 mod eval;
 mod like;
+mod strings;
 mod times;
 
-pub use eval::Context;
+pub use context::Context;
 
 use crate::{Datum, SqlType};
 use serde::{Deserialize, Serialize};
@@ -94,7 +96,8 @@ pub enum BinaryOp {
     JsonGetText,
 }
 
-/// Functions of one row.
+/// Functions of one row. Arguments come in the order of PostgreSQL's functions; those of
+/// `POSITION(part IN text)` are the text, then the part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Function {
     Abs,
@@ -103,10 +106,16 @@ pub enum Function {
     Round,
     Trunc,
     Mod,
+    /// The whole part of a quotient of decimal numbers.
+    Div,
     Power,
     Sqrt,
+    Cbrt,
     Exp,
     Ln,
+    /// To the base 10; or of the second argument, to the base of the first.
+    Log,
+    TrimScale,
     Sign,
     Greatest,
     Least,
@@ -122,6 +131,8 @@ pub enum Function {
     RightTrim,
     Position,
     Replace,
+    Translate,
+    InitCap,
     Repeat,
     Left,
     Right,
@@ -130,20 +141,29 @@ pub enum Function {
     Reverse,
     SplitPart,
     StartsWith,
+    /// Nulls are left out; so they are by `concat_ws`, of which the first argument is the
+    /// separator.
     Concat,
+    ConcatWs,
     Md5,
     Chr,
     Ascii,
     ToHex,
+    /// `date_part` if the result is `Float8`, `extract` if it is `Numeric`.
     DatePart,
     DateTrunc,
+    /// Of two timestamps: the compiler gives midnight of the current day if there is only one.
     Age,
     MakeDate,
+    /// Of seconds since 1970.
+    ToTimestamp,
     /// `to_char` of numbers and times.
     ToChar,
     Random,
     GenRandomUuid,
     JsonTypeOf,
+    JsonArrayLength,
+    /// Of any value, 64 bits: Atoll's own.
     Hash,
 }
 

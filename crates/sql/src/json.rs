@@ -1,6 +1,7 @@
-//! JSON documents. A `json` is kept as it was written; a `jsonb` is written anew: its keys sorted by
-//! length and then by bytes, the last of equal keys, one blank behind `:` and `,`, numbers as decimal
-//! numbers are written. So the parts of a `jsonb` are found by the same search as those of a `json`.
+//! JSON documents. A `json` is kept as it was written; a `jsonb` is written anew: its keys sorted
+//! by length and then by bytes, the last of equal keys, one blank behind `:` and `,`, numbers as
+//! decimal numbers are written. So the parts of a `jsonb` are found by the same search as those of
+//! a `json`.
 
 use crate::value::Numeric;
 use crate::{Datum, SqlError, SqlState};
@@ -21,8 +22,8 @@ pub fn check(text: &str) -> Result<(), SqlError> {
 /// The text as a `jsonb`.
 ///
 /// # Errors
-/// `22P02` if the text is no document, `22P05` if a string has the character 0, `54001` if it is nested too
-/// deeply.
+/// `22P02` if the text is no document, `22P05` if a string has the character 0, `54001` if it is
+/// nested too deeply.
 pub fn normalize(text: &str) -> Result<String, SqlError> {
     let mut out = String::with_capacity(text.len());
     write_normal(&mut out, raw(text)?, DEPTH)?;
@@ -61,7 +62,18 @@ pub fn type_of(document: &str) -> &'static str {
     }
 }
 
-/// `a || b` of two `jsonb`: objects are merged, and arrays are joined; a scalar counts as an array of it.
+/// # Errors
+/// `22023` if the document is no array.
+pub fn array_length(document: &str) -> Result<i64, SqlError> {
+    match type_of(document) {
+        "array" => Ok(parse::<Vec<&RawValue>>(document)?.len() as i64),
+        "object" => Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot get array length of a non-array")),
+        _ => Err(SqlError::new(SqlState::INVALID_PARAMETER, "cannot get array length of a scalar")),
+    }
+}
+
+/// `a || b` of two `jsonb`: objects are merged, and arrays are joined; a scalar counts as an array
+/// of it.
 ///
 /// # Errors
 /// `22023` for an object beside a scalar.

@@ -2,21 +2,21 @@
 //! and no value's bytes are a prefix of another's.
 //!
 //! ```text
-//!   integer, date, time,   1 byte: 0x80 + n, then n bytes of the number, big-endian, as few as it needs
-//!   timestamp              negative: 0x7f - n, then the n low bytes of its two's complement
+//!   integer, date, time,   1 byte: 0x80 + n, then n bytes of the number, big-endian, as few as it
+//! needs   timestamp              negative: 0x7f - n, then the n low bytes of its two's complement
 //!   bool                   0x10, 0x11
-//!   text, bytes            0x01, then the bytes as base::Key has them (0x00 escaped, 0x00 0x00 at the end)
-//!   float                  0x01, then 8 bytes: sign flipped, or all bits inverted if negative
-//!   numeric                0x20 negative, 0x21 zero, 0x22 positive, 0x23 NaN; then the exponent as an
-//!                          integer and two decimal digits a byte, + 1, ended by 0x00; after a negative
-//!                          sign all these bytes are inverted
+//!   text, bytes            0x01, then the bytes as base::Key has them (0x00 escaped, 0x00 0x00 at
+//! the end)   float                  0x01, then 8 bytes: sign flipped, or all bits inverted if
+//! negative   numeric                0x20 negative, 0x21 zero, 0x22 positive, 0x23 NaN; then the
+//! exponent as an                          integer and two decimal digits a byte, + 1, ended by
+//! 0x00; after a negative                          sign all these bytes are inverted
 //!   interval               0x01, then 16 bytes: its length in microseconds, sign flipped
 //!   uuid                   0x01, then 16 bytes
 //!   null                   0xff
 //! ```
 //!
-//! Equal values have equal bytes, so a decoded value equals the encoded one, yet may differ in form:
-//! 1.00 is decoded as 1, and one month as 30 days.
+//! Equal values have equal bytes, so a decoded value equals the encoded one, yet may differ in
+//! form: 1.00 is decoded as 1, and one month as 30 days.
 
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType};

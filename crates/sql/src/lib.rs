@@ -17,6 +17,7 @@
 //! - [`expression`]: expressions and their evaluation.
 //! - [`catalog`]: tables, indexes, sequences, constraints as plain values.
 //! - `tasks`: work on the catalog, on whole tables, and on sequences.
+//! - [`aggregate`], [`group`]: functions of many rows.
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
 //! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
 //! - [`error`]: an error of SQL, with its SQLSTATE.
@@ -33,8 +34,10 @@ pub mod database;
 pub mod datetime;
 pub mod error;
 pub mod expression;
+pub mod group;
 pub mod json;
 pub mod key;
+pub mod number_format;
 pub mod numeric;
 pub mod place;
 pub mod power;
@@ -46,6 +49,7 @@ mod sample;
 pub mod step;
 mod tasks;
 pub mod text;
+pub mod to_char;
 pub mod types;
 pub mod value;
 

@@ -1,8 +1,8 @@
 //! Compiled statements.
 //!
-//! A [`Program`] is self-contained: it names physical tables and has all that their rows' layout and
-//! the routes of its steps need, so the instances that run it know no catalog. The server compiles
-//! a statement once for each version of the catalog.
+//! A [`Program`] is self-contained: it names physical tables and has all that their rows' layout
+//! and the routes of its steps need, so the instances that run it know no catalog. The server
+//! compiles a statement once for each version of the catalog.
 
 use crate::catalog::{Slots, Store};
 use crate::expression::Aggregate;

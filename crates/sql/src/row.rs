@@ -5,8 +5,8 @@
 //!   u16     number of columns; bit 15: the ends below have four bytes each, not two
 //!   bytes   one bit for each column: set if it is null
 //!   bytes   the columns of fixed width, one after the other; a null one has zeros
-//!   ends    for each column of variable width, where its bytes end, counted from the first such byte
-//!   bytes   the columns of variable width
+//!   ends    for each column of variable width, where its bytes end, counted from the first such
+//! byte   bytes   the columns of variable width
 //! ```
 //!
 //! All numbers are little-endian. A row that was stored before a column was added has fewer

@@ -43,8 +43,8 @@ pub fn datum(rng: &mut Rng, ty: SqlType) -> Datum {
         SqlType::Bytea => {
             Datum::Bytes((0..rng.usize(..6)).map(|_| *rng.choice(&[0, 1, 97, 255]).unwrap()).collect())
         }
-        SqlType::Date => Datum::Date(int(rng, 23) as i32),
-        SqlType::Time => Datum::Time(rng.i64(..86_400_000_000)),
+        SqlType::Date => Datum::Date(int(rng, 22) as i32),
+        SqlType::Time => Datum::Time(rng.i64(0..86_400_000_000)),
         SqlType::Timestamp | SqlType::TimestampTz => Datum::Timestamp(int(rng, 58)),
         SqlType::Interval => Datum::Interval(Interval {
             months: int(rng, 8) as i32,

@@ -6,8 +6,9 @@
 
 use crate::catalog::Store;
 use crate::expression::Context;
+use crate::group::{Group, Groups};
 use crate::place::{self, Placed};
-use crate::program::{Assignment, Checked, Order, Stored};
+use crate::program::{Assignment, Checked, Grouping, Order, Stored};
 use crate::row::{Columns, Pair};
 use crate::{Datum, Expr, SqlError, SqlState};
 use serde::{Deserialize, Serialize};
@@ -166,6 +167,59 @@ impl Spread for FetchAll {
             (Ok(_), Err(error)) => *so_far = Err(error),
             (Err(_), _) => {}
         }
+    }
+}
+
+/// The groups of all rows of a table.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Gather {
+    /// The rows: all of a table.
+    pub fetch: Fetch,
+    pub grouping: Arc<Grouping>,
+    pub sites: u32,
+}
+
+impl Step for Gather {
+    const ID: StepId = 6;
+    const EFFECT: Effect = Effect::Reads;
+    type Output = Result<Vec<Group>, SqlError>;
+
+    fn route(&self) -> Route {
+        Step::route(&self.fetch)
+    }
+
+    async fn run<A: Access>(&self, access: &mut A) -> Result<Self::Output, Abort> {
+        let (fetch, bound) = (&self.fetch, &self.fetch.bound);
+        let mut groups = Groups::new(&self.grouping);
+        let mut wrong = None;
+        let mut add = |row: &[u8]| {
+            let row = fetch.table.layout().read(row)?;
+            let passes = fetch.test.as_ref().map_or(Ok(true), |test| test.passes(bound, &row))?;
+            if passes { groups.add(bound, &row) } else { Ok(()) }
+        };
+        access
+            .scan(place::table_id(fetch.table.store), Range::ALL, Direction::Forward, |_, row| {
+                wrong = add(row.bytes(place::ROW)).err();
+                if wrong.is_some() { Flow::Enough } else { Flow::More }
+            })
+            .await?;
+        Ok(wrong.map_or_else(|| Ok(groups.into_groups()), Err))
+    }
+}
+
+impl Spread for Gather {
+    fn keys(&self) -> std::ops::Range<u64> {
+        0..self.sites.into()
+    }
+
+    fn join(&self, so_far: &mut Self::Output, next: Self::Output) {
+        let merged = std::mem::replace(so_far, Ok(Vec::new())).and_then(|groups| {
+            let mut all = Groups::new(&self.grouping);
+            all.merge(groups)?;
+            all.merge(next?)?;
+            Ok(all.into_groups())
+        });
+        *so_far = merged;
     }
 }
 

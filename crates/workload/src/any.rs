@@ -4,7 +4,7 @@
 //! compiled once in all; each request then finds its own procedure by its kind:
 //!
 //! ```text
-//!   AnyRequest::Tpcb(request)  --run-->  AnyWorkload::Tpcb(tpcb)  --tpcb.run(request)-->  AnyReply::Tpcb
+//!   AnyRequest::Tpcb(r)  --run-->  AnyWorkload::Tpcb(w)  --w.run(r)-->  AnyReply::Tpcb
 //! ```
 //!
 //! The procedures themselves are compiled into the engine as ever: nothing is called through a

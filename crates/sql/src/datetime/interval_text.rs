@@ -199,10 +199,10 @@ fn clock<'a>(sum: &mut Sum, rest: &'a str) -> Result<&'a str, Problem> {
     let length =
         unsigned.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(unsigned.len());
     let parts: Vec<&str> = unsigned[..length].split(':').collect();
-    let parts = match parts.as_slice() {
-        &[minutes, seconds] if seconds.contains('.') => ["0", minutes, seconds],
-        &[hours, minutes] => [hours, minutes, "0"],
-        &[hours, minutes, seconds] => [hours, minutes, seconds],
+    let parts = match *parts.as_slice() {
+        [minutes, seconds] if seconds.contains('.') => ["0", minutes, seconds],
+        [hours, minutes] => [hours, minutes, "0"],
+        [hours, minutes, seconds] => [hours, minutes, seconds],
         _ => return Err(Problem::Syntax),
     };
     let mut micros = 0;

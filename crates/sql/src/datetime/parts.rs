@@ -194,8 +194,8 @@ pub fn day_of_year(days: i64) -> i64 {
     days - Civil { month: 1, day: 1, ..Civil::of(days) }.days() + 1
 }
 
-/// The year and number of the week with this day, by ISO 8601: the week of a year's first Thursday is
-/// its first.
+/// The year and number of the week with this day, by ISO 8601: the week of a year's first Thursday
+/// is its first.
 pub fn iso_week(days: i64) -> (i64, i64) {
     let thursday = days - (weekday(days) + 6) % 7 + 3;
     (Civil::of(thursday).year, (day_of_year(thursday) - 1) / 7 + 1)
@@ -237,7 +237,8 @@ pub fn truncate(name: &str, value: &Datum, with_zone: bool) -> Result<Datum, Sql
     let part = part(name).ok_or_else(|| unknown(name, ty))?;
     match value {
         Datum::Timestamp(micros @ (BEGIN | END)) => Ok(Datum::Timestamp(*micros)),
-        Datum::Timestamp(_) | Datum::Interval(_) if part > Part::Millennium => Err(unsupported(name, ty)),
+        Datum::Timestamp(_) | Datum::Interval(_) if part >= Part::Timezone => Err(unsupported(name, ty)),
+        Datum::Timestamp(_) | Datum::Interval(_) if part > Part::Millennium => Err(unknown(name, ty)),
         Datum::Timestamp(micros) => truncate_timestamp(part, *micros).map(Datum::Timestamp),
         Datum::Interval(_) if part == Part::Week => {
             Err(unsupported(name, ty).with_detail("Months usually have fractional weeks."))

@@ -35,8 +35,8 @@ enum Problem {
 type Read<T> = Result<T, Problem>;
 
 /// # Errors
-/// `22007` for a wrong form, `22008` for fields or results out of range, `22023` for unknown zones; the other
-/// functions too.
+/// `22007` for a wrong form, `22008` for fields or results out of range, `22023` for unknown zones;
+/// the other functions too.
 pub fn date(text: &str) -> Result<i32, SqlError> {
     let fields = Fields::read(text).map_err(|problem| problem.error(text, "date"))?;
     match fields.special {
@@ -52,7 +52,7 @@ pub fn date(text: &str) -> Result<i32, SqlError> {
 
 pub fn time(text: &str) -> Result<i64, SqlError> {
     let error = |problem: Problem| problem.error(text, "time");
-    let fields = Fields::read(text).map_err(error)?;
+    let fields = Fields { is_clock: true, ..Fields::default() }.read_all(text).map_err(error)?;
     if fields.date.is_some() {
         fields.days().map_err(error)?;
     }
@@ -114,13 +114,19 @@ struct Fields {
     loose: Vec<i64>,
     month: Option<i64>,
     has_weekday: bool,
+    /// Whether a time of day is expected, which may stand without a date and without colons.
+    is_clock: bool,
     /// Whether the date's fields come in an order that the style decides.
     is_style: bool,
 }
 
 impl Fields {
     fn read(text: &str) -> Read<Fields> {
-        let mut fields = Fields::default();
+        Fields::default().read_all(text)
+    }
+
+    fn read_all(self, text: &str) -> Read<Fields> {
+        let mut fields = self;
         let mut rest = text.trim_matches(is_blank);
         if rest.is_empty() {
             return Err(Problem::Syntax);
@@ -154,9 +160,12 @@ impl Fields {
             Some(':') => self.clock(rest),
             Some('-' | '/') => self.dashed(rest),
             Some('.') if self.date.is_none() && rest[length + 1..].contains('.') => self.dashed(rest),
-            _ if self.date.is_some() && self.time.is_none() && (length == 6 || length == 4) => {
+            _ if (self.date.is_some() || self.is_clock)
+                && self.time.is_none()
+                && (length == 6 || length == 4) =>
+            {
                 self.digits_of_clock(&rest[..length])?;
-                self.fraction(&rest[length..], 0)
+                self.fraction(&rest[length..])
             }
             _ if length == 8 && self.date.is_none() && self.loose.is_empty() => {
                 let date = |range: std::ops::Range<usize>| parse(&rest[range]);
@@ -190,7 +199,7 @@ impl Fields {
         }
         let fraction = second.is_some();
         self.set_clock(hour, minute, second.map_or(Ok(0), parse)? * SECOND)?;
-        if fraction { self.fraction(&rest[length..], 0) } else { Ok(&rest[length..]) }
+        if fraction { self.fraction(&rest[length..]) } else { Ok(&rest[length..]) }
     }
 
     fn set_clock(&mut self, hour: i64, minute: i64, second: i64) -> Read<()> {
@@ -206,7 +215,7 @@ impl Fields {
     }
 
     /// Digits behind the point of the seconds, rounded to microseconds.
-    fn fraction<'a>(&mut self, rest: &'a str, _from: usize) -> Read<&'a str> {
+    fn fraction<'a>(&mut self, rest: &'a str) -> Read<&'a str> {
         let Some(digits) = rest.strip_prefix('.') else { return Ok(rest) };
         let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
         let fraction: f64 = format!("0.{}0", &digits[..length]).parse().map_err(|_| Problem::Syntax)?;
@@ -275,7 +284,8 @@ impl Fields {
     }
 
     fn word<'a>(&mut self, rest: &'a str) -> Read<&'a str> {
-        let length = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let is_part = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_');
+        let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
         let word = rest[..length].to_ascii_lowercase();
         match word.as_str() {
             "infinity" => self.special = Some(END),
@@ -287,7 +297,7 @@ impl Fields {
             _ => match (month_of(&word), is_weekday(&word)) {
                 (Some(month), _) if self.month.is_none() && self.date.is_none() => self.month = Some(month),
                 (None, true) if !self.has_weekday => self.has_weekday = true,
-                _ if self.time.is_some() => return Err(Problem::Zone(rest[..length].to_ascii_lowercase())),
+                _ if word.contains('/') => return Err(Problem::Zone(word)),
                 _ => return Err(Problem::Syntax),
             },
         }

@@ -54,7 +54,7 @@ fn integers(op: BinaryOp, a: i64, b: i64, ty: SqlType) -> Result<i64, SqlError> 
             SqlType::Int2 | SqlType::Int4 => i64::from((a as i32).wrapping_shr(b as u32)),
             _ => a.wrapping_shr(b as u32),
         }),
-        _ => return Err(super::eval::mistyped()),
+        _ => return Err(super::context::mistyped()),
     };
     integer(result, ty)
 }
@@ -93,7 +93,7 @@ fn floats(op: BinaryOp, a: f64, b: f64, ty: SqlType) -> Result<f64, SqlError> {
         BinaryOp::Divide if b == 0.0 && !a.is_nan() => return Err(division_by_zero()),
         BinaryOp::Divide => (a / b, a == 0.0 || b.is_infinite()),
         BinaryOp::Power => return power::float_power(a, b),
-        _ => return Err(super::eval::mistyped()),
+        _ => return Err(super::context::mistyped()),
     };
     let result = if ty == SqlType::Float4 { f64::from(result as f32) } else { result };
     if result.is_infinite() && a.is_finite() && b.is_finite() {
@@ -115,7 +115,7 @@ fn numerics(op: BinaryOp, a: &Numeric, b: &Numeric) -> Result<Numeric, SqlError>
         BinaryOp::Divide => a.divide(b),
         BinaryOp::Modulo => a.modulo(b),
         BinaryOp::Power => power::numeric_power(a, b),
-        _ => Err(super::eval::mistyped()),
+        _ => Err(super::context::mistyped()),
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn negate(value: &Datum, ty: SqlType) -> Result<Datum, SqlError> {
         Datum::Int(v) => integer(v.checked_neg(), ty).map(Datum::Int),
         Datum::Float(v) => Ok(Datum::Float(-v)),
         Datum::Numeric(v) => Ok(Datum::Numeric(v.negate())),
-        Datum::Interval(v) => super::times::negate(v).map(Datum::Interval),
-        _ => Err(super::eval::mistyped()),
+        Datum::Interval(v) => v.negate().map(Datum::Interval),
+        _ => Err(super::context::mistyped()),
     }
 }

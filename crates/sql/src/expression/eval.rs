@@ -1,22 +1,13 @@
 //! Evaluation of expressions. Numbers, times and comparisons do not allocate; constants and
 //! parameters are used where they are.
 
+use super::context::{Context, mistyped};
 use super::{BinaryOp, Expr, arithmetic, call, cast, like};
 use crate::compare::compare;
 use crate::row::Columns;
 use crate::{Datum, SqlError, SqlState};
 use std::borrow::Cow;
 use std::cmp::Ordering;
-
-/// All that an expression needs besides its row.
-#[derive(Clone, Copy)]
-pub struct Context<'a> {
-    pub params: &'a [Datum],
-    /// When the transaction began, in microseconds since 2000-01-01 UTC.
-    pub now: i64,
-    /// 64 random bits a call, for `random()` and `gen_random_uuid()`.
-    pub random: &'a dyn Fn() -> u64,
-}
 
 impl Expr {
     /// The value of this expression for one row.
@@ -173,13 +164,4 @@ fn is_in(expr: &Expr, list: &[Expr], cx: &Context<'_>, row: &dyn Columns) -> Res
         }
     }
     Ok(result)
-}
-
-/// The error for an operand of a type that the compiler should not have let pass.
-#[cold]
-pub(super) fn mistyped() -> SqlError {
-    SqlError::new(
-        SqlState::INTERNAL,
-        "an expression has an operand of a type that its operator does not take",
-    )
 }

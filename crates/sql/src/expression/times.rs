@@ -24,7 +24,7 @@ pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum,
             checked_timestamp(midnight + time).map(Timestamp).ok_or_else(timestamp_out_of_range)
         }
         (Add | Subtract, Date(date), Datum::Interval(span)) => {
-            let signed = if op == Add { *span } else { negate(span)? };
+            let signed = if op == Add { *span } else { span.negate()? };
             add_to_timestamp(datetime::midnight(*date)?, &signed).map(Timestamp)
         }
         (Add, Timestamp(t), Datum::Interval(span)) | (Add, Datum::Interval(span), Timestamp(t)) => {
@@ -34,7 +34,7 @@ pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum,
             add_to_timestamp(datetime::midnight(*date)?, span).map(Timestamp)
         }
         (Subtract, Timestamp(t), Datum::Interval(span)) => {
-            add_to_timestamp(*t, &negate(span)?).map(Timestamp)
+            add_to_timestamp(*t, &span.negate()?).map(Timestamp)
         }
         (Subtract, Timestamp(a), Timestamp(b)) => between(*a, *b).map(Datum::Interval),
         (Add, Time(t), Datum::Interval(span)) | (Add, Datum::Interval(span), Time(t)) => {
@@ -46,15 +46,13 @@ pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum,
         (Subtract, Time(a), Time(b)) => {
             Ok(Datum::Interval(Interval { micros: a - b, ..Interval::default() }))
         }
-        (Add, Datum::Interval(a), Datum::Interval(b)) => add(a, b).map(Datum::Interval),
-        (Subtract, Datum::Interval(a), Datum::Interval(b)) => subtract(a, b).map(Datum::Interval),
+        (Add, Datum::Interval(a), Datum::Interval(b)) => a.add(b).map(Datum::Interval),
+        (Subtract, Datum::Interval(a), Datum::Interval(b)) => a.subtract(b).map(Datum::Interval),
         (Multiply, Datum::Interval(span), Float(factor))
-        | (Multiply, Float(factor), Datum::Interval(span)) => {
-            scale(span, |v| v * factor).map(Datum::Interval)
-        }
+        | (Multiply, Float(factor), Datum::Interval(span)) => span.scale(|v| v * factor).map(Datum::Interval),
         (Divide, Datum::Interval(_), Float(0.0)) => Err(division_by_zero()),
-        (Divide, Datum::Interval(span), Float(divisor)) => scale(span, |v| v / divisor).map(Datum::Interval),
-        _ => Err(super::eval::mistyped()),
+        (Divide, Datum::Interval(span), Float(divisor)) => span.scale(|v| v / divisor).map(Datum::Interval),
+        _ => Err(super::context::mistyped()),
     }
 }
 
@@ -94,58 +92,4 @@ fn between(a: i64, b: i64) -> Result<Interval, SqlError> {
     }
     let micros = a.checked_sub(b).ok_or_else(interval_out_of_range)?;
     Ok(Interval { months: 0, days: (micros / DAY) as i32, micros: micros % DAY })
-}
-
-/// # Errors
-/// `22008` if a part of the sum is out of range; the functions below too.
-pub(super) fn add(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
-    let sum = || {
-        Some(Interval {
-            months: a.months.checked_add(b.months)?,
-            days: a.days.checked_add(b.days)?,
-            micros: a.micros.checked_add(b.micros)?,
-        })
-    };
-    sum().ok_or_else(interval_out_of_range)
-}
-
-fn subtract(a: &Interval, b: &Interval) -> Result<Interval, SqlError> {
-    let difference = || {
-        Some(Interval {
-            months: a.months.checked_sub(b.months)?,
-            days: a.days.checked_sub(b.days)?,
-            micros: a.micros.checked_sub(b.micros)?,
-        })
-    };
-    difference().ok_or_else(interval_out_of_range)
-}
-
-pub(super) fn negate(v: &Interval) -> Result<Interval, SqlError> {
-    subtract(&Interval::default(), v)
-}
-
-/// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day in
-/// microseconds (PostgreSQL's `interval_mul`).
-pub(super) fn scale(span: &Interval, by: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {
-    const SECONDS: f64 = 86_400.0;
-    let whole = |v: f64| {
-        let fits = v > f64::from(i32::MIN) - 1.0 && v < f64::from(i32::MAX) + 1.0;
-        if fits { Ok(v as i32) } else { Err(interval_out_of_range()) }
-    };
-    let round = |v: f64| (v * 1e6).round_ties_even() / 1e6;
-    let (months_exact, days_exact) = (by(span.months.into()), by(span.days.into()));
-    let (months, mut days) = (whole(months_exact)?, whole(days_exact)?);
-    let month_days = round((months_exact - f64::from(months)) * 30.0);
-    let mut seconds = round((days_exact - f64::from(days) + month_days - month_days.trunc()) * SECONDS);
-    if seconds.abs() >= SECONDS {
-        let more = (seconds / SECONDS).trunc();
-        days = days.checked_add(more as i32).ok_or_else(interval_out_of_range)?;
-        seconds -= more * SECONDS;
-    }
-    let days = days.checked_add(month_days as i32).ok_or_else(interval_out_of_range)?;
-    let micros = (by(span.micros as f64) + seconds * 1e6).round_ties_even();
-    if !(micros.abs() < i64::MAX as f64) {
-        return Err(interval_out_of_range());
-    }
-    Ok(Interval { months, days, micros: micros as i64 })
 }

@@ -2,15 +2,13 @@
 
 use super::find::Found;
 use super::{Rows, Stop, Work};
-use crate::aggregate::Accumulator;
 use crate::compare;
-use crate::program::{Grouping, Joined, Outcome, Output, Select, SortKey};
+use crate::group::Groups;
+use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
 use crate::row::{Columns, Pair};
-use crate::step::{Bound, Outer};
+use crate::step::{Bound, Fetch, Gather, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use txn::Transaction;
 
@@ -36,11 +34,17 @@ impl<T: Transaction> Work<'_, T> {
             && (select.order.is_empty() || select.is_ordered);
         let early = reach.filter(|_| cuts_early);
         let sources = &select.sources;
-        let joined = self.join(sources, bound, vec![Outer::default()], early).await?;
         let mut rows = Vec::new();
         let cx = bound.context();
         if let Some(grouping) = &select.grouping {
-            for group in groups(grouping, sources, &joined, bound)? {
+            let groups = match self.gathered(select, grouping, bound).await? {
+                Some(groups) => groups,
+                None => {
+                    let joined = self.join(sources, bound, vec![Outer::default()], None).await?;
+                    groups(grouping, sources, &joined, bound)?
+                }
+            };
+            for group in groups {
                 let passes =
                     |having: &Expr| Ok::<_, SqlError>(having.eval(&cx, &group)? == Datum::Bool(true));
                 if select.having.as_ref().map_or(Ok(true), passes)? {
@@ -48,7 +52,7 @@ impl<T: Transaction> Work<'_, T> {
                 }
             }
         } else {
-            for row in &joined {
+            for row in &self.join(sources, bound, vec![Outer::default()], early).await? {
                 if early.is_some_and(|most| rows.len() as u64 >= most) {
                     break;
                 }
@@ -68,6 +72,27 @@ impl<T: Transaction> Work<'_, T> {
         let shown = select.output.len() - usize::from(select.hidden);
         rows.iter_mut().for_each(|row| row.truncate(shown));
         Ok(rows)
+    }
+
+    /// The groups of all rows of one table, made where the rows are.
+    async fn gathered(
+        &mut self,
+        select: &Select,
+        grouping: &Grouping,
+        bound: &Arc<Bound>,
+    ) -> Result<Option<Rows>, Stop> {
+        let [Joined { source, .. }] = select.sources.as_slice() else { return Ok(None) };
+        if source.path != Path::All || source.lock != RowLock::None {
+            return Ok(None);
+        }
+        let condition = source.filter.clone().map(Arc::new);
+        let test = condition.map(|condition| Test { condition, outer: Outer::default() });
+        let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
+        let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
+        let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
+        let mut groups = Groups::new(grouping);
+        groups.merge(self.txn.over(gather).await??)?;
+        Ok(Some(groups.finish()?))
     }
 
     /// Joins sources from left to right. `limit` holds for the joined rows.
@@ -164,47 +189,11 @@ fn groups(
     rows: &[JoinedRow],
     bound: &Bound,
 ) -> Result<Rows, SqlError> {
-    let cx = bound.context();
-    let fresh = || grouping.aggregates.iter().map(Accumulator::new).collect::<Vec<_>>();
-    // By the encoded key, in which equal values are equal bytes.
-    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
-    let mut groups: Vec<(Vec<Datum>, Vec<Accumulator>)> = Vec::new();
-    if grouping.keys.is_empty() {
-        places.insert(Vec::new(), 0);
-        groups.push((Vec::new(), fresh()));
-    }
+    let mut groups = Groups::new(grouping);
     for row in rows {
-        with_columns(sources, row, |columns| {
-            let keys = grouping.keys.iter().map(|key| key.eval(&cx, columns));
-            let keys = keys.collect::<Result<Vec<Datum>, SqlError>>()?;
-            let place = match places.entry(crate::place::encode_key(&keys)) {
-                Entry::Occupied(place) => *place.get(),
-                Entry::Vacant(place) => {
-                    groups.push((keys, fresh()));
-                    *place.insert(groups.len() - 1)
-                }
-            };
-            for (call, accumulator) in grouping.aggregates.iter().zip(&mut groups[place].1) {
-                if let Some(filter) = &call.filter
-                    && filter.eval(&cx, columns)? != Datum::Bool(true)
-                {
-                    continue;
-                }
-                let args = call.args.iter().map(|arg| arg.eval(&cx, columns));
-                accumulator.add(&args.collect::<Result<Vec<Datum>, SqlError>>()?)?;
-            }
-            Ok(())
-        })?;
+        with_columns(sources, row, |columns| groups.add(bound, columns))?;
     }
-    groups
-        .into_iter()
-        .map(|(mut row, accumulators)| {
-            for accumulator in accumulators {
-                row.push(accumulator.finish()?);
-            }
-            Ok(row)
-        })
-        .collect()
+    groups.finish()
 }
 
 /// Keeps the first of rows that are equal in their first `columns`.
