@@ -154,3 +154,14 @@ fn each_statement_has_its_own_text_and_errors_have_their_place() {
     let error = parse("SELECT 'é';\nSELECT a FROM WHERE x )").unwrap_err();
     assert_eq!((error.state.as_str(), error.position), ("42601", Some(35)));
 }
+
+#[test]
+fn foreign_keys_in_a_circle_end() {
+    let mut catalog = Catalog::default();
+    let mut stores = Stores { free: (1..9).map(Store).collect() };
+    let keys: Vec<String> =
+        (0..8).map(|n| format!("k{n} int REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE")).collect();
+    let create = format!("CREATE TABLE t (a int PRIMARY KEY, {})", keys.join(", "));
+    assert_eq!(run(&mut catalog, &mut stores, &create), 1);
+    assert_eq!(run(&mut catalog, &mut stores, "DELETE FROM t WHERE a = 1; UPDATE t SET a = 2"), 2);
+}
