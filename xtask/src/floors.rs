@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
-    ("language", &["txn", "workload", "sql"]),
+    ("language", &["txn", "sql", "compiler", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     (
@@ -45,6 +45,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("memstore", Only(&["base", "world", "probe", "latch", "txn"])),
     ("workload", Only(&["base", "txn"])),
     ("sql", Only(&["base", "txn"])),
+    ("compiler", Only(&["base", "txn", "sql"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),

@@ -285,7 +285,7 @@ pub fn negated(value: Typed) -> Result<Typed, SqlError> {
         }
         Expr::Const(Datum::Numeric(Numeric::Number(number))) => {
             // The least bigint is written as the negative of a number that is no bigint.
-            if number == BigDecimal::from(1_u64 << 63) && number.fractional_digit_count() == 0 {
+            if number == 1_u64 << 63 && number.fractional_digit_count() == 0 {
                 return Ok(Typed::new(Expr::Const(Datum::Int(i64::MIN)), SqlType::Int8));
             }
             Expr::Const(Datum::Numeric(Numeric::Number(-number)))

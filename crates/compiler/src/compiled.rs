@@ -2,6 +2,7 @@
 
 use crate::ddl::Definition;
 use crate::parse::Parsed;
+pub use crate::session::{Discard, Isolation, Modes, Session};
 use sql::catalog::Oid;
 use sql::{Expr, Program, SqlType};
 
@@ -90,79 +91,6 @@ pub enum Tag {
     Delete,
 }
 
-/// A statement about the session and its transaction.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Session {
-    Begin(Modes),
-    Commit {
-        chain: bool,
-    },
-    Rollback {
-        chain: bool,
-    },
-    Savepoint(String),
-    RollbackTo(String),
-    Release(String),
-    /// `SET TRANSACTION`.
-    SetTransaction(Modes),
-    /// `SET SESSION CHARACTERISTICS AS TRANSACTION`.
-    SetCharacteristics(Modes),
-    /// `None` for the default.
-    Set {
-        name: String,
-        value: Option<String>,
-        local: bool,
-    },
-    Show(String),
-    ShowAll,
-    Reset(String),
-    ResetAll,
-    /// `None` for all.
-    Deallocate(Option<String>),
-    Discard(Discard),
-    /// Tables of which the numbers of dead rows or statistics are meant: nothing to do.
-    Vacuum(Vec<String>),
-    Analyze(Vec<String>),
-    Lock {
-        tables: Vec<String>,
-        mode: String,
-    },
-    CreateDatabase {
-        name: String,
-        if_not_exists: bool,
-    },
-    DropDatabase {
-        name: String,
-        if_exists: bool,
-    },
-    /// Nothing to do; the word is the statement's tag.
-    Nothing(&'static str),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Discard {
-    All,
-    Plans,
-    Sequences,
-    Temporary,
-}
-
-/// The modes of a transaction that the statement names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Modes {
-    pub isolation: Option<Isolation>,
-    pub read_only: Option<bool>,
-    pub deferrable: Option<bool>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Isolation {
-    ReadUncommitted,
-    ReadCommitted,
-    RepeatableRead,
-    Serializable,
-}
-
 #[derive(Clone, PartialEq, Debug)]
 pub struct Copy {
     pub what: Copied,
@@ -172,8 +100,9 @@ pub struct Copy {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Copied {
-    /// From the client: positions of the columns, in the order in which they are sent. `insert` stores
-    /// one row: parameter `i` is column `columns[i]`, the parameters after those are `fills`.
+    /// From the client: positions of the columns, in the order in which they are sent. `insert`
+    /// stores one row: parameter `i` is column `columns[i]`, the parameters after those are
+    /// `fills`.
     Table { table: Oid, columns: Vec<u16>, insert: Box<Query> },
     /// To the client.
     Query(Box<Query>),

@@ -1,8 +1,8 @@
 //! Statements on the catalog.
 //!
-//! A [`Definition`] is applied to the catalog when it is carried out, not when it is compiled: other
-//! statements may have changed the catalog in between. [`Definition::apply`] gives the new catalog and
-//! the [`Task`]s on stored rows. Both belong to one transaction.
+//! A [`Definition`] is applied to the catalog when it is carried out, not when it is compiled:
+//! other statements may have changed the catalog in between. [`Definition::apply`] gives the new
+//! catalog and the [`Task`]s on stored rows. Both belong to one transaction.
 
 mod alter_table;
 mod constraints;

@@ -1,5 +1,7 @@
 //! Expressions: names resolved in their scope, types decided, casts inserted.
 
+mod functions;
+
 use crate::coerce::{How, Params, Typed, literal, negated};
 use crate::compiled::Fill;
 use crate::error::{no_operator, syntax, too_complex};
@@ -104,7 +106,7 @@ impl<'a> Compiler<'a> {
             E::Case { operand, conditions, else_result, .. } => {
                 self.case(scope, operand.as_deref(), conditions, else_result.as_deref())
             }
-            E::Function(function) => crate::functions::call(self, scope, function),
+            E::Function(function) => functions::call(self, scope, function),
             E::Collate { expr, collation } => match collation.to_string().trim_matches('"') {
                 "C" | "POSIX" | "pg_catalog.default" | "default" => self.expr(scope, expr),
                 _ => Err(SqlError::unsupported("another collation than \"C\"", None).into()),
@@ -138,19 +140,19 @@ impl<'a> Compiler<'a> {
                 negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), true)?)
             }
             E::Extract { field, expr, .. } => {
-                crate::functions::date_part(self, scope, &field.to_string(), expr, SqlType::Numeric(None))
+                functions::date_part(self, scope, &field.to_string(), expr, SqlType::Numeric(None))
             }
-            E::Ceil { expr, .. } => crate::functions::named(self, scope, "ceil", &[expr]),
-            E::Floor { expr, .. } => crate::functions::named(self, scope, "floor", &[expr]),
+            E::Ceil { expr, .. } => functions::named(self, scope, "ceil", &[expr]),
+            E::Floor { expr, .. } => functions::named(self, scope, "floor", &[expr]),
             E::Position { expr, r#in } => {
                 let args = vec![self.expr(scope, r#in)?, self.expr(scope, expr)?];
-                crate::functions::with_args(self, "position", args)
+                functions::with_args(self, "position", args)
             }
             E::Substring { expr, substring_from, substring_for, .. } => {
                 let start = ast::Expr::value(ast::Value::Number("1".into(), false));
                 let mut args = vec![expr.as_ref(), substring_from.as_deref().unwrap_or(&start)];
                 args.extend(substring_for.as_deref());
-                crate::functions::named(self, scope, "substring", &args)
+                functions::named(self, scope, "substring", &args)
             }
             E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 let name = match trim_where {
@@ -160,7 +162,7 @@ impl<'a> Compiler<'a> {
                 };
                 let mut args = vec![expr.as_ref()];
                 args.extend(trim_what.as_deref());
-                crate::functions::named(self, scope, name, &args)
+                functions::named(self, scope, name, &args)
             }
             E::Subquery(_) | E::Exists { .. } | E::InSubquery { .. } => Err(Stop::General("a sub-query")),
             E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => {
@@ -216,8 +218,8 @@ impl<'a> Compiler<'a> {
                 }
                 Ok(negated(value)?)
             }
-            UnaryOperator::PGAbs => crate::functions::named(self, scope, "abs", &[expr]),
-            UnaryOperator::PGSquareRoot => crate::functions::named(self, scope, "sqrt", &[expr]),
+            UnaryOperator::PGAbs => functions::named(self, scope, "abs", &[expr]),
+            UnaryOperator::PGSquareRoot => functions::named(self, scope, "sqrt", &[expr]),
             other => Err(SqlError::unsupported(&format!("the operator {other}"), None).into()),
         }
     }

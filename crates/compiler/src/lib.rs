@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   text --> parse --> Parsed --> compile(catalog) --> Compiled
-//!                                   Query      a program, with the types of parameters and columns
-//!                                   Define     a change of the catalog, with the work on stored rows
+//!                                   Query      a program, types of parameters and columns
+//!                                   Define     a change of the catalog, and work on stored rows
 //!                                   Session    words about the transaction and its settings
 //!                                   General    a query for an engine that joins and sorts at will
 //! ```
@@ -11,8 +11,8 @@
 //! The direct path covers queries that find their rows by keys, indexes or one scan, and what
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
-//! - [`parse`], `words`: text into statements.
-//! - `names`, [`types`], `coerce`, `operators`, `functions`, `expressions`: expressions.
+//! - [`parse`], `words`, [`session`], `sequence_text`: text into statements.
+//! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
 //! - [`ddl`]: statements on the catalog.
@@ -28,7 +28,6 @@ pub mod ddl;
 pub mod describe;
 mod error;
 mod expressions;
-mod functions;
 mod insert;
 mod names;
 mod operators;
@@ -36,14 +35,17 @@ pub mod parse;
 mod paths;
 mod references;
 mod select;
+mod sequence_text;
+pub mod session;
 mod sources;
 mod tables;
 pub mod types;
 mod walk;
 mod words;
 
-pub use compiled::{Compiled, Field, Fill, Query, Session, Tag};
+pub use compiled::{Compiled, Field, Fill, Query, Tag};
 pub use parse::{Parsed, parse};
+pub use session::Session;
 
 use crate::coerce::Params;
 use crate::error::no_table;

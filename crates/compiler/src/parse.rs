@@ -1,7 +1,7 @@
 //! Text into statements: the limits, the split at semicolons, and the choice of the parser.
 //!
 //! ```text
-//!   text --> tokens --> statements at ';' --> words of the session        session
+//!   text --> tokens --> statements at ';' --> words of the session        session, sequence_text
 //!                                         --> everything else             sqlparser
 //! ```
 //!
@@ -9,9 +9,10 @@
 //! then need as much stack. So a path of the tree has at most [`MAX_CHAIN`] operators, and a tree
 //! with more than [`SHORT_CHAIN`] is parsed and dropped on a stack of its own.
 
-use crate::compiled::Session;
 use crate::error::{syntax, too_complex};
-use crate::words::Words;
+use crate::sequence_text::{SequenceChange, alter_sequence, readable};
+use crate::session::{Session, session};
+use crate::words::{Words, near};
 use sql::{SqlError, SqlState, SqlType};
 use sqlparser::ast::{Expr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
@@ -50,7 +51,7 @@ pub(crate) enum Kind {
     Explain { analyze: bool, inner: Parsed },
     Prepare { name: String, types: Vec<Option<SqlType>>, inner: Parsed },
     Execute { name: String, args: Vec<Expr> },
-    AlterSequence(crate::words::SequenceChange),
+    AlterSequence(SequenceChange),
 }
 
 impl PartialEq for Parsed {
@@ -149,13 +150,13 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
         let name = words.name()?;
         return Ok(Kind::Execute { name, args: arguments(words.rest())? });
     }
-    if let Some(session) = crate::words::session(tokens)? {
+    if let Some(session) = session(tokens)? {
         return Ok(Kind::Session(session));
     }
-    if let Some(change) = crate::words::alter_sequence(tokens)? {
+    if let Some(change) = alter_sequence(tokens)? {
         return Ok(Kind::AlterSequence(change));
     }
-    sql_statement(crate::words::readable(tokens))
+    sql_statement(readable(tokens))
 }
 
 /// The text of an inner statement starts where its first token does, at the latest.
@@ -279,16 +280,6 @@ fn is_chaining(word: &str) -> bool {
         "PREPARE",
     ];
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
-}
-
-pub(crate) fn near(token: &TokenWithSpan) -> SqlError {
-    let mut error = match &token.token {
-        Token::EOF => return syntax("syntax error at end of input"),
-        token => syntax(format!("syntax error at or near \"{token}\"")),
-    };
-    let at = token.span.start;
-    error.detail = Some(format!("at Line: {}, Column: {}", at.line, at.column));
-    error
 }
 
 fn told(error: ParserError) -> SqlError {

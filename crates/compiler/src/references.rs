@@ -60,18 +60,22 @@ pub fn of_old_rows(
     table: &Table,
     changed: Option<&[u16]>,
 ) -> (Vec<Reference>, Vec<Oid>) {
-    following(catalog, cache, table, changed, 0)
+    let mut left = MOST_REFERENCES;
+    following(catalog, cache, table, changed, (0, &mut left))
 }
 
 /// Chains of cascades end here: rows that refer to those at the end forbid the statement.
 const DEEPEST: usize = 12;
+/// So do they after this many references of one statement: keys in a circle would double them with
+/// each step.
+const MOST_REFERENCES: usize = 500;
 
 fn following(
     catalog: &Catalog,
     cache: &mut Cache,
     table: &Table,
     changed: Option<&[u16]>,
-    depth: usize,
+    (depth, left): (usize, &mut usize),
 ) -> (Vec<Reference>, Vec<Oid>) {
     let (mut references, mut written) = (Vec::new(), Vec::new());
     for other in catalog.tables.values() {
@@ -82,7 +86,7 @@ fn following(
             let reaction = if changed.is_some() { key.on_update } else { key.on_delete };
             let kind = match reaction {
                 Reaction::Restrict => ReferenceKind::MustNot,
-                _ if depth == DEEPEST => ReferenceKind::MustNot,
+                _ if depth == DEEPEST || *left == 0 => ReferenceKind::MustNot,
                 Reaction::Cascade if changed.is_some() => ReferenceKind::Follow,
                 Reaction::Cascade => ReferenceKind::Cascade,
                 Reaction::SetNull => ReferenceKind::SetNull,
@@ -91,14 +95,15 @@ fn following(
             else {
                 continue;
             };
+            *left = left.saturating_sub(1);
             if kind != ReferenceKind::MustNot {
                 source.lock = RowLock::Update;
                 written.push(other.oid);
             }
             let (further, more) = match kind {
-                ReferenceKind::Cascade => following(catalog, cache, other, None, depth + 1),
+                ReferenceKind::Cascade => following(catalog, cache, other, None, (depth + 1, &mut *left)),
                 ReferenceKind::Follow | ReferenceKind::SetNull => {
-                    following(catalog, cache, other, Some(&key.columns), depth + 1)
+                    following(catalog, cache, other, Some(&key.columns), (depth + 1, &mut *left))
                 }
                 ReferenceKind::MustExist | ReferenceKind::MustNot => (Vec::new(), Vec::new()),
             };

@@ -181,11 +181,7 @@ impl Selecting<'_, '_, '_> {
                 Some(at) => items[at].value.expr.clone(),
                 None => self.group_key(scope, items, expr)?,
             };
-            let mut aggregated = false;
-            crate::walk::all_columns(&key, &|column| column < AGGREGATES)
-                .then_some(())
-                .unwrap_or_else(|| aggregated = true);
-            if aggregated {
+            if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
                 let message = "aggregate functions are not allowed in GROUP BY";
                 return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
             }
@@ -347,8 +343,8 @@ struct Groups<'s> {
 }
 
 impl Groups<'_> {
-    /// Where a table's whole primary key is among the keys, its other columns have one value for each
-    /// group: they become keys too.
+    /// Where a table's whole primary key is among the keys, its other columns have one value for
+    /// each group: they become keys too.
     fn add_dependent(&mut self, items: &[Item], having: Option<&Expr>) {
         let mut more = Vec::new();
         for relation in &self.scope.relations {

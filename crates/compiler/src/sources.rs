@@ -364,8 +364,8 @@ impl Planner {
         Err(Stop::General("a join without a key or index"))
     }
 
-    /// The order from a start, each time with the relation that those before lead to best; `None` if
-    /// they lead to none.
+    /// The order from a start, each time with the relation that those before lead to best; `None`
+    /// if they lead to none.
     fn order_from(&mut self, start: usize, first: usize) -> Option<Vec<usize>> {
         let mut order = vec![start];
         self.known[start] = true;

@@ -1,6 +1,5 @@
 //! Types: their names, and which of them turn into which others without being asked.
 
-use crate::error::syntax;
 use sql::SqlType::{
     Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Oid,
     Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
@@ -135,7 +134,7 @@ pub fn is_serial(data_type: &DataType) -> bool {
 fn chars(length: Option<CharacterLength>) -> Result<Option<u32>, SqlError> {
     let Some(length) = length else { return Ok(None) };
     let CharacterLength::IntegerLength { length, .. } = length else {
-        return Err(syntax("syntax error at or near \"max\""));
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, "syntax error at or near \"max\""));
     };
     if length == 0 || length > MAX_CHARS {
         let message = format!("length for type char or varchar must be from 1 to {MAX_CHARS}");

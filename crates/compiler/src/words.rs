@@ -1,8 +1,6 @@
-//! Statements read word by word: those about the session, and those that `sqlparser` refuses.
+//! Statements read word by word.
 
-use crate::compiled::{Discard, Isolation, Modes, Session};
 use crate::error::syntax;
-use crate::parse::near;
 use sql::SqlError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -19,13 +17,13 @@ impl<'a> Words<'a> {
         words
     }
 
-    fn skip(&mut self) {
+    pub fn skip(&mut self) {
         while self.all.get(self.at).is_some_and(|t| matches!(t.token, Token::Whitespace(_) | Token::EOF)) {
             self.at += 1;
         }
     }
 
-    fn step(&mut self) {
+    pub fn step(&mut self) {
         self.at += 1;
         self.skip();
     }
@@ -57,11 +55,11 @@ impl<'a> Words<'a> {
     }
 
     /// The first of `words` that comes next.
-    fn take_any(&mut self, words: &[&'static str]) -> Option<&'static str> {
+    pub fn take_any(&mut self, words: &[&'static str]) -> Option<&'static str> {
         words.iter().find(|word| self.take(word)).copied()
     }
 
-    fn take_token(&mut self, token: &Token) -> bool {
+    pub fn take_token(&mut self, token: &Token) -> bool {
         let found = self.token() == Some(token);
         if found {
             self.step();
@@ -80,7 +78,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn end(&self) -> Result<(), SqlError> {
+    pub fn end(&self) -> Result<(), SqlError> {
         if self.token().is_none() { Ok(()) } else { Err(self.error()) }
     }
 
@@ -96,7 +94,7 @@ impl<'a> Words<'a> {
     }
 
     /// A name with points: the last part, and for settings the whole.
-    fn dotted(&mut self) -> Result<Vec<String>, SqlError> {
+    pub fn dotted(&mut self) -> Result<Vec<String>, SqlError> {
         let mut parts = vec![self.name()?];
         while self.take_token(&Token::Period) {
             parts.push(self.name()?);
@@ -104,11 +102,11 @@ impl<'a> Words<'a> {
         Ok(parts)
     }
 
-    fn table(&mut self) -> Result<String, SqlError> {
+    pub fn table(&mut self) -> Result<String, SqlError> {
         Ok(self.dotted()?.pop().unwrap_or_default())
     }
 
-    fn tables(&mut self) -> Result<Vec<String>, SqlError> {
+    pub fn tables(&mut self) -> Result<Vec<String>, SqlError> {
         let mut tables = Vec::new();
         while self.token().is_some() && !self.is("IN") && !self.is("NOWAIT") {
             self.take("ONLY");
@@ -161,7 +159,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn integer(&mut self) -> Result<i64, SqlError> {
+    pub fn integer(&mut self) -> Result<i64, SqlError> {
         let negative = self.take_token(&Token::Minus);
         if !negative {
             self.take_token(&Token::Plus);
@@ -172,452 +170,15 @@ impl<'a> Words<'a> {
         self.step();
         Ok(number)
     }
-
-    fn modes(&mut self) -> Result<Modes, SqlError> {
-        let mut modes = Modes::default();
-        while self.token().is_some() {
-            if self.take("ISOLATION") {
-                self.expect("LEVEL")?;
-                modes.isolation = Some(self.isolation()?);
-            } else if self.take("READ") {
-                modes.read_only = Some(self.is("ONLY"));
-                self.take_any(&["ONLY", "WRITE"]).ok_or_else(|| self.error())?;
-            } else if self.take("NOT") {
-                self.expect("DEFERRABLE")?;
-                modes.deferrable = Some(false);
-            } else if self.take("DEFERRABLE") {
-                modes.deferrable = Some(true);
-            } else if !self.take_token(&Token::Comma) {
-                return Err(self.error());
-            }
-        }
-        Ok(modes)
-    }
-
-    fn isolation(&mut self) -> Result<Isolation, SqlError> {
-        match self.take_any(&["SERIALIZABLE", "REPEATABLE", "READ"]) {
-            Some("SERIALIZABLE") => Ok(Isolation::Serializable),
-            Some("REPEATABLE") => self.expect("READ").map(|()| Isolation::RepeatableRead),
-            Some(_) if self.take("COMMITTED") => Ok(Isolation::ReadCommitted),
-            Some(_) if self.take("UNCOMMITTED") => Ok(Isolation::ReadUncommitted),
-            _ => Err(self.error()),
-        }
-    }
 }
 
-/// A statement about the session; `None` if it is none.
-///
-/// # Errors
-/// `42601`, and `0A000` for statements that Atoll does not have.
-pub fn session(tokens: &[TokenWithSpan]) -> Result<Option<Session>, SqlError> {
-    let words = &mut Words::new(tokens);
-    let session = match words.take_any(&[
-        "BEGIN",
-        "START",
-        "COMMIT",
-        "END",
-        "ROLLBACK",
-        "ABORT",
-        "SAVEPOINT",
-        "RELEASE",
-        "SET",
-        "SHOW",
-        "RESET",
-    ]) {
-        Some("BEGIN") => {
-            words.take_any(&["WORK", "TRANSACTION"]);
-            Session::Begin(words.modes()?)
-        }
-        Some("START") => {
-            words.expect("TRANSACTION")?;
-            Session::Begin(words.modes()?)
-        }
-        Some("COMMIT" | "END") => {
-            refuse_prepared(words)?;
-            Session::Commit { chain: chain(words)? }
-        }
-        Some("ROLLBACK" | "ABORT") => rollback(words)?,
-        Some("SAVEPOINT") => Session::Savepoint(words.name()?),
-        Some("RELEASE") => {
-            words.take("SAVEPOINT");
-            Session::Release(words.name()?)
-        }
-        Some("SET") => set(words)?,
-        Some("SHOW") => show(words)?,
-        Some("RESET") => reset(words)?,
-        _ => return upkeep(words),
+/// A syntax error at a token, with its place in words.
+pub fn near(token: &TokenWithSpan) -> SqlError {
+    let mut error = match &token.token {
+        Token::EOF => return syntax("syntax error at end of input"),
+        token => syntax(format!("syntax error at or near \"{token}\"")),
     };
-    words.end()?;
-    Ok(Some(session))
-}
-
-fn refuse_prepared(words: &Words<'_>) -> Result<(), SqlError> {
-    if words.is("PREPARED") {
-        return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
-    }
-    Ok(())
-}
-
-fn chain(words: &mut Words<'_>) -> Result<bool, SqlError> {
-    words.take_any(&["WORK", "TRANSACTION"]);
-    if !words.take("AND") {
-        return Ok(false);
-    }
-    let no = words.take("NO");
-    words.expect("CHAIN")?;
-    Ok(!no)
-}
-
-fn rollback(words: &mut Words<'_>) -> Result<Session, SqlError> {
-    refuse_prepared(words)?;
-    words.take_any(&["WORK", "TRANSACTION"]);
-    if words.take("TO") {
-        words.take("SAVEPOINT");
-        return Ok(Session::RollbackTo(words.name()?));
-    }
-    Ok(Session::Rollback { chain: chain(words)? })
-}
-
-fn set(words: &mut Words<'_>) -> Result<Session, SqlError> {
-    let local = words.is("LOCAL");
-    if words.take_any(&["SESSION", "LOCAL"]) == Some("SESSION") && words.take("CHARACTERISTICS") {
-        words.expect("AS")?;
-        words.expect("TRANSACTION")?;
-        return Ok(Session::SetCharacteristics(words.modes()?));
-    }
-    if words.take("TRANSACTION") {
-        return Ok(Session::SetTransaction(words.modes()?));
-    }
-    if words.take("TIME") {
-        words.expect("ZONE")?;
-        let value = values(words)?.filter(|value| !value.eq_ignore_ascii_case("local"));
-        return Ok(Session::Set { name: "timezone".into(), value, local });
-    }
-    if words.take("NAMES") {
-        return Ok(Session::Set { name: "client_encoding".into(), value: values(words)?, local });
-    }
-    let name = words.dotted()?.join(".").to_lowercase();
-    if !words.take("TO") && !words.take_token(&Token::Eq) && name != "role" && name != "authorization" {
-        return Err(words.error());
-    }
-    Ok(Session::Set { name, value: values(words)?, local })
-}
-
-/// The values of a setting, separated by commas as one text; `None` for the default.
-fn values(words: &mut Words<'_>) -> Result<Option<String>, SqlError> {
-    if words.take("DEFAULT") {
-        return Ok(None);
-    }
-    let mut values: Vec<String> = Vec::new();
-    loop {
-        let minus = if words.take_token(&Token::Minus) { "-" } else { "" };
-        let value = match words.token() {
-            Some(Token::Word(word)) => word.value.clone(),
-            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
-            Some(Token::Number(number, _)) => format!("{minus}{number}"),
-            _ => return Err(words.error()),
-        };
-        words.step();
-        values.push(value);
-        if !words.take_token(&Token::Comma) {
-            return Ok(Some(values.join(", ")));
-        }
-    }
-}
-
-fn show(words: &mut Words<'_>) -> Result<Session, SqlError> {
-    if words.take("ALL") {
-        return Ok(Session::ShowAll);
-    }
-    if words.take("TRANSACTION") {
-        words.expect("ISOLATION")?;
-        words.expect("LEVEL")?;
-        return Ok(Session::Show("transaction_isolation".into()));
-    }
-    if words.take("TIME") {
-        words.expect("ZONE")?;
-        return Ok(Session::Show("timezone".into()));
-    }
-    Ok(Session::Show(words.dotted()?.join(".").to_lowercase()))
-}
-
-fn reset(words: &mut Words<'_>) -> Result<Session, SqlError> {
-    if words.take("ALL") {
-        return Ok(Session::ResetAll);
-    }
-    Ok(match show(words)? {
-        Session::Show(name) => Session::Reset(name),
-        other => other,
-    })
-}
-
-/// Statements of upkeep; `None` for statements of other kinds.
-fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
-    const CURSORS: [&str; 4] = ["DECLARE", "FETCH", "MOVE", "CLOSE"];
-    if words.take_any(&CURSORS).is_some() {
-        return Err(SqlError::unsupported("a cursor", Some("Run the query itself, with LIMIT if need be.")));
-    }
-    if words.take_any(&["LISTEN", "UNLISTEN", "NOTIFY"]).is_some() {
-        return Err(SqlError::unsupported("LISTEN or NOTIFY", None));
-    }
-    if words.take("DO") {
-        return Err(SqlError::unsupported("DO", Some("Send the statements one by one.")));
-    }
-    if words.is("PREPARE") && words.second_is("TRANSACTION") {
-        return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
-    }
-    let session = match words.take_any(&[
-        "VACUUM",
-        "ANALYZE",
-        "DISCARD",
-        "DEALLOCATE",
-        "CHECKPOINT",
-        "REINDEX",
-        "CLUSTER",
-        "LOCK",
-        "COMMENT",
-    ]) {
-        Some("VACUUM") => {
-            words.parenthesised()?;
-            while words.take_any(&["FULL", "FREEZE", "VERBOSE", "ANALYZE"]).is_some() {}
-            Session::Vacuum(words.tables()?)
-        }
-        Some("ANALYZE") => {
-            words.parenthesised()?;
-            words.take("VERBOSE");
-            Session::Analyze(words.tables()?)
-        }
-        Some("DISCARD") => Session::Discard(discard(words)?),
-        Some("DEALLOCATE") => {
-            words.take("PREPARE");
-            let all = words.take("ALL");
-            Session::Deallocate(if all { None } else { Some(words.name()?) })
-        }
-        Some("LOCK") => {
-            words.take("TABLE");
-            let tables = words.tables()?;
-            let mode = if words.take("IN") { lock_mode(words)? } else { "ACCESS EXCLUSIVE".into() };
-            words.take("NOWAIT");
-            Session::Lock { tables, mode }
-        }
-        Some("COMMENT") => return Ok(Some(Session::Nothing("COMMENT"))),
-        Some(word) => return Ok(Some(Session::Nothing(word))),
-        None => return database(words),
-    };
-    words.end()?;
-    Ok(Some(session))
-}
-
-fn discard(words: &mut Words<'_>) -> Result<Discard, SqlError> {
-    match words.take_any(&["ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"]) {
-        Some("ALL") => Ok(Discard::All),
-        Some("PLANS") => Ok(Discard::Plans),
-        Some("SEQUENCES") => Ok(Discard::Sequences),
-        Some(_) => Ok(Discard::Temporary),
-        None => Err(words.error()),
-    }
-}
-
-fn lock_mode(words: &mut Words<'_>) -> Result<String, SqlError> {
-    let mut mode: Vec<&str> = Vec::new();
-    while let Some(word) = words.take_any(&["ACCESS", "ROW", "SHARE", "UPDATE", "EXCLUSIVE"]) {
-        mode.push(word);
-    }
-    words.expect("MODE")?;
-    Ok(mode.join(" "))
-}
-
-/// Databases, schemas and extensions.
-fn database(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
-    let creates = words.is("CREATE");
-    if !creates && !words.is("DROP") {
-        return Ok(None);
-    }
-    let object = ["DATABASE", "SCHEMA", "EXTENSION"].into_iter().find(|object| words.second_is(object));
-    let Some(object) = object else { return Ok(None) };
-    words.step();
-    words.step();
-    let condition = words.take("IF");
-    if condition {
-        words.take("NOT");
-        words.expect("EXISTS")?;
-    }
-    let name = words.name()?;
-    match (object, creates) {
-        ("DATABASE", true) => Ok(Some(Session::CreateDatabase { name, if_not_exists: condition })),
-        ("DATABASE", false) => Ok(Some(Session::DropDatabase { name, if_exists: condition })),
-        ("SCHEMA", true) if name == "public" && condition => Ok(Some(Session::Nothing("CREATE SCHEMA"))),
-        ("EXTENSION", true) if condition || name == "plpgsql" => {
-            Ok(Some(Session::Nothing("CREATE EXTENSION")))
-        }
-        ("EXTENSION", false) if condition => Ok(Some(Session::Nothing("DROP EXTENSION"))),
-        ("SCHEMA", _) => Err(SqlError::unsupported("a schema beside public", Some("Leave the schema out."))),
-        _ => Err(SqlError::unsupported("an extension", None)),
-    }
-}
-
-/// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans;
-/// options of sequences have an order.
-pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
-    let mut tokens = tokens.to_vec();
-    let words = Words::new(&tokens);
-    if words.is("CREATE") || words.is("ALTER") {
-        order_options(&mut tokens);
-        return tokens;
-    }
-    if !words.is("COPY") {
-        return tokens;
-    }
-    let mut after_option = false;
-    for token in &mut tokens {
-        let Token::Word(word) = &token.token else { continue };
-        let value = match word.value.to_ascii_uppercase().as_str() {
-            "ON" | "1" if after_option => "TRUE",
-            "OFF" | "0" if after_option => "FALSE",
-            value => {
-                after_option = matches!(value, "FREEZE" | "HEADER");
-                continue;
-            }
-        };
-        token.token = Token::make_keyword(value);
-        after_option = false;
-    }
-    tokens
-}
-
-/// Puts the options of each sequence in the order that `sqlparser` has: those in parentheses after
-/// `IDENTITY`, and those of `CREATE SEQUENCE`.
-fn order_options(tokens: &mut [TokenWithSpan]) {
-    let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
-    let mut start = 0;
-    while let Some(at) =
-        tokens[start..].iter().position(|token| is(token, "IDENTITY") || is(token, "SEQUENCE"))
-    {
-        let from = start + at + 1;
-        let ends =
-            |token: &TokenWithSpan| matches!(token.token, Token::RParen | Token::Comma) || is(token, "OWNED");
-        let end = tokens[from..].iter().position(ends).map_or(tokens.len(), |end| from + end);
-        let first = tokens[from..end].iter().position(|token| option_rank(token).is_some());
-        if let Some(first) = first {
-            let mut chunks: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
-            for token in &tokens[from + first..end] {
-                match (option_rank(token), chunks.last_mut()) {
-                    // The word after `NO` decides the rank.
-                    (Some(rank), Some((u8::MAX, chunk))) => {
-                        chunk.push(token.clone());
-                        if let Some(last) = chunks.last_mut() {
-                            last.0 = rank;
-                        }
-                    }
-                    (Some(rank), _) => chunks.push((rank, vec![token.clone()])),
-                    (None, Some((_, chunk))) => chunk.push(token.clone()),
-                    (None, None) => {}
-                }
-            }
-            chunks.sort_by_key(|(rank, _)| *rank);
-            let space = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
-            let ordered = chunks.into_iter().flat_map(|(_, chunk)| chunk);
-            tokens[from + first..end]
-                .iter_mut()
-                .zip(ordered.chain(std::iter::repeat(space)))
-                .for_each(|(old, new)| *old = new);
-        }
-        start = end;
-    }
-}
-
-/// The place of an option of a sequence; the last for `NO`.
-fn option_rank(token: &TokenWithSpan) -> Option<u8> {
-    let Token::Word(word) = &token.token else { return None };
-    Some(match word.value.to_ascii_uppercase().as_str() {
-        "INCREMENT" => 0,
-        "MINVALUE" => 1,
-        "MAXVALUE" => 2,
-        "START" => 3,
-        "CACHE" => 4,
-        "CYCLE" => 5,
-        "NO" => u8::MAX,
-        _ => return None,
-    })
-}
-
-/// A change of a sequence: the options that the statement names.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct SequenceChange {
-    pub name: String,
-    pub if_exists: bool,
-    pub restart: Option<Option<i64>>,
-    pub start: Option<i64>,
-    pub increment: Option<i64>,
-    /// `Some(None)` for `NO MINVALUE`.
-    pub min: Option<Option<i64>>,
-    pub max: Option<Option<i64>>,
-    pub cycle: Option<bool>,
-    pub rename: Option<String>,
-    /// `Some(None)` for `OWNED BY NONE`.
-    pub owned_by: Option<Option<(String, String)>>,
-}
-
-/// `ALTER SEQUENCE`, which `sqlparser` does not have.
-///
-/// # Errors
-/// `42601`.
-pub fn alter_sequence(tokens: &[TokenWithSpan]) -> Result<Option<SequenceChange>, SqlError> {
-    let words = &mut Words::new(tokens);
-    if !words.is("ALTER") || !words.second_is("SEQUENCE") {
-        return Ok(None);
-    }
-    words.step();
-    words.step();
-    let if_exists = words.take("IF");
-    if if_exists {
-        words.expect("EXISTS")?;
-    }
-    let mut change = SequenceChange { name: words.table()?, if_exists, ..SequenceChange::default() };
-    while words.token().is_some() {
-        sequence_option(words, &mut change)?;
-    }
-    Ok(Some(change))
-}
-
-fn sequence_option(words: &mut Words<'_>, change: &mut SequenceChange) -> Result<(), SqlError> {
-    const OPTIONS: [&str; 10] =
-        ["RESTART", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE", "RENAME", "OWNED"];
-    let is_number = |words: &Words<'_>| matches!(words.token(), Some(Token::Number(..) | Token::Minus));
-    match words.take_any(&OPTIONS) {
-        Some("RESTART") => {
-            let with = words.take("WITH") || is_number(words);
-            change.restart = Some(if with { Some(words.integer()?) } else { None });
-        }
-        Some("START") => {
-            words.take("WITH");
-            change.start = Some(words.integer()?);
-        }
-        Some("INCREMENT") => {
-            words.take("BY");
-            change.increment = Some(words.integer()?);
-        }
-        Some("MINVALUE") => change.min = Some(Some(words.integer()?)),
-        Some("MAXVALUE") => change.max = Some(Some(words.integer()?)),
-        Some("NO") => match words.take_any(&["MINVALUE", "MAXVALUE", "CYCLE"]) {
-            Some("MINVALUE") => change.min = Some(None),
-            Some("MAXVALUE") => change.max = Some(None),
-            Some(_) => change.cycle = Some(false),
-            None => return Err(words.error()),
-        },
-        Some("CYCLE") => change.cycle = Some(true),
-        Some("CACHE") => drop(words.integer()?),
-        Some("RENAME") => {
-            words.expect("TO")?;
-            change.rename = Some(words.name()?);
-        }
-        Some("OWNED") => {
-            words.expect("BY")?;
-            let mut owner = words.dotted()?;
-            let column = owner.pop().unwrap_or_default();
-            change.owned_by = Some(owner.pop().map(|table| (table, column)));
-        }
-        _ => return Err(words.error()),
-    }
-    Ok(())
+    let at = token.span.start;
+    error.detail = Some(format!("at Line: {}, Column: {}", at.line, at.column));
+    error
 }

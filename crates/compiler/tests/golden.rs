@@ -65,7 +65,15 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
                 Ok(())
             }
             Ok(Compiled::Prepare { name, types, statement }) => {
-                writeln!(out, "prepare {name} {types:?}: {}", statement.text())
+                writeln!(out, "prepare {name}: {}", statement.text()).unwrap();
+                match compile(catalog, &statement, &types) {
+                    Ok(Compiled::Query(query)) => {
+                        query_lines(&query, &mut out);
+                        Ok(())
+                    }
+                    Ok(other) => writeln!(out, "{other:?}"),
+                    Err(error) => writeln!(out, "{} {error}", error.state.as_str()),
+                }
             }
             Ok(Compiled::Session(session)) => writeln!(out, "{session:?}"),
             Ok(other) => writeln!(out, "{other:?}"),

@@ -119,10 +119,10 @@ fn deep_and_long_texts_are_refused() {
         ("SELECT a.b", ".c", ""),
         ("SELECT ", "ARRAY[", "1"),
     ] {
-        for count in [150, 3_000, 100_000] {
+        for count in [150, 3_000, 20_000] {
             run(&mut catalog, &mut stores, &format!("{head}{}{tail}", part.repeat(count)));
         }
-        assert!(state(&format!("{head}{}{tail}", part.repeat(100_000))).is_some() || part == ".c", "{part}");
+        assert!(state(&format!("{head}{}{tail}", part.repeat(20_000))).is_some() || part == ".c", "{part}");
     }
     let large = format!("SELECT '{}'", "x".repeat(100 << 20));
     assert_eq!(state(&large).as_deref(), Some("54000"));
@@ -153,4 +153,15 @@ fn each_statement_has_its_own_text_and_errors_have_their_place() {
     assert_eq!((parsed.len(), parsed[1].params()), (2, 2));
     let error = parse("SELECT 'é';\nSELECT a FROM WHERE x )").unwrap_err();
     assert_eq!((error.state.as_str(), error.position), ("42601", Some(35)));
+}
+
+#[test]
+fn foreign_keys_in_a_circle_end() {
+    let mut catalog = Catalog::default();
+    let mut stores = Stores { free: (1..9).map(Store).collect() };
+    let keys: Vec<String> =
+        (0..8).map(|n| format!("k{n} int REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE")).collect();
+    let create = format!("CREATE TABLE t (a int PRIMARY KEY, {})", keys.join(", "));
+    assert_eq!(run(&mut catalog, &mut stores, &create), 1);
+    assert_eq!(run(&mut catalog, &mut stores, "DELETE FROM t WHERE a = 1; UPDATE t SET a = 2"), 2);
 }

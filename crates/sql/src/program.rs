@@ -137,8 +137,8 @@ pub enum Path {
     /// column's type.
     Keys(Vec<Vec<Expr>>),
     /// A range of the primary key, or of an index: equal values of the first columns, then bounds
-    /// on the next one. In order if `direction` is set. Ranges may turn out to overlap; a row counts
-    /// once. A range with a null finds nothing.
+    /// on the next one. In order if `direction` is set. Ranges may turn out to overlap; a row
+    /// counts once. A range with a null finds nothing.
     Ranges { index: Option<u16>, ranges: Vec<KeyRange>, direction: Option<Order> },
     /// All rows, in no order.
     All,
@@ -169,7 +169,8 @@ pub struct KeyRange {
 pub struct Select {
     pub sources: Vec<Joined>,
     pub grouping: Option<Grouping>,
-    /// Over the joined row, or over the groups' row. Without sources there is one joined row, empty.
+    /// Over the joined row, or over the groups' row. Without sources there is one joined row, and
+    /// it is empty.
     pub having: Option<Expr>,
     /// Over the same row as `having`.
     pub output: Vec<Output>,

@@ -34,6 +34,14 @@ impl Changing {
         const TAG: &str = "CREATE TABLE";
         refuse(create)?;
         let name = super::name(&create.name)?;
+        if let Some(parent) = &create.partition_of {
+            let parent = &self.table_named(&super::name(parent)?)?.name;
+            let notice = format!(
+                "partition \"{name}\" is no table of its own: the rows of \"{parent}\" are spread over its slots"
+            );
+            self.change.notices.push(notice);
+            return Ok(TAG);
+        }
         if self.is_taken(&name) {
             return match create.if_not_exists {
                 true => {
@@ -125,7 +133,13 @@ impl Changing {
                     self.add_check(oid, constraint_name, Some(&name), &check.expr, KeyKind::OfEmptyTable)?;
                 }
                 ColumnOption::ForeignKey(key) => {
-                    self.add_foreign_key(oid, constraint_name, &[name.clone()], key, KeyKind::OfEmptyTable)?;
+                    self.add_foreign_key(
+                        oid,
+                        constraint_name,
+                        std::slice::from_ref(&name),
+                        key,
+                        KeyKind::OfEmptyTable,
+                    )?;
                 }
                 ColumnOption::Generated { generation_expr: None, sequence_options, .. } => {
                     self.own_sequence(oid, &name, sequence_options.as_deref())?;
@@ -270,10 +284,6 @@ fn refuse(create: &CreateTable) -> Result<(), SqlError> {
             "CREATE TABLE AS",
             Some("Create the table, then INSERT ... SELECT."),
         ));
-    }
-    if create.partition_of.is_some() {
-        let hint = "A table's slots are its partitions: leave PARTITION OF out.";
-        return Err(SqlError::unsupported("PARTITION OF", Some(hint)));
     }
     if create.inherits.is_some() {
         return Err(SqlError::unsupported("INHERITS", None));

@@ -5,7 +5,7 @@ use crate::coerce::Params;
 use crate::error::{no_column, no_table};
 use crate::expressions::Compiler;
 use crate::names::{Scope, parts};
-use crate::words::SequenceChange;
+use crate::sequence_text::SequenceChange;
 use sql::catalog::{Catalog, Oid, Sequence};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, SequenceOptions, Statement};

@@ -1,9 +1,9 @@
 //! Functions: which one a call means, of one row, of many rows, or of the session.
 
+use super::{AGGREGATES, Compiler};
 use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
-use crate::expressions::{AGGREGATES, Compiler};
 use crate::names::{Scope, parts};
 use crate::{Stop, types};
 use sql::SqlType::{
@@ -171,6 +171,10 @@ fn of_session(
         ("current_schema", 0) => {
             return Ok(Some(Typed::new(Expr::Const(Datum::Text("public".into())), Name)));
         }
+        // No advisory lock is ever held.
+        ("pg_advisory_unlock_all", 0) => {
+            return Ok(Some(Typed::new(Expr::Const(Datum::Text(String::new())), Text)));
+        }
         ("statement_timestamp", 0) => (Fill::StatementTime, TimestampTz),
         ("clock_timestamp", 0) => (Fill::ClockTime, TimestampTz),
         ("current_user" | "session_user" | "user" | "current_role", 0) => (Fill::User, Name),
@@ -332,7 +336,7 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
         if kind == 'q' && is_two {
             to = Numeric(None);
         }
-        if !types::is_implicit(arg.ty, to) && !(is_two && kind == 'q') {
+        if !types::is_implicit(arg.ty, to) {
             return Err(no_function(name, &types).into());
         }
         values.push(compiler.params.coerce(arg, to, How::Assigned)?);
@@ -383,7 +387,7 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
     Ok(match (name, args.len()) {
         ("coalesce", 1..) => {
             let (args, ty) = compiler.of_one_type("COALESCE", args.to_vec())?;
-            Some(crate::expressions::coalesce(args, ty))
+            Some(super::coalesce(args, ty))
         }
         ("greatest", 1..) => {
             let (args, ty) = compiler.of_one_type("GREATEST", args.to_vec())?;
