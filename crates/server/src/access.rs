@@ -20,7 +20,9 @@ pub const USER: &str = "atoll";
 pub enum Origin {
     Tcp(IpAddr),
     /// The Unix socket; whether the client runs as the server's user.
-    Unix { same_user: bool },
+    Unix {
+        same_user: bool,
+    },
 }
 
 /// What a client must do to get in.
@@ -75,12 +77,10 @@ impl Access {
     /// When the file cannot be written.
     pub fn set_password(&self, password: Option<&str>) -> std::io::Result<()> {
         let verifier = match password {
-            None => {
-                match std::fs::remove_file(&self.file) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-                    _ => None,
-                }
-            }
+            None => match std::fs::remove_file(&self.file) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => None,
+            },
             Some(password) => {
                 let verifier = match Verifier::from_text(password) {
                     Some(verifier) => verifier,

@@ -255,7 +255,9 @@ fn unescape(field: &[u8]) -> Vec<u8> {
             Some(b't') => out.push(b'\t'),
             Some(b'v') => out.push(11),
             Some(digit @ b'0'..=b'7') => out.push(digits(&mut rest, u32::from(digit - b'0'), 8)),
-            Some(b'x') if rest.peek().is_some_and(u8::is_ascii_hexdigit) => out.push(digits(&mut rest, 0, 16)),
+            Some(b'x') if rest.peek().is_some_and(u8::is_ascii_hexdigit) => {
+                out.push(digits(&mut rest, 0, 16))
+            }
             Some(other) => out.push(other),
         }
     }
@@ -370,11 +372,8 @@ impl<'o> Writer<'o> {
     }
 
     fn quote(&self, field: &[u8], columns: usize, out: &mut Vec<u8>) {
-        let (delimiter, quote, escape) = (
-            byte_of(self.options.delimiter),
-            byte_of(self.options.quote),
-            byte_of(self.options.escape),
-        );
+        let (delimiter, quote, escape) =
+            (byte_of(self.options.delimiter), byte_of(self.options.quote), byte_of(self.options.escape));
         let special = |byte: &u8| [delimiter, quote, b'\n', b'\r'].contains(byte);
         let looks_special = field == self.options.null.as_bytes() || (columns == 1 && field == b"\\.");
         if !looks_special && !field.iter().any(special) {
@@ -457,7 +456,8 @@ mod tests {
             let (writer, mut data) = (Writer::new(&options), Vec::new());
             writer.begin(&["a", "b", "c"], &mut data);
             for row in &rows {
-                writer.row(3, &mut data, |i, out| row[i].as_ref().map(|f| out.extend_from_slice(f)).is_some());
+                writer
+                    .row(3, &mut data, |i, out| row[i].as_ref().map(|f| out.extend_from_slice(f)).is_some());
             }
             assert_eq!(read(&options, 3, &data).unwrap(), rows, "{format:?}");
         }
@@ -480,12 +480,15 @@ mod tests {
     fn any_bytes_are_read_without_a_panic() {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20_000 {
-            let data: Vec<u8> = (0..random.usize(..40)).map(|_| random.choice(b"\\\"\n\r\t,.xN0a\x00\xff").copied().unwrap_or(0)).collect();
+            let data: Vec<u8> = (0..random.usize(..40))
+                .map(|_| random.choice(b"\\\"\n\r\t,.xN0a\x00\xff").copied().unwrap_or(0))
+                .collect();
             for format in [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary] {
                 let mut with_head = SIGNATURE.to_vec();
                 with_head.extend_from_slice(&[0; 8]);
                 with_head.extend_from_slice(&data);
-                let _ = read(&options(format), 2, if format == CopyFormat::Binary { &with_head } else { &data });
+                let _ =
+                    read(&options(format), 2, if format == CopyFormat::Binary { &with_head } else { &data });
             }
         }
     }

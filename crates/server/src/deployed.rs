@@ -9,7 +9,6 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use txn::{Abort, Placement, Schema, Workload};
 
-
 pub struct Deployed {
     inner: Arc<Inner>,
 }
@@ -113,9 +112,7 @@ impl Talk {
                 self.call = Some((home, call));
                 reply
             }
-            Some((home, call)) => {
-                self.inner.bridge.more(home, call, &encoded(&command).map_err(too_long)?)
-            }
+            Some((home, call)) => self.inner.bridge.more(home, call, &encoded(&command).map_err(too_long)?),
         };
         let answered: Result<Answered, NoAnswer> = received(reply).await;
         // A message that is too long was not sent: the conversation can be told to end.

@@ -38,11 +38,14 @@ pub async fn empty<E: Engine>(shared: Arc<Shared<E>>) {
 }
 
 /// Removes rows; with the last of them the table is free.
-async fn some_rows<E: Engine>(shared: &Shared<E>, catalog: &Arc<Catalog>, store: Store) -> Result<(), RunError> {
+async fn some_rows<E: Engine>(
+    shared: &Shared<E>,
+    catalog: &Arc<Catalog>,
+    store: Store,
+) -> Result<(), RunError> {
     let mut conversation = shared.engine.begin();
     let purge = Command::Purge { store, most: ROWS_AT_ONCE };
-    let purged: u64 =
-        outcomes(conversation.command(purge).await?)?.iter().map(|outcome| outcome.count).sum();
+    let purged: u64 = outcomes(conversation.command(purge).await?)?.iter().map(|outcome| outcome.count).sum();
     if purged >= ROWS_AT_ONCE {
         return conversation.commit().await;
     }

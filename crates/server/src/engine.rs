@@ -6,7 +6,6 @@ use sql::{SqlError, SqlState};
 use std::future::Future;
 use txn::Abort;
 
-
 /// Why a program did not run to its end. It had no effect, but for [`RunError::Unknown`].
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum RunError {
@@ -88,12 +87,14 @@ impl RunError {
         match self {
             RunError::Sql(error) => error,
             RunError::Abort(abort) => of_abort(abort),
-            RunError::Unreachable(why) => SqlError::new(SqlState(*b"08006"), why)
-                .with_detail("The transaction had no effect."),
-            RunError::Unknown => {
-                SqlError::new(SqlState(*b"08007"), "the answer of the engine is missing: the transaction may have committed or not")
-                    .with_hint("Look whether its changes are there before you repeat it.")
+            RunError::Unreachable(why) => {
+                SqlError::new(SqlState(*b"08006"), why).with_detail("The transaction had no effect.")
             }
+            RunError::Unknown => SqlError::new(
+                SqlState(*b"08007"),
+                "the answer of the engine is missing: the transaction may have committed or not",
+            )
+            .with_hint("Look whether its changes are there before you repeat it."),
         }
     }
 }

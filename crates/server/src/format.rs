@@ -40,6 +40,10 @@ pub fn read(ty: SqlType, bytes: &[u8], format: Format) -> Result<Datum, SqlError
 /// Those of the expression.
 pub fn evaluate(expr: &Expr, from: SqlType, to: SqlType, now: i64) -> Result<Datum, SqlError> {
     let cast = Expr::Cast { expr: Box::new(expr.clone()), from, to, explicit: false };
-    let context = sql::expression::Context { params: &[], now, random: &|| u64::from_ne_bytes(crate::scram::random().unwrap_or_default()) };
+    let context = sql::expression::Context {
+        params: &[],
+        now,
+        random: &|| u64::from_ne_bytes(crate::scram::random().unwrap_or_default()),
+    };
     cast.eval(&context, &Vec::new())
 }

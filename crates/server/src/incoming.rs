@@ -27,7 +27,10 @@ pub enum First {
     /// The client asks for encryption by GSSAPI; the answer is `N`.
     Gss,
     /// Cancel what the session of this number runs, if the key is its.
-    Cancel { session: i32, key: Vec<u8> },
+    Cancel {
+        session: i32,
+        key: Vec<u8>,
+    },
     Startup(Startup),
 }
 
@@ -69,7 +72,9 @@ impl First {
                     _ => Err(violation("a cancel request has a key of 4 to 256 bytes")),
                 }
             }
-            _ if code >> 16 == 3 => Ok(First::Startup(Startup { minor: code as u16, parameters: pairs(body)? })),
+            _ if code >> 16 == 3 => {
+                Ok(First::Startup(Startup { minor: code as u16, parameters: pairs(body)? }))
+            }
             _ => Err(SqlError::new(
                 SqlState(*b"0A000"),
                 format!(
@@ -98,12 +103,19 @@ fn pairs(mut body: Body<'_>) -> Result<Vec<(String, String)>, SqlError> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message<'a> {
     Query(&'a str),
-    Parse { statement: &'a str, text: &'a str, types: Vec<u32> },
+    Parse {
+        statement: &'a str,
+        text: &'a str,
+        types: Vec<u32>,
+    },
     Bind(Bind<'a>),
     Describe(Target, &'a str),
     Close(Target, &'a str),
     /// `most` rows at most; 0 stands for all.
-    Execute { portal: &'a str, most: u32 },
+    Execute {
+        portal: &'a str,
+        most: u32,
+    },
     Flush,
     Sync,
     CopyData(&'a [u8]),
@@ -221,7 +233,8 @@ struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], SqlError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| violation("insufficient data left in message"))?;
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or_else(|| violation("insufficient data left in message"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -242,7 +255,11 @@ impl<'a> Body<'a> {
 
     /// A text that ends with a zero byte.
     fn text(&mut self) -> Result<&'a str, SqlError> {
-        let end = self.0.iter().position(|byte| *byte == 0).ok_or_else(|| violation("invalid string in message"))?;
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .ok_or_else(|| violation("invalid string in message"))?;
         let text = self.take(end)?;
         self.0 = &self.0[1..];
         utf8(text)

@@ -1,10 +1,10 @@
 //! Statements of clients: parsed once, compiled for each version of the catalog.
 
-use compiler::Parsed;
-use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
 use crate::incoming::Format;
 use crate::outgoing::Field;
 use crate::pgtype;
+use compiler::Parsed;
+use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
 use sql::catalog::{Catalog, Oid};
 use sql::{Program, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
@@ -51,8 +51,9 @@ impl Ready {
                 _ => Vec::new(),
             },
             types: columns.iter().flatten().map(|(_, ty, _)| *ty).collect(),
-            fields: columns
-                .map(|columns| columns.iter().map(|(name, ty, column)| pgtype::field(name, *ty, *column)).collect()),
+            fields: columns.map(|columns| {
+                columns.iter().map(|(name, ty, column)| pgtype::field(name, *ty, *column)).collect()
+            }),
             tables,
             version: catalog.version,
             compiled,
@@ -151,8 +152,11 @@ impl Prepared {
         }
         let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
         if ready.fields != self.fields {
-            return Err(SqlError::unsupported("a change of the result's columns of a prepared statement", None)
-                .with_hint("Prepare it again."));
+            return Err(SqlError::unsupported(
+                "a change of the result's columns of a prepared statement",
+                None,
+            )
+            .with_hint("Prepare it again."));
         }
         if keeps {
             *self.kept() = Some(Arc::clone(&ready));

@@ -33,7 +33,8 @@ impl Listeners {
     /// # Errors
     /// When an address is taken, or there is no such address here.
     pub async fn bind(tcp: SocketAddr, unix: Option<&Path>) -> io::Result<Listeners> {
-        let socket = if tcp.is_ipv4() { tokio::net::TcpSocket::new_v4()? } else { tokio::net::TcpSocket::new_v6()? };
+        let socket =
+            if tcp.is_ipv4() { tokio::net::TcpSocket::new_v4()? } else { tokio::net::TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(tcp)?;
         let unix = match unix {

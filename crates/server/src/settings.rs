@@ -240,13 +240,15 @@ impl Settings {
 
     /// The settings that clients are told about.
     pub fn reported(&self) -> Vec<(&'static str, String)> {
-        let value = |known: &Known| self.values.get(known.name).map_or(known.default, String::as_str).to_owned();
+        let value =
+            |known: &Known| self.values.get(known.name).map_or(known.default, String::as_str).to_owned();
         KNOWN.iter().filter(|known| known.is_reported).map(|known| (known.name, value(known))).collect()
     }
 
     /// All settings, by name.
     pub fn all(&self) -> Vec<(String, String)> {
-        let value = |known: &Known| self.values.get(known.name).map_or(known.default, String::as_str).to_owned();
+        let value =
+            |known: &Known| self.values.get(known.name).map_or(known.default, String::as_str).to_owned();
         KNOWN.iter().map(|known| (known.name.to_owned(), value(known))).collect()
     }
 }
@@ -268,14 +270,14 @@ fn accept(known: &Known, value: &str) -> Result<String, SqlError> {
     };
     let only = |instead: &str| {
         let message = format!("parameter \"{}\" cannot be \"{value}\"", known.name);
-        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint(format!("Atoll has {instead} only."))
+        SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message)
+            .with_hint(format!("Atoll has {instead} only."))
     };
     match known.takes {
         Takes::Any => Ok(value.to_owned()),
-        Takes::Fixed => Err(SqlError::new(
-            SqlState(*b"55P02"),
-            format!("parameter \"{}\" cannot be changed", known.name),
-        )),
+        Takes::Fixed => {
+            Err(SqlError::new(SqlState(*b"55P02"), format!("parameter \"{}\" cannot be changed", known.name)))
+        }
         Takes::Bool => boolean(&lower).map(|on| if on { "on" } else { "off" }.to_owned()).ok_or_else(invalid),
         Takes::On => match boolean(&lower) {
             Some(true) => Ok("on".into()),
@@ -291,7 +293,8 @@ fn accept(known: &Known, value: &str) -> Result<String, SqlError> {
             "utf8" | "unicode" => Ok("UTF8".into()),
             _ => Err(only("UTF8")),
         },
-        Takes::DateStyle => match lower.starts_with("iso") || ["mdy", "dmy", "ymd"].contains(&lower.as_str()) {
+        Takes::DateStyle => match lower.starts_with("iso") || ["mdy", "dmy", "ymd"].contains(&lower.as_str())
+        {
             true => Ok("ISO, MDY".into()),
             false => Err(only("ISO")),
         },
@@ -341,7 +344,10 @@ mod tests {
         let mut other = settings.clone();
         settings.end_transaction(true);
         other.end_transaction(false);
-        assert_eq!((settings.get("application_name"), other.get("application_name")), (Ok("in"), Ok("before")));
+        assert_eq!(
+            (settings.get("application_name"), other.get("application_name")),
+            (Ok("in"), Ok("before"))
+        );
     }
 
     #[test]

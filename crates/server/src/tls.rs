@@ -10,7 +10,10 @@ use tokio_rustls::TlsAcceptor;
 /// Where certificate and key come from, both in PEM.
 #[derive(Clone, Debug)]
 pub enum Certificate {
-    Files { certificate: PathBuf, key: PathBuf },
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
     /// Signed by itself, made in this directory at the first start.
     Own(PathBuf),
 }
@@ -59,7 +62,8 @@ fn own(dir: &Path) -> Result<(PathBuf, PathBuf), TlsError> {
         return Ok((certificate, key));
     }
     let make = |why: String| TlsError::Make { path: dir.into(), why };
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| make(e.to_string()))?;
+    let made =
+        rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| make(e.to_string()))?;
     write_private(&key, made.signing_key.serialize_pem().as_bytes()).map_err(|e| make(e.to_string()))?;
     write_private(&certificate, made.cert.pem().as_bytes()).map_err(|e| make(e.to_string()))?;
     Ok((certificate, key))

@@ -37,9 +37,15 @@ pub enum Lost {
 /// A message as it arrived.
 #[derive(Debug)]
 pub enum Frame {
-    Message { tag: u8, body: Bytes },
+    Message {
+        tag: u8,
+        body: Bytes,
+    },
     /// It was skipped.
-    TooLong { tag: u8, bytes: usize },
+    TooLong {
+        tag: u8,
+        bytes: usize,
+    },
 }
 
 /// The messages of one connection over the byte stream `S`.

@@ -96,7 +96,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn guarded(&mut self, prepared: &Prepared) -> Result<Option<Arc<Ready>>, SqlError> {
         loop {
             let catalog = self.catalog();
-            let Some(ready) = prepared.ready(&catalog, self.block.changing.is_none())? else { return Ok(None) };
+            let Some(ready) = prepared.ready(&catalog, self.block.changing.is_none())? else {
+                return Ok(None);
+            };
             for table in &ready.tables {
                 self.guard(*table, Hold::Shared).await?;
             }
@@ -267,9 +269,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     fn find_savepoint(&self, name: &str) -> Result<usize, SqlError> {
-        self.block.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
-            SqlError::new(SqlState(*b"3B001"), format!("savepoint \"{name}\" does not exist"))
-        })
+        self.block
+            .savepoints
+            .iter()
+            .rposition(|(known, _)| known == name)
+            .ok_or_else(|| SqlError::new(SqlState(*b"3B001"), format!("savepoint \"{name}\" does not exist")))
     }
 
     /// The engine's answer to a part of the transaction was an error. Unless a statement was at

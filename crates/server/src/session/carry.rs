@@ -2,13 +2,13 @@
 
 use super::block::{Kind, in_failed};
 use super::{Failure, Session, Stream, limit_of};
-use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
 use crate::settings::Lasts;
 use crate::shared::now;
+use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use sql::database::{Answer, Call, Command, Request};
 use sql::program::Outcome;
 use sql::{Datum, SqlError, SqlState};
@@ -249,7 +249,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 });
             }
             About::ShowAll => {
-                let row = |(name, value)| vec![Datum::Text(name), Datum::Text(value), Datum::Text(String::new())];
+                let row =
+                    |(name, value)| vec![Datum::Text(name), Datum::Text(value), Datum::Text(String::new())];
                 let rows = self.settings.all().into_iter().map(row).collect();
                 return Ok(Product::Rows { rows, tag: RowsTag::Whole("SHOW".into()) });
             }
@@ -353,7 +354,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), SqlError> {
         let within = self.block.kind != Kind::None;
         if local && !within {
-            self.notice(Severity::Warning, SqlState(*b"25P01"), "SET LOCAL can only be used in transaction blocks");
+            self.notice(
+                Severity::Warning,
+                SqlState(*b"25P01"),
+                "SET LOCAL can only be used in transaction blocks",
+            );
             return Ok(());
         }
         let before = self.settings.reported();

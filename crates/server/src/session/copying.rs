@@ -4,13 +4,13 @@ use super::block::Kind;
 use super::carry::Product;
 use super::defining::quoted;
 use super::{Failure, Session, Stream};
-use compiler::compiled::{Compiled, Copied, Copy, Direction, Query};
 use crate::copy_format::{Reader, Writer};
 use crate::engine::{Engine, RunError, outcomes};
 use crate::format;
 use crate::incoming::{Format, Message, violation};
 use crate::language::{Ready, copied, copy_format};
 use crate::transport::{Frame, Lost};
+use compiler::compiled::{Compiled, Copied, Copy, Direction, Query};
 use sql::catalog::{Catalog, Oid};
 use sql::database::Command;
 use sql::program::{InsertRows, Program, Statement};
@@ -51,12 +51,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
-    async fn take_rows(
-        &mut self,
-        copy: &Copy,
-        query: &Query,
-        columns: usize,
-    ) -> Result<Product, Failure> {
+    async fn take_rows(&mut self, copy: &Copy, query: &Query, columns: usize) -> Result<Product, Failure> {
         let mut reader = Reader::new(&copy.options, columns);
         let mut load = Load { rows: Vec::new(), bytes: 0, count: 0 };
         loop {
@@ -195,7 +190,11 @@ fn of_rows(program: &Program, rows: &[Vec<Datum>]) -> Result<Program, SqlError> 
     let all = rows.iter().map(|row| columns.iter().map(|expr| with(expr, row)).collect()).collect();
     let mut insert = insert.clone();
     insert.rows = InsertRows::Values(all);
-    Ok(Program { statements: vec![Statement::Insert(insert)], params: Vec::new(), only_reads: program.only_reads })
+    Ok(Program {
+        statements: vec![Statement::Insert(insert)],
+        params: Vec::new(),
+        only_reads: program.only_reads,
+    })
 }
 
 /// The expression with the parameters' values in it. A value of a column is its parameter, perhaps

@@ -79,7 +79,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             _ => None,
         }));
         let catalog = Arc::new(catalog);
-        self.obey(Command::Define { from: before.version, catalog: Box::new(Catalog::clone(&catalog)) }).await?;
+        self.obey(Command::Define { from: before.version, catalog: Box::new(Catalog::clone(&catalog)) })
+            .await?;
         if let Some(changing) = &mut self.block.changing {
             changing.catalog = Arc::clone(&catalog);
         }
@@ -107,7 +108,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let to = table_of(catalog, *table)?;
                 let mut old = table_of(before, *table).unwrap_or(to).clone();
                 old.store = *from;
-                let columns = (0..to.columns.len() as u16).map(|i| Some(i).filter(|i| usize::from(*i) < old.columns.len()));
+                let columns = (0..to.columns.len() as u16)
+                    .map(|i| Some(i).filter(|i| usize::from(*i) < old.columns.len()));
                 let copy = Command::Copy {
                     from: Arc::new(Stored::of(&old)),
                     to: Arc::new(Stored::of(to)),
@@ -133,7 +135,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
     async fn verify(&mut self, catalog: &Catalog, table: Oid, check: Option<&str>) -> Result<(), Failure> {
         let table = table_of(catalog, table)?;
         let checks = table.checks.iter().filter(|known| Some(known.name.as_str()) == check);
-        let checks = checks.map(|known| Checked { name: known.name.clone(), condition: known.condition.clone() });
+        let checks =
+            checks.map(|known| Checked { name: known.name.clone(), condition: known.condition.clone() });
         let command = Command::Verify {
             table: Arc::new(Stored::of(table)),
             checks: checks.collect(),
@@ -151,8 +154,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         if found.iter().all(|outcome| outcome.rows.is_empty()) {
             return Ok(());
         }
-        let message =
-            format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name);
+        let message = format!(
+            "insert or update on table \"{}\" violates foreign key constraint \"{name}\"",
+            table.name
+        );
         Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(&table.name, name).into())
     }
 }
@@ -163,7 +168,8 @@ fn without_partner(catalog: &Catalog, table: &Table, name: &str) -> Result<Strin
     let other = table_of(catalog, key.to)?;
     let of = |table: &Table, column: &u16| quoted(&table.columns[usize::from(*column)].name);
     let pairs = key.columns.iter().zip(&key.to_columns);
-    let on: Vec<String> = pairs.map(|(from, to)| format!("a.{} = b.{}", of(table, from), of(other, to))).collect();
+    let on: Vec<String> =
+        pairs.map(|(from, to)| format!("a.{} = b.{}", of(table, from), of(other, to))).collect();
     let there: Vec<String> =
         key.columns.iter().map(|column| format!("a.{} IS NOT NULL", of(table, column))).collect();
     Ok(format!(

@@ -111,8 +111,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         let columns = ready.as_ref().and_then(|ready| ready.fields.as_ref()).map_or(0, Vec::len);
         if bind.results.len() > 1 && bind.results.len() != columns {
-            let message =
-                format!("bind message has {} result formats but query has {columns} columns", bind.results.len());
+            let message = format!(
+                "bind message has {} result formats but query has {columns} columns",
+                bind.results.len()
+            );
             return Err(violation(message).into());
         }
         let params = bind.values.iter().enumerate().map(|(i, value)| match value {

@@ -45,7 +45,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 Datum::Int(number.ok_or_else(|| self.no_number(*sequence))?)
             }
             Fill::LastValue => {
-                let missing = || SqlError::new(SqlState(*b"55000"), "lastval is not yet defined in this session");
+                let missing =
+                    || SqlError::new(SqlState(*b"55000"), "lastval is not yet defined in this session");
                 Datum::Int(self.numbers.latest.ok_or_else(missing)?)
             }
             Fill::SetSequence(oid, number, is_taken) => {
@@ -97,5 +98,8 @@ pub(super) fn arguments(
         let detail = format!("Expected {} parameters but got {}.", types.len(), args.len());
         return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
     }
-    args.iter().zip(types).map(|((expr, from), to)| crate::format::evaluate(expr, *from, *to, now())).collect()
+    args.iter()
+        .zip(types)
+        .map(|((expr, from), to)| crate::format::evaluate(expr, *from, *to, now()))
+        .collect()
 }

@@ -3,14 +3,14 @@
 use super::block::Kind;
 use super::carry::{Product, Reach, RowsTag};
 use super::{Failure, Session, Stream};
-use compiler::Parsed;
-use compiler::compiled::Compiled;
 use crate::engine::Engine;
 use crate::format;
 use crate::incoming::Format;
 use crate::language::{Prepared, Ready};
 use crate::password;
 use crate::transport::Lost;
+use compiler::Parsed;
+use compiler::compiled::Compiled;
 use sql::{Datum, SqlError, SqlState};
 use std::sync::Arc;
 
@@ -40,7 +40,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     async fn change_password(&mut self, change: Result<Option<String>, SqlError>) -> Result<(), Lost> {
         let changed = change.and_then(|password| {
-            let cannot = |why| SqlError::new(SqlState(*b"58030"), format!("the password is not stored: {why}"));
+            let cannot =
+                |why| SqlError::new(SqlState(*b"58030"), format!("the password is not stored: {why}"));
             self.shared.access.set_password(password.as_deref()).map_err(cannot)
         });
         match changed {

@@ -55,7 +55,8 @@ async fn open<S: Stream>(mut transport: Transport<S>, tls: Option<TlsAcceptor>) 
                 Ok(stream) => stream,
                 Err(lost) => return told(lost),
             };
-            let stream = tls?.accept(stream).await.map_err(|e| tracing::info!("no TLS with a client: {e}")).ok()?;
+            let stream =
+                tls?.accept(stream).await.map_err(|e| tracing::info!("no TLS with a client: {e}")).ok()?;
             let mut transport = Transport::new(stream, std::time::Duration::from_secs(60));
             match transport.first().await {
                 Ok(First::Startup(startup)) => Some(Opened::Tls(Box::new(transport), startup)),
@@ -158,9 +159,14 @@ async fn admit<S: Stream, E: Engine>(
     origin: Origin,
     shared: &Shared<E>,
 ) -> Result<(), Lost> {
-    let refuse = |state: &[u8; 5], message: &str| Err(Lost::Refused(SqlError::new(SqlState(*state), message)));
-    let unknown: Vec<&str> =
-        startup.parameters.iter().map(|(name, _)| name.as_str()).filter(|name| name.starts_with("_pq_.")).collect();
+    let refuse =
+        |state: &[u8; 5], message: &str| Err(Lost::Refused(SqlError::new(SqlState(*state), message)));
+    let unknown: Vec<&str> = startup
+        .parameters
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| name.starts_with("_pq_."))
+        .collect();
     if startup.minor > NEWEST_MINOR || !unknown.is_empty() {
         transport.out.negotiate(startup.minor.min(NEWEST_MINOR), &unknown);
     }
@@ -178,7 +184,10 @@ async fn admit<S: Stream, E: Engine>(
                 Ok(is_right) => {
                     shared.access.tried(origin, is_right);
                     if !is_right {
-                        return refuse(b"28P01", &format!("password authentication failed for user \"{user}\""));
+                        return refuse(
+                            b"28P01",
+                            &format!("password authentication failed for user \"{user}\""),
+                        );
                     }
                 }
                 // A client without the password leaves, asks for it, and comes again.
@@ -206,9 +215,8 @@ async fn prove<S: Stream>(transport: &mut Transport<S>, verifier: &Verifier) -> 
         return Err(malformed());
     }
     let first = std::str::from_utf8(first).map_err(|_| malformed())?;
-    let nonce = scram::random::<18>().map_err(|_| {
-        Lost::Refused(SqlError::new(SqlState::INTERNAL, "the system gives no random bytes"))
-    })?;
+    let nonce = scram::random::<18>()
+        .map_err(|_| Lost::Refused(SqlError::new(SqlState::INTERNAL, "the system gives no random bytes")))?;
     let (exchange, text) = Exchange::begin(verifier, first, &nonce).ok_or_else(malformed)?;
     transport.out.scram_continue(&text);
     let last = answer(transport).await?;

@@ -9,7 +9,8 @@ async fn statements_of_both_protocols() {
     let bench = Bench::new().await;
     let client = bench.client().await;
     client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, name text, v bigint)").await.unwrap();
-    let inserted = client.execute("INSERT INTO t VALUES ($1, $2, $3)", &[&1i32, &"one", &11i64]).await.unwrap();
+    let inserted =
+        client.execute("INSERT INTO t VALUES ($1, $2, $3)", &[&1i32, &"one", &11i64]).await.unwrap();
     assert_eq!(inserted, 1);
     client.simple_query("INSERT INTO t VALUES (2, 'two', NULL), (3, 'three', 33)").await.unwrap();
     let statement = client.prepare("SELECT id, name, v FROM t WHERE id = $1").await.unwrap();
@@ -65,9 +66,8 @@ async fn numbers_of_sequences() {
 async fn settings_are_shown_and_set() {
     let bench = Bench::new().await;
     let client = bench.client().await;
-    let show = async |name: &str| -> String {
-        client.query_one(&format!("SHOW {name}"), &[]).await.unwrap().get(0)
-    };
+    let show =
+        async |name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).await.unwrap().get(0) };
     assert_eq!(show("server_version").await, "15.0");
     client.batch_execute("SET application_name = 'test'").await.unwrap();
     assert_eq!(show("application_name").await, "test");
@@ -130,9 +130,26 @@ async fn pgbench_runs_in_all_its_protocols() {
         .unwrap();
     for mode in ["simple", "extended", "prepared"] {
         let output = Command::new("pgbench")
-            .args(["-h", "127.0.0.1", "-p", &port, "-U", "atoll", "-n", "-M", mode, "-t", "5", "-c", "2", "test"])
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-U",
+                "atoll",
+                "-n",
+                "-M",
+                mode,
+                "-t",
+                "5",
+                "-c",
+                "2",
+                "test",
+            ])
             .output();
-        let Ok(output) = output else { return eprintln!("pgbench is not installed, so this test is skipped") };
+        let Ok(output) = output else {
+            return eprintln!("pgbench is not installed, so this test is skipped");
+        };
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         assert!(output.status.success() && text.contains("processed: 10/10"), "{mode}: {text}");
     }

@@ -46,7 +46,9 @@ impl Talk {
     /// Plays all commands; returns the answer to the last but one, and that at the end.
     fn play(&self, end: Command) -> Result<(Answer, Answer), RunError> {
         let mut oracle = self.model.lock();
-        let Some((first, rest)) = self.commands.split_first() else { return Ok((Answer::Done, Answer::Done)) };
+        let Some((first, rest)) = self.commands.split_first() else {
+            return Ok((Answer::Done, Answer::Done));
+        };
         let encoded = |command: &Command| postcard::to_stdvec(command).expect("a plain value");
         oracle.says = rest.iter().chain([&end]).map(encoded).collect();
         oracle.hears.clear();

@@ -90,9 +90,15 @@ async fn the_order_of_answers() {
     assert_eq!(raw.ask(&[query("-- ping")]).await, tags("IZ", 'I'));
     assert_eq!(raw.ask(&[query("CREATE TABLE t (a int PRIMARY KEY)")]).await, tags("CZ", 'I'));
     assert_eq!(raw.ask(&[query("INSERT INTO t VALUES (1), (2), (3)")]).await, tags("CZ", 'I'));
-    assert_eq!(raw.ask(&[query("SELECT a FROM t; SELECT a FROM t WHERE a = 1")]).await, tags("TDDDCTDCZ", 'I'));
+    assert_eq!(
+        raw.ask(&[query("SELECT a FROM t; SELECT a FROM t WHERE a = 1")]).await,
+        tags("TDDDCTDCZ", 'I')
+    );
     let describe = message(b'D', b"P\0");
-    assert_eq!(raw.ask(&[parse("SELECT a FROM t"), bind(), describe.clone(), execute(0), sync()]).await, tags("12TDDDCZ", 'I'));
+    assert_eq!(
+        raw.ask(&[parse("SELECT a FROM t"), bind(), describe.clone(), execute(0), sync()]).await,
+        tags("12TDDDCZ", 'I')
+    );
     // Row limits: the portal goes on where it was suspended.
     let limited = [parse("SELECT a FROM t"), bind(), execute(2), execute(2), sync()];
     assert_eq!(raw.ask(&limited).await, tags("12DDsDCZ", 'I'));
@@ -136,7 +142,10 @@ async fn a_copy_that_fails_leaves_nothing() {
     assert_eq!(raw.ask(&[query("SELECT a FROM t")]).await, tags("TCZ", 'I'));
     raw.send(&[query("COPY t FROM STDIN")]).await;
     assert_eq!(raw.next().await.0, b'G');
-    assert_eq!(raw.ask(&[message(b'd', b"1\n2"), message(b'd', b"2\n"), message(b'c', b"")]).await, tags("CZ", 'I'));
+    assert_eq!(
+        raw.ask(&[message(b'd', b"1\n2"), message(b'd', b"2\n"), message(b'c', b"")]).await,
+        tags("CZ", 'I')
+    );
     assert_eq!(raw.ask(&[query("COPY t TO STDOUT")]).await, tags("HdddcCZ", 'I'));
 }
 
