@@ -13,7 +13,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver", "report", "deploysim", "advisor"]),
+    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 
