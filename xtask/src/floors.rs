@@ -25,7 +25,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "deploy", "driver", "report", "deploysim", "advisor"]),
+    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 

@@ -1,6 +1,7 @@
 //! Listeners: TCP addresses and a Unix socket. Each connection is a task.
 
 use crate::access::Origin;
+use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::session::startup::serve;
 use crate::shared::{Shared, stopped};
@@ -16,6 +17,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// Connections that wait in the kernel at most, while the server is busy.
 const BACKLOG: u32 = 1024;
+/// Connections during their start-up, besides those that the limit allows.
+const STARTING: usize = 200;
 /// A client of which nothing is heard for about two minutes is taken for lost.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
@@ -69,6 +72,10 @@ impl Listeners {
                 biased;
                 () = &mut stops => break,
                 accepted = self.tcp.accept() => match accepted {
+                    // Clients that have not proved anything yet must not take all descriptors.
+                    Ok(_) if sessions.len() >= shared.limits.connections + STARTING => {
+                        Counters::add(&shared.counters.refused);
+                    }
                     Ok((stream, peer)) => {
                         prepare(&stream);
                         let (tls, shared) = (tls.clone(), Arc::clone(&shared));

@@ -113,7 +113,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return Ok(());
         }
         let patience = self.settings.limit("lock_timeout").unwrap_or(Duration::from_secs(365 * 86_400));
-        self.shared.guards.take(self.registered.id, table, hold, patience).await?;
+        tokio::select! {
+            biased;
+            taken = self.shared.guards.take(self.registered.id, table, hold, patience) => taken?,
+            error = self.given_up(self.settings.limit("statement_timeout")) => return Err(error),
+        }
         self.block.held.push(table);
         Ok(())
     }

@@ -191,7 +191,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     /// Ends when the client cancels the statement, or when its time is over.
-    async fn given_up(&self, limit: Option<Duration>) -> SqlError {
+    pub(super) async fn given_up(&self, limit: Option<Duration>) -> SqlError {
         let why = tokio::select! {
             () = self.registered.cancel.asked() => "user request",
             () = limit_of(limit) => "statement timeout",

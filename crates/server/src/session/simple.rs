@@ -7,15 +7,19 @@ use crate::engine::Engine;
 use crate::format;
 use crate::incoming::Format;
 use crate::language::{Prepared, Ready};
+use crate::password;
 use crate::transport::Lost;
 use compiler::Parsed;
 use compiler::compiled::Compiled;
-use sql::{Datum, SqlError};
+use sql::{Datum, SqlError, SqlState};
 use std::sync::Arc;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn query(&mut self, text: &str) -> Result<(), Lost> {
         self.statements.remove("");
+        if let Some(change) = password::change(text) {
+            return self.change_password(change).await;
+        }
         let outcome = match compiler::parse(text) {
             Ok(statements) if statements.is_empty() => {
                 self.transport.out.empty_query();
@@ -31,6 +35,19 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Err(Failure::Over(lost)) => return Err(lost),
         }
         self.end_implicit().await;
+        self.ready().await
+    }
+
+    async fn change_password(&mut self, change: Result<Option<String>, SqlError>) -> Result<(), Lost> {
+        let changed = change.and_then(|password| {
+            let cannot =
+                |why| SqlError::new(SqlState(*b"58030"), format!("the password is not stored: {why}"));
+            self.shared.access.set_password(password.as_deref()).map_err(cannot)
+        });
+        match changed {
+            Ok(()) => self.transport.out.command_complete("ALTER ROLE"),
+            Err(error) => self.failed(&error).await,
+        }
         self.ready().await
     }
 
@@ -69,7 +86,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         match ready {
             Some(ready) if !ready.params.is_empty() => {
-                Err(SqlError::new(sql::SqlState(*b"42P02"), "there is no parameter $1"))
+                Err(SqlError::new(SqlState(*b"42P02"), "there is no parameter $1"))
             }
             _ => Ok((prepared, Vec::new())),
         }

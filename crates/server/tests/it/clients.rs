@@ -156,3 +156,84 @@ async fn pgbench_runs_in_all_its_protocols() {
     let history: i64 = client.query_one("SELECT count(*) FROM pgbench_history", &[]).await.unwrap().get(0);
     assert_eq!(history, 30);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_is_asked_for_once_it_is_set() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.simple_query("ALTER USER atoll PASSWORD 'it''s secret'").await.unwrap();
+    let connect = async |password: &str| {
+        let mut config: tokio_postgres::Config = bench.config().parse().unwrap();
+        config.password(password).connect(tokio_postgres::NoTls).await.map(drop)
+    };
+    connect("it's secret").await.unwrap();
+    let wrong = connect("its secret").await.unwrap_err();
+    assert_eq!(wrong.code(), Some(&SqlState::INVALID_PASSWORD));
+    let mut other: tokio_postgres::Config = bench.config().parse().unwrap();
+    let unknown = other.user("postgres").connect(tokio_postgres::NoTls).await.err().unwrap();
+    assert_eq!(unknown.code(), Some(&SqlState::INVALID_AUTHORIZATION_SPECIFICATION));
+    // The Unix socket knows the user of the client.
+    let dir = bench.dir.path().to_str().unwrap();
+    let Some((is_ok, text)) = psql(&bench, &["-h", dir, "-p", "5432", "-c", "SELECT 1"]) else { return };
+    assert!(is_ok && text.contains('1'), "{text}");
+    client.simple_query("ALTER USER atoll PASSWORD NULL").await.unwrap();
+    connect("anything").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_a_table_can_be_cancelled_and_has_a_limit() {
+    let bench = Bench::new().await;
+    let (changer, reader) = (bench.client().await, bench.client().await);
+    changer.batch_execute("CREATE TABLE t (a int PRIMARY KEY)").await.unwrap();
+    changer.batch_execute("BEGIN; ALTER TABLE t ADD COLUMN b int").await.unwrap();
+    let cancel = reader.cancel_token();
+    let waits = tokio::spawn(async move {
+        let cancelled = reader.simple_query("SELECT a FROM t").await.unwrap_err();
+        (reader, cancelled)
+    });
+    // A request that comes too early is forgotten, so it is repeated.
+    while !waits.is_finished() {
+        cancel.cancel_query(tokio_postgres::NoTls).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let (reader, cancelled) = waits.await.unwrap();
+    assert_eq!(cancelled.code(), Some(&SqlState::QUERY_CANCELED));
+    reader.batch_execute("SET statement_timeout = '30ms'").await.unwrap();
+    let late = reader.simple_query("SELECT a FROM t").await.unwrap_err();
+    assert_eq!(late.code(), Some(&SqlState::QUERY_CANCELED));
+    reader.batch_execute("SET statement_timeout = 0; SET lock_timeout = '30ms'").await.unwrap();
+    let late = reader.simple_query("SELECT a FROM t").await.unwrap_err();
+    assert_eq!(late.code(), Some(&SqlState::LOCK_NOT_AVAILABLE));
+    changer.batch_execute("COMMIT").await.unwrap();
+    reader.batch_execute("SELECT b FROM t").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_transaction_ends_with_its_session() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute("CREATE TABLE t (a int PRIMARY KEY)").await.unwrap();
+    client.batch_execute("SET idle_in_transaction_session_timeout = '20ms'").await.unwrap();
+    client.batch_execute("BEGIN; INSERT INTO t VALUES (1)").await.unwrap();
+    while !client.is_closed() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let other = bench.client().await;
+    let count: i64 = other.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get(0);
+    assert_eq!(count, 0);
+}
+
+/// A prepared statement follows a change of the table, unless its columns would change.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepared_statements_after_a_change_of_the_table() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)").await.unwrap();
+    let named = client.prepare("SELECT a FROM t").await.unwrap();
+    let all = client.prepare("SELECT * FROM t").await.unwrap();
+    client.batch_execute("ALTER TABLE t ADD COLUMN b int").await.unwrap();
+    assert_eq!(client.query(&named, &[]).await.unwrap().len(), 1);
+    let changed = client.query(&all, &[]).await.unwrap_err();
+    assert_eq!(changed.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
+    assert_eq!(client.query("SELECT * FROM t", &[]).await.unwrap()[0].len(), 2);
+}
