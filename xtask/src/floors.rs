@@ -9,11 +9,23 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
-    ("language", &["txn", "workload"]),
+    ("language", &["txn", "sql", "compiler", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
-    ("island", &["channel", "twophase", "wire", "instance"]),
-    ("archipelago", &["client", "deploy", "driver", "report", "deploysim", "advisor"]),
+    (
+        "island",
+        &[
+            "channel",
+            "twophase",
+            "wire",
+            "instance",
+            "engine-conventional",
+            "engine-partitioned",
+            "engine-serial",
+            "engine-occ",
+        ],
+    ),
+    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
 ];
 
@@ -31,10 +43,12 @@ use Rule::{Never, NotItself, Only};
 pub const ABSENCES: &[(&str, Rule)] = &[
     ("store", Never(&["topology", "channel", "wire", "twophase", "exec", "instance", "workload", "deploy"])),
     ("memstore", Only(&["base", "world", "probe", "latch", "txn"])),
-    ("workload", Only(&["base", "txn"])),
+    ("workload", Only(&["base", "txn", "sql"])),
+    ("sql", Only(&["base", "txn"])),
+    ("compiler", Only(&["base", "txn", "sql"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
-    ("deploysim", Only(&["base", "topology", "txn", "workload", "twophase"])),
+    ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),

@@ -15,6 +15,7 @@ mod floors;
 mod fuzz;
 mod lives;
 mod lives_command;
+mod parts;
 mod places;
 mod prose;
 mod rust_text;
@@ -32,7 +33,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command> [arguments]
 
   tidy             formatting, clippy, the floors of the house, the text rules, the language of comments and docs
-  test [ARGS]      every test (arguments go to `cargo test`)
+  test [ARGS]      every test, a test binary for each CPU at a time; with arguments, `cargo test ARGS` over all crates
   ci               tidy, test, documentation: what ./test and CI run
   stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
                    the tests of all crates or these side by side, beside busy threads, again and again (3 rounds, a thread
@@ -67,6 +68,8 @@ enum Failed {
     Lives(String),
     #[error("{0}")]
     Stress(String),
+    #[error("test binaries that failed: {0}; the lines above name the tests and the files with their output")]
+    Tests(usize),
     #[error("{0} target(s) found something; each line above says where the input is")]
     Fuzz(usize),
     #[error(transparent)]
@@ -131,24 +134,48 @@ fn tidy() -> Result<(), Failed> {
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
 }
 
+/// The whole workspace, so that the benchmarks against other engines are compiled too; RocksDB
+/// stays behind its feature. Clippy checks the examples: to link them would instantiate every
+/// design once more in each.
+const EVERY: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
+/// An engine with planted bugs is another build. `--workspace` keeps the features of all other
+/// crates as they are in [`EVERY`], so that only the crates over the bugs are built again.
+const PLANTED: [&str; 5] = ["--workspace", "--features", "trials/planted", "--test", "planted"];
+
 fn test(rest: &[String]) -> Result<(), Failed> {
-    // The whole workspace, so that the benchmarks against other engines are compiled too; RocksDB
-    // stays behind its feature. Clippy checks the examples: to link them would instantiate every
-    // design once more in each.
-    let args: Vec<&str> = ["test", "--workspace", "--lib", "--bins", "--tests"]
-        .into_iter()
-        .chain(rest.iter().map(String::as_str))
-        .collect();
-    cargo(&args, &[])?;
+    if !rest.is_empty() {
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        cargo(&[&["test"], &EVERY[..], &rest].concat(), &[])?;
+        return cargo(&[&["test"], &PLANTED[..]].concat(), &[]);
+    }
+    run_tests(&EVERY)?;
     let workspace = Workspace::read()?;
     let with_examples = doc_examples::crates(&workspace);
-    if rest.is_empty() && !with_examples.is_empty() {
+    if !with_examples.is_empty() {
         let packages = with_examples.iter().flat_map(|name| ["--package", name]);
         cargo(&["test", "--doc"].into_iter().chain(packages).collect::<Vec<_>>(), &[])?;
     }
-    // An engine with planted bugs is another build. `--workspace` keeps the features of all other
-    // crates as they were above, so that only the crates over the bugs are built again.
-    cargo(&["test", "--workspace", "--features", "trials/planted", "--test", "planted"], &[])
+    run_tests(&PLANTED)
+}
+
+/// Builds the tests that these arguments of `cargo test` choose, and runs them side by side.
+fn run_tests(choice: &[&str]) -> Result<(), Failed> {
+    let parts = parts::build(choice)?;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let outputs = root().join("target/test-outputs");
+    let unusable = |why: std::io::Error| Failed::Stress(format!("{}: {why}", outputs.display()));
+    std::fs::create_dir_all(&outputs).map_err(unusable)?;
+    eprintln!("+ {} test binaries, {cpus} at a time", parts.len());
+    let begun = Instant::now();
+    let file_of = |part: &parts::Part| outputs.join(format!("{}.txt", part.name));
+    let failures = parts::side_by_side(&parts, cpus, &[], file_of, |ran| {
+        let outcome = if ran.passed { "ok" } else { "FAILED" };
+        let seconds = ran.time.as_secs_f64();
+        eprintln!("  {}: {outcome}, {} tests passed, {seconds:.1} s{}", ran.part.name, ran.tests, ran.said);
+    });
+    eprintln!("  {:.1} s", begun.elapsed().as_secs_f64());
+    failures.iter().for_each(|failure| eprintln!("{failure}"));
+    if failures.is_empty() { Ok(()) } else { Err(Failed::Tests(failures.len())) }
 }
 
 fn ci() -> Result<(), Failed> {

@@ -3,6 +3,7 @@
 mod backups;
 mod comparing;
 mod planning;
+mod serving;
 mod size;
 
 use crate::engine_args::{EngineArgs, ShapeArgs};
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
 pub use planning::PlanArgs;
+pub use serving::ServeArgs;
 use size::size;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -59,6 +61,8 @@ pub enum Command {
     Backup(BackupArgs),
     /// Makes a database from a backup, and compares each file with its checksum
     Restore(RestoreArgs),
+    /// Serves a database to clients of PostgreSQL
+    Serve(Box<ServeArgs>),
     /// Makes one HTML page with charts and tables from the results of earlier runs
     Report(ReportArgs),
     /// Compares the results of two runs: better, worse, or no difference beyond spread and noise

@@ -18,6 +18,7 @@ Commands:
   load, check        build a database on disk; check one
   backup, restore    copy one, and make it anew
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
+  serve --data DIR   tables of your own, for clients of PostgreSQL
   plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
   topology           the cores of this machine and how far apart they are
@@ -46,6 +47,7 @@ Examples:
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
   atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
+  atoll serve --data DIR                    a database for psql and every other client of PostgreSQL
   atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll compare before after                which rows of two runs differ beyond spread and noise

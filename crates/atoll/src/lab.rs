@@ -25,6 +25,7 @@ use crate::papers::RowArgs;
 use crate::patience::interruptibly;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
+use crate::version;
 use base::counted;
 use claims::rows::{Folder, Partial, Stamp};
 use claims::{Experiment, Row};
@@ -435,7 +436,7 @@ fn build() -> String {
     let built = std::env::current_exe().and_then(|path| path.metadata()?.modified());
     let since =
         built.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok()).unwrap_or_default();
-    format!("{} {}", driver::COMMIT, since.as_nanos())
+    format!("{} {}", version::COMMIT, since.as_nanos())
 }
 
 /// Checks that a directory of results may be written: its `rows.jsonl` is going to be replaced by

@@ -50,6 +50,7 @@ mod places;
 mod plan;
 mod report_command;
 mod seen;
+mod serve_command;
 mod shelf;
 mod stats;
 mod stop;
@@ -95,6 +96,7 @@ pub fn main() -> ExitCode {
     if let Some(code) = ipc::run_if_peer() {
         return code;
     }
+    driver::built_from(version::COMMIT);
     let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut command = Cli::command();
     let read = command.try_get_matches_from_mut(std::env::args_os());
@@ -143,6 +145,7 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
+        Some(Command::Serve(args)) => serve_command::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
         Some(Command::Compare(args)) => compare_command::run(&args, interrupt),
         Some(Command::Figures(args)) if args.simulated && !args.list => simulated::figures(&args, interrupt),

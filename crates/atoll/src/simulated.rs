@@ -7,6 +7,7 @@ use crate::figures::{heading, show};
 use crate::output::print;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 use crate::sheet::fitted;
+use crate::version;
 use base::counted;
 use claims::page::measured;
 use claims::{Claim, ClaimVerdict, Decision, Experiment, Library, Row};
@@ -225,7 +226,7 @@ fn page(library: &Library, judged: &[Judged], args: &ClaimsArgs) -> String {
          holds the expressions. An anchor is a figure to which a profile was fitted: it does not count as reproduced. \
          The last column is the verdict with the costs of this engine, as information.\n",
         driver::VERSION,
-        driver::COMMIT,
+        version::COMMIT,
         summary(judged),
         engine(args.engine_profile.as_deref()),
     );

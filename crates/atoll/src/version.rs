@@ -1,7 +1,15 @@
 //! The identity of this program: `-V` prints one line, `--version` all that distinguishes two
 //! builds.
 
-use driver::{COMMIT, PROFILE, TARGET, VERSION};
+use driver::VERSION;
+
+/// The folder of the build's results: `debug`, `release`, `quick`.
+const PROFILE: &str = env!("ATOLL_PROFILE");
+/// The target triple of the build.
+const TARGET: &str = env!("ATOLL_TARGET");
+/// The commit of this build, with `-dirty` if the sources had changes; "unknown" outside a
+/// repository.
+pub const COMMIT: &str = env!("ATOLL_COMMIT");
 
 /// Libraries of this build beyond the standard one.
 const FEATURES: &str = "mimalloc";

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use txn::workload::Placement;
 use txn::{Abort, Generator, Inserted, NewRows, Workload};
 use workload::oracle::at_once;
-use workload::{Benchmark, SpecError, Visitor, WorkloadSpec, with_workload};
+use workload::{AnyWorkload, SpecError, WorkloadSpec};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -109,11 +109,25 @@ impl Count {
         };
         let mut all = Vec::new();
         for spec in specs {
-            let mut rows = with_workload(&spec, Counter { count: self })?;
+            let mut rows = self.of(&spec.build()?);
             rows.iter_mut().for_each(|row| label(row, &spec));
             all.extend(rows);
         }
         Ok(all)
+    }
+
+    fn of(&self, workload: &AnyWorkload) -> Vec<Row> {
+        let Count { islands, draws, .. } = self;
+        match self.what {
+            What::Schema => vec![schema(workload)],
+            What::Population => population(workload),
+            What::Requests => islands.iter().flat_map(|&n| requests(workload, n, *draws)).collect(),
+            What::Operations => {
+                islands.iter().flat_map(|&n| trace::operations(workload, n, *draws)).collect()
+            }
+            // These counts need no workload: see `Count::rows`.
+            What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
+        }
     }
 }
 
@@ -132,28 +146,6 @@ pub fn label(row: &mut Row, spec: &WorkloadSpec) {
     }
     for (name, value) in &spec.own {
         row.set(name, value.parse::<u64>().map_or_else(|_| value.as_str().into(), serde_json::Value::from));
-    }
-}
-
-struct Counter<'a> {
-    count: &'a Count,
-}
-
-impl Visitor for Counter<'_> {
-    type Output = Vec<Row>;
-
-    fn visit<W: Benchmark>(self, workload: W) -> Vec<Row> {
-        let Count { islands, draws, .. } = self.count;
-        match self.count.what {
-            What::Schema => vec![schema(&workload)],
-            What::Population => population(&workload),
-            What::Requests => islands.iter().flat_map(|&n| requests(&workload, n, *draws)).collect(),
-            What::Operations => {
-                islands.iter().flat_map(|&n| trace::operations(&workload, n, *draws)).collect()
-            }
-            // These counts need no workload: see `Count::rows`.
-            What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
-        }
     }
 }
 

@@ -270,20 +270,10 @@ impl Access for Noted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::{Benchmark, Visitor, WorkloadSpec, with_workload};
-
-    struct Run(u16);
-
-    impl Visitor for Run {
-        type Output = Vec<Row>;
-
-        fn visit<W: Benchmark>(self, workload: W) -> Vec<Row> {
-            operations(&workload, self.0, 2_000)
-        }
-    }
+    use workload::WorkloadSpec;
 
     fn rows(spec: &WorkloadSpec, islands: u16) -> Vec<Row> {
-        with_workload(spec, Run(islands)).unwrap()
+        operations(&spec.build().unwrap(), islands, 2_000)
     }
 
     #[test]

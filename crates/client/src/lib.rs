@@ -28,6 +28,22 @@ pub enum ClientError {
     Unknown(InstanceId),
 }
 
+/// What a client hears in a conversation (`txn::Transaction::hear`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Turn<R> {
+    /// The procedure says this, and waits for the next message.
+    Said(Vec<u8>),
+    /// The conversation has ended with the request's reply.
+    Ended(R),
+}
+
+/// A conversation under way: its home, and the number of the request that began it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Conversation {
+    home: InstanceId,
+    call: u64,
+}
+
 /// One connection to every instance of a deployment, opened when first needed and again after it
 /// broke.
 pub struct Client<W: Workload> {
@@ -81,17 +97,54 @@ impl<W: Workload> Client<W> {
 
     /// Runs one request at its home and waits until its outcome is durable.
     pub fn submit(&mut self, request: &W::Request) -> Result<W::Reply, ClientError> {
+        match self.converse(request)? {
+            (_, Turn::Ended(reply)) => Ok(reply),
+            // This procedure waits for messages, of which there are none.
+            (Conversation { home, .. }, Turn::Said(_)) => {
+                self.links[home.0 as usize] = None;
+                Err(ClientError::Aborted(Abort::Abandoned))
+            }
+        }
+    }
+
+    /// Begins a conversation, and waits until its procedure says something or ends.
+    ///
+    /// # Errors
+    /// As [`Client::submit`].
+    pub fn converse(
+        &mut self,
+        request: &W::Request,
+    ) -> Result<(Conversation, Turn<W::Reply>), ClientError> {
         let home = self.home(request);
         self.link(home)?;
         let call = self.next_call;
         self.next_call += 1;
-        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
-        let mut frame = std::mem::take(&mut self.frame);
-        Frame::Submit { call, request: &bytes }.encode(&mut frame);
+        let request = postcard::to_stdvec(request).expect("requests are plain values");
+        let conversation = Conversation { home, call };
+        self.turn(conversation, &Frame::Submit { call, request: &request }).map(|turn| (conversation, turn))
+    }
+
+    /// Sends the next message of a conversation, and waits for what follows. Other requests of this
+    /// client wait meanwhile.
+    ///
+    /// # Errors
+    /// As [`Client::submit`]: the conversation has ended.
+    pub fn say(&mut self, to: Conversation, message: &[u8]) -> Result<Turn<W::Reply>, ClientError> {
+        if self.links[to.home.0 as usize].is_none() {
+            return Err(ClientError::Unknown(to.home));
+        }
+        self.turn(to, &Frame::More { call: to.call, message })
+    }
+
+    /// Sends a frame to the home, and waits for what follows.
+    fn turn(&mut self, to: Conversation, frame: &Frame<'_>) -> Result<Turn<W::Reply>, ClientError> {
+        let Conversation { home, call } = to;
+        let mut bytes = std::mem::take(&mut self.frame);
+        frame.encode(&mut bytes);
         let link = self.links[home.0 as usize].as_mut().expect("just opened");
-        let taken = link.send(&[&frame]);
+        let taken = link.send(&[&bytes]);
         let sent = taken.is_ok() && link.flush().is_ok();
-        self.frame = frame;
+        self.frame = bytes;
         if let Err(SendError::TooLong { .. }) = taken {
             return Err(ClientError::Aborted(Abort::TooLong));
         }
@@ -125,7 +178,7 @@ impl<W: Workload> Client<W> {
         }
     }
 
-    fn answer(&mut self, home: InstanceId, call: u64) -> Result<W::Reply, ClientError> {
+    fn answer(&mut self, home: InstanceId, call: u64) -> Result<Turn<W::Reply>, ClientError> {
         let unknown = ClientError::Unknown(home);
         let end = Instant::now() + self.patience;
         let link = self.links[home.0 as usize].as_mut().ok_or(unknown.clone())?;
@@ -135,13 +188,16 @@ impl<W: Workload> Client<W> {
                 Ok(Some(message)) => match Frame::decode(message) {
                     Ok(Frame::Done { call: answered, outcome, reply }) if answered == call => {
                         return match outcome {
-                            Ok(()) => postcard::from_bytes(reply).map_err(|_| unknown),
+                            Ok(()) => postcard::from_bytes(reply).map(Turn::Ended).map_err(|_| unknown),
                             // The log may have failed after the commit record was in it.
                             Err(Abort::Fault) => Err(unknown),
                             Err(abort) => Err(ClientError::Aborted(abort)),
                         };
                     }
-                    Ok(Frame::Done { .. }) => {}
+                    Ok(Frame::Said { call: answered, said }) if answered == call => {
+                        return Ok(Turn::Said(said.to_vec()));
+                    }
+                    Ok(Frame::Done { .. } | Frame::Said { .. }) => {}
                     _ => return Err(unknown),
                 },
                 Ok(None) => {

@@ -5,15 +5,14 @@
 //! needed, since restart handles a crash. A thread drops its instance.
 
 use crate::control::{Birth, InstanceOrder, Reply, receive, send};
-use crate::engine::{Instance, InstanceConfig};
+use crate::engine::{Instance, InstanceConfig, start};
 use crate::{DeployError, Host};
-use std::any::Any;
+use std::mem::{Discriminant, discriminant};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
-use txn::Workload;
-use workload::{Visitor, WorkloadSpec};
+use workload::{AnyWorkload, WorkloadSpec};
 
 /// How often an instance without an order is checked for a failed engine.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -60,10 +59,10 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
         Ok(own) => own,
         Err(e) => return drop(send(&mut replies, &Reply::Failed(format!("cannot copy a descriptor: {e}")))),
     };
-    let life = Life { config, orders, replies: own };
-    if let Err(e) = workload::with_workload(&spec, life) {
+    match spec.build() {
+        Ok(workload) => Life { config, orders, replies: own }.run(workload),
         // The end of this function ends the host.
-        let _ = send(&mut replies, &Reply::Failed(e.to_string()));
+        Err(e) => drop(send(&mut replies, &Reply::Failed(e.to_string()))),
     }
 }
 
@@ -95,19 +94,18 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
     Ok(rx)
 }
 
-/// One instance of any workload, from start to stop.
+/// One instance, from start to stop.
 struct Life {
     config: InstanceConfig,
     orders: mpsc::Receiver<InstanceOrder>,
     replies: UnixStream,
 }
 
-impl Visitor for Life {
-    type Output = ();
-
-    fn visit<W: Workload>(mut self, workload: W) {
+impl Life {
+    fn run(mut self, workload: AnyWorkload) {
         let id = self.config.id;
-        let instance = match Instance::start(workload, self.config) {
+        let kind = discriminant(&workload);
+        let instance = match start(workload, self.config) {
             Ok(instance) => instance,
             Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
         };
@@ -137,7 +135,7 @@ impl Visitor for Life {
                 let reply = instance.stop().map_or_else(|e| Reply::Failed(e.to_string()), |()| Reply::Done);
                 return drop(send(&mut self.replies, &reply));
             }
-            let reply = carry_out(order, &instance, &self.replies).unwrap_or_else(Reply::Failed);
+            let reply = carry_out(order, (&instance, kind), &self.replies).unwrap_or_else(Reply::Failed);
             if matches!(reply, Reply::Failed(_)) {
                 // The cause comes before its consequence.
                 faults.tell(&instance, &mut self.replies);
@@ -157,16 +155,17 @@ struct Faults {
 
 impl Faults {
     /// Reports the fault once.
-    fn tell<W: Workload>(&mut self, instance: &Instance<W>, replies: &mut UnixStream) {
+    fn tell(&mut self, instance: &Instance, replies: &mut UnixStream) {
         let Some(why) = instance.fault().filter(|_| !self.told) else { return };
         self.told = true;
         let _ = send(replies, &Reply::Fault(why)); // the reader thread notices a lost parent
     }
 }
 
-fn carry_out<W: Workload>(
+/// `kind`: the kind of the workload that the instance runs.
+fn carry_out(
     order: InstanceOrder,
-    instance: &Instance<W>,
+    (instance, kind): (&Instance, Discriminant<AnyWorkload>),
     replies: &UnixStream,
 ) -> Result<Reply, String> {
     match order {
@@ -174,7 +173,7 @@ fn carry_out<W: Workload>(
         InstanceOrder::Connect(peers) => instance.connect(&peers),
         InstanceOrder::Load => load(instance, replies)?,
         InstanceOrder::Traffic(order) => {
-            let order = order.in_form(|spec| rebuild(&spec))?;
+            let order = order.in_form(|spec| rebuild(&spec, kind))?;
             instance.obey(&order).map_err(|e| e.to_string())?;
         }
         InstanceOrder::Halt => instance.halt().map_err(|e| e.to_string())?,
@@ -186,20 +185,17 @@ fn carry_out<W: Workload>(
     Ok(Reply::Done)
 }
 
-/// The workload of `spec`, as the type for which this instance was made.
-fn rebuild<W: Workload>(spec: &WorkloadSpec) -> Result<W, String> {
-    struct Boxed;
-    impl Visitor for Boxed {
-        type Output = Box<dyn Any>;
-        fn visit<V: Workload>(self, workload: V) -> Box<dyn Any> {
-            Box::new(workload)
-        }
+/// The workload of `spec`, which is of the kind that the instance runs.
+fn rebuild(spec: &WorkloadSpec, kind: Discriminant<AnyWorkload>) -> Result<AnyWorkload, String> {
+    let workload = spec.build().map_err(|e| e.to_string())?;
+    if discriminant(&workload) == kind {
+        Ok(workload)
+    } else {
+        Err(format!("it runs another workload than {}", spec.name))
     }
-    let any = workload::with_workload(spec, Boxed).map_err(|e| e.to_string())?;
-    any.downcast::<W>().map(|w| *w).map_err(|_| format!("it runs another workload than {}", spec.name))
 }
 
-fn load<W: Workload>(instance: &Instance<W>, replies: &UnixStream) -> Result<(), String> {
+fn load(instance: &Instance, replies: &UnixStream) -> Result<(), String> {
     let report = |done, total| {
         if let Ok(mut stream) = replies.try_clone() {
             // The reader thread notices a lost parent.

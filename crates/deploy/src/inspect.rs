@@ -7,9 +7,8 @@ use crate::manifest::{MEMORY, manifest_in};
 use crate::whole::judge;
 use base::{InstanceId, counted};
 use instance::offline::{Examined, Family, Finding, examine};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use txn::{Placement, Workload};
-use workload::{Visitor, with_workload};
 
 /// The result of an inspection.
 pub struct Inspected {
@@ -73,33 +72,13 @@ pub fn inspect(dir: &Path, pool_bytes: u64, watch: ExamineProgress<'_>) -> Resul
     let frames = frames(pool_bytes, islands.into()) as usize;
     let family = if look.manifest.family == MEMORY { Family::Memory } else { Family::Pages };
     let folders = (0..).map(|i: u16| dir.join(i.to_string())).zip(judgement.instances).collect();
-    let visit = Examine { folders, islands, family, frames, watch };
-    let instances = with_workload(&look.manifest.workload, visit).map_err(|e| damaged(e.to_string()))?;
-    Ok(Inspected { look, findings: judgement.all, instances: instances.map_err(damaged)? })
-}
-
-/// Examines the instances with the workload's own type.
-struct Examine<'a> {
-    folders: Vec<(PathBuf, Vec<Finding>)>,
-    islands: u16,
-    family: Family,
-    frames: usize,
-    watch: ExamineProgress<'a>,
-}
-
-impl Visitor for Examine<'_> {
-    type Output = Result<Vec<Examined>, String>;
-
-    fn visit<W: Workload>(self, workload: W) -> Self::Output {
-        let (sites, islands) = (workload.sites(), self.islands);
-        if u32::from(islands) > sites {
-            return Err(format!(
-                "it names {} for data of {}",
-                counted(islands, "instance"),
-                counted(sites, "site")
-            ));
-        }
-        let (placement, how) = (Placement::even(sites, islands), (self.family, self.frames));
-        Ok(examine(&workload, &placement, self.folders, how, self.watch))
+    let workload = look.manifest.workload.build().map_err(|e| damaged(e.to_string()))?;
+    let sites = workload.sites();
+    if u32::from(islands) > sites {
+        let (instances, sites) = (counted(islands, "instance"), counted(sites, "site"));
+        return Err(damaged(format!("it names {instances} for data of {sites}")));
     }
+    let placement = Placement::even(sites, islands);
+    let instances = examine(&workload, &placement, folders, (family, frames), watch);
+    Ok(Inspected { look, findings: judgement.all, instances })
 }

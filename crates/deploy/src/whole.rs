@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use txn::Workload;
 use workload::WorkloadSpec;
 
 /// The contents of `instance.json`.
@@ -111,15 +112,9 @@ fn schema(dir: &Path, manifest: &Manifest) -> Result<(), Finding> {
 /// A checksum of the workload's schema, so that data of another schema is not mistaken for data of
 /// this one.
 pub(crate) fn schema_number(spec: &WorkloadSpec) -> Result<u32, DeployError> {
-    struct Number;
-    impl workload::Visitor for Number {
-        type Output = Result<u32, DeployError>;
-        fn visit<W: txn::Workload>(self, workload: W) -> Self::Output {
-            let bytes = postcard::to_stdvec(&workload.schema());
-            bytes.map(|bytes| base::crc32c(&bytes)).map_err(|e| DeployError::Impossible(e.to_string()))
-        }
-    }
-    workload::with_workload(spec, Number).map_err(|e| DeployError::Impossible(e.to_string()))?
+    let workload = spec.build().map_err(|e| DeployError::Impossible(e.to_string()))?;
+    let bytes = postcard::to_stdvec(&workload.schema());
+    bytes.map(|bytes| base::crc32c(&bytes)).map_err(|e| DeployError::Impossible(e.to_string()))
 }
 
 /// Checks that `folder` exists and belongs at this place. Returns a finding if not.

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use txn::{Generator, Placement, Verdict, Workload};
-use workload::{Visitor, with_workload};
+use workload::{AnyGenerator, AnyWorkload};
 
 /// The parameters of a kill loop.
 #[derive(Clone, Debug)]
@@ -73,8 +73,7 @@ pub fn torment(
     }
     let mut row = session.begin(subject, schedule, ping)?;
     row.settings.clients = Some(kills.clients);
-    let visitor = Torment { session, schedule, kills, row: &mut row, watcher };
-    with_workload(subject.spec(), visitor).map_err(|e| DeployError::Impossible(e.to_string()))??;
+    Torment { session, schedule, kills, row: &mut row, watcher }.run(subject.workload())?;
     row.machine.latency_after_ns = ping();
     Ok(row)
 }
@@ -142,10 +141,8 @@ struct Torment<'a> {
     watcher: &'a mut dyn Watcher,
 }
 
-impl Visitor for Torment<'_> {
-    type Output = Result<(), DeployError>;
-
-    fn visit<W: Workload>(self, workload: W) -> Self::Output {
+impl Torment<'_> {
+    fn run(self, workload: &AnyWorkload) -> Result<(), DeployError> {
         let sites = workload.sites();
         let first = workload.generator(0, 0..sites).next();
         if workload.ledger_id(&first).is_none() {
@@ -163,21 +160,21 @@ impl Visitor for Torment<'_> {
                 let client =
                     client.map_err(|e| DeployError::Impossible(format!("cannot make a client: {e}")))?;
                 let requests = workload.generator(self.schedule.seed.wrapping_add(u64::from(i)), 0..sites);
-                let (gate, ledger, workload) = (&gate, &ledger, &workload);
+                let (gate, ledger) = (&gate, &ledger);
                 let body = move || run_client(workload, client, requests, gate, ledger);
                 let thread = std::thread::Builder::new().name(format!("client-{i}"));
                 thread.spawn_scoped(scope, body).map_err(DeployError::Thread)?;
             }
-            Owner { torment: self, workload: &workload, gate: &gate, ledger: &ledger, children_ns: 0 }.run()
+            Owner { torment: self, workload, gate: &gate, ledger: &ledger, children_ns: 0 }.run()
         })
     }
 }
 
 /// Submits one request after the other and records the outcome of each.
-fn run_client<W: Workload>(
-    workload: &W,
-    mut client: Client<W>,
-    mut requests: W::Generator,
+fn run_client(
+    workload: &AnyWorkload,
+    mut client: Client<AnyWorkload>,
+    mut requests: AnyGenerator,
     gate: &Gate,
     ledger: &Mutex<Ledger>,
 ) {
@@ -204,16 +201,16 @@ fn run_client<W: Workload>(
 }
 
 /// The owner's side of the kill loop.
-struct Owner<'t, 'a, W> {
+struct Owner<'t, 'a> {
     torment: Torment<'t>,
-    workload: &'a W,
+    workload: &'a AnyWorkload,
     gate: &'a Gate,
     ledger: &'a Mutex<Ledger>,
     /// CPU time of the instances, up to the last measurement of those that died.
     children_ns: u64,
 }
 
-impl<W: Workload> Owner<'_, '_, W> {
+impl Owner<'_, '_> {
     fn run(mut self) -> Result<(), DeployError> {
         let kills = self.torment.kills.kills;
         let (mut loaded, mut longest_doubt, mut longest_restart) =
@@ -308,7 +305,7 @@ impl<W: Workload> Owner<'_, '_, W> {
         let audits = self.torment.session.running.audit()?;
         let (conditions, kept) = {
             let ledger = locked(self.ledger);
-            let audits: Vec<W::Audit> = decode_audits::<W>(&audits)?;
+            let audits = decode_audits(&audits)?;
             let kept: Verdict = self.workload.judge_ledger(&audits, &ledger.acknowledged, &ledger.unknown);
             (self.workload.judge(audits, None), kept)
         };

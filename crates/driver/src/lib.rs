@@ -41,13 +41,8 @@ pub use row::{
     Settings, ShiftRow,
 };
 pub use session::{Ping, Sampling, Schedule, Session, Warmup, Watcher};
+pub use stamp::built_from;
 pub use subject::Subject;
 pub use traffic::{Arrivals, LoadModel, Rate, Retries, Think, Traffic};
 
-/// The folder of the build's results: `debug`, `release`, `quick`.
-pub const PROFILE: &str = env!("ATOLL_PROFILE");
-/// The target triple of the build.
-pub const TARGET: &str = env!("ATOLL_TARGET");
-/// The commit of this build, with `-dirty` if the tree had changes; "unknown" outside a repository.
-pub const COMMIT: &str = env!("ATOLL_COMMIT");
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

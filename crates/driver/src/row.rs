@@ -526,7 +526,7 @@ impl ResultRow {
     pub fn new(settings: Settings) -> ResultRow {
         ResultRow {
             settings,
-            commit: crate::COMMIT.into(),
+            commit: stamp::commit().into(),
             version: crate::VERSION.into(),
             date: stamp::date(),
             command: stamp::command(),

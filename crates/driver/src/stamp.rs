@@ -1,8 +1,23 @@
 //! When, where and by which command a row was measured.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+/// The commit of the program. The program names it, and not this crate: otherwise every commit
+/// would compile this crate, and those that are built on it, anew.
+static COMMIT: OnceLock<&'static str> = OnceLock::new();
+
+/// Names the commit that the program was built from, for all rows from here on. The first call
+/// counts.
+pub fn built_from(commit: &'static str) {
+    COMMIT.get_or_init(|| commit);
+}
+
+pub(crate) fn commit() -> &'static str {
+    COMMIT.get().unwrap_or(&"unknown")
+}
 
 /// Now, in UTC to the second: `2026-11-24T11:53:43Z`.
 pub(crate) fn date() -> String {

@@ -189,6 +189,7 @@ impl Executor {
     }
 
     /// Whether a task is ready: the check that must follow the announcement of a sleep.
+    #[inline]
     pub fn has_ready(&self) -> bool {
         self.ready.words[..self.used_words.get()].iter().any(|w| w.load(Ordering::Acquire) != 0)
     }

@@ -20,6 +20,7 @@ use probe::Profiling;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use txn::{Placement, TableKind, Workload};
+use workload::AnyWorkload;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tatp::{Kind, Mix as TatpMix, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
@@ -38,22 +39,23 @@ fn main() {
     let balance =
         Balance { mode: if has("advise") { Mode::Advise } else { Mode::Off }, ..Balance::default() };
     let ask = (design, tables, balance, profiling, transactions);
-    match kind {
-        "read" => count(Micro::new(micro(Op::Read)).expect("valid options"), ask),
-        "update" => count(Micro::new(micro(Op::Update)).expect("valid options"), ask),
+    let workload = match kind {
+        "read" => AnyWorkload::Micro(Micro::new(micro(Op::Read)).expect("valid options")),
+        "update" => AnyWorkload::Micro(Micro::new(micro(Op::Update)).expect("valid options")),
         "get" => {
             let mix = TatpMix::Only(Kind::GetSubscriberData);
             let tatp = TatpOptions { subscribers: 10_000, mix, ..TatpOptions::new(2) };
-            count(Tatp::new(tatp).expect("valid options"), ask);
+            AnyWorkload::Tatp(Tatp::new(tatp).expect("valid options"))
         }
-        "payment" => count(tpcc(Mix::Payment).expect("valid options"), ask),
-        "neworder" => count(tpcc(Mix::NewOrder).expect("valid options"), ask),
-        "tpcc" => count(tpcc(Mix::Full).expect("valid options"), ask),
+        "payment" => AnyWorkload::Tpcc(tpcc(Mix::Payment).expect("valid options")),
+        "neworder" => AnyWorkload::Tpcc(tpcc(Mix::NewOrder).expect("valid options")),
+        "tpcc" => AnyWorkload::Tpcc(tpcc(Mix::Full).expect("valid options")),
         _ => {
             let tpcb = TpcbOptions { accounts: 10_000, ..TpcbOptions::new(2) };
-            count(Tpcb::new(tpcb).expect("valid options"), ask);
+            AnyWorkload::Tpcb(Tpcb::new(tpcb).expect("valid options"))
         }
-    }
+    };
+    count(workload, ask);
 }
 
 /// Under valgrind the clock runs on while a poll is simulated, so all polls would count as rare and
@@ -73,8 +75,8 @@ fn counting(switch: &str) {
     }
 }
 
-fn count<W: Workload>(
-    workload: W,
+fn count(
+    workload: AnyWorkload,
     (design, tables, balance, profiling, transactions): (DesignKind, TableKind, Balance, Profiling, u64),
 ) {
     let dir = tempfile::tempdir().expect("a temporary directory");

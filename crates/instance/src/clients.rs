@@ -294,6 +294,7 @@ impl<W: Workload, E: Prefetch> Local<W, E> {
 
 impl<W: Workload, E: Engine> Local<W, E> {
     /// Counts a transaction that has its home here.
+    #[inline]
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
         let mut counts = self.measuring.counts.borrow_mut();
         let kind = self.workload.borrow().kind(request);
@@ -304,6 +305,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
     }
 
     /// Records the latency of a request of a client here, or of one that reports no latency itself.
+    #[inline]
     pub(crate) fn answered(&self, request: &W::Request, latency_ns: u64) {
         let kind = self.workload.borrow().kind(request);
         self.measuring.counts.borrow_mut().answered(kind, latency_ns);

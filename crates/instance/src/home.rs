@@ -17,18 +17,21 @@
 //! - [`procedure`]: one request, from the begin to its outcome.
 //! - [`phases`]: the steps of one phase, here and at the instances that own their rows.
 //! - [`optimistic`]: the order of reads and validations where validation protects reads.
+//! - [`converse`]: the client's messages in between.
 //! - [`confirm`]: aborts that a procedure or a step decides on.
 //! - [`commit`]: the coordinator, from the votes to the answer.
 
 mod commit;
 mod confirm;
+mod converse;
 mod optimistic;
 mod phases;
 mod procedure;
 
 pub(crate) use confirm::answer;
-pub(crate) use procedure::run;
+pub(crate) use procedure::{Parcel, run};
 
+use crate::conversations::ConversationId;
 use crate::groups;
 use crate::local::Local;
 use base::{Gtid, InstanceId};
@@ -54,6 +57,10 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     /// The first abort of any step, here or elsewhere. The transaction ends with an abort, even if
     /// the procedure ignores this one.
     failed: Option<Abort>,
+    /// The conversation of which this is the procedure.
+    conversation: Option<ConversationId>,
+    /// The procedure wants the transaction to have no effect ([`Transaction::abandon`]).
+    abandoned: bool,
 }
 
 /// An instance to which steps were sent.
@@ -91,8 +98,22 @@ pub(crate) enum Last {
 
 impl<'l, W: Workload, E: Engine> Run<'l, W, E> {
     /// A run of which no step has been issued.
-    fn new(local: &'l Local<W, E>, txn: &'l mut E::LocalTxn) -> Run<'l, W, E> {
-        Run { local, txn, gtid: None, alone: false, ended: false, asked: SmallVec::new(), failed: None }
+    fn new(
+        local: &'l Local<W, E>,
+        txn: &'l mut E::LocalTxn,
+        conversation: Option<ConversationId>,
+    ) -> Run<'l, W, E> {
+        Run {
+            local,
+            txn,
+            gtid: None,
+            alone: false,
+            ended: false,
+            asked: SmallVec::new(),
+            failed: None,
+            conversation,
+            abandoned: false,
+        }
     }
 
     /// Whether no step has left this instance.
@@ -122,12 +143,18 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
     }
 
     async fn last<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        if self.conversation.is_some() {
+            return self.all(steps).await;
+        }
         let outcome = pin!(self.phase(steps, Last::Yes)).await;
         self.ended = true;
         self.noted(outcome)
     }
 
     async fn last_elsewhere<S: Steps>(&mut self, steps: S) -> Result<S::Outputs, Abort> {
+        if self.conversation.is_some() {
+            return self.all(steps).await;
+        }
         let outcome = pin!(self.phase(steps, Last::Elsewhere)).await;
         self.noted(outcome)
     }
@@ -135,5 +162,14 @@ impl<W: Workload, E: Engine> Transaction for Run<'_, W, E> {
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
         let outcome = Box::pin(self.spread(&step)).await;
         self.noted(outcome)
+    }
+
+    async fn hear(&mut self, said: Vec<u8>) -> Result<Vec<u8>, Abort> {
+        let outcome = Box::pin(self.converse(&said)).await;
+        self.noted(outcome)
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned = true;
     }
 }

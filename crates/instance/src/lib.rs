@@ -23,9 +23,10 @@
 //!   and which messages a peer may send.
 //! - `clients`: requests from inside the workers, in closed and open loops; `source`: the requests
 //!   of an open loop.
+//! - `conversations`: transactions of which the client decides the next step.
 //! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`:
 //!   waits for the log. `spares`: values for reuse.
-//! - `orders`: orders to an instance and to its threads.
+//! - `orders`: orders to an instance and to its threads. `island`: an instance whatever its engine.
 //! - `load`: loading and auditing.
 //! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
 //!   workers, and the balancer.
@@ -39,11 +40,13 @@ mod calls;
 mod clients;
 pub mod config;
 mod connector;
+mod conversations;
 mod counts;
 mod durable;
 mod gate;
 mod groups;
 mod home;
+mod island;
 mod links;
 mod load;
 mod local;
@@ -79,7 +82,10 @@ pub use running::Recovery;
 
 use base::InstanceId;
 use channel::Address;
-use exec::{Conventional, EngineKind, MemoryEngine, PageEngine, Partitioned, Serial};
+use exec::{
+    Conventional, EngineKind, Load, Maintenance, MemoryEngine, PageEngine, Partitioned, Prefetch, Serial,
+};
+use island::Island;
 use probe::{Measured, Profiling};
 use running::Running;
 use std::ops::Range;
@@ -89,25 +95,10 @@ use txn::Workload;
 
 /// A running instance. Its methods are called by one thread at a time, which is none of the
 /// instance's own.
-pub struct Instance<W: Workload>(Inner<W>);
-
-enum Inner<W: Workload> {
-    Conventional(Running<W, PageEngine<Conventional>>),
-    Partitioned(Running<W, PageEngine<Partitioned>>),
-    Serial(Running<W, PageEngine<Serial>>),
-    Occ(Running<W, MemoryEngine>),
-}
-
-macro_rules! each {
-    ($self:expr, $running:ident => $call:expr) => {
-        match $self {
-            Inner::Conventional($running) => $call,
-            Inner::Partitioned($running) => $call,
-            Inner::Serial($running) => $call,
-            Inner::Occ($running) => $call,
-        }
-    };
-}
+///
+/// Calls on it are rare, and go through a table: so the types of the engines end here, and a crate
+/// for each engine can be compiled beside the others ([`Instance::with_engine`]).
+pub struct Instance<W: Workload>(Box<dyn Island<W> + Send + Sync>);
 
 impl<W: Workload> Instance<W> {
     /// Opens (or creates) the store in the configured directory, which replays its log, and starts
@@ -129,50 +120,67 @@ impl<W: Workload> Instance<W> {
         config: InstanceConfig,
         files: Arc<dyn world::Files>,
     ) -> Result<Self, InstanceFault> {
-        Ok(Instance(match config.design.engine() {
-            EngineKind::Conventional => Inner::Conventional(Running::start(workload, config, files)?),
-            EngineKind::Partitioned => Inner::Partitioned(Running::start(workload, config, files)?),
-            EngineKind::Serial => Inner::Serial(Running::start(workload, config, files)?),
-            EngineKind::Memory => Inner::Occ(Running::start(workload, config, files)?),
-        }))
+        match config.design.engine() {
+            EngineKind::Conventional => {
+                Instance::with_engine::<PageEngine<Conventional>>(workload, config, files)
+            }
+            EngineKind::Partitioned => {
+                Instance::with_engine::<PageEngine<Partitioned>>(workload, config, files)
+            }
+            EngineKind::Serial => Instance::with_engine::<PageEngine<Serial>>(workload, config, files),
+            EngineKind::Memory => Instance::with_engine::<MemoryEngine>(workload, config, files),
+        }
+    }
+
+    /// As [`Instance::start_in`], on this engine, which is that of the configured design. All code
+    /// of the instance is compiled for it in the calling crate.
+    ///
+    /// # Errors
+    /// As [`Instance::start`].
+    pub fn with_engine<E: Load + Maintenance + Prefetch>(
+        workload: W,
+        config: InstanceConfig,
+        files: Arc<dyn world::Files>,
+    ) -> Result<Self, InstanceFault> {
+        Ok(Instance(Box::new(Running::<W, E>::start(workload, config, files)?)))
     }
 
     /// The address for peers and clients (with the real port, if port 0 was requested).
     pub fn address(&self) -> Option<Address> {
-        each!(&self.0, r => r.address())
+        self.0.address()
     }
 
     /// The findings of restart.
     pub fn recovery(&self) -> &Recovery {
-        each!(&self.0, r => r.recovery())
+        self.0.recovery()
     }
 
     /// A warning with a remedy, if the system granted less than was requested. The instance runs.
     pub fn shortage(&self) -> Option<String> {
-        each!(&self.0, r => r.shortage())
+        self.0.shortage()
     }
 
     /// Why nothing commits here any more; `None` while there is no fault.
     pub fn fault(&self) -> Option<String> {
-        each!(&self.0, r => r.fault())
+        self.0.fault()
     }
 
     /// Whether the instance's memory comes from its NUMA node, or why not.
     pub fn binding(&self) -> &topology::Binding {
-        each!(&self.0, r => r.binding())
+        self.0.binding()
     }
 
     /// Sets the addresses of the other instances. Links are opened now, and again whenever they
     /// break. Returns when all are open, or after 2 s: a peer that is down gets its links when it
     /// is back.
     pub fn connect(&self, peers: &[(InstanceId, Address)]) {
-        each!(&self.0, r => r.connect(peers))
+        self.0.connect(peers)
     }
 
     /// Loads the workload's data of this instance's sites. `progress` gets the pieces done and the
     /// pieces in all.
     pub fn load(&self, progress: &dyn Fn(u64, u64)) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.load(progress))
+        self.0.load(progress)
     }
 
     /// Carries out an order about the load. [`Instance::load_with`], [`Instance::script`],
@@ -182,7 +190,7 @@ impl<W: Workload> Instance<W> {
     /// [`InstanceFault::Worker`] when a worker has ended. The start of a load and its changes have
     /// none.
     pub fn obey(&self, order: &TrafficOrder<W>) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.obey(order))
+        self.0.obey(order)
     }
 
     /// For an order that has no error.
@@ -221,13 +229,13 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// As [`Instance::profile`].
     pub fn measure(&self) -> Result<Measured, InstanceFault> {
-        each!(&self.0, r => r.measure())
+        self.0.measure()
     }
 
     /// Which worker owns which sites, counted from the instance's first site. Empty where workers
     /// own no keys.
     pub fn partitions(&self) -> Vec<(Range<u32>, usize)> {
-        each!(&self.0, r => r.partitions())
+        self.0.partitions()
     }
 
     /// Changes the owners of keys to `parts`, in any order, while transactions run. Each change is
@@ -238,7 +246,7 @@ impl<W: Workload> Instance<W> {
     /// [`RepartitionError`]: gaps and overlaps, a worker that would be left without a site, an
     /// owner that is never idle. Changes made before the error stay.
     pub fn repartition(&self, parts: &[(Range<u32>, usize)]) -> Result<Carried, RepartitionError> {
-        each!(&self.0, r => r.repartition(parts))
+        self.0.repartition(parts)
     }
 
     /// Ends the clients. Returns when none of their transactions is in flight.
@@ -246,7 +254,7 @@ impl<W: Workload> Instance<W> {
     /// # Errors
     /// As [`Instance::profile`].
     pub fn halt(&self) -> Result<(), InstanceFault> {
-        each!(&self.0, r => r.halt())
+        self.0.halt()
     }
 
     /// Replaces the options of the workload (its mix, not its data). To be called while no load
@@ -261,12 +269,12 @@ impl<W: Workload> Instance<W> {
     /// The workload's report on the data of this instance (an encoded [`Workload::Audit`]). To be
     /// called when every instance has been halted. Waits until no transaction is in doubt.
     pub fn audit(&self) -> Result<Vec<u8>, InstanceFault> {
-        each!(&self.0, r => r.audit())
+        self.0.audit()
     }
 
     /// Stops the workers and closes the store. All commits are then in the data file, under any
     /// durability.
     pub fn stop(self) -> Result<(), InstanceFault> {
-        each!(self.0, r => r.stop())
+        self.0.stop()
     }
 }

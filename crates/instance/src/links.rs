@@ -24,7 +24,7 @@ const MOST_HELD: usize = channel::MOST_HELD_BYTES / 4 * 3;
 const PART_OF_LINK: usize = 4;
 
 /// Names a link of this worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub(crate) struct LinkId {
     slot: u32,
     generation: u32,

@@ -4,6 +4,7 @@
 
 use crate::calls::Calls;
 use crate::config::InstanceConfig;
+use crate::conversations::Conversations;
 use crate::counts::Measuring;
 use crate::gate::Gate;
 use crate::links::{Class, LinkId, Links, Unsent};
@@ -64,6 +65,7 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub workload: PresentWorkload<W>,
     pub links: Links,
     pub calls: Calls,
+    pub conversations: Conversations,
     pub log_waits: LogWaits,
     pub occ: OccSettings,
     /// The distributed transactions that this worker knows.
@@ -162,6 +164,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             workload: PresentWorkload::new(workload),
             links,
             calls: Calls::default(),
+            conversations: Conversations::default(),
             log_waits: LogWaits::default(),
             occ,
             distributed: Distributed::default(),

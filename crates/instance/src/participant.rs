@@ -6,7 +6,8 @@
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
 //! the local transaction back.
 
-use crate::home;
+use crate::conversations::Open;
+use crate::home::{self, Parcel};
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::seams;
@@ -486,7 +487,11 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 let mut reply = self.spares.take_buffer(&[]);
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {
                     Ok(request) => {
-                        pin!(probe::charged(Role::Home, self.submit(&request, from, &mut reply))).await
+                        pin!(probe::charged(
+                            Role::Home,
+                            self.submit(&request, (from, link, call), &mut reply)
+                        ))
+                        .await
                     }
                     Err(_) => Err(Abort::BadRequest),
                 };
@@ -503,11 +508,20 @@ impl<W: Workload, E: Engine> Local<W, E> {
 
     /// Runs a request of which the client is elsewhere. A client of another instance measures its
     /// latency itself.
-    async fn submit(&self, request: &W::Request, from: Peer, reply: &mut Vec<u8>) -> Result<(), Abort> {
+    async fn submit(
+        &self,
+        request: &W::Request,
+        (from, link, call): (Peer, LinkId, u64),
+        reply: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        let converses = from == Peer::Client && self.workload().converses(request);
+        let open = converses.then(|| Open::new(self, (link, call)));
+        let conversation = open.is_some().then_some((link, call));
         let mut txn = self.take_txn();
         let started = world::now_ns();
         let keys = self.keys_of(request);
-        let outcome = pin!(home::run(self, (request, keys), &mut txn, Some(reply))).await;
+        let outcome =
+            pin!(home::run(self, (request, keys), &mut txn, Some(Parcel { reply, conversation }))).await;
         self.spares.give_txn(txn);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);

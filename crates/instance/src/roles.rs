@@ -3,6 +3,7 @@
 //! | frame | on a link from a client | from an instance | to an instance |
 //! |---|---|---|---|
 //! | `Submit` | yes | yes | |
+//! | `More` | yes | | |
 //! | `Done` | | | yes |
 //! | `Known` | | | yes |
 //! | `Steps` | | of a transaction that has its home there | |
@@ -29,7 +30,11 @@ pub(crate) fn check(frame: &Frame<'_>, peer: Peer, me: InstanceId) -> Result<(),
         (Frame::Submit { .. }, _) => {
             allowed(!matches!(peer, Peer::Callee(_)), "a request on a link that was opened for answers")
         }
+        (Frame::More { .. }, _) => {
+            allowed(peer == Peer::Client, "a part of a conversation, which only clients have")
+        }
         (_, Peer::Client) => Err("a message that only instances send; a client submits requests"),
+        (Frame::Said { .. }, _) => Err("words for a client"),
         (Frame::Done { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "an answer to no request"),
         (Frame::Known { .. }, _) => allowed(matches!(peer, Peer::Callee(_)), "word of a life unasked"),
         (Frame::Steps { gtid, .. }, _) => allowed(
@@ -93,6 +98,8 @@ mod tests {
         let done = |gtid| Frame::StepsDone { call: 0, gtid, outcome: Ok(None), outputs: b"" };
         let submit = Frame::Submit { call: 0, request: b"" };
         assert_eq!(senders(&submit), [Peer::Client, callers(OTHER), callers(THIRD)]);
+        assert_eq!(senders(&Frame::More { call: 0, message: b"" }), [Peer::Client]);
+        assert_eq!(senders(&Frame::Said { call: 0, said: b"" }), []);
         let reply = Frame::Done { call: 0, outcome: Ok(()), reply: b"" };
         assert_eq!(senders(&reply), [callees(OTHER), callees(THIRD)]);
         assert_eq!(senders(&steps(of(OTHER))), [callers(OTHER)]);

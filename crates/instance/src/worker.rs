@@ -285,10 +285,14 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
                     local.push_job(Job::Submit { link, from: peer, call, request });
                     return Taken::Request;
                 }
+                Ok(Frame::More { call, message }) => {
+                    local.conversations.deliver((link, call), message.to_vec());
+                }
                 // These may be answered on a link, so they wait until no link is borrowed.
                 Ok(Frame::TwoPhase(message)) => messages.push((link, peer, message)),
                 Ok(Frame::Done { call, outcome, .. }) => local.calls.done((call, link), outcome),
                 Ok(Frame::Known { yours, mine }) => known.push((link, peer, yours, mine)),
+                Ok(Frame::Said { .. }) => {}
                 Err(offence) => offences.push((link, offence)),
             }
             Taken::Other
@@ -371,7 +375,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
 
     fn link_broke(&self, id: LinkId, peer: Peer) {
         match peer {
-            Peer::Client => {}
+            Peer::Client => self.local.conversations.link_broke(id),
             Peer::Caller(..) => self.local.caller_lost(id),
             Peer::Callee(instance) => {
                 self.local.calls.link_broke(id);
@@ -436,7 +440,10 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
                 }
                 self.halts.push(done);
             }
-            WorkerOrder::Settle(done) => self.settles.push(done),
+            WorkerOrder::Settle(done) => {
+                local.conversations.stop();
+                self.settles.push(done);
+            }
             WorkerOrder::Measure(reply) => drop(reply.send(self.measure())),
             WorkerOrder::Load(plan, done) => {
                 let (task, filled) = (Rc::clone(local), self.filled.clone());

@@ -125,6 +125,7 @@ impl Seen {
         owner_in(self.0 & OWNER)
     }
     /// Whether it belongs to an owner for which the calling thread does not act.
+    #[inline]
     pub fn foreign(self) -> bool {
         is_foreign(self.0)
     }
@@ -143,6 +144,7 @@ impl Glimpse {
         self.0 >> VERSION_SHIFT
     }
     /// Whether the page belonged to an owner for which the calling thread does not act.
+    #[inline]
     pub fn foreign(self) -> bool {
         is_foreign(self.0)
     }

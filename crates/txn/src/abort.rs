@@ -46,6 +46,8 @@ pub enum Abort {
     TooLong,
     /// A link to an instance that this transaction needs has no room at present.
     Overloaded,
+    /// The client left while its transaction waited for its next message.
+    Abandoned,
 }
 
 impl Abort {
@@ -68,6 +70,7 @@ impl Abort {
             Abort::AfterLast => "after_last",
             Abort::TooLong => "too_long",
             Abort::Overloaded => "overloaded",
+            Abort::Abandoned => "abandoned",
         }
     }
 
@@ -100,6 +103,7 @@ impl fmt::Display for Abort {
             Abort::TooLong => {
                 "its request, a result or its reply is longer than the 16 MiB of a message; ask for less at once"
             }
+            Abort::Abandoned => "its client left before it ended",
             Abort::Overloaded => "a link between instances has no room for now; try it again later",
         };
         f.write_str(text)

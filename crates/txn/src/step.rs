@@ -88,6 +88,22 @@ pub trait Transaction {
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
         self.all(Share::whole(step)).await
     }
+
+    /// Sends `said` to the client, and waits for its next message: the procedure is a conversation
+    /// ([`crate::Workload::converses`]), in which the client decides step by step. Locks stay
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`Abort::Abandoned`] if the client has gone, [`Abort::Stopping`] if the instance stops,
+    /// [`Abort::BadRequest`] if the client cannot converse.
+    async fn hear(&mut self, _said: Vec<u8>) -> Result<Vec<u8>, Abort> {
+        Err(Abort::BadRequest)
+    }
+
+    /// Makes the transaction end without effect, and its reply be delivered all the same: an answer
+    /// such as "there is such a row already". As with [`Abort::User`], a reply that depends on rows
+    /// is delivered only if all that was read was there at one moment.
+    fn abandon(&mut self) {}
 }
 
 /// Appends a plain value's encoding to `out`.

@@ -184,6 +184,13 @@ pub trait Workload: Clone + Send + Sync + 'static {
         false
     }
 
+    /// Whether the request's procedure waits for messages of its client
+    /// ([`Transaction::hear`]). Its rows are locked where the design has locks, even if all of them
+    /// are at one place.
+    fn converses(&self, _request: &Self::Request) -> bool {
+        false
+    }
+
     /// The name under which results of this request are reported ("payment"), one of few.
     fn kind(&self, request: &Self::Request) -> &'static str;
 

@@ -41,6 +41,7 @@ impl LogOrder {
 
     /// This order, and also at `lsn` or later.
     #[must_use]
+    #[inline]
     pub fn not_before(self, lsn: Lsn) -> LogOrder {
         match self {
             LogOrder::After(own) => LogOrder::After(own.max(lsn)),

@@ -18,7 +18,7 @@ use txn::Abort;
 
 /// Incremented whenever a frame changes its meaning; the handshake refuses peers of another
 /// version.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The first message of a connection: it names the caller. `deployment` keeps instances of
 /// different deployments apart.
@@ -87,6 +87,19 @@ pub enum Frame<'a> {
     /// acknowledges the caller's life `yours`: no worker here has a link to an earlier one, and no
     /// undecided transaction depends on one. `mine` is the life of the instance that was called.
     Known { yours: u32, mine: u32 },
+    /// From an instance, in a conversation (`txn::Transaction::hear`): the procedure of request
+    /// `call` says this, and waits for the client's next message.
+    Said {
+        call: u64,
+        #[serde(borrow, serialize_with = "whole")]
+        said: &'a [u8],
+    },
+    /// From a client: the next message of the conversation that request `call` began.
+    More {
+        call: u64,
+        #[serde(borrow, serialize_with = "whole")]
+        message: &'a [u8],
+    },
 }
 
 /// Written as one run of bytes: the encoding is the same as element by element, and faster to
@@ -141,6 +154,8 @@ mod tests {
             Frame::TwoPhase(Message::Ack { gtid }),
             Frame::Submit { call: 1 << 40, request: b"x" },
             Frame::Known { yours: 3, mine: 70_000 },
+            Frame::Said { call: 1 << 40, said: b"rows" },
+            Frame::More { call: 1 << 40, message: b"statement" },
         ]
     }
 

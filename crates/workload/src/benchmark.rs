@@ -152,6 +152,8 @@ pub struct Terminals {
 pub trait Benchmark: Workload {
     const TERMINALS: Option<Terminals> = None;
     const FORMS: &'static [Form];
+    /// Names of the workload that no benchmark offers.
+    const HIDDEN: &'static [Form] = &[];
     const OPTIONS: &'static [OwnOption] = &[];
     const COMMON: &'static [Common] = &[];
 

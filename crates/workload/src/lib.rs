@@ -16,7 +16,9 @@
 
 #![forbid(unsafe_code)]
 
+mod any;
 pub mod benchmark;
+mod served;
 pub mod spec;
 
 pub mod micro;
@@ -37,6 +39,7 @@ pub mod null;
 #[cfg(feature = "oracle")]
 pub mod oracle;
 
+pub use any::{AnyAudit, AnyGenerator, AnyReply, AnyRequest, AnyWorkload};
 pub use benchmark::{Benchmark, Labels};
 pub use hot::Hot;
-pub use spec::{AnyWorkload, SpecError, Visitor, WorkloadSpec, with_workload};
+pub use spec::{SpecError, WorkloadSpec};

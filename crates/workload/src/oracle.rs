@@ -6,7 +6,7 @@
 //! the model.
 
 use base::{InstanceId, Key, KeyReader, SiteId, TableId};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::future::Future;
 use std::ops::Bound::{Included, Unbounded};
 use std::pin::pin;
@@ -15,7 +15,8 @@ use txn::row::Layout;
 use txn::step::{Route, Steps, Transaction};
 use txn::workload::{Placement, Verdict};
 use txn::{
-    Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema, Share, Spread, TableDef, Workload,
+    Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema, Share, Spread, Step, TableDef,
+    Workload,
 };
 
 /// The result of a future that never waits, as futures over the model or the do-nothing storage
@@ -64,6 +65,9 @@ pub struct Oracle<W> {
     instances: Vec<Model>,
     /// The number of transactions that touched more than one instance.
     pub distributed: u64,
+    /// What clients say in conversations, in this order, and what they hear.
+    pub says: VecDeque<Vec<u8>>,
+    pub hears: Vec<Vec<u8>>,
 }
 
 impl Model {
@@ -219,7 +223,15 @@ impl<W: Workload> Oracle<W> {
         let placement = Placement::even(workload.sites(), instances);
         let schema = workload.schema();
         let instances = (0..instances).map(|i| Model::new(&schema, InstanceId(i), &placement)).collect();
-        Oracle { workload, schema, placement, instances, distributed: 0 }
+        Oracle {
+            workload,
+            schema,
+            placement,
+            instances,
+            distributed: 0,
+            says: VecDeque::new(),
+            hears: Vec::new(),
+        }
     }
 
     /// Loads all data.
@@ -244,11 +256,11 @@ impl<W: Workload> Oracle<W> {
         let home = home.map_or(InstanceId(0), |route| self.owner(route));
         self.instances.iter_mut().for_each(|m| m.asked.clear());
         let workload = self.workload.clone();
-        let mut run = Run { oracle: self, home, others: 0, ended: false };
+        let mut run = Run { oracle: self, home, others: 0, ended: false, abandoned: false };
         let result = at_once(workload.run(request, &mut run));
-        let others = run.others;
-        self.distributed += u64::from(others > 0 && result.is_ok());
-        self.instances.iter_mut().for_each(|m| m.end(result.is_ok()));
+        let (others, commits) = (run.others, result.is_ok() && !run.abandoned);
+        self.distributed += u64::from(others > 0 && commits);
+        self.instances.iter_mut().for_each(|m| m.end(commits));
         result
     }
 
@@ -289,6 +301,7 @@ struct Run<'a, W> {
     others: u32,
     /// The last steps have run: as in an engine, no step may follow.
     ended: bool,
+    abandoned: bool,
 }
 
 impl<W: Workload> Transaction for Run<'_, W> {
@@ -323,10 +336,32 @@ impl<W: Workload> Transaction for Run<'_, W> {
         outcome
     }
 
-    /// # Panics
-    /// With several instances: a model has only its own rows, and nothing here divides the step.
+    /// Runs a share at each instance, one after the other: all of the step's keys.
     async fn over<S: Spread>(&mut self, step: S) -> Result<S::Output, Abort> {
-        assert_eq!(self.oracle.placement.instances(), 1, "a spread step needs a model of one instance");
-        self.all(Share::whole(step)).await
+        let instances = self.oracle.placement.instances();
+        if instances == 1 {
+            return self.all(Share::whole(step)).await;
+        }
+        let domain = self.oracle.schema.table(Step::route(&step).table).map_or(1, |t| t.domain);
+        let mut all: Option<S::Output> = None;
+        for instance in (0..instances).map(InstanceId) {
+            let placement = &self.oracle.placement;
+            let (sites, keys) = (placement.sites_of(instance), placement.keys_of(instance, domain));
+            let next = self.all(Share::of(step.clone(), sites, keys.start)).await?;
+            match &mut all {
+                None => all = Some(next),
+                Some(all) => step.join(all, next),
+            }
+        }
+        all.ok_or(Abort::BadRequest)
+    }
+
+    async fn hear(&mut self, said: Vec<u8>) -> Result<Vec<u8>, Abort> {
+        self.oracle.hears.push(said);
+        self.oracle.says.pop_front().ok_or(Abort::Abandoned)
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned = true;
     }
 }

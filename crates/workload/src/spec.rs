@@ -1,14 +1,13 @@
 //! Workloads by name: from the typed name to a concrete type. This file has the list of all
 //! workloads.
 //!
-//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives.
-//! Every workload is a type of its own (its transactions are compiled into the engine, not called
-//! through a table), so it cannot be returned as a trait object. [`with_workload`] calls a
-//! [`Visitor`] with a generic method instead.
+//! A [`WorkloadSpec`] is a plain value that a command line fills and a child process receives. It
+//! becomes an [`AnyWorkload`], which runs as any one of them.
 
 mod error;
 mod settings;
 
+use crate::AnyWorkload;
 use crate::benchmark::{Benchmark, Common, Form, OwnOption, Shapes, Takes};
 
 pub use error::SpecError;
@@ -19,27 +18,34 @@ pub use settings::WorkloadSpec;
 #[derive(Debug)]
 pub struct Entry {
     pub forms: &'static [Form],
+    /// Names that no benchmark offers.
+    hidden: &'static [Form],
     pub options: &'static [OwnOption],
     common: &'static [Common],
     build: fn(&WorkloadSpec) -> Result<AnyWorkload, SpecError>,
 }
 
-/// Declares the type that holds any workload of the list, and the table of names.
+/// The list: passes every workload, its kind and its type, to the macro that is named.
 macro_rules! workloads {
-    ($($kind:ident: $ty:ty),+ $(,)?) => {
-        /// A workload of any kind, ready to run.
-        #[derive(Clone, Debug)]
-        pub enum AnyWorkload { $($kind($ty)),+ }
-
-        impl AnyWorkload {
-            pub fn visit<V: Visitor>(self, visitor: V) -> V::Output {
-                match self { $(AnyWorkload::$kind(w) => visitor.visit(w)),+ }
-            }
+    ($declare:ident) => {
+        $declare! {
+            Micro: crate::micro::Micro,
+            Tpcb: crate::tpcb::Tpcb,
+            Tpcc: crate::tpcc::Tpcc,
+            Tatp: crate::tatp::Tatp,
+            Sql: sql::Database,
         }
+    };
+}
+pub(crate) use workloads;
 
+/// Declares the table of names.
+macro_rules! entries {
+    ($($kind:ident: $ty:ty),+ $(,)?) => {
         /// Every workload, in the order of the list.
         pub const ENTRIES: &[Entry] = &[$(Entry {
             forms: <$ty as Benchmark>::FORMS,
+            hidden: <$ty as Benchmark>::HIDDEN,
             options: <$ty as Benchmark>::OPTIONS,
             common: <$ty as Benchmark>::COMMON,
             build: |spec| <$ty as Benchmark>::from_spec(spec).map(AnyWorkload::$kind),
@@ -47,12 +53,7 @@ macro_rules! workloads {
     };
 }
 
-workloads! {
-    Micro: crate::micro::Micro,
-    Tpcb: crate::tpcb::Tpcb,
-    Tpcc: crate::tpcc::Tpcc,
-    Tatp: crate::tatp::Tatp,
-}
+workloads!(entries);
 
 /// Every name that [`WorkloadSpec::name`] accepts.
 pub fn forms() -> impl Iterator<Item = &'static Form> {
@@ -61,13 +62,7 @@ pub fn forms() -> impl Iterator<Item = &'static Form> {
 
 /// Every option that only some workloads have.
 pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
-    ENTRIES.iter().flat_map(|e| e.options)
-}
-
-/// An operation on a workload of any type.
-pub trait Visitor {
-    type Output;
-    fn visit<W: Benchmark>(self, workload: W) -> Self::Output;
+    ENTRIES.iter().filter(|e| !e.forms.is_empty()).flat_map(|e| e.options)
 }
 
 impl Takes {
@@ -95,7 +90,7 @@ impl WorkloadSpec {
     /// # Errors
     /// [`SpecError::Unknown`].
     pub fn entry(&self) -> Result<&'static Entry, SpecError> {
-        let goes_by = |e: &&Entry| e.forms.iter().any(|f| f.name == self.name);
+        let goes_by = |e: &&Entry| e.forms.iter().chain(e.hidden).any(|f| f.name == self.name);
         ENTRIES.iter().find(goes_by).ok_or_else(|| {
             let known = forms().map(|f| f.name).collect::<Vec<_>>().join(", ");
             SpecError::Unknown { name: self.name.clone(), known }
@@ -106,7 +101,9 @@ impl WorkloadSpec {
     #[must_use]
     pub fn data_only(&self) -> WorkloadSpec {
         let mut all = self.clone();
-        let shapes_data = |name: &String| own_options().any(|o| o.name == name && o.shapes == Shapes::Data);
+        let all_options = ENTRIES.iter().flat_map(|e| e.options);
+        let shapes_data =
+            |name: &String| all_options.clone().any(|o| o.name == name && o.shapes == Shapes::Data);
         all.own.retain(|name, _| shapes_data(name));
         WorkloadSpec { multisite: None, rows: None, op: None, skew: None, hot: None, ..all }
     }
@@ -142,12 +139,4 @@ impl WorkloadSpec {
         }
         (entry.build)(self)
     }
-}
-
-/// Calls `visitor` with the workload that `spec` describes.
-///
-/// # Errors
-/// See [`WorkloadSpec::build`]; the visitor is then not called.
-pub fn with_workload<V: Visitor>(spec: &WorkloadSpec, visitor: V) -> Result<V::Output, SpecError> {
-    Ok(spec.build()?.visit(visitor))
 }

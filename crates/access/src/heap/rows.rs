@@ -102,6 +102,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The slot's content, in two parts.
+    #[inline]
     pub(crate) fn parts(self) -> (Front, &'a [u8]) {
         match self {
             Cell::Row(row) => (Front::EMPTY, row),
@@ -132,6 +133,7 @@ impl Front {
         front
     }
 
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -300,6 +302,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Whether a new content of `len` bytes fits.
+    #[inline]
     pub(super) fn fits(self, len: usize) -> bool {
         room_for(len) + SLOT <= self.free()
     }

@@ -133,6 +133,7 @@ impl<'p> BTree<'p> {
     /// users of one tree must give the same limit; it is clamped to at least 256 and at most a
     /// page.
     #[must_use]
+    #[inline]
     pub fn with_fill_limit(self, bytes: usize) -> BTree<'p> {
         BTree { fill: bytes.clamp(256, CAPACITY), ..self }
     }

@@ -13,6 +13,7 @@
 use super::Run;
 use super::commit::commit_everywhere;
 use super::confirm::answer;
+use crate::conversations::ConversationId;
 use crate::counts::{self, Reach};
 use crate::gate;
 use crate::links::MOST_PAYLOAD;
@@ -25,6 +26,13 @@ use std::pin::pin;
 use twophase::coordinator::Event;
 use txn::{Abort, Workload};
 
+/// The way back to a client that is not in this instance.
+pub(crate) struct Parcel<'r> {
+    /// The encoded reply.
+    pub reply: &'r mut Vec<u8>,
+    pub conversation: Option<ConversationId>,
+}
+
 /// Runs one request until its outcome is durable. `keys` says which workers own its keys, as found
 /// just before. A reply that leaves this instance is encoded into `parcel`. A reply that is too
 /// long to be sent ends the transaction before anything is committed.
@@ -32,7 +40,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     local: &Local<W, E>,
     (request, keys): (&W::Request, Keys),
     txn: &mut E::LocalTxn,
-    mut parcel: Option<&mut Vec<u8>>,
+    mut parcel: Option<Parcel<'_>>,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
@@ -45,16 +53,24 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(ctx, txn, protection);
-        let mut run = Run::new(local, txn);
+        let conversation = parcel.as_ref().and_then(|parcel| parcel.conversation);
+        let mut run = Run::new(local, txn, conversation);
         let span = probe::span(Component::Execution);
         let mut outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
+        run.end_conversation();
+        let mut abandoned = None;
+        if run.abandoned && run.failed.is_none() {
+            abandoned = outcome.ok();
+            outcome = Err(Abort::User(0));
+        }
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
             outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         outcome = run.first_abort_or(outcome);
-        if let (Ok(reply), Some(parcel)) = (&outcome, &mut parcel) {
-            outcome = packed(reply, parcel).and(outcome);
+        if let (Some(reply), Some(parcel)) = (outcome.as_ref().ok().or(abandoned.as_ref()), &mut parcel) {
+            let packed = packed(reply, parcel.reply);
+            outcome = packed.and(outcome);
         }
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
@@ -89,6 +105,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                     // This answer depends on rows that they wrote, so it waits for those commits.
                     local.durable(seen).await?;
                     observe(local, &*workload, request, None);
+                    if let Some(reply) = abandoned {
+                        return Ok((reply, if gtid.is_some() { Reach::Distributed } else { Reach::Home }));
+                    }
                 }
                 return Err(abort);
             }
@@ -105,6 +124,7 @@ fn first_protection<W: Workload, E: Engine>(
     keys: Keys,
 ) -> Protection {
     match keys {
+        Keys::Here if workload.converses(request) => Protection::Locks,
         Keys::Here if local.occ.reads_past && workload.only_reads(request) => Protection::Snapshot,
         Keys::Here => local.shared.engine.protection_at_home(&local.ctx),
         Keys::At(_) | Keys::Spread => Protection::Locks,

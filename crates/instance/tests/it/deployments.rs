@@ -1,16 +1,17 @@
 //! Deployments of every shape, in which the workloads' consistency conditions hold.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::{DesignKind, TreeKind};
 use instance::InstanceConfig;
 use txn::Workload as _;
 use wal::Durability;
+use workload::AnyWorkload;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
 use workload::tpcc::{Mix, Tpcc, TpccOptions};
 
-fn micro(op: Op, multisite: f64) -> Micro {
-    Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(4) }).unwrap()
+fn micro(op: Op, multisite: f64) -> AnyWorkload {
+    any(Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(4) }))
 }
 
 fn run_micro(design: DesignKind, islands: u16, workers: usize, via: Via, op: Op) {
@@ -73,8 +74,7 @@ fn four_instances_of_two_workers() {
 fn tpcb_over_two_instances_keeps_its_conditions() {
     for design in DesignKind::ALL {
         let dir = private_dir();
-        let workload =
-            Tpcb::new(TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) }).unwrap();
+        let workload = any(Tpcb::new(TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) }));
         let configs = (0..2)
             .map(|i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), 1, Via::Shm))
             .collect();
@@ -94,7 +94,7 @@ fn tpcb_on_multi_rooted_trees_keeps_its_conditions() {
     for design in DesignKind::ALL.into_iter().filter(|design| *design != DesignKind::Occ) {
         let dir = private_dir();
         let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(8) };
-        let workload = Tpcb::new(options).unwrap();
+        let workload = any(Tpcb::new(options));
         let workers = if design == DesignKind::Serial { 1 } else { 2 };
         let of = |i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), workers, Via::Ring);
         let multi =
@@ -124,7 +124,7 @@ fn tpcc_over_two_instances_prepares_with_the_steps_that_are_elsewhere() {
         let dir = private_dir();
         let options =
             TpccOptions { mix, multisite: Some(100.0), items: 2_000, customers: 60, ..TpccOptions::new(2) };
-        let workload = Tpcc::new(options).unwrap();
+        let workload = any(Tpcc::new(options));
         let configs = (0..2)
             .map(|i| config(&workload, dir.path(), design, Durability::Memory, (i, 2), 1, Via::Ring))
             .collect();

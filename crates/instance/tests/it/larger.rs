@@ -1,7 +1,7 @@
 //! Data larger than memory: pages are evicted and read again under transactions, and the outcome is
 //! the same.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::DesignKind;
 use probe::Measured;
 use std::path::Path;
@@ -50,7 +50,7 @@ fn a_table_of_four_times_the_pool_is_read_and_updated() {
     ] {
         let dir = private_dir();
         let micro =
-            |op| Micro::new(MicroOptions { dataset: 24_000, rows: 4, op, ..MicroOptions::new(1) }).unwrap();
+            |op| any(Micro::new(MicroOptions { dataset: 24_000, rows: 4, op, ..MicroOptions::new(1) }));
         let workload = micro(Op::Update);
         let deployment = start(&workload, dir.path(), design, durability, 1);
         deployment.load();
@@ -82,7 +82,7 @@ fn distributed_transactions_wait_for_pages_too() {
     for design in [DesignKind::Conventional, DesignKind::Serial] {
         let dir = private_dir();
         let workload =
-            Tpcb::new(TpcbOptions { accounts: 6_000, multisite: 50.0, ..TpcbOptions::new(4) }).unwrap();
+            any(Tpcb::new(TpcbOptions { accounts: 6_000, multisite: 50.0, ..TpcbOptions::new(4) }));
         let deployment = start(&workload, dir.path(), design, Durability::Async, 2);
         deployment.load();
         let measured = drive(&deployment, 100, 300);

@@ -2,6 +2,7 @@
 //! driven and checked.
 
 mod answers;
+mod conversations;
 mod deployments;
 mod diary;
 mod edges;

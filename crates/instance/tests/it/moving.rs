@@ -1,7 +1,7 @@
 //! Keys that change owners under running transactions: random partitions one after the other, and a
 //! balancer that follows the load.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
 use instance::{Balance, Carried, Instance, InstanceConfig, Mode, RepartitionError};
 use probe::{Measured, Rebalanced};
@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 use txn::Workload;
 use wal::Durability;
+use workload::AnyWorkload;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tatp::{Index, Kind, Mix, Popularity, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
@@ -110,35 +111,35 @@ fn run_under<W: Workload>(
 #[test]
 fn micro_stays_consistent_while_keys_change_owners() {
     let options = MicroOptions { dataset: 4_000, op: Op::Update, multisite: 50.0, ..MicroOptions::new(16) };
-    run(Micro::new(options.clone()).unwrap(), Data::Counts, 1, 2);
-    run(Micro::new(MicroOptions { op: Op::Mixed, ..options.clone() }).unwrap(), Data::Counts, 1, 3);
-    run(Micro::new(options).unwrap(), Data::Counts, 2, 2);
+    run(any(Micro::new(options.clone())), Data::Counts, 1, 2);
+    run(any(Micro::new(MicroOptions { op: Op::Mixed, ..options.clone() })), Data::Counts, 1, 3);
+    run(any(Micro::new(options)), Data::Counts, 2, 2);
 }
 
 #[test]
 fn tpcb_stays_consistent_while_keys_change_owners() {
     for islands in [1, 2] {
         let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(12) };
-        run(Tpcb::new(options).unwrap(), Data::Counts, islands, 2);
+        run(any(Tpcb::new(options)), Data::Counts, islands, 2);
     }
 }
 
 #[test]
 fn tpcc_stays_consistent_while_keys_change_owners() {
     let options = TpccOptions { multisite: Some(50.0), items: 200, customers: 30, ..TpccOptions::new(6) };
-    run(Tpcc::new(options).unwrap(), Data::Forgets, 1, 2);
+    run(any(Tpcc::new(options)), Data::Forgets, 1, 2);
 }
 
 #[test]
 fn tatp_stays_consistent_while_keys_change_owners() {
     for index in [Index::Aligned, Index::NonAligned] {
         let options = TatpOptions { subscribers: 50, index, ..TatpOptions::new(16) };
-        run(Tatp::new(options).unwrap(), Data::Forgets, 1, 2);
+        run(any(Tatp::new(options)), Data::Forgets, 1, 2);
     }
 }
 
-fn micro(sites: u32) -> Micro {
-    Micro::new(MicroOptions { dataset: 2_000, op: Op::Update, ..MicroOptions::new(sites) }).unwrap()
+fn micro(sites: u32) -> AnyWorkload {
+    any(Micro::new(MicroOptions { dataset: 2_000, op: Op::Update, ..MicroOptions::new(sites) }))
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn skewed(mode: Mode) -> (Vec<(Range<u32>, usize)>, Measured) {
     let dir = private_dir();
     let hot = "90/20".parse().unwrap();
     let options = MicroOptions { dataset: 4_000, rows: 2, hot: Some(hot), ..MicroOptions::new(40) };
-    let workload = Micro::new(options).unwrap();
+    let workload = any(Micro::new(options));
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
     let config = config.with(|o| o.balance = Balance { mode, every_ms: 20 });
     let deployment = Deployment::start(workload, vec![config]);
@@ -239,7 +240,7 @@ fn partitions_that_meet_come_to_one_island() {
         hot: Some("50/50".parse().unwrap()),
         ..TatpOptions::new(16)
     };
-    let workload = Tatp::new(options).unwrap();
+    let workload = any(Tatp::new(options));
     let config = config(&workload, dir.path(), Logical, Durability::Memory, (0, 1), 2, Via::Ring);
     // Long enough for a slow machine to see enough meetings in one period.
     let balance = Balance { mode: Mode::On, every_ms: 400 };

@@ -1,13 +1,14 @@
 //! Workers that own keys: transactions inside one instance with steps at several workers, and over
 //! several instances.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::DesignKind::{self, Conventional, Logical, PlpLeaf, PlpPartition, PlpRegular};
 use exec::{HeapForm, Latching, TreeKind};
 use instance::InstanceConfig;
 use probe::{Counter, Kind as SectionKind, Measured, Profiling, Section};
 use txn::Workload;
 use wal::Durability;
+use workload::AnyWorkload;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tatp::{Index, Kind, Mix as TatpMix, Tatp, TatpOptions};
 use workload::tpcb::{Tpcb, TpcbOptions};
@@ -61,8 +62,8 @@ fn run_under<W: Workload>(
     measured
 }
 
-fn micro(op: Op, dataset: u64) -> Micro {
-    Micro::new(MicroOptions { dataset, op, multisite: 50.0, ..MicroOptions::new(8) }).unwrap()
+fn micro(op: Op, dataset: u64) -> AnyWorkload {
+    any(Micro::new(MicroOptions { dataset, op, multisite: 50.0, ..MicroOptions::new(8) }))
 }
 
 /// With four owners a phase waits for several answers, and only the last one may wake it.
@@ -86,7 +87,7 @@ fn contended_writes_of_one_phase_never_deadlock() {
 #[test]
 fn orders_and_payments_never_deadlock() {
     let options = TpccOptions { mix: Mix::Prime, items: 200, customers: 60, ..TpccOptions::new(2) };
-    let measured = run(Tpcc::new(options).unwrap(), Forgets, 1, 2, 12);
+    let measured = run(any(Tpcc::new(options)), Forgets, 1, 2, 12);
     assert!(!measured.aborted.contains_key("deadlock"), "{:?}", measured.aborted);
 }
 
@@ -100,7 +101,7 @@ fn owners_of_several_instances() {
 fn tpcb_among_owners_keeps_its_conditions() {
     for islands in [1, 2] {
         let options = TpcbOptions { accounts: 200, multisite: 50.0, ..TpcbOptions::new(4) };
-        run(Tpcb::new(options).unwrap(), Counts, islands, 2, 4);
+        run(any(Tpcb::new(options)), Counts, islands, 2, 4);
     }
 }
 
@@ -108,7 +109,7 @@ fn tpcb_among_owners_keeps_its_conditions() {
 fn tpcc_among_owners_keeps_its_conditions() {
     for islands in [1, 2] {
         let options = TpccOptions { multisite: Some(50.0), items: 500, customers: 60, ..TpccOptions::new(4) };
-        run(Tpcc::new(options).unwrap(), Forgets, islands, 2, 4);
+        run(any(Tpcc::new(options)), Forgets, islands, 2, 4);
     }
 }
 
@@ -118,7 +119,7 @@ fn tpcc_among_owners_keeps_its_conditions() {
 fn tatp_among_owners_keeps_its_conditions() {
     for index in [Index::Aligned, Index::NonAligned] {
         let options = TatpOptions { subscribers: 200, index, ..TatpOptions::new(4) };
-        run(Tatp::new(options).unwrap(), Forgets, 1, 2, 4);
+        run(any(Tatp::new(options)), Forgets, 1, 2, 4);
     }
 }
 
@@ -143,7 +144,7 @@ fn a_store_of_divided_heap_pages_is_a_store() {
 fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
     let dir = private_dir();
     let options = TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(4) };
-    let workload = Tpcb::new(options).unwrap();
+    let workload = any(Tpcb::new(options));
     let mut committed = 0;
     for (life, &(design, workers)) in lives.iter().enumerate() {
         let of = |i| config(&workload, dir.path(), design, Durability::Sync, (i, 2), workers, Via::Uds);
@@ -179,7 +180,7 @@ fn live(heaps: HeapForm, lives: &[(DesignKind, usize)]) {
 #[test]
 fn owners_of_pages_refuse_trees_of_one_root() {
     let dir = private_dir();
-    let workload = Tpcb::new(TpcbOptions { accounts: 100, ..TpcbOptions::new(2) }).unwrap();
+    let workload = any(Tpcb::new(TpcbOptions { accounts: 100, ..TpcbOptions::new(2) }));
     let of = |design| config(&workload, dir.path(), design, Durability::Sync, (0, 1), 2, Via::Ring);
     let deployment = Deployment::start(workload.clone(), vec![of(Conventional)]);
     deployment.load();
@@ -201,7 +202,7 @@ fn owners_of_pages_refuse_trees_of_one_root() {
 fn owners_latch_none_of_their_pages() {
     let per_transaction = |design, latching| {
         let dir = private_dir();
-        let workload = Tatp::new(TatpOptions { subscribers: 500, ..TatpOptions::new(2) }).unwrap();
+        let workload = any(Tatp::new(TatpOptions { subscribers: 500, ..TatpOptions::new(2) }));
         let of = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
         let deployment = Deployment::start(workload, vec![of.with(|o| o.latching = latching)]);
         deployment.load();
@@ -242,7 +243,7 @@ fn rows_that_everybody_reads_are_nobodys() {
             let dir = private_dir();
             let options =
                 TpccOptions { mix: Mix::NewOrder, items: 1_000, customers: 60, ..TpccOptions::new(2) };
-            let workload = Tpcc::new(options).unwrap();
+            let workload = any(Tpcc::new(options));
             let of = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
             let deployment = Deployment::start(workload, vec![of.with(|o| o.latching = latching)]);
             deployment.load();
@@ -269,7 +270,7 @@ fn a_request_of_one_owner_runs_there_whole() {
     for (design, workers) in [(Logical, 2), (PlpLeaf, 2), (PlpLeaf, 3)] {
         let dir = private_dir();
         let mix = TatpMix::Only(Kind::GetSubscriberData);
-        let workload = Tatp::new(TatpOptions { subscribers: 500, mix, ..TatpOptions::new(3) }).unwrap();
+        let workload = any(Tatp::new(TatpOptions { subscribers: 500, mix, ..TatpOptions::new(3) }));
         let config = config(&workload, dir.path(), design, Durability::Memory, (0, 1), workers, Via::Ring);
         let deployment = Deployment::start(workload, vec![config]);
         deployment.load();
@@ -300,7 +301,7 @@ fn a_request_of_one_owner_runs_there_whole() {
 fn owners_of_pages_hardly_meet() {
     let per_transaction = |design| {
         let dir = private_dir();
-        let workload = Tatp::new(TatpOptions { subscribers: 2_000, ..TatpOptions::new(2) }).unwrap();
+        let workload = any(Tatp::new(TatpOptions { subscribers: 2_000, ..TatpOptions::new(2) }));
         let config = config(&workload, dir.path(), design, Durability::Memory, (0, 1), 2, Via::Ring);
         let deployment = Deployment::start(workload, vec![config]);
         deployment.load();

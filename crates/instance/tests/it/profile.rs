@@ -1,10 +1,11 @@
 //! The profile of transactions with known accesses; and its parts add up in every deployment.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::DesignKind;
 use probe::{Component, Counter, Kind, Measured, Profile, Profiling, Section};
 use txn::Workload;
 use wal::Durability;
+use workload::AnyWorkload;
 use workload::micro::{Micro, MicroOptions, Op};
 use workload::tpcb::{Tpcb, TpcbOptions};
 
@@ -43,12 +44,12 @@ impl Shape {
     }
 }
 
-fn micro(op: Op, multisite: f64) -> Micro {
-    Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(2) }).unwrap()
+fn micro(op: Op, multisite: f64) -> AnyWorkload {
+    any(Micro::new(MicroOptions { dataset: 2_000, op, multisite, ..MicroOptions::new(2) }))
 }
 
-fn tpcb() -> Tpcb {
-    Tpcb::new(TpcbOptions { accounts: 200, ..TpcbOptions::new(2) }).unwrap()
+fn tpcb() -> AnyWorkload {
+    any(Tpcb::new(TpcbOptions { accounts: 200, ..TpcbOptions::new(2) }))
 }
 
 /// Counts per committed transaction; no transaction may have aborted.

@@ -1,6 +1,6 @@
 //! The state after a stop and a start.
 
-use crate::support::{Deployment, Via, config, private_dir};
+use crate::support::{Deployment, Via, any, config, private_dir};
 use exec::DesignKind;
 use txn::Workload;
 use wal::Durability;
@@ -16,8 +16,7 @@ fn a_stopped_deployment_comes_back_whole() {
         (DesignKind::Occ, Durability::Async),
     ] {
         let dir = private_dir();
-        let workload =
-            Tpcb::new(TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(2) }).unwrap();
+        let workload = any(Tpcb::new(TpcbOptions { accounts: 100, multisite: 50.0, ..TpcbOptions::new(2) }));
         let mut committed = 0;
         for life in 0..3 {
             let configs = (0..2)

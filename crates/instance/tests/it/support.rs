@@ -8,6 +8,7 @@ use probe::Measured;
 use std::path::Path;
 use txn::{Placement, Workload};
 use wal::Durability;
+use workload::{AnyWorkload, SpecError};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Via {
@@ -100,6 +101,11 @@ impl<W: Workload> Deployment<W> {
     pub fn stop(self) {
         self.instances.into_iter().for_each(|i| i.stop().unwrap());
     }
+}
+
+/// The workload as the type that deployments run: the engine is compiled once for all workloads.
+pub fn any<W: Into<AnyWorkload>>(made: Result<W, SpecError>) -> AnyWorkload {
+    made.unwrap().into()
 }
 
 /// A directory that only this user may enter, as channels require.

@@ -189,6 +189,7 @@ impl Pool {
     }
 
     /// Whether page `id` has an owner for which the calling thread does not act.
+    #[inline]
     pub fn is_foreign(&self, id: PageId) -> bool {
         self.check(id).is_ok() && self.latch(id).look().foreign()
     }

@@ -44,6 +44,7 @@ pub struct Table {
 
 impl Table {
     /// Whether setting these columns may change an entry of a secondary index.
+    #[inline]
     pub(crate) fn indexed(&self, columns: Columns) -> bool {
         self.indexes.iter().any(|index| index.columns.meets(columns))
     }

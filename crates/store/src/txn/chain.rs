@@ -189,6 +189,7 @@ impl Chain {
         self.home.as_ref().expect("a transaction writes only between begin and its end")
     }
 
+    #[inline]
     fn number(&mut self) -> TxnId {
         if self.id == TxnId(0) {
             if self.ids.is_empty() {
@@ -428,6 +429,7 @@ impl Txn {
             && self.chain.undo.lsn_before(len) == savepoint.last
     }
 
+    #[inline]
     pub(crate) fn finish(&mut self) {
         self.chain.reset();
         self.state = TxnState::Idle;

@@ -39,6 +39,7 @@ pub(crate) const DEPENDENT: LogOrder = LogOrder::Dependent(Lsn(0));
 impl Store {
     /// Starts a transaction in `txn`, which is new or has ended. `worker` is the number of the
     /// worker that runs it, a hint that spreads inserts over pages.
+    #[inline]
     pub fn begin(&self, txn: &mut Txn, worker: usize) {
         assert_eq!(
             txn.state,

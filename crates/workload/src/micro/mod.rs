@@ -177,6 +177,7 @@ impl Micro {
     }
 }
 
+#[inline]
 pub(crate) fn key(id: u64) -> Key {
     Key::new().i64(id as i64)
 }

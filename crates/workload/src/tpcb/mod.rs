@@ -133,6 +133,7 @@ impl Tpcb {
     /// # Errors
     /// [`Abort::BadRequest`] for values that no generator draws: a request from the wire may
     /// contain anything.
+    #[inline]
     fn remote_row(&self, request: &TpcbRequest) -> Result<Option<RemoteRow>, Abort> {
         let (home, branches) = (u64::from(request.branch), u64::from(self.options.branches));
         let of_teller = request.teller / u64::from(self.options.tellers);

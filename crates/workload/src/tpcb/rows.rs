@@ -35,6 +35,7 @@ pub(crate) mod history {
 /// Accounts per loading transaction.
 const ACCOUNTS_PER_PART: u32 = 1_000;
 
+#[inline]
 pub(crate) fn key(id: u64) -> Key {
     Key::new().i64(id as i64)
 }
@@ -76,6 +77,7 @@ pub(super) fn schema(options: &TpcbOptions) -> Schema {
 
 /// A row of HISTORY. All its columns have a fixed length and are not nullable, so a row is their
 /// bytes side by side; a test compares this with [`RowBuf`].
+#[inline]
 pub fn history_row(request: &TpcbRequest) -> [u8; history::BYTES] {
     let mut row = [b' '; history::BYTES];
     let columns = [

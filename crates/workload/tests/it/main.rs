@@ -8,6 +8,7 @@ mod cost;
 mod draws;
 mod generators;
 mod runs;
+mod served;
 mod specs;
 mod tatp;
 mod toy;

@@ -7,7 +7,7 @@ use txn::{Abort, Access, Generator, Workload};
 use workload::micro::{self, Micro, MicroOptions, MicroRequest, Op};
 use workload::oracle::{Oracle, at_once};
 use workload::tpcb::{self, Tpcb, TpcbOptions, TpcbRequest};
-use workload::{Visitor, WorkloadSpec, with_workload};
+use workload::{AnyRequest, AnyWorkload, WorkloadSpec};
 
 const RUN: u64 = 10_000;
 
@@ -26,25 +26,18 @@ fn loaded<W: Workload>(workload: &W, instances: u16) -> Oracle<W> {
 }
 
 /// Loads, runs and judges; returns the share of distributed transactions.
-struct RunAll {
-    instances: u16,
-    transactions: u64,
-}
-
-impl Visitor for RunAll {
-    type Output = f64;
-    fn visit<W: Workload>(self, workload: W) -> f64 {
-        let mut oracle = loaded(&workload, self.instances);
-        let mut requests = workload.generator(5, 0..workload.sites());
-        for _ in 0..self.transactions {
-            let sent: W::Request = requests.next();
-            let received = postcard::from_bytes(&postcard::to_stdvec(&sent).unwrap()).unwrap();
-            oracle.submit(&received).unwrap();
-        }
-        assert_eq!(oracle.judge(Some(self.transactions)).unwrap(), Verdict::default());
-        assert_eq!(oracle.judge(None).unwrap(), Verdict::default());
-        oracle.distributed as f64 / self.transactions as f64
+fn run_all(spec: &WorkloadSpec, instances: u16, transactions: u64) -> f64 {
+    let workload = spec.build().unwrap();
+    let mut oracle = loaded(&workload, instances);
+    let mut requests = workload.generator(5, 0..workload.sites());
+    for _ in 0..transactions {
+        let sent: AnyRequest = requests.next();
+        let received = postcard::from_bytes(&postcard::to_stdvec(&sent).unwrap()).unwrap();
+        oracle.submit(&received).unwrap();
     }
+    assert_eq!(oracle.judge(Some(transactions)).unwrap(), Verdict::default());
+    assert_eq!(oracle.judge(None).unwrap(), Verdict::default());
+    oracle.distributed as f64 / transactions as f64
 }
 
 #[test]
@@ -62,7 +55,7 @@ fn every_workload_runs_and_holds_in_every_deployment() {
     ];
     for spec in specs {
         for instances in [1, 2, 3, 4] {
-            let distributed = with_workload(&spec, RunAll { instances, transactions: 1_500 }).unwrap();
+            let distributed = run_all(&spec, instances, 1_500);
             let may = instances > 1
                 && spec.multisite != Some(0.0)
                 && (spec.name == "tpcb" || spec.multisite.is_some());
@@ -72,29 +65,21 @@ fn every_workload_runs_and_holds_in_every_deployment() {
 }
 
 /// Checks that requests announce only rows that they then ask for.
-struct WantsWhatItAsksFor;
-
-impl Visitor for WantsWhatItAsksFor {
-    type Output = usize;
-    fn visit<W: Workload>(self, workload: W) -> usize {
-        let mut oracle = loaded(&workload, 2);
-        let mut requests = workload.generator(7, 0..workload.sites());
-        let mut wanted = 0;
-        for _ in 0..1_000 {
-            let request: W::Request = requests.next();
-            if oracle.submit(&request).is_ok() {
-                workload.wants(&request, &mut |table, key| {
-                    wanted += 1;
-                    assert!(
-                        oracle.was_asked(table, key),
-                        "{} wants {table:?} {key:02x?}",
-                        workload.kind(&request)
-                    );
-                });
-            }
+fn wants_what_it_asks_for(workload: &AnyWorkload) -> usize {
+    let mut oracle = loaded(workload, 2);
+    let mut requests = workload.generator(7, 0..workload.sites());
+    let mut wanted = 0;
+    for _ in 0..1_000 {
+        let request: AnyRequest = requests.next();
+        if oracle.submit(&request).is_ok() {
+            workload.wants(&request, &mut |table, key| {
+                wanted += 1;
+                let kind = workload.kind(&request);
+                assert!(oracle.was_asked(table, key), "{kind} wants {table:?} {key:02x?}");
+            });
         }
-        wanted
     }
+    wanted
 }
 
 #[test]
@@ -107,7 +92,7 @@ fn requests_ask_for_the_rows_that_they_want() {
         (tpcc, 5_000),
     ];
     for (spec, least) in least {
-        let wanted = with_workload(&spec, WantsWhatItAsksFor).unwrap();
+        let wanted = wants_what_it_asks_for(&spec.build().unwrap());
         assert!(wanted >= least, "{}: {wanted}", spec.name);
     }
 }
@@ -122,7 +107,7 @@ fn long_runs_hold() {
     };
     let tpcb = WorkloadSpec::new("tpcb", 4).with("accounts", 2000);
     for spec in [micro, tpcb] {
-        with_workload(&spec, RunAll { instances: 2, transactions: RUN }).unwrap();
+        run_all(&spec, 2, RUN);
     }
 }
 
@@ -130,7 +115,7 @@ fn long_runs_hold() {
 fn distributed_share_of_tpcb_is_as_derived() {
     let spec = WorkloadSpec::new("tpcb", 8).with("accounts", 10);
     for instances in [1u16, 2, 4, 8] {
-        let found = with_workload(&spec, RunAll { instances, transactions: 20_000 }).unwrap();
+        let found = run_all(&spec, instances, 20_000);
         let own = 8.0 / f64::from(instances);
         let expected = 0.15 * (1.0 - (own - 1.0) / 7.0);
         assert!((found - expected).abs() < 0.01, "{instances}: expected {expected}, found {found}");
@@ -192,6 +177,25 @@ fn requests_out_of_bounds_are_refused() {
         assert_eq!(oracle.submit(&bad), Err(Abort::BadRequest), "{bad:?}");
     }
     assert_eq!(oracle.judge(Some(0)).unwrap(), Verdict::default());
+}
+
+#[test]
+fn requests_and_audits_of_another_workload_are_refused() {
+    let micro = AnyWorkload::Micro(small_micro(Op::Read, 0.0));
+    let tpcb = AnyWorkload::Tpcb(small_tpcb());
+    let mut oracle = loaded(&micro, 2);
+    let foreign: AnyRequest = tpcb.generator(1, 0..4).next();
+    assert_eq!(oracle.submit(&foreign), Err(Abort::BadRequest));
+    let mut routes = 0;
+    micro.routes(&foreign, &mut |_| routes += 1);
+    assert_eq!((routes, micro.ledger_id(&foreign), micro.only_reads(&foreign)), (0, None, false));
+    assert!(tpcb.ledger_id(&foreign).is_some());
+    assert!(micro.judge(oracle.audits().unwrap(), None).holds());
+    for found in
+        [tpcb.judge(oracle.audits().unwrap(), None), tpcb.judge_ledger(&oracle.audits().unwrap(), &[], &[])]
+    {
+        assert!(found.violations.join("; ").contains("another's"), "{found:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! The arguments of `atoll serve`.
+
+use super::size::size;
+use super::{DesignArg, DurabilityArg, HostArg};
+use crate::listen::listen_address;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use topology::IslandCount;
+
+const EXAMPLES: &str = "\
+Any client of PostgreSQL connects: user atoll, any database name. Without a password, clients of this machine get in and
+others do not; ALTER USER atoll PASSWORD '...' or --password-file sets one, and then every client over TCP needs it.
+A Unix socket lies in the directory of the database. Ctrl-C or SIGTERM ends the server: transactions under way have 10 s.
+
+Examples:
+  atoll serve --data DIR                          a new database, or the one that is there
+  psql -h 127.0.0.1 -U atoll test                 a client
+  atoll serve --data DIR --islands per-core       one instance per core, for a new database
+  atoll serve --data DIR --listen 0.0.0.0:5432 --password-file FILE";
+
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// Directory of the database: empty or missing for a new one
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// The address at which clients connect; port 0 stands for any free port
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// Instances of a new database: 1, 2, ..., per-core, per-l3, per-socket [default: 1]
+    #[arg(long, value_name = "N")]
+    pub islands: Option<IslandCount>,
+    /// The engine design
+    #[arg(long, value_name = "D", value_enum, default_value = "conventional")]
+    pub design: DesignArg,
+    /// When a commit is acknowledged
+    #[arg(long, value_name = "D", value_enum, default_value = "sync")]
+    pub durability: DurabilityArg,
+    /// Worker threads of all instances [default: one per core of this process' CPU set]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub workers: Option<u32>,
+    /// Where instances run
+    #[arg(long, value_name = "H", value_enum, default_value = "process")]
+    pub host: HostArg,
+    /// Size of the buffer pools of all instances together, e.g. 512M, 2G
+    #[arg(long, value_name = "BYTES", value_parser = size, default_value = "256M")]
+    pub memory: u64,
+    /// The most clients at a time
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub connections: u32,
+    /// Set the password of the user atoll to the first line of this file
+    #[arg(long, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Certificate chain for TLS, in PEM form [default: one of its own, made in DIR]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub certificate: Option<PathBuf>,
+    /// The certificate's private key, in PEM form
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    pub key: Option<PathBuf>,
+    /// Serve counts for Prometheus at http://HOST:PORT/metrics
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
+    pub metrics: Option<SocketAddr>,
+    /// Write the log as JSON lines
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,186 @@
+//! `atoll serve`: a deployment of the SQL workload, and a server of PostgreSQL's protocol in front
+//! of it.
+//!
+//! The main thread owns the deployment and starts instances anew that have died; the server runs on
+//! threads of its own. At the end the server stops first, so the instances have nothing to do when
+//! they close.
+
+use crate::bench::live_machine;
+use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, ServeArgs};
+use crate::failure::Failure;
+use crate::output::print;
+use crate::sweep::Sweep;
+use clap::Parser;
+use deploy::{DataUse, Deployment, Interrupt, Running, Standing, standing};
+use server::access::Access;
+use server::deployed::Deployed;
+use server::serving::{self, Options};
+use server::shared::Limits;
+use server::tls::Certificate;
+use sql::Database;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::watch;
+use topology::IslandCount;
+use txn::Placement;
+use workload::benchmark::Benchmark;
+use world::tell;
+
+/// How often the main thread looks for dead instances and for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The longest path of a Unix socket, in bytes.
+const LONGEST_SOCKET: usize = 107;
+/// The name under which the list of workloads has a SQL database.
+const SQL: &str = "sql";
+
+pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    log_to_stderr(args.json);
+    let deployment = plan(args, interrupt)?;
+    let is_new = !matches!(standing(&args.data)?, Standing::Database(_));
+    if is_new {
+        let load = Deployment { data_use: DataUse::Load, ..deployment.clone() };
+        let mut running = load.launch()?;
+        running.load(&mut |_, _| {})?;
+        running.stop(Some(0))?;
+    }
+    // From here on a signal is the server's: the deployment must not end before it.
+    let deployment = Deployment { interrupt: Interrupt::default(), ..deployment };
+    let running = deployment.launch()?;
+    set_password(args)?;
+    let outcome = serve(args, running, interrupt);
+    tracing::info!("the server has ended");
+    outcome
+}
+
+/// The deployment that the options ask for, or that the database has.
+fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> {
+    if args.durability == DurabilityArg::Memory {
+        let why = "--durability memory: the database would be gone with the server; expected sync or async";
+        return Err(Failure::Usage(why.into()));
+    }
+    let islands = match standing(&args.data)? {
+        Standing::Database(manifest) => IslandCount::Count(manifest.islands.into()),
+        _ => IslandCount::Count(1),
+    };
+    let mut bench = default_bench()?;
+    bench.workload = SQL.into();
+    bench.deployment.islands = vec![args.islands.unwrap_or(islands)];
+    bench.deployment.design = vec![args.design];
+    bench.deployment.workers = args.workers.into_iter().collect();
+    bench.deployment.host = vec![args.host];
+    bench.deployment.durability = vec![args.durability];
+    bench.deployment.memory = Some(args.memory);
+    let sweep = Sweep::plan(&bench, &live_machine("live")?, interrupt)?;
+    sweep.remarks.iter().for_each(|remark| tell(format_args!("atoll: warning: {remark}")));
+    let Some(stop) = sweep.stops.into_iter().next() else {
+        return Err(Failure::Usage("there is nothing to serve".into()));
+    };
+    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, ..stop.deployment })
+}
+
+fn default_bench() -> Result<BenchArgs, Failure> {
+    let defaults = Cli::try_parse_from(["atoll", "bench", "micro"]).map_err(Failure::run)?;
+    match defaults.command {
+        Some(Command::Bench(bench)) => Ok(*bench),
+        _ => Err(Failure::Run("the bench command has lost its defaults".into())),
+    }
+}
+
+fn set_password(args: &ServeArgs) -> Result<(), Failure> {
+    let Some(file) = &args.password_file else { return Ok(()) };
+    let cannot = |why: std::io::Error| Failure::Run(format!("--password-file {}: {why}", file.display()));
+    let text = std::fs::read_to_string(file).map_err(cannot)?;
+    let password = text.lines().next().unwrap_or_default();
+    if password.is_empty() {
+        let why = format!("--password-file {}: its first line is empty; expected a password", file.display());
+        return Err(Failure::Usage(why));
+    }
+    Access::open(&args.data).and_then(|access| access.set_password(Some(password))).map_err(cannot)
+}
+
+fn serve(args: &ServeArgs, mut running: Running, interrupt: &Interrupt) -> Result<(), Failure> {
+    let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
+    let engine = engine_of(&running, database).map_err(Failure::run)?;
+    let options = options(args, database);
+    let (stop, stopping) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("atoll-server")
+        .enable_all()
+        .build()
+        .map_err(Failure::run)?;
+    let server = runtime.spawn(serving::serve(engine, options, stopping, announce));
+    let mut failed = None;
+    while !server.is_finished() && !interrupt.is_set() {
+        match running.tend(LOOK_EVERY) {
+            Ok(restarted) => restarted.iter().for_each(|instance| {
+                tracing::warn!(instance = instance.0, "an instance has died and runs again");
+            }),
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    // The server may have ended already.
+    let _ = stop.send(true);
+    let served = runtime.block_on(server).map_err(Failure::run)?;
+    drop(runtime);
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    running.stop(None)?;
+    served.map_err(Failure::run)
+}
+
+fn engine_of(running: &Running, database: Database) -> std::io::Result<Deployed> {
+    let deployment = running.deployment();
+    let mut addresses = running.addresses();
+    addresses.sort_by_key(|(instance, _)| instance.0);
+    let addresses = addresses.into_iter().map(|(_, address)| address).collect();
+    let placement = Placement::even(deployment.sites, deployment.islands);
+    Deployed::new(database, placement, (deployment.number, addresses))
+}
+
+fn options(args: &ServeArgs, database: Database) -> Options {
+    let certificate = match (&args.certificate, &args.key) {
+        (Some(certificate), Some(key)) => {
+            Certificate::Files { certificate: certificate.clone(), key: key.clone() }
+        }
+        _ => Certificate::Own(args.data.clone()),
+    };
+    Options {
+        listen: args.listen,
+        unix: socket_in(&args.data, args.listen.port()),
+        dir: args.data.clone(),
+        certificate: Some(certificate),
+        limits: Limits { connections: args.connections as usize, ..Limits::default() },
+        stores: database.stores,
+        metrics: args.metrics,
+    }
+}
+
+/// The path at which clients look for a Unix socket in this directory.
+fn socket_in(dir: &Path, port: u16) -> Option<PathBuf> {
+    let path = dir.join(format!(".s.PGSQL.{port}"));
+    (path.as_os_str().len() <= LONGEST_SOCKET).then_some(path)
+}
+
+fn announce(address: SocketAddr) {
+    let host = match address.ip() {
+        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        ip => ip.to_string(),
+    };
+    let port = address.port();
+    let line = format!("ready at {address}; try: psql -h {host} -p {port} -U {} test", server::access::USER);
+    // A server whose output is closed serves all the same.
+    let _ = print(&line);
+    tracing::info!(%address, "the server is ready");
+}
+
+/// Events of the server, a line each on standard error.
+fn log_to_stderr(json: bool) {
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+    // Only a test sets a log before this.
+    let _ = if json { builder.json().try_init() } else { builder.try_init() };
+}

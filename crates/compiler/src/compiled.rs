@@ -1,0 +1,133 @@
+//! Compiled statements, as the server meets them.
+
+use crate::ddl::Definition;
+use crate::parse::Parsed;
+pub use crate::session::{Discard, Isolation, Modes, Session};
+use sql::catalog::Oid;
+use sql::{Expr, Program, SqlType};
+
+/// A statement, ready to be carried out.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Compiled {
+    Query(Query),
+    /// A change of the catalog: [`Definition::apply`] makes it.
+    Define(Definition),
+    Session(Session),
+    Copy(Copy),
+    Explain {
+        analyze: bool,
+        inner: Box<Compiled>,
+    },
+    Prepare {
+        name: String,
+        types: Vec<Option<SqlType>>,
+        statement: Parsed,
+    },
+    Execute {
+        name: String,
+        /// Expressions without columns and parameters, with their types.
+        args: Vec<(Expr, SqlType)>,
+    },
+    /// A query that the direct path does not cover: its text, and the part that is missing.
+    General {
+        text: String,
+        reason: &'static str,
+    },
+}
+
+/// A statement that reads or writes rows.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Query {
+    pub program: Program,
+    /// The types of the parameters that the client gives: the first ones of the program's.
+    pub params: Vec<SqlType>,
+    /// The program's parameters after those, which the server fills for each execution.
+    pub fills: Vec<Fill>,
+    /// The columns of the rows that the client gets; none if it gets only a count.
+    pub output: Vec<Field>,
+    pub tag: Tag,
+    pub reads: Vec<Oid>,
+    pub writes: Vec<Oid>,
+}
+
+/// A value that the server knows and a program does not.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Fill {
+    /// The next number of a sequence.
+    Next(Oid),
+    /// The number that this session last took from a sequence.
+    Current(Oid),
+    /// The number that this session last took from any sequence.
+    LastValue,
+    /// Moves a sequence: its number, and whether that was taken already.
+    SetSequence(Oid, i64, bool),
+    User,
+    Database,
+    /// A setting of the session by name, as text.
+    Setting(String),
+    /// The number of the connection.
+    Backend,
+    /// The time at which the statement began, as `TimestampTz`.
+    StatementTime,
+    /// The time of the fill, as `TimestampTz`.
+    ClockTime,
+}
+
+/// One column that a client gets.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Field {
+    pub name: String,
+    pub ty: SqlType,
+    /// The table and its column's number from 1, if the field is a plain column.
+    pub column: Option<(Oid, u16)>,
+}
+
+/// The word that a client gets at the end of a statement, with the count of rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tag {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Copy {
+    pub what: Copied,
+    pub direction: Direction,
+    pub options: CopyOptions,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Copied {
+    /// From the client: positions of the columns, in the order in which they are sent. `insert`
+    /// stores one row: parameter `i` is column `columns[i]`, the parameters after those are
+    /// `fills`.
+    Table { table: Oid, columns: Vec<u16>, insert: Box<Query> },
+    /// To the client.
+    Query(Box<Query>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    FromClient,
+    ToClient,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyFormat {
+    Text,
+    Csv,
+    Binary,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct CopyOptions {
+    pub format: CopyFormat,
+    pub delimiter: char,
+    /// The text that stands for null.
+    pub null: String,
+    pub header: bool,
+    pub quote: char,
+    pub escape: char,
+}

@@ -1,0 +1,483 @@
+//! Expressions: names resolved in their scope, types decided, casts inserted.
+
+mod functions;
+
+use crate::coerce::{How, Params, Typed, literal, negated};
+use crate::compiled::Fill;
+use crate::error::{no_operator, syntax, too_complex};
+use crate::names::{Scope, folded};
+use crate::operators::{alike, binary};
+use crate::{Stop, types};
+use sql::catalog::Catalog;
+use sql::expression::{BinaryOp, Function};
+use sql::program::AggregateCall;
+use sql::{Datum, Expr, SqlError, SqlState, SqlType};
+use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+
+/// Operators and functions inside each other; the evaluation calls itself as often.
+const MAX_DEPTH: u32 = 200;
+/// The first of the columns that stand for aggregates until the groups are known.
+pub const AGGREGATES: u16 = 0x8000;
+
+/// The compiler of one statement.
+pub struct Compiler<'a> {
+    pub catalog: &'a Catalog,
+    pub params: Params,
+    pub fills: Vec<Fill>,
+    /// Aggregates found so far, where they are allowed.
+    pub aggregates: Option<Vec<AggregateCall>>,
+    depth: u32,
+}
+
+impl<'a> Compiler<'a> {
+    pub fn new(catalog: &'a Catalog, params: Params) -> Compiler<'a> {
+        Compiler { catalog, params, fills: Vec::new(), aggregates: None, depth: 0 }
+    }
+
+    /// A parameter that the server fills.
+    ///
+    /// # Errors
+    /// `54000` for too many.
+    pub fn fill(&mut self, fill: Fill) -> Result<Expr, SqlError> {
+        let position = self.params.len() + self.fills.len();
+        let position = u16::try_from(position).map_err(|_| {
+            SqlError::new(
+                SqlState::PROGRAM_LIMIT,
+                "a statement has at most 65535 parameters and values of sequences",
+            )
+            .with_hint("Insert the rows in several statements.")
+        })?;
+        self.fills.push(fill);
+        Ok(Expr::Param(position))
+    }
+
+    /// A condition.
+    pub fn condition(&mut self, scope: &Scope, expr: &ast::Expr, clause: &str) -> Result<Expr, Stop> {
+        let value = self.expr(scope, expr)?;
+        if !matches!(value.ty, SqlType::Bool | SqlType::Unknown) {
+            let message =
+                format!("argument of {clause} must be type boolean, not type {}", types::name_of(value.ty));
+            return Err(crate::error::mismatch(message).into());
+        }
+        Ok(self.params.coerce(value, SqlType::Bool, How::Implicit)?)
+    }
+
+    pub fn expr(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            self.depth -= 1;
+            return Err(too_complex().into());
+        }
+        let value = self.any(scope, expr);
+        self.depth -= 1;
+        value
+    }
+
+    fn any(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
+        use ast::Expr as E;
+        match expr {
+            E::Nested(inner) => self.expr(scope, inner),
+            E::Value(value) => match &value.value {
+                ast::Value::Placeholder(text) => Ok(self.params.get(text)?),
+                value => Ok(literal(value)?),
+            },
+            E::Identifier(ident) => {
+                let found = scope.column(&folded(ident))?;
+                Ok(Typed::new(Expr::Column(found.position), found.ty))
+            }
+            E::CompoundIdentifier(idents) => {
+                let [.., relation, column] = idents.as_slice() else {
+                    return Err(syntax("a column has a name").into());
+                };
+                let found = scope.column_of(&folded(relation), &folded(column))?;
+                Ok(Typed::new(Expr::Column(found.position), found.ty))
+            }
+            E::TypedString(typed) => {
+                let value = literal(&typed.value.value)?;
+                self.cast(value, &typed.data_type)
+            }
+            E::Interval(interval) => self.interval(scope, interval),
+            E::BinaryOp { left, op, right } => self.binary(scope, left, op, right),
+            E::UnaryOp { op, expr } => self.unary(scope, *op, expr),
+            E::Cast { expr, data_type, .. } => {
+                let value = self.expr(scope, expr)?;
+                self.cast(value, data_type)
+            }
+            E::Case { operand, conditions, else_result, .. } => {
+                self.case(scope, operand.as_deref(), conditions, else_result.as_deref())
+            }
+            E::Function(function) => functions::call(self, scope, function),
+            E::Collate { expr, collation } => match collation.to_string().trim_matches('"') {
+                "C" | "POSIX" | "pg_catalog.default" | "default" => self.expr(scope, expr),
+                _ => Err(SqlError::unsupported("another collation than \"C\"", None).into()),
+            },
+            _ => self.predicate(scope, expr),
+        }
+    }
+
+    /// Expressions that are true or false, and those written in words.
+    fn predicate(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
+        use ast::Expr as E;
+        match expr {
+            E::IsNull(inner) => self.is_null(scope, inner),
+            E::IsNotNull(inner) => Ok(not(self.is_null(scope, inner)?)),
+            E::IsTrue(inner) => self.is_truth(scope, inner, Some(true)),
+            E::IsNotTrue(inner) => Ok(not(self.is_truth(scope, inner, Some(true))?)),
+            E::IsFalse(inner) => self.is_truth(scope, inner, Some(false)),
+            E::IsNotFalse(inner) => Ok(not(self.is_truth(scope, inner, Some(false))?)),
+            E::IsUnknown(inner) => self.is_truth(scope, inner, None),
+            E::IsNotUnknown(inner) => Ok(not(self.is_truth(scope, inner, None)?)),
+            E::IsDistinctFrom(left, right) => Ok(not(self.same(scope, left, right)?)),
+            E::IsNotDistinctFrom(left, right) => self.same(scope, left, right),
+            E::InList { expr, list, negated } => negate_if(*negated, self.in_list(scope, expr, list)?),
+            E::Between { expr, negated, low, high } => {
+                negate_if(*negated, self.between(scope, expr, low, high)?)
+            }
+            E::Like { negated, expr, pattern, escape_char, any: false } => {
+                negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), false)?)
+            }
+            E::ILike { negated, expr, pattern, escape_char, any: false } => {
+                negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), true)?)
+            }
+            E::Extract { field, expr, .. } => {
+                functions::date_part(self, scope, &field.to_string(), expr, SqlType::Numeric(None))
+            }
+            E::Ceil { expr, .. } => functions::named(self, scope, "ceil", &[expr]),
+            E::Floor { expr, .. } => functions::named(self, scope, "floor", &[expr]),
+            E::Position { expr, r#in } => {
+                let args = vec![self.expr(scope, r#in)?, self.expr(scope, expr)?];
+                functions::with_args(self, "position", args)
+            }
+            E::Substring { expr, substring_from, substring_for, .. } => {
+                let start = ast::Expr::value(ast::Value::Number("1".into(), false));
+                let mut args = vec![expr.as_ref(), substring_from.as_deref().unwrap_or(&start)];
+                args.extend(substring_for.as_deref());
+                functions::named(self, scope, "substring", &args)
+            }
+            E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
+                let name = match trim_where {
+                    Some(ast::TrimWhereField::Leading) => "ltrim",
+                    Some(ast::TrimWhereField::Trailing) => "rtrim",
+                    _ => "btrim",
+                };
+                let mut args = vec![expr.as_ref()];
+                args.extend(trim_what.as_deref());
+                functions::named(self, scope, name, &args)
+            }
+            E::Subquery(_) | E::Exists { .. } | E::InSubquery { .. } => Err(Stop::General("a sub-query")),
+            E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => {
+                Err(Stop::General("an array"))
+            }
+            E::GroupingSets(_) | E::Cube(_) | E::Rollup(_) => Err(Stop::General("grouping sets")),
+            E::AtTimeZone { .. } => Err(Stop::General("AT TIME ZONE")),
+            E::SimilarTo { .. } | E::RLike { .. } => Err(Stop::General("a regular expression")),
+            E::Tuple(_) => Err(Stop::General("a row value")),
+            E::Wildcard(_) | E::QualifiedWildcard(..) => Err(syntax("syntax error at or near \"*\"").into()),
+            _ => Err(Stop::General("an expression of this kind")),
+        }
+    }
+
+    fn cast(&mut self, value: Typed, data_type: &ast::DataType) -> Result<Typed, Stop> {
+        if matches!(data_type, ast::DataType::Regclass | ast::DataType::Array(_)) {
+            return Err(Stop::General("a cast to this type"));
+        }
+        let ty = types::resolve(data_type)?;
+        let ty = match data_type {
+            ast::DataType::Custom(name, _) if name.to_string().eq_ignore_ascii_case("bpchar") => {
+                SqlType::Char(0)
+            }
+            _ => ty,
+        };
+        Ok(Typed::new(self.params.coerce(value, ty, How::Explicit)?, ty))
+    }
+
+    fn interval(&mut self, scope: &Scope, interval: &ast::Interval) -> Result<Typed, Stop> {
+        let mut value = self.expr(scope, &interval.value)?;
+        if let (Some(field), Typed { expr: Expr::Const(Datum::Text(text)), .. }) =
+            (&interval.leading_field, &mut value)
+        {
+            *text = format!("{text} {field}");
+        }
+        Ok(Typed::new(self.params.coerce(value, SqlType::Interval, How::Explicit)?, SqlType::Interval))
+    }
+
+    fn unary(&mut self, scope: &Scope, op: UnaryOperator, expr: &ast::Expr) -> Result<Typed, Stop> {
+        match op {
+            UnaryOperator::Not => {
+                let condition = self.condition(scope, expr, "NOT")?;
+                Ok(not(Typed::bool(condition)))
+            }
+            UnaryOperator::Plus => self.expr(scope, expr),
+            UnaryOperator::Minus => {
+                let mut value = self.expr(scope, expr)?;
+                if value.ty == SqlType::Unknown {
+                    value = Typed::new(
+                        self.params.coerce(value, SqlType::Float8, How::Implicit)?,
+                        SqlType::Float8,
+                    );
+                }
+                Ok(negated(value)?)
+            }
+            UnaryOperator::PGAbs => functions::named(self, scope, "abs", &[expr]),
+            UnaryOperator::PGSquareRoot => functions::named(self, scope, "sqrt", &[expr]),
+            other => Err(SqlError::unsupported(&format!("the operator {other}"), None).into()),
+        }
+    }
+
+    fn binary(
+        &mut self,
+        scope: &Scope,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+    ) -> Result<Typed, Stop> {
+        if matches!(op, BinaryOperator::And | BinaryOperator::Or) {
+            return self.chain(scope, left, op, right);
+        }
+        if let (ast::Expr::Tuple(left), ast::Expr::Tuple(right)) = (left, right) {
+            return match op {
+                BinaryOperator::Eq => self.tuples_equal(scope, left, right),
+                BinaryOperator::NotEq => Ok(not(self.tuples_equal(scope, left, right)?)),
+                _ => Err(Stop::General("a comparison of row values")),
+            };
+        }
+        if let Some((ignore_case, is_negated)) = like_operator(op) {
+            return negate_if(is_negated, self.like(scope, left, right, None, ignore_case)?);
+        }
+        let op = operator(op)?;
+        let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
+        Ok(binary(&mut self.params, op, left, right)?)
+    }
+
+    /// `AND` or `OR` of any number of conditions: the tree is as deep as the chain is long.
+    fn chain(
+        &mut self,
+        scope: &Scope,
+        left: &ast::Expr,
+        op: &BinaryOperator,
+        right: &ast::Expr,
+    ) -> Result<Typed, Stop> {
+        let clause = if *op == BinaryOperator::And { "AND" } else { "OR" };
+        let (mut arms, mut rest) = (vec![right], left);
+        while let ast::Expr::BinaryOp { left, op: inner, right } = rest
+            && inner == op
+        {
+            arms.push(right);
+            rest = left;
+        }
+        arms.push(rest);
+        let mut conditions = Vec::with_capacity(arms.len());
+        for arm in arms.into_iter().rev() {
+            match (self.condition(scope, arm, clause)?, clause) {
+                (Expr::And(inner), "AND") | (Expr::Or(inner), "OR") => conditions.extend(inner),
+                (condition, _) => conditions.push(condition),
+            }
+        }
+        Ok(Typed::bool(if clause == "AND" { Expr::And(conditions) } else { Expr::Or(conditions) }))
+    }
+
+    fn tuples_equal(
+        &mut self,
+        scope: &Scope,
+        left: &[ast::Expr],
+        right: &[ast::Expr],
+    ) -> Result<Typed, Stop> {
+        if left.len() != right.len() {
+            return Err(syntax("unequal number of entries in row expressions").into());
+        }
+        let mut equal = Vec::with_capacity(left.len());
+        for (left, right) in left.iter().zip(right) {
+            let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
+            equal.push(binary(&mut self.params, BinaryOp::Equal, left, right)?.expr);
+        }
+        Ok(Typed::bool(Expr::And(equal)))
+    }
+
+    fn is_null(&mut self, scope: &Scope, inner: &ast::Expr) -> Result<Typed, Stop> {
+        let value = self.expr(scope, inner)?;
+        let value = self.params.settle(value)?;
+        Ok(Typed::bool(Expr::IsNull(value.expr.into())))
+    }
+
+    fn is_truth(&mut self, scope: &Scope, inner: &ast::Expr, truth: Option<bool>) -> Result<Typed, Stop> {
+        let condition = self.condition(scope, inner, "IS")?;
+        let truth = Expr::Const(truth.map_or(Datum::Null, Datum::Bool));
+        Ok(Typed::bool(Expr::Same(condition.into(), truth.into())))
+    }
+
+    fn same(&mut self, scope: &Scope, left: &ast::Expr, right: &ast::Expr) -> Result<Typed, Stop> {
+        let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
+        let (from, to) = (left.ty, right.ty);
+        let (left, right, _) = alike(&mut self.params, left, right).map_err(|error| match error.state {
+            SqlState::DATATYPE_MISMATCH => no_operator(from, "=", to),
+            _ => error,
+        })?;
+        Ok(Typed::bool(Expr::Same(left.into(), right.into())))
+    }
+
+    fn in_list(&mut self, scope: &Scope, expr: &ast::Expr, list: &[ast::Expr]) -> Result<Typed, Stop> {
+        if let ast::Expr::Tuple(columns) = expr {
+            let mut arms = Vec::with_capacity(list.len());
+            for row in list {
+                let ast::Expr::Tuple(values) = row else { return Err(Stop::General("a list of rows")) };
+                arms.push(self.tuples_equal(scope, columns, values)?.expr);
+            }
+            return Ok(Typed::bool(if arms.len() == 1 { arms.remove(0) } else { Expr::Or(arms) }));
+        }
+        let value = self.expr(scope, expr)?;
+        let mut values = Vec::with_capacity(list.len());
+        let mut ty = value.ty;
+        for entry in list {
+            let entry = self.expr(scope, entry)?;
+            ty = types::common(ty, entry.ty).ok_or_else(|| no_operator(value.ty, "=", entry.ty))?;
+            values.push(entry);
+        }
+        let ty = match crate::coerce::without_length(ty) {
+            SqlType::Unknown => SqlType::Text,
+            ty => ty,
+        };
+        let expr = self.params.coerce(value, ty, How::Implicit)?;
+        let list: Result<Vec<Expr>, SqlError> =
+            values.into_iter().map(|value| self.params.coerce(value, ty, How::Implicit)).collect();
+        Ok(Typed::bool(Expr::In { expr: expr.into(), list: list? }))
+    }
+
+    fn between(
+        &mut self,
+        scope: &Scope,
+        expr: &ast::Expr,
+        low: &ast::Expr,
+        high: &ast::Expr,
+    ) -> Result<Typed, Stop> {
+        let value = self.expr(scope, expr)?;
+        let (low, high) = (self.expr(scope, low)?, self.expr(scope, high)?);
+        let low = binary(&mut self.params, BinaryOp::GreaterEqual, value.clone(), low)?;
+        let high = binary(&mut self.params, BinaryOp::LessEqual, value, high)?;
+        Ok(Typed::bool(Expr::And(vec![low.expr, high.expr])))
+    }
+
+    fn like(
+        &mut self,
+        scope: &Scope,
+        expr: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+        ignore_case: bool,
+    ) -> Result<Typed, Stop> {
+        let (value, pattern) = (self.expr(scope, expr)?, self.expr(scope, pattern)?);
+        for ty in [value.ty, pattern.ty] {
+            if !types::is_text(ty) && ty != SqlType::Unknown {
+                return Err(no_operator(value.ty, "~~", pattern.ty).into());
+            }
+        }
+        let value = self.params.coerce(value, SqlType::Text, How::Implicit)?;
+        let pattern = self.params.coerce(pattern, SqlType::Text, How::Implicit)?;
+        let escape = match escape {
+            None => Some('\\'),
+            Some(ast::Expr::Value(value)) => match literal(&value.value)?.expr {
+                Expr::Const(Datum::Text(text)) if text.chars().count() <= 1 => text.chars().next(),
+                _ => return Err(SqlError::new(SqlState(*b"22025"), "invalid escape string").into()),
+            },
+            Some(_) => return Err(Stop::General("an escape that is no literal")),
+        };
+        Ok(Typed::bool(Expr::Like { expr: value.into(), pattern: pattern.into(), escape, ignore_case }))
+    }
+
+    fn case(
+        &mut self,
+        scope: &Scope,
+        operand: Option<&ast::Expr>,
+        conditions: &[ast::CaseWhen],
+        otherwise: Option<&ast::Expr>,
+    ) -> Result<Typed, Stop> {
+        let operand = operand.map(|operand| self.expr(scope, operand)).transpose()?;
+        let mut branches = Vec::with_capacity(conditions.len());
+        let mut results = Vec::with_capacity(conditions.len() + 1);
+        for when in conditions {
+            branches.push(match &operand {
+                None => self.condition(scope, &when.condition, "CASE/WHEN")?,
+                Some(operand) => {
+                    let value = self.expr(scope, &when.condition)?;
+                    binary(&mut self.params, BinaryOp::Equal, operand.clone(), value)?.expr
+                }
+            });
+            results.push(self.expr(scope, &when.result)?);
+        }
+        results.push(match otherwise {
+            Some(otherwise) => self.expr(scope, otherwise)?,
+            None => Typed::new(Expr::Const(Datum::Null), SqlType::Unknown),
+        });
+        let (mut results, ty) = self.of_one_type("CASE", results)?;
+        let otherwise = results.pop().unwrap_or(Expr::Const(Datum::Null)).into();
+        let branches = branches.into_iter().zip(results).collect();
+        Ok(Typed::new(Expr::Case { branches, otherwise }, ty))
+    }
+
+    /// All values as of their common type.
+    pub fn of_one_type(&mut self, what: &str, values: Vec<Typed>) -> Result<(Vec<Expr>, SqlType), SqlError> {
+        let mut ty = SqlType::Unknown;
+        for value in &values {
+            ty = types::common(ty, value.ty).ok_or_else(|| {
+                let (left, right) = (types::name_of(ty), types::name_of(value.ty));
+                crate::error::mismatch(format!("{what} types {left} and {right} cannot be matched"))
+            })?;
+        }
+        let ty = if ty == SqlType::Unknown { SqlType::Text } else { ty };
+        let values = values.into_iter().map(|value| self.params.coerce(value, ty, How::Implicit));
+        Ok((values.collect::<Result<_, _>>()?, ty))
+    }
+}
+
+pub fn not(value: Typed) -> Typed {
+    Typed::bool(Expr::Not(value.expr.into()))
+}
+
+fn negate_if(negated: bool, value: Typed) -> Result<Typed, Stop> {
+    Ok(if negated { not(value) } else { value })
+}
+
+fn like_operator(op: &BinaryOperator) -> Option<(bool, bool)> {
+    Some(match op {
+        BinaryOperator::PGLikeMatch => (false, false),
+        BinaryOperator::PGILikeMatch => (true, false),
+        BinaryOperator::PGNotLikeMatch => (false, true),
+        BinaryOperator::PGNotILikeMatch => (true, true),
+        _ => return None,
+    })
+}
+
+fn operator(op: &BinaryOperator) -> Result<BinaryOp, Stop> {
+    Ok(match op {
+        BinaryOperator::Plus => BinaryOp::Add,
+        BinaryOperator::Minus => BinaryOp::Subtract,
+        BinaryOperator::Multiply => BinaryOp::Multiply,
+        BinaryOperator::Divide => BinaryOp::Divide,
+        BinaryOperator::Modulo => BinaryOp::Modulo,
+        BinaryOperator::PGExp => BinaryOp::Power,
+        BinaryOperator::StringConcat => BinaryOp::Concat,
+        BinaryOperator::Eq => BinaryOp::Equal,
+        BinaryOperator::NotEq => BinaryOp::NotEqual,
+        BinaryOperator::Lt => BinaryOp::Less,
+        BinaryOperator::LtEq => BinaryOp::LessEqual,
+        BinaryOperator::Gt => BinaryOp::Greater,
+        BinaryOperator::GtEq => BinaryOp::GreaterEqual,
+        BinaryOperator::BitwiseAnd => BinaryOp::BitAnd,
+        BinaryOperator::BitwiseOr => BinaryOp::BitOr,
+        BinaryOperator::PGBitwiseXor => BinaryOp::BitXor,
+        BinaryOperator::PGBitwiseShiftLeft => BinaryOp::ShiftLeft,
+        BinaryOperator::PGBitwiseShiftRight => BinaryOp::ShiftRight,
+        BinaryOperator::Arrow => BinaryOp::JsonGet,
+        BinaryOperator::LongArrow => BinaryOp::JsonGetText,
+        BinaryOperator::PGRegexMatch
+        | BinaryOperator::PGRegexIMatch
+        | BinaryOperator::PGRegexNotMatch
+        | BinaryOperator::PGRegexNotIMatch
+        | BinaryOperator::PGCustomBinaryOperator(_) => return Err(Stop::General("a regular expression")),
+        other => return Err(SqlError::unsupported(&format!("the operator {other}"), None).into()),
+    })
+}
+
+/// The function that picks the first value that is not null, of values of one type.
+pub fn coalesce(args: Vec<Expr>, ty: SqlType) -> Typed {
+    Typed::new(Expr::Call { function: Function::Coalesce, args, ty }, ty)
+}

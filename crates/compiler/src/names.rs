@@ -1,0 +1,180 @@
+//! Names: how a statement writes them, and what they mean in its scope.
+
+use crate::Stop;
+use crate::error::{no_column, no_table};
+use sql::catalog::{Catalog, Oid, Table};
+use sql::program::Stored;
+use sql::{SqlError, SqlState, SqlType};
+use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
+use std::sync::Arc;
+
+/// The most bytes of a name; PostgreSQL cuts longer ones.
+const MAX_NAME: usize = 63;
+
+/// An identifier: in lower case if it is not quoted, and cut to 63 bytes.
+pub fn folded(ident: &Ident) -> String {
+    let mut name = match ident.quote_style {
+        None => ident.value.to_lowercase(),
+        Some(_) => ident.value.clone(),
+    };
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
+}
+
+/// The parts of a name with points.
+pub fn parts(name: &ObjectName) -> Vec<String> {
+    let part = |part: &ObjectNamePart| match part {
+        ObjectNamePart::Identifier(ident) => folded(ident),
+        ObjectNamePart::Function(function) => folded(&function.name),
+    };
+    name.0.iter().map(part).collect()
+}
+
+/// The name of a table, index or sequence in the only schema.
+///
+/// # Errors
+/// `General` for the system catalogs, `3F000` for other schemas.
+pub fn in_public(name: &ObjectName) -> Result<String, Stop> {
+    let mut parts = parts(name);
+    let last = parts.pop().unwrap_or_default();
+    match parts.last().map(String::as_str) {
+        None | Some("public") => Ok(last),
+        Some("pg_catalog" | "information_schema") => Err(Stop::General("a system catalog")),
+        Some(schema) => {
+            let message = format!("schema \"{schema}\" does not exist");
+            Err(SqlError::new(SqlState(*b"3F000"), message).with_hint("Atoll has one schema, public.").into())
+        }
+    }
+}
+
+/// The table that a statement names.
+///
+/// # Errors
+/// `42P01` and those of [`in_public`].
+pub fn table<'a>(catalog: &'a Catalog, name: &ObjectName) -> Result<&'a Table, Stop> {
+    let name = in_public(name)?;
+    match catalog.table(&name) {
+        Some(table) => Ok(table),
+        None if name.starts_with("pg_") => Err(Stop::General("a system catalog")),
+        None => Err(no_table(&name).into()),
+    }
+}
+
+/// The rows that the names of an expression stand for: a joined row has the columns of each
+/// relation in turn.
+#[derive(Default)]
+pub struct Scope {
+    pub relations: Vec<Relation>,
+}
+
+pub struct Relation {
+    /// The alias, or the table's name.
+    pub name: String,
+    /// `None` for rows that are in no table.
+    pub oid: Option<Oid>,
+    /// Position of its first column in the joined row.
+    pub offset: u16,
+    pub columns: Vec<Named>,
+    pub stored: Arc<Stored>,
+    /// Whether its columns have names that stand alone (those of `excluded` do not).
+    pub is_open: bool,
+}
+
+/// A column that a statement can see.
+pub struct Named {
+    pub name: String,
+    pub ty: SqlType,
+    /// In the relation's row.
+    pub position: u16,
+    /// Whether another relation's column of the same name stands for both (`USING`).
+    pub is_merged: bool,
+}
+
+/// A column of the joined row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    pub position: u16,
+    pub ty: SqlType,
+    /// The table, and the column's number from 1.
+    pub origin: Option<(Oid, u16)>,
+}
+
+impl Relation {
+    pub fn width(&self) -> u16 {
+        u16::try_from(self.stored.columns.len()).unwrap_or(u16::MAX)
+    }
+
+    pub fn found(&self, column: &Named) -> Found {
+        let origin = self.oid.map(|oid| (oid, column.position + 1));
+        Found { position: self.offset + column.position, ty: column.ty, origin }
+    }
+
+    pub fn of_table(table: &Table, stored: Arc<Stored>, name: String, offset: u16) -> Relation {
+        let named = |(position, column): (u16, &sql::catalog::Column)| Named {
+            name: column.name.clone(),
+            ty: column.ty,
+            position,
+            is_merged: false,
+        };
+        let columns = table.visible().map(named).collect();
+        Relation { name, oid: Some(table.oid), offset, columns, stored, is_open: true }
+    }
+}
+
+impl Scope {
+    pub fn width(&self) -> u16 {
+        self.relations.last().map_or(0, |last| last.offset + last.width())
+    }
+
+    pub fn one(relation: Relation) -> Scope {
+        Scope { relations: vec![relation] }
+    }
+
+    /// A column by its name alone.
+    ///
+    /// # Errors
+    /// `42703`, `42702`.
+    pub fn column(&self, name: &str) -> Result<Found, SqlError> {
+        let mut found = self.relations.iter().filter(|relation| relation.is_open).flat_map(|relation| {
+            let same = move |column: &&Named| column.name == name && !column.is_merged;
+            relation.columns.iter().filter(same).map(|column| relation.found(column))
+        });
+        let first = found.next().ok_or_else(|| no_column(name))?;
+        match found.next() {
+            None => Ok(first),
+            Some(_) => {
+                let message = format!("column reference \"{name}\" is ambiguous");
+                Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
+            }
+        }
+    }
+
+    /// A relation by its alias.
+    ///
+    /// # Errors
+    /// `42P01`.
+    pub fn relation(&self, name: &str) -> Result<&Relation, SqlError> {
+        self.relations.iter().find(|relation| relation.name == name).ok_or_else(|| {
+            SqlError::new(
+                SqlState::UNDEFINED_TABLE,
+                format!("missing FROM-clause entry for table \"{name}\""),
+            )
+        })
+    }
+
+    /// A column by its relation's alias and its name.
+    ///
+    /// # Errors
+    /// `42P01`, `42703`.
+    pub fn column_of(&self, relation: &str, name: &str) -> Result<Found, SqlError> {
+        let relation = self.relation(relation)?;
+        let column = relation.columns.iter().find(|column| column.name == name);
+        let column = column.ok_or_else(|| {
+            let message = format!("column {}.{name} does not exist", relation.name);
+            SqlError::new(SqlState::UNDEFINED_COLUMN, message)
+        })?;
+        Ok(relation.found(column))
+    }
+}

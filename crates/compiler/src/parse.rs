@@ -1,0 +1,342 @@
+//! Text into statements: the limits, the split at semicolons, and the choice of the parser.
+//!
+//! ```text
+//!   text --> tokens --> statements at ';' --> words of the session        session, sequence_text
+//!                                         --> everything else             sqlparser
+//! ```
+//!
+//! `sqlparser` builds a chain of operators as a tree as deep as the chain is long. Its drop would
+//! then need as much stack. So a path of the tree has at most [`MAX_CHAIN`] operators, and a tree
+//! with more than [`SHORT_CHAIN`] is parsed and dropped on a stack of its own.
+
+use crate::error::{syntax, too_complex};
+use crate::sequence_text::{SequenceChange, alter_sequence, readable};
+use crate::session::{Session, session};
+use crate::words::{Words, near};
+use sql::{SqlError, SqlState, SqlType};
+use sqlparser::ast::{Expr, Statement};
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use std::sync::Arc;
+
+/// Bytes of a query text. A token takes about a hundred bytes of memory.
+pub const MAX_TEXT: usize = 16 << 20;
+/// Operators and parentheses on one path of a statement's tree.
+const MAX_CHAIN: usize = 12_000;
+const SHORT_CHAIN: usize = 200;
+/// Parentheses in parentheses.
+const MAX_NESTED: usize = 200;
+/// Stack for a tree of [`MAX_CHAIN`], in bytes.
+const LONG_STACK: usize = 64 << 20;
+
+/// One statement of a query text.
+#[derive(Clone, Debug)]
+pub struct Parsed(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    text: String,
+    /// Taken by the drop only.
+    kind: Option<Kind>,
+    is_long: bool,
+    /// The greatest number of a parameter.
+    params: usize,
+}
+
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Sql(Box<Statement>),
+    Session(Session),
+    Explain { analyze: bool, inner: Parsed },
+    Prepare { name: String, types: Vec<Option<SqlType>>, inner: Parsed },
+    Execute { name: String, args: Vec<Expr> },
+    AlterSequence(SequenceChange),
+}
+
+impl PartialEq for Parsed {
+    fn eq(&self, other: &Parsed) -> bool {
+        self.0.text == other.0.text
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.is_long {
+            let kind = self.kind.take();
+            stacker::grow(LONG_STACK, || drop(kind));
+        }
+    }
+}
+
+impl Parsed {
+    /// The statement's own text, without the semicolon.
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        // Only the drop takes it.
+        self.0.kind.as_ref().unwrap_or(&Kind::Session(Session::Nothing("")))
+    }
+
+    /// The greatest number of a parameter in the text.
+    pub fn params(&self) -> usize {
+        self.0.params
+    }
+}
+
+/// The statements of a query text; none for an empty text or comments.
+///
+/// # Errors
+/// `42601` with a position, `54000` and `54001` past the limits, `0A000` for statements that Atoll
+/// does not have.
+pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
+    if text.len() > MAX_TEXT {
+        let hint = "Send several statements, or use COPY.";
+        let message = format!("a query text has at most {MAX_TEXT} bytes; this one has {}", text.len());
+        return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint(hint));
+    }
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| placed(syntax(error.message), text, error.location))?;
+    let mut parsed = Vec::new();
+    let mut places = Places::new(text);
+    for statement in tokens.split(|token| token.token == Token::SemiColon) {
+        let Some(first) = statement.iter().position(|token| !is_space(&token.token)) else { continue };
+        let last = statement.iter().rposition(|token| !is_space(&token.token)).unwrap_or(first);
+        let statement = &statement[first..=last];
+        let start = places.byte(statement[0].span.start);
+        let end = places.byte(statement[statement.len() - 1].span.end);
+        let own = text.get(start..end).unwrap_or_default().to_owned();
+        parsed.push(one(statement, own).map_err(|error| at_place(error, text))?);
+    }
+    Ok(parsed)
+}
+
+fn one(tokens: &[TokenWithSpan], text: String) -> Result<Parsed, SqlError> {
+    let is_long = longest_chain(tokens)? > SHORT_CHAIN;
+    let kind = if is_long { stacker::grow(LONG_STACK, || kind(tokens, &text)) } else { kind(tokens, &text) };
+    Ok(Parsed(Arc::new(Inner { text, kind: Some(kind?), is_long, params: greatest(tokens)? })))
+}
+
+/// The greatest number of a parameter.
+fn greatest(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
+    let mut greatest = 0;
+    for token in tokens {
+        let Token::Placeholder(name) = &token.token else { continue };
+        let number = name.strip_prefix('$').and_then(|number| number.parse::<u16>().ok());
+        let number = number.filter(|number| *number > 0);
+        let error = || SqlError::new(SqlState(*b"42P02"), format!("there is no parameter {name}"));
+        greatest = greatest.max(usize::from(number.ok_or_else(error)?));
+    }
+    Ok(greatest)
+}
+
+fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
+    let mut words = Words::new(tokens);
+    if words.take("EXPLAIN") {
+        let analyze = words.explain_options()?;
+        let inner = nested(words.rest(), text)?;
+        return Ok(Kind::Explain { analyze, inner });
+    }
+    if words.is("PREPARE") && !words.second_is("TRANSACTION") {
+        words.take("PREPARE");
+        let name = words.name()?;
+        let types = prepare_types(&mut words)?;
+        words.expect("AS")?;
+        return Ok(Kind::Prepare { name, types, inner: nested(words.rest(), text)? });
+    }
+    if words.take("EXECUTE") {
+        let name = words.name()?;
+        return Ok(Kind::Execute { name, args: arguments(words.rest())? });
+    }
+    if let Some(session) = session(tokens)? {
+        return Ok(Kind::Session(session));
+    }
+    if let Some(change) = alter_sequence(tokens)? {
+        return Ok(Kind::AlterSequence(change));
+    }
+    sql_statement(readable(tokens))
+}
+
+/// The text of an inner statement starts where its first token does, at the latest.
+fn nested(tokens: &[TokenWithSpan], outer: &str) -> Result<Parsed, SqlError> {
+    let Some(first) = tokens.first() else { return Err(syntax("syntax error at end of input")) };
+    let words = Words::new(tokens);
+    if words.is("EXPLAIN") || words.is("PREPARE") {
+        return Err(near(first));
+    }
+    let inner = match &first.token {
+        Token::Word(word) => outer.find(&word.value).map_or(outer, |at| &outer[at..]),
+        _ => outer,
+    };
+    one(tokens, inner.to_owned())
+}
+
+fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
+    let dialect = PostgreSqlDialect {};
+    let mut parser = parser(&dialect, tokens);
+    let statement = parser.parse_statement().map_err(told)?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        return Err(near(&rest));
+    }
+    Ok(Kind::Sql(Box::new(statement)))
+}
+
+fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+    Parser::new(dialect).with_recursion_limit(MAX_NESTED * 2).with_tokens_with_locations(tokens)
+}
+
+fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Expr>, SqlError> {
+    if tokens.is_empty() {
+        return Ok(Vec::new());
+    }
+    let dialect = PostgreSqlDialect {};
+    let mut parser = parser(&dialect, tokens.to_vec());
+    parser.expect_token(&Token::LParen).map_err(told)?;
+    let args = parser.parse_comma_separated(Parser::parse_expr).map_err(told)?;
+    parser.expect_token(&Token::RParen).map_err(told)?;
+    Ok(args)
+}
+
+fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<SqlType>>, SqlError> {
+    let Some(tokens) = words.parenthesised()? else { return Ok(Vec::new()) };
+    let dialect = PostgreSqlDialect {};
+    let mut parser = parser(&dialect, tokens.to_vec());
+    let types = parser.parse_comma_separated(Parser::parse_data_type).map_err(told)?;
+    let named = types.iter().map(|ty| match ty.to_string().as_str() {
+        "unknown" => Ok(None),
+        _ => crate::types::resolve(ty).map(Some),
+    });
+    named.collect()
+}
+
+fn is_space(token: &Token) -> bool {
+    matches!(token, Token::Whitespace(_) | Token::EOF)
+}
+
+/// The most operators on a path of the statement's tree, or more; an error past the limits.
+fn longest_chain(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
+    let mut open: Vec<usize> = vec![0];
+    let (mut path, mut longest) = (0_usize, 0);
+    for token in tokens {
+        match &token.token {
+            Token::LParen | Token::LBracket => {
+                open.push(1);
+                path += 1;
+                if open.len() > MAX_NESTED {
+                    return Err(too_complex());
+                }
+            }
+            Token::RParen | Token::RBracket if open.len() > 1 => path -= open.pop().unwrap_or(0),
+            Token::Comma => {
+                if let Some(last) = open.last_mut() {
+                    path -= *last;
+                    *last = 0;
+                }
+            }
+            Token::Word(word) if word.quote_style.is_none() && !is_chaining(&word.value) => {}
+            Token::Whitespace(_) | Token::Number(..) | Token::Placeholder(_) | Token::Period | Token::EOF => {
+            }
+            Token::SingleQuotedString(_) => {}
+            _ => {
+                if let Some(last) = open.last_mut() {
+                    *last += 1;
+                    path += 1;
+                }
+            }
+        }
+        longest = longest.max(path);
+        if longest > MAX_CHAIN {
+            return Err(too_complex());
+        }
+    }
+    Ok(longest)
+}
+
+/// Words that make a tree deeper by standing once more.
+fn is_chaining(word: &str) -> bool {
+    const WORDS: [&str; 20] = [
+        "AND",
+        "OR",
+        "NOT",
+        "IS",
+        "IN",
+        "LIKE",
+        "ILIKE",
+        "BETWEEN",
+        "COLLATE",
+        "AT",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "JOIN",
+        "SELECT",
+        "CASE",
+        "WHEN",
+        "ELSE",
+        "EXPLAIN",
+        "PREPARE",
+    ];
+    WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
+}
+
+fn told(error: ParserError) -> SqlError {
+    match error {
+        ParserError::RecursionLimitExceeded => too_complex(),
+        ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
+            let (words, place) = match message.rfind(" at Line: ") {
+                Some(at) => message.split_at(at),
+                None => (message.as_str(), ""),
+            };
+            let mut error = syntax(format!("syntax error: {words}"));
+            error.detail = (!place.is_empty()).then(|| place.trim().to_owned());
+            error
+        }
+    }
+}
+
+/// A place that the parser told in words becomes a position.
+fn at_place(mut error: SqlError, text: &str) -> SqlError {
+    let place = error.detail.as_deref().and_then(|detail| {
+        let (line, column) = detail.strip_prefix("at Line: ")?.split_once(", Column: ")?;
+        Some(Location { line: line.parse().ok()?, column: column.parse().ok()? })
+    });
+    let Some(place) = place else { return error };
+    error.detail = None;
+    placed(error, text, place)
+}
+
+fn placed(mut error: SqlError, text: &str, place: Location) -> SqlError {
+    if place.line > 0 {
+        let byte = Places::new(text).byte(place);
+        let before = text.get(..byte).unwrap_or(text).chars().count();
+        error.position = u32::try_from(before + 1).ok();
+    }
+    error
+}
+
+/// Byte positions of places, asked for in ascending order.
+struct Places<'a> {
+    chars: std::iter::Peekable<std::str::CharIndices<'a>>,
+    len: usize,
+    at: Location,
+}
+
+impl<'a> Places<'a> {
+    fn new(text: &'a str) -> Places<'a> {
+        Places { chars: text.char_indices().peekable(), len: text.len(), at: Location { line: 1, column: 1 } }
+    }
+
+    fn byte(&mut self, place: Location) -> usize {
+        while (self.at.line, self.at.column) < (place.line, place.column) {
+            match self.chars.next() {
+                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
+                Some(_) => self.at.column += 1,
+                None => return self.len,
+            }
+        }
+        self.chars.peek().map_or(self.len, |(byte, _)| *byte)
+    }
+}

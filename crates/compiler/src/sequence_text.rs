@@ -1,0 +1,171 @@
+//! Statements on sequences as text, and other statements that `sqlparser` refuses as they are.
+
+use crate::words::Words;
+use sql::SqlError;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans;
+/// options of sequences have an order.
+pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut tokens = tokens.to_vec();
+    let words = Words::new(&tokens);
+    if words.is("CREATE") || words.is("ALTER") {
+        order_options(&mut tokens);
+        return tokens;
+    }
+    if !words.is("COPY") {
+        return tokens;
+    }
+    let mut after_option = false;
+    for token in &mut tokens {
+        let Token::Word(word) = &token.token else { continue };
+        let value = match word.value.to_ascii_uppercase().as_str() {
+            "ON" | "1" if after_option => "TRUE",
+            "OFF" | "0" if after_option => "FALSE",
+            value => {
+                after_option = matches!(value, "FREEZE" | "HEADER");
+                continue;
+            }
+        };
+        token.token = Token::make_keyword(value);
+        after_option = false;
+    }
+    tokens
+}
+
+/// Puts the options of each sequence in the order that `sqlparser` has: those in parentheses after
+/// `IDENTITY`, and those of `CREATE SEQUENCE`.
+fn order_options(tokens: &mut [TokenWithSpan]) {
+    let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    let mut start = 0;
+    while let Some(at) =
+        tokens[start..].iter().position(|token| is(token, "IDENTITY") || is(token, "SEQUENCE"))
+    {
+        let from = start + at + 1;
+        let ends =
+            |token: &TokenWithSpan| matches!(token.token, Token::RParen | Token::Comma) || is(token, "OWNED");
+        let end = tokens[from..].iter().position(ends).map_or(tokens.len(), |end| from + end);
+        let first = tokens[from..end].iter().position(|token| option_rank(token).is_some());
+        if let Some(first) = first {
+            let mut chunks: Vec<(u8, Vec<TokenWithSpan>)> = Vec::new();
+            for token in &tokens[from + first..end] {
+                match (option_rank(token), chunks.last_mut()) {
+                    // The word after `NO` decides the rank.
+                    (Some(rank), Some((u8::MAX, chunk))) => {
+                        chunk.push(token.clone());
+                        if let Some(last) = chunks.last_mut() {
+                            last.0 = rank;
+                        }
+                    }
+                    (Some(rank), _) => chunks.push((rank, vec![token.clone()])),
+                    (None, Some((_, chunk))) => chunk.push(token.clone()),
+                    (None, None) => {}
+                }
+            }
+            chunks.sort_by_key(|(rank, _)| *rank);
+            let space = TokenWithSpan::wrap(Token::Whitespace(sqlparser::tokenizer::Whitespace::Space));
+            let ordered = chunks.into_iter().flat_map(|(_, chunk)| chunk);
+            tokens[from + first..end]
+                .iter_mut()
+                .zip(ordered.chain(std::iter::repeat(space)))
+                .for_each(|(old, new)| *old = new);
+        }
+        start = end;
+    }
+}
+
+/// The place of an option of a sequence; the last for `NO`.
+fn option_rank(token: &TokenWithSpan) -> Option<u8> {
+    let Token::Word(word) = &token.token else { return None };
+    Some(match word.value.to_ascii_uppercase().as_str() {
+        "INCREMENT" => 0,
+        "MINVALUE" => 1,
+        "MAXVALUE" => 2,
+        "START" => 3,
+        "CACHE" => 4,
+        "CYCLE" => 5,
+        "NO" => u8::MAX,
+        _ => return None,
+    })
+}
+
+/// A change of a sequence: the options that the statement names.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct SequenceChange {
+    pub name: String,
+    pub if_exists: bool,
+    pub restart: Option<Option<i64>>,
+    pub start: Option<i64>,
+    pub increment: Option<i64>,
+    /// `Some(None)` for `NO MINVALUE`.
+    pub min: Option<Option<i64>>,
+    pub max: Option<Option<i64>>,
+    pub cycle: Option<bool>,
+    pub rename: Option<String>,
+    /// `Some(None)` for `OWNED BY NONE`.
+    pub owned_by: Option<Option<(String, String)>>,
+}
+
+/// `ALTER SEQUENCE`, which `sqlparser` does not have.
+///
+/// # Errors
+/// `42601`.
+pub fn alter_sequence(tokens: &[TokenWithSpan]) -> Result<Option<SequenceChange>, SqlError> {
+    let words = &mut Words::new(tokens);
+    if !words.is("ALTER") || !words.second_is("SEQUENCE") {
+        return Ok(None);
+    }
+    words.step();
+    words.step();
+    let if_exists = words.take("IF");
+    if if_exists {
+        words.expect("EXISTS")?;
+    }
+    let mut change = SequenceChange { name: words.table()?, if_exists, ..SequenceChange::default() };
+    while words.token().is_some() {
+        sequence_option(words, &mut change)?;
+    }
+    Ok(Some(change))
+}
+
+fn sequence_option(words: &mut Words<'_>, change: &mut SequenceChange) -> Result<(), SqlError> {
+    const OPTIONS: [&str; 10] =
+        ["RESTART", "START", "INCREMENT", "MINVALUE", "MAXVALUE", "NO", "CYCLE", "CACHE", "RENAME", "OWNED"];
+    let is_number = |words: &Words<'_>| matches!(words.token(), Some(Token::Number(..) | Token::Minus));
+    match words.take_any(&OPTIONS) {
+        Some("RESTART") => {
+            let with = words.take("WITH") || is_number(words);
+            change.restart = Some(if with { Some(words.integer()?) } else { None });
+        }
+        Some("START") => {
+            words.take("WITH");
+            change.start = Some(words.integer()?);
+        }
+        Some("INCREMENT") => {
+            words.take("BY");
+            change.increment = Some(words.integer()?);
+        }
+        Some("MINVALUE") => change.min = Some(Some(words.integer()?)),
+        Some("MAXVALUE") => change.max = Some(Some(words.integer()?)),
+        Some("NO") => match words.take_any(&["MINVALUE", "MAXVALUE", "CYCLE"]) {
+            Some("MINVALUE") => change.min = Some(None),
+            Some("MAXVALUE") => change.max = Some(None),
+            Some(_) => change.cycle = Some(false),
+            None => return Err(words.error()),
+        },
+        Some("CYCLE") => change.cycle = Some(true),
+        Some("CACHE") => drop(words.integer()?),
+        Some("RENAME") => {
+            words.expect("TO")?;
+            change.rename = Some(words.name()?);
+        }
+        Some("OWNED") => {
+            words.expect("BY")?;
+            let mut owner = words.dotted()?;
+            let column = owner.pop().unwrap_or_default();
+            change.owned_by = Some(owner.pop().map(|table| (table, column)));
+        }
+        _ => return Err(words.error()),
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! Statements about the session and its transaction.
+
+use crate::words::Words;
+use sql::SqlError;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+/// A statement about the session and its transaction.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Session {
+    Begin(Modes),
+    Commit {
+        chain: bool,
+    },
+    Rollback {
+        chain: bool,
+    },
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
+    /// `SET TRANSACTION`.
+    SetTransaction(Modes),
+    /// `SET SESSION CHARACTERISTICS AS TRANSACTION`.
+    SetCharacteristics(Modes),
+    /// `None` for the default.
+    Set {
+        name: String,
+        value: Option<String>,
+        local: bool,
+    },
+    Show(String),
+    ShowAll,
+    Reset(String),
+    ResetAll,
+    /// `None` for all.
+    Deallocate(Option<String>),
+    Discard(Discard),
+    /// Tables of which the numbers of dead rows or statistics are meant: nothing to do.
+    Vacuum(Vec<String>),
+    Analyze(Vec<String>),
+    Lock {
+        tables: Vec<String>,
+        mode: String,
+    },
+    CreateDatabase {
+        name: String,
+        if_not_exists: bool,
+    },
+    DropDatabase {
+        name: String,
+        if_exists: bool,
+    },
+    /// Nothing to do; the word is the statement's tag.
+    Nothing(&'static str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Discard {
+    All,
+    Plans,
+    Sequences,
+    Temporary,
+}
+
+/// The modes of a transaction that the statement names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Modes {
+    pub isolation: Option<Isolation>,
+    pub read_only: Option<bool>,
+    pub deferrable: Option<bool>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    ReadUncommitted,
+    ReadCommitted,
+    RepeatableRead,
+    Serializable,
+}
+
+impl Words<'_> {
+    fn modes(&mut self) -> Result<Modes, SqlError> {
+        let mut modes = Modes::default();
+        while self.token().is_some() {
+            if self.take("ISOLATION") {
+                self.expect("LEVEL")?;
+                modes.isolation = Some(self.isolation()?);
+            } else if self.take("READ") {
+                modes.read_only = Some(self.is("ONLY"));
+                self.take_any(&["ONLY", "WRITE"]).ok_or_else(|| self.error())?;
+            } else if self.take("NOT") {
+                self.expect("DEFERRABLE")?;
+                modes.deferrable = Some(false);
+            } else if self.take("DEFERRABLE") {
+                modes.deferrable = Some(true);
+            } else if !self.take_token(&Token::Comma) {
+                return Err(self.error());
+            }
+        }
+        Ok(modes)
+    }
+
+    fn isolation(&mut self) -> Result<Isolation, SqlError> {
+        match self.take_any(&["SERIALIZABLE", "REPEATABLE", "READ"]) {
+            Some("SERIALIZABLE") => Ok(Isolation::Serializable),
+            Some("REPEATABLE") => self.expect("READ").map(|()| Isolation::RepeatableRead),
+            Some(_) if self.take("COMMITTED") => Ok(Isolation::ReadCommitted),
+            Some(_) if self.take("UNCOMMITTED") => Ok(Isolation::ReadUncommitted),
+            _ => Err(self.error()),
+        }
+    }
+}
+
+/// A statement about the session; `None` if it is none.
+///
+/// # Errors
+/// `42601`, and `0A000` for statements that Atoll does not have.
+pub fn session(tokens: &[TokenWithSpan]) -> Result<Option<Session>, SqlError> {
+    let words = &mut Words::new(tokens);
+    let session = match words.take_any(&[
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SAVEPOINT",
+        "RELEASE",
+        "SET",
+        "SHOW",
+        "RESET",
+    ]) {
+        Some("BEGIN") => {
+            words.take_any(&["WORK", "TRANSACTION"]);
+            Session::Begin(words.modes()?)
+        }
+        Some("START") => {
+            words.expect("TRANSACTION")?;
+            Session::Begin(words.modes()?)
+        }
+        Some("COMMIT" | "END") => {
+            refuse_prepared(words)?;
+            Session::Commit { chain: chain(words)? }
+        }
+        Some("ROLLBACK" | "ABORT") => rollback(words)?,
+        Some("SAVEPOINT") => Session::Savepoint(words.name()?),
+        Some("RELEASE") => {
+            words.take("SAVEPOINT");
+            Session::Release(words.name()?)
+        }
+        Some("SET") => set(words)?,
+        Some("SHOW") => show(words)?,
+        Some("RESET") => reset(words)?,
+        _ => return upkeep(words),
+    };
+    words.end()?;
+    Ok(Some(session))
+}
+
+fn refuse_prepared(words: &Words<'_>) -> Result<(), SqlError> {
+    if words.is("PREPARED") {
+        return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
+    }
+    Ok(())
+}
+
+fn chain(words: &mut Words<'_>) -> Result<bool, SqlError> {
+    words.take_any(&["WORK", "TRANSACTION"]);
+    if !words.take("AND") {
+        return Ok(false);
+    }
+    let no = words.take("NO");
+    words.expect("CHAIN")?;
+    Ok(!no)
+}
+
+fn rollback(words: &mut Words<'_>) -> Result<Session, SqlError> {
+    refuse_prepared(words)?;
+    words.take_any(&["WORK", "TRANSACTION"]);
+    if words.take("TO") {
+        words.take("SAVEPOINT");
+        return Ok(Session::RollbackTo(words.name()?));
+    }
+    Ok(Session::Rollback { chain: chain(words)? })
+}
+
+fn set(words: &mut Words<'_>) -> Result<Session, SqlError> {
+    let local = words.is("LOCAL");
+    if words.take_any(&["SESSION", "LOCAL"]) == Some("SESSION") && words.take("CHARACTERISTICS") {
+        words.expect("AS")?;
+        words.expect("TRANSACTION")?;
+        return Ok(Session::SetCharacteristics(words.modes()?));
+    }
+    if words.take("TRANSACTION") {
+        return Ok(Session::SetTransaction(words.modes()?));
+    }
+    if words.take("TIME") {
+        words.expect("ZONE")?;
+        let value = values(words)?.filter(|value| !value.eq_ignore_ascii_case("local"));
+        return Ok(Session::Set { name: "timezone".into(), value, local });
+    }
+    if words.take("NAMES") {
+        return Ok(Session::Set { name: "client_encoding".into(), value: values(words)?, local });
+    }
+    let name = words.dotted()?.join(".").to_lowercase();
+    if !words.take("TO") && !words.take_token(&Token::Eq) && name != "role" && name != "authorization" {
+        return Err(words.error());
+    }
+    Ok(Session::Set { name, value: values(words)?, local })
+}
+
+/// The values of a setting, separated by commas as one text; `None` for the default.
+fn values(words: &mut Words<'_>) -> Result<Option<String>, SqlError> {
+    if words.take("DEFAULT") {
+        return Ok(None);
+    }
+    let mut values: Vec<String> = Vec::new();
+    loop {
+        let minus = if words.take_token(&Token::Minus) { "-" } else { "" };
+        let value = match words.token() {
+            Some(Token::Word(word)) => word.value.clone(),
+            Some(Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text)) => text.clone(),
+            Some(Token::Number(number, _)) => format!("{minus}{number}"),
+            _ => return Err(words.error()),
+        };
+        words.step();
+        values.push(value);
+        if !words.take_token(&Token::Comma) {
+            return Ok(Some(values.join(", ")));
+        }
+    }
+}
+
+fn show(words: &mut Words<'_>) -> Result<Session, SqlError> {
+    if words.take("ALL") {
+        return Ok(Session::ShowAll);
+    }
+    if words.take("TRANSACTION") {
+        words.expect("ISOLATION")?;
+        words.expect("LEVEL")?;
+        return Ok(Session::Show("transaction_isolation".into()));
+    }
+    if words.take("TIME") {
+        words.expect("ZONE")?;
+        return Ok(Session::Show("timezone".into()));
+    }
+    Ok(Session::Show(words.dotted()?.join(".").to_lowercase()))
+}
+
+fn reset(words: &mut Words<'_>) -> Result<Session, SqlError> {
+    if words.take("ALL") {
+        return Ok(Session::ResetAll);
+    }
+    Ok(match show(words)? {
+        Session::Show(name) => Session::Reset(name),
+        other => other,
+    })
+}
+
+/// Statements of upkeep; `None` for statements of other kinds.
+fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
+    // Sent by pools when a client gives a connection back: no cursor and no channel is open.
+    if words.is("CLOSE") && words.second_is("ALL") {
+        return Ok(Some(Session::Nothing("CLOSE CURSOR ALL")));
+    }
+    if words.take("UNLISTEN") {
+        return Ok(Some(Session::Nothing("UNLISTEN")));
+    }
+    const CURSORS: [&str; 4] = ["DECLARE", "FETCH", "MOVE", "CLOSE"];
+    if words.take_any(&CURSORS).is_some() {
+        return Err(SqlError::unsupported("a cursor", Some("Run the query itself, with LIMIT if need be.")));
+    }
+    if words.take_any(&["LISTEN", "NOTIFY"]).is_some() {
+        return Err(SqlError::unsupported("LISTEN or NOTIFY", None));
+    }
+    if words.take("DO") {
+        return Err(SqlError::unsupported("DO", Some("Send the statements one by one.")));
+    }
+    if words.is("PREPARE") && words.second_is("TRANSACTION") {
+        return Err(SqlError::unsupported("two-phase commit by the client", Some("Use COMMIT.")));
+    }
+    let session = match words.take_any(&[
+        "VACUUM",
+        "ANALYZE",
+        "DISCARD",
+        "DEALLOCATE",
+        "CHECKPOINT",
+        "REINDEX",
+        "CLUSTER",
+        "LOCK",
+        "COMMENT",
+    ]) {
+        Some("VACUUM") => {
+            words.parenthesised()?;
+            while words.take_any(&["FULL", "FREEZE", "VERBOSE", "ANALYZE"]).is_some() {}
+            Session::Vacuum(words.tables()?)
+        }
+        Some("ANALYZE") => {
+            words.parenthesised()?;
+            words.take("VERBOSE");
+            Session::Analyze(words.tables()?)
+        }
+        Some("DISCARD") => Session::Discard(discard(words)?),
+        Some("DEALLOCATE") => {
+            words.take("PREPARE");
+            let all = words.take("ALL");
+            Session::Deallocate(if all { None } else { Some(words.name()?) })
+        }
+        Some("LOCK") => {
+            words.take("TABLE");
+            let tables = words.tables()?;
+            let mode = if words.take("IN") { lock_mode(words)? } else { "ACCESS EXCLUSIVE".into() };
+            words.take("NOWAIT");
+            Session::Lock { tables, mode }
+        }
+        Some("COMMENT") => return Ok(Some(Session::Nothing("COMMENT"))),
+        Some(word) => return Ok(Some(Session::Nothing(word))),
+        None => return database(words),
+    };
+    words.end()?;
+    Ok(Some(session))
+}
+
+fn discard(words: &mut Words<'_>) -> Result<Discard, SqlError> {
+    match words.take_any(&["ALL", "PLANS", "SEQUENCES", "TEMP", "TEMPORARY"]) {
+        Some("ALL") => Ok(Discard::All),
+        Some("PLANS") => Ok(Discard::Plans),
+        Some("SEQUENCES") => Ok(Discard::Sequences),
+        Some(_) => Ok(Discard::Temporary),
+        None => Err(words.error()),
+    }
+}
+
+fn lock_mode(words: &mut Words<'_>) -> Result<String, SqlError> {
+    let mut mode: Vec<&str> = Vec::new();
+    while let Some(word) = words.take_any(&["ACCESS", "ROW", "SHARE", "UPDATE", "EXCLUSIVE"]) {
+        mode.push(word);
+    }
+    words.expect("MODE")?;
+    Ok(mode.join(" "))
+}
+
+/// Databases, schemas and extensions.
+fn database(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
+    let creates = words.is("CREATE");
+    if !creates && !words.is("DROP") {
+        return Ok(None);
+    }
+    let object = ["DATABASE", "SCHEMA", "EXTENSION"].into_iter().find(|object| words.second_is(object));
+    let Some(object) = object else { return Ok(None) };
+    words.step();
+    words.step();
+    let condition = words.take("IF");
+    if condition {
+        words.take("NOT");
+        words.expect("EXISTS")?;
+    }
+    let name = words.name()?;
+    match (object, creates) {
+        ("DATABASE", true) => Ok(Some(Session::CreateDatabase { name, if_not_exists: condition })),
+        ("DATABASE", false) => Ok(Some(Session::DropDatabase { name, if_exists: condition })),
+        ("SCHEMA", true) if name == "public" && condition => Ok(Some(Session::Nothing("CREATE SCHEMA"))),
+        ("EXTENSION", true) if condition || name == "plpgsql" => {
+            Ok(Some(Session::Nothing("CREATE EXTENSION")))
+        }
+        ("EXTENSION", false) if condition => Ok(Some(Session::Nothing("DROP EXTENSION"))),
+        ("SCHEMA", _) => Err(SqlError::unsupported("a schema beside public", Some("Leave the schema out."))),
+        _ => Err(SqlError::unsupported("an extension", None)),
+    }
+}

@@ -1,0 +1,21 @@
+//! The instance compiled for the engine of
+//! `conventional`: pages that workers share and latch, and one lock table.
+//!
+//! All generic code from the worker's loop down to the pages and rows becomes machine code here,
+//! for every workload. The crates of the engines know nothing of one another: a compiler builds
+//! them side by side, each in one piece.
+
+#![forbid(unsafe_code)]
+
+use exec::{Conventional, PageEngine};
+use instance::{Instance, InstanceConfig, InstanceFault};
+use workload::AnyWorkload;
+
+/// See [`Instance::start`]. The configured design is one of this engine.
+///
+/// # Errors
+/// As [`Instance::start`].
+#[inline(never)]
+pub fn start(workload: AnyWorkload, config: InstanceConfig) -> Result<Instance<AnyWorkload>, InstanceFault> {
+    Instance::with_engine::<PageEngine<Conventional>>(workload, config, world::real())
+}

@@ -1,0 +1,273 @@
+//! Conversations over whole deployments: clients that decide step by step, leave, or meet an
+//! instance that stops.
+
+use crate::support::{Deployment, Via, config, private_dir};
+use client::{Client, ClientError, Turn};
+use exec::DesignKind;
+use sql::catalog::{Slots, Store};
+use sql::database::{Answer, Call, Command, Request};
+use sql::program::*;
+use sql::{Database, Datum, Expr, SqlState, SqlType};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use txn::{Abort, Placement, Workload};
+use wal::Durability;
+use workload::{AnyReply, AnyRequest, AnyWorkload};
+
+const SITES: u32 = 4;
+
+fn any() -> AnyWorkload {
+    Database { sites: SITES, stores: 3 }.into()
+}
+
+/// `t (id int primary key, n int)`: successive ids lie at different slots.
+fn table() -> Arc<Stored> {
+    let column = |name: &str| StoredColumn {
+        name: name.into(),
+        ty: SqlType::Int8,
+        nullable: false,
+        missing: Datum::Null,
+    };
+    Arc::new(Stored {
+        name: "t".into(),
+        store: Store(1),
+        columns: ["id", "n"].map(column).into(),
+        key: vec![0],
+        key_name: "t_pkey".into(),
+        slots: Slots::Runs { position: 0, run: 1 },
+        indexes: Vec::new(),
+        layout: OnceLock::new(),
+    })
+}
+
+fn int(value: i64) -> Expr {
+    Expr::Const(Datum::Int(value))
+}
+
+fn call(statement: Statement) -> Call {
+    let only_reads = matches!(statement, Statement::Select(_));
+    let program = Arc::new(Program { statements: vec![statement], params: Vec::new(), only_reads });
+    Call { program, params: Vec::new(), now: 0, statement: 1 }
+}
+
+fn insert(ids: &[i64]) -> Call {
+    call(Statement::Insert(Insert {
+        table: table(),
+        rows: InsertRows::Values(ids.iter().map(|&id| vec![int(id), int(0)]).collect()),
+        checks: Vec::new(),
+        references: Vec::new(),
+        conflict: None,
+        returning: Vec::new(),
+    }))
+}
+
+fn source(id: i64, lock: RowLock) -> Source {
+    Source { table: table(), path: Path::Keys(vec![vec![int(id)]]), filter: None, lock }
+}
+
+fn set(id: i64, n: i64) -> Call {
+    call(Statement::Update(Update {
+        source: source(id, RowLock::Update),
+        from: Vec::new(),
+        set: vec![Assignment { column: 1, value: int(n) }],
+        checks: Vec::new(),
+        references: Vec::new(),
+        returning: Vec::new(),
+    }))
+}
+
+fn read(id: i64) -> Call {
+    call(Statement::Select(Select {
+        sources: vec![Joined { source: source(id, RowLock::None), is_outer: false }],
+        grouping: None,
+        having: None,
+        output: vec![Output { name: "n".into(), expr: Expr::Column(1), ty: SqlType::Int8 }],
+        distinct: false,
+        order: Vec::new(),
+        is_ordered: true,
+        limit: None,
+        offset: None,
+        hidden: 0,
+    }))
+}
+
+/// A client of SQL requests.
+struct Sql(Client<AnyWorkload>);
+
+impl Sql {
+    fn new(deployment: &Deployment<AnyWorkload>) -> Sql {
+        let addresses: Vec<_> = deployment.instances.iter().map(|i| i.address().unwrap()).collect();
+        let placement = Placement::even(SITES, deployment.instances.len() as u16);
+        Sql(Client::new(any(), placement, 7, addresses).unwrap())
+    }
+
+    fn once(&mut self, call: Call) -> Result<Answer, ClientError> {
+        let mut tries = 0;
+        loop {
+            match self.0.submit(&AnyRequest::Sql(Request::Once(call.clone()))) {
+                Ok(AnyReply::Sql(answer)) => return Ok(answer),
+                Ok(other) => panic!("{other:?}"),
+                // The locks of a client that left are released a little later.
+                Err(ClientError::Aborted(abort)) if abort.is_transient() && tries < 50 => tries += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn n(&mut self, id: i64) -> Option<i64> {
+        match self.once(read(id)).unwrap() {
+            Answer::Outcomes(outcomes) => match outcomes[0].rows.first().map(|row| row[0].clone()) {
+                None => None,
+                Some(Datum::Int(n)) => Some(n),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn begin(&mut self, first: Command) -> Talk<'_> {
+        let request = AnyRequest::Sql(Request::Converse(first));
+        let (conversation, turn) = self.0.converse(&request).unwrap();
+        Talk { client: &mut self.0, conversation, answer: said(turn) }
+    }
+}
+
+struct Talk<'c> {
+    client: &'c mut Client<AnyWorkload>,
+    conversation: client::Conversation,
+    /// To the last command.
+    answer: Answer,
+}
+
+impl Talk<'_> {
+    fn say(&mut self, command: &Command) -> &Answer {
+        self.answer = self.try_say(command).unwrap();
+        &self.answer
+    }
+
+    fn try_say(&mut self, command: &Command) -> Result<Answer, ClientError> {
+        self.client.say(self.conversation, &postcard::to_stdvec(command).unwrap()).map(said)
+    }
+}
+
+fn said(turn: Turn<AnyReply>) -> Answer {
+    match turn {
+        Turn::Said(bytes) => postcard::from_bytes(&bytes).unwrap(),
+        Turn::Ended(AnyReply::Sql(answer)) => answer,
+        Turn::Ended(other) => panic!("{other:?}"),
+    }
+}
+
+/// Every design, alone and with three instances.
+fn each_deployment(test: impl Fn(Deployment<AnyWorkload>, &str)) {
+    let all = DesignKind::ALL.into_iter().flat_map(|design| [(design, 1), (design, 3)]);
+    for (design, instances) in all {
+        let dir = private_dir();
+        let workers = if design == DesignKind::Serial { 1 } else { 2 };
+        let of =
+            |id| config(&any(), dir.path(), design, Durability::Async, (id, instances), workers, Via::Uds);
+        let deployment = Deployment::start(any(), (0..instances).map(of).collect());
+        deployment.load();
+        test(deployment, &format!("{design:?} over {instances}"));
+    }
+}
+
+#[test]
+fn a_conversation_commits_all_or_nothing() {
+    each_deployment(|deployment, which| {
+        let (mut one, mut other) = (Sql::new(&deployment), Sql::new(&deployment));
+        assert!(matches!(one.once(insert(&[0, 1, 2, 3, 4, 5])).unwrap(), Answer::Outcomes(_)), "{which}");
+        let mut talk = one.begin(Command::Run(set(1, 10)));
+        assert!(matches!(talk.answer, Answer::Outcomes(_)), "{which}: {:?}", talk.answer);
+        talk.say(&Command::Run(set(2, 20)));
+        assert_eq!(talk.say(&Command::Savepoint), &Answer::Point(0));
+        talk.say(&Command::Run(insert(&[6, 7])));
+        talk.say(&Command::Run(set(3, 30)));
+        let failed = talk.say(&Command::Run(insert(&[8, 0])));
+        assert!(matches!(failed, Answer::Failed(e) if e.state == SqlState::UNIQUE_VIOLATION), "{which}");
+        assert_eq!(talk.say(&Command::UndoTo(0)), &Answer::Done, "{which}");
+        talk.say(&Command::Run(set(4, 40)));
+        assert_eq!(talk.say(&Command::Commit), &Answer::Done, "{which}");
+        let all: Vec<_> = (0..9).map(|id| other.n(id)).collect();
+        let expected = [Some(0), Some(10), Some(20), Some(0), Some(40), Some(0), None, None, None];
+        assert_eq!(all, expected, "{which}");
+        let mut talk = one.begin(Command::Run(set(1, 99)));
+        talk.say(&Command::Run(insert(&[9])));
+        assert_eq!(talk.say(&Command::Rollback), &Answer::Done, "{which}");
+        assert_eq!((other.n(1), other.n(9)), (Some(10), None), "{which}");
+        deployment.stop();
+    });
+}
+
+#[test]
+fn a_client_that_leaves_leaves_nothing() {
+    each_deployment(|deployment, which| {
+        let mut other = Sql::new(&deployment);
+        other.once(insert(&[0, 1, 2, 3])).unwrap();
+        let mut one = Sql::new(&deployment);
+        let mut talk = one.begin(Command::Run(set(0, 1)));
+        talk.say(&Command::Run(set(1, 1)));
+        talk.say(&Command::Run(set(2, 1)));
+        drop(one);
+        // Its locks are free again, and its changes are undone.
+        for id in 0..3 {
+            assert!(matches!(other.once(set(id, 5)).unwrap(), Answer::Outcomes(_)), "{which}");
+            assert_eq!(other.n(id), Some(5), "{which}");
+        }
+        deployment.stop();
+    });
+}
+
+#[test]
+fn a_conversation_outlives_the_time_in_which_others_are_given_up() {
+    let dir = private_dir();
+    let of = |id| {
+        config(&any(), dir.path(), DesignKind::Conventional, Durability::Async, (id, 2), 1, Via::Uds)
+            .with(|o| o.distributed_timeout_ms = Some(300))
+    };
+    let deployment = Deployment::start(any(), (0..2).map(of).collect());
+    deployment.load();
+    let mut one = Sql::new(&deployment);
+    one.once(insert(&[0, 1, 2, 3])).unwrap();
+    let mut talk = one.begin(Command::Run(set(0, 1)));
+    talk.say(&Command::Run(set(3, 1)));
+    std::thread::sleep(Duration::from_millis(900));
+    talk.say(&Command::Run(set(1, 1)));
+    assert_eq!(talk.say(&Command::Commit), &Answer::Done);
+    assert_eq!([0, 1, 2, 3].map(|id| one.n(id)), [Some(1), Some(1), Some(0), Some(1)]);
+    deployment.stop();
+}
+
+#[test]
+fn a_conversation_ends_when_a_participant_is_lost() {
+    let dir = private_dir();
+    let of =
+        |id| config(&any(), dir.path(), DesignKind::Conventional, Durability::Async, (id, 2), 1, Via::Uds);
+    let mut deployment = Deployment::start(any(), (0..2).map(of).collect());
+    deployment.load();
+    let mut one = Sql::new(&deployment);
+    one.once(insert(&[0, 1, 2, 3])).unwrap();
+    let mut talk = one.begin(Command::Run(set(0, 1)));
+    talk.say(&Command::Run(set(3, 1)));
+    deployment.instances.pop().unwrap().stop().unwrap();
+    // Whatever the client does next, the changes of the lost instance are gone, so no commit.
+    let outcome = talk.try_say(&Command::Commit);
+    assert!(matches!(outcome, Err(ClientError::Aborted(abort)) if abort != Abort::Abandoned), "{outcome:?}");
+    assert_eq!(one.n(0), Some(0));
+    deployment.stop();
+}
+
+#[test]
+fn a_request_that_is_no_conversation_hears_nothing() {
+    let dir = private_dir();
+    let config = config(&any(), dir.path(), DesignKind::Occ, Durability::Memory, (0, 1), 1, Via::Uds);
+    let deployment = Deployment::start(any(), vec![config]);
+    deployment.load();
+    let mut one = Sql::new(&deployment);
+    // `submit` gives up a procedure that waits for messages; the transaction ends without effect.
+    let talk = AnyRequest::Sql(Request::Converse(Command::Run(insert(&[1]))));
+    assert!(matches!(one.0.submit(&talk), Err(ClientError::Aborted(Abort::Abandoned))));
+    assert_eq!(one.n(1), None);
+    assert_eq!(any().sites(), SITES);
+    deployment.stop();
+}

@@ -1,0 +1,225 @@
+//! Statements of clients: parsed once, compiled for each version of the catalog.
+
+use crate::incoming::Format;
+use crate::outgoing::Field;
+use crate::pgtype;
+use compiler::Parsed;
+use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
+use sql::catalog::{Catalog, Oid};
+use sql::{Program, SqlError, SqlState, SqlType};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A statement that is compiled, with what a session reads of it again and again.
+pub struct Ready {
+    pub compiled: Compiled,
+    /// That of a query, or of the insert of a COPY.
+    pub program: Option<Arc<Program>>,
+    /// Of the parameters that the client gives.
+    pub params: Vec<SqlType>,
+    /// The columns of the result; `None` if the statement has no rows.
+    pub fields: Option<Vec<Field>>,
+    /// Their types.
+    pub types: Vec<SqlType>,
+    /// The tables that it reads or writes.
+    pub tables: Vec<Oid>,
+    /// The version of the catalog that it was compiled for.
+    pub version: u64,
+}
+
+impl Ready {
+    /// # Errors
+    /// Those of the compiler.
+    pub fn of(parsed: &Parsed, types: &[Option<SqlType>], catalog: &Catalog) -> Result<Ready, SqlError> {
+        let compiled = compiler::compile(catalog, parsed, types)?;
+        let query = match &compiled {
+            Compiled::Query(query) => Some(query),
+            Compiled::Copy(copy) => Some(copied(copy)),
+            _ => None,
+        };
+        let tables = query.map_or(Vec::new(), |query| {
+            let mut tables: Vec<Oid> = query.reads.iter().chain(&query.writes).copied().collect();
+            tables.sort_unstable();
+            tables.dedup();
+            tables
+        });
+        let columns = columns(&compiled);
+        Ok(Ready {
+            program: query.map(|query| Arc::new(query.program.clone())),
+            params: match &compiled {
+                Compiled::Query(query) => query.params.clone(),
+                _ => Vec::new(),
+            },
+            types: columns.iter().flatten().map(|(_, ty, _)| *ty).collect(),
+            fields: columns.map(|columns| {
+                columns.iter().map(|(name, ty, column)| pgtype::field(name, *ty, *column)).collect()
+            }),
+            tables,
+            version: catalog.version,
+            compiled,
+        })
+    }
+
+    /// Whether the client gets data from it, or sends data to it, by COPY.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.compiled, Compiled::Copy(_))
+    }
+
+    /// Whether it may run in a failed transaction: it ends the failure.
+    pub fn ends_failure(&self) -> bool {
+        matches!(
+            self.compiled,
+            Compiled::Session(Session::Rollback { .. } | Session::Commit { .. } | Session::RollbackTo(_))
+        )
+    }
+}
+
+/// The query of a COPY.
+pub fn copied(copy: &Copy) -> &Query {
+    match &copy.what {
+        Copied::Table { insert, .. } => insert,
+        Copied::Query(query) => query,
+    }
+}
+
+type Column = (String, SqlType, Option<(Oid, u16)>);
+
+fn columns(compiled: &Compiled) -> Option<Vec<Column>> {
+    let text = |name: &str| (name.to_owned(), SqlType::Text, None);
+    match compiled {
+        Compiled::Query(query) if !query.output.is_empty() || is_select(query) => {
+            Some(query.output.iter().map(|field| (field.name.clone(), field.ty, field.column)).collect())
+        }
+        Compiled::Session(Session::Show(name)) => Some(vec![text(crate::settings::Settings::name_of(name))]),
+        Compiled::Session(Session::ShowAll) => Some(vec![text("name"), text("setting"), text("description")]),
+        Compiled::Explain { .. } => Some(vec![text("QUERY PLAN")]),
+        // Only its types are read: those of the rows that the client gets.
+        Compiled::Copy(Copy { what: Copied::Query(query), direction: Direction::ToClient, .. }) => {
+            Some(query.output.iter().map(|field| (field.name.clone(), field.ty, None)).collect())
+        }
+        _ => None,
+    }
+}
+
+fn is_select(query: &Query) -> bool {
+    matches!(query.tag, compiled::Tag::Select)
+}
+
+/// A statement under a name, or the unnamed one.
+pub struct Prepared {
+    /// `None` for an empty text.
+    parsed: Option<Parsed>,
+    types: Vec<Option<SqlType>>,
+    ready: Mutex<Option<Arc<Ready>>>,
+    /// Whether the client has been told the columns: they must stay.
+    fields: Option<Vec<Field>>,
+}
+
+impl Prepared {
+    /// # Errors
+    /// Those of the compiler; 42601 for a text with several statements.
+    pub fn new(text: &str, types: Vec<Option<SqlType>>, catalog: &Catalog) -> Result<Prepared, SqlError> {
+        let mut parsed = compiler::parse(text)?;
+        if parsed.len() > 1 {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+        }
+        Prepared::of(parsed.pop(), types, catalog)
+    }
+
+    /// # Errors
+    /// Those of the compiler.
+    pub fn of(
+        parsed: Option<Parsed>,
+        types: Vec<Option<SqlType>>,
+        catalog: &Catalog,
+    ) -> Result<Prepared, SqlError> {
+        let ready = parsed.as_ref().map(|parsed| Ready::of(parsed, &types, catalog)).transpose()?;
+        let fields = ready.as_ref().and_then(|ready| ready.fields.clone());
+        Ok(Prepared { parsed, types, ready: Mutex::new(ready.map(Arc::new)), fields })
+    }
+
+    /// As compiled for this catalog; `None` for an empty text. If `keeps` it is kept: so the catalog
+    /// must be one that other sessions know too.
+    ///
+    /// # Errors
+    /// Those of the compiler; 0A000 if the columns of the result have changed.
+    pub fn ready(&self, catalog: &Catalog, keeps: bool) -> Result<Option<Arc<Ready>>, SqlError> {
+        let Some(parsed) = &self.parsed else { return Ok(None) };
+        let kept = self.kept().clone();
+        if let Some(ready) = kept.filter(|ready| keeps && ready.version == catalog.version) {
+            return Ok(Some(ready));
+        }
+        let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
+        if ready.fields != self.fields {
+            return Err(SqlError::unsupported(
+                "a change of the result's columns of a prepared statement",
+                None,
+            )
+            .with_hint("Prepare it again."));
+        }
+        if keeps {
+            *self.kept() = Some(Arc::clone(&ready));
+        }
+        Ok(Some(ready))
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Option<Arc<Ready>>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Statements that clients prepare again and again: by text and types of parameters.
+#[derive(Default)]
+pub struct Cache {
+    statements: Mutex<HashMap<Key, Arc<Prepared>>>,
+}
+
+type Key = (String, Vec<Option<SqlType>>);
+
+/// Statements in the cache, and the longest text of one.
+const MOST_STATEMENTS: usize = 2000;
+const MOST_TEXT_BYTES: usize = 20_000;
+
+impl Cache {
+    /// # Errors
+    /// As [`Prepared::new`].
+    pub fn prepare(
+        &self,
+        text: &str,
+        types: Vec<Option<SqlType>>,
+        catalog: &Catalog,
+    ) -> Result<Arc<Prepared>, SqlError> {
+        let key = (text.to_owned(), types);
+        if let Some(prepared) = self.lock().get(&key) {
+            return Ok(Arc::clone(prepared));
+        }
+        let prepared = Arc::new(Prepared::new(text, key.1.clone(), catalog)?);
+        if text.len() <= MOST_TEXT_BYTES {
+            let mut statements = self.lock();
+            // Statements in use come back at once; the rest is gone.
+            if statements.len() >= MOST_STATEMENTS {
+                statements.clear();
+            }
+            statements.insert(key, Arc::clone(&prepared));
+        }
+        Ok(prepared)
+    }
+
+    /// Forgets all: after a change of the catalog a text may have other parameters or columns.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Prepared>>> {
+        self.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The format of a COPY, for its announcement.
+pub fn copy_format(copy: &Copy) -> Format {
+    match copy.options.format {
+        compiled::CopyFormat::Binary => Format::Binary,
+        compiled::CopyFormat::Text | compiled::CopyFormat::Csv => Format::Text,
+    }
+}

@@ -1,0 +1,236 @@
+//! One client's session, from its first packet to its end.
+//!
+//! ```text
+//!   startup     TLS, parameters, password                          -> ready
+//!   simple      Query: statements, all of them one transaction     -> ready
+//!   extended    Parse, Bind, Describe, Execute, Close ... Sync     -> ready
+//!                 an error skips all messages up to the next Sync
+//!   carry       a compiled statement is carried out                block: its transaction
+//!   copying     COPY: the client's data in, or rows out
+//! ```
+//!
+//! A session works on one message at a time, in their order. While it works it reads nothing, so a
+//! client that sends faster than it is served waits; and it writes with bounded memory, so a client
+//! that does not read stops the session, and loses it after [`crate::shared::Limits::write`].
+
+mod block;
+mod carry;
+mod copying;
+mod defining;
+mod extended;
+mod filling;
+mod simple;
+pub mod startup;
+
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::incoming::{Message, is_extended, violation};
+use crate::language::Prepared;
+use crate::outgoing::Severity;
+use crate::settings::Settings;
+use crate::shared::{Registered, Shared, stopped};
+use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, Transport};
+use block::{Block, Kind};
+use extended::Portal;
+use filling::Numbers;
+use sql::{SqlError, SqlState};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// The stream of a client.
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
+
+pub struct Session<S, E: Engine> {
+    shared: Arc<Shared<E>>,
+    transport: Transport<S>,
+    registered: Registered,
+    database: String,
+    settings: Settings,
+    /// By name; the unnamed one has an empty name.
+    statements: HashMap<String, Arc<Prepared>>,
+    portals: HashMap<String, Portal>,
+    block: Block<E::Conversation>,
+    numbers: Numbers,
+    /// After an error in the extended protocol, up to the next Sync.
+    skips: bool,
+}
+
+/// Why a statement did not come to its end.
+#[derive(Debug)]
+enum Failure {
+    /// The client gets to know it, and the session goes on.
+    Statement(Box<SqlError>),
+    Over(Lost),
+}
+
+impl From<SqlError> for Failure {
+    fn from(error: SqlError) -> Failure {
+        Failure::Statement(Box::new(error))
+    }
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Failure {
+        Failure::Over(lost)
+    }
+}
+
+/// How a session goes on after a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    Message,
+    End,
+}
+
+impl<S: Stream, E: Engine> Session<S, E> {
+    /// Serves the client until one of both ends the session.
+    async fn serve(mut self) {
+        let lost = loop {
+            match self.turn().await {
+                Ok(Next::Message) => {}
+                Ok(Next::End) => break None,
+                Err(lost) => break Some(lost),
+            }
+        };
+        self.roll_back().await;
+        match lost {
+            Some(Lost::Refused(error)) => {
+                self.transport.out.error(Severity::Fatal, &error);
+                tracing::info!(session = self.registered.id, state = error.state.as_str(), "{error}");
+            }
+            Some(lost) => tracing::info!(session = self.registered.id, "the session is lost: {lost}"),
+            None => {}
+        }
+        self.transport.shut().await;
+    }
+
+    async fn turn(&mut self) -> Result<Next, Lost> {
+        let (tag, body) = match self.wait().await? {
+            Frame::Message { tag, body } => (tag, body),
+            Frame::TooLong { tag, bytes } => {
+                let message = format!("a message of {bytes} bytes; expected at most {MOST_MESSAGE_BYTES}");
+                let error = SqlError::new(SqlState::PROGRAM_LIMIT, message)
+                    .with_hint("Send fewer rows at once, or use COPY.");
+                self.refuse(tag, error).await?;
+                return Ok(Next::Message);
+            }
+        };
+        if self.skips && !matches!(tag, b'S' | b'X') {
+            return Ok(Next::Message);
+        }
+        match Message::read(tag, &body) {
+            Ok(message) => self.message(message).await,
+            Err(error) => self.refuse(tag, error).await.map(|()| Next::Message),
+        }
+    }
+
+    async fn message(&mut self, message: Message<'_>) -> Result<Next, Lost> {
+        let done = match message {
+            Message::Terminate => return Ok(Next::End),
+            Message::Query(text) => return self.query(text).await.map(|()| Next::Message),
+            Message::Sync => return self.sync().await.map(|()| Next::Message),
+            Message::Flush => return self.transport.flush().await.map(|()| Next::Message),
+            Message::Parse { statement, text, types } => self.parse(statement, text, &types),
+            Message::Bind(bind) => self.bind(&bind),
+            Message::Describe(target, name) => self.describe(target, name),
+            Message::Close(target, name) => self.close(target, name),
+            Message::Execute { portal, most } => self.execute(portal, most).await,
+            // What remains of a COPY that has failed.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
+            Message::Password(_) => return Err(Lost::Refused(violation("unexpected password message"))),
+        };
+        match done {
+            Ok(()) => {}
+            Err(Failure::Statement(error)) => {
+                self.skips = true;
+                self.failed(&error).await;
+            }
+            Err(Failure::Over(lost)) => return Err(lost),
+        }
+        self.transport.relieve().await?;
+        Ok(Next::Message)
+    }
+
+    /// Refuses a message that cannot be read; those of unknown types end the session, because the
+    /// stream may be out of step.
+    async fn refuse(&mut self, tag: u8, error: SqlError) -> Result<(), Lost> {
+        self.failed(&error).await;
+        match tag {
+            b'Q' => {
+                self.end_implicit().await;
+                self.ready().await
+            }
+            b'S' => self.sync().await,
+            b'd' | b'c' | b'f' => Ok(()),
+            _ if is_extended(tag) => {
+                self.skips = true;
+                Ok(())
+            }
+            _ => Err(Lost::Refused(error)),
+        }
+    }
+
+    /// Tells the client of an error; the transaction has failed.
+    async fn failed(&mut self, error: &SqlError) {
+        Counters::add(&self.shared.counters.errors);
+        tracing::debug!(session = self.registered.id, state = error.state.as_str(), "{error}");
+        self.transport.out.error(Severity::Error, error);
+        self.fail().await;
+    }
+
+    fn notice(&mut self, severity: Severity, state: SqlState, message: &str) {
+        self.transport.out.notice(severity, &SqlError::new(state, message));
+    }
+
+    async fn ready(&mut self) -> Result<(), Lost> {
+        self.transport.out.ready(self.block.status());
+        self.transport.flush().await
+    }
+
+    /// The next message of the client. It may take long.
+    async fn wait(&mut self) -> Result<Frame, Lost> {
+        let (limit, state, message) = match self.block.kind {
+            Kind::None => (
+                self.settings.limit("idle_session_timeout"),
+                *b"57P05",
+                "terminating connection due to idle-session timeout",
+            ),
+            Kind::Implicit | Kind::Explicit => (
+                self.settings.limit("idle_in_transaction_session_timeout"),
+                *b"25P03",
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+        };
+        let stops_now = self.block.kind == Kind::None && !self.skips;
+        let stopping = self.shared.stopping.clone();
+        tokio::select! {
+            biased;
+            frame = self.transport.frame() => frame,
+            () = limit_of(limit) => Err(Lost::Refused(SqlError::new(SqlState(state), message))),
+            () = stopped(stopping), if stops_now => Err(Lost::Refused(by_command())),
+        }
+    }
+}
+
+impl<S, E: Engine> Drop for Session<S, E> {
+    fn drop(&mut self) {
+        self.shared.guards.release(self.registered.id, self.block.held.drain(..));
+        self.shared.unregister(self.registered.id);
+    }
+}
+
+/// The error of a session that ends with the server.
+fn by_command() -> SqlError {
+    SqlError::new(SqlState(*b"57P01"), "terminating connection due to administrator command")
+}
+
+/// Ends after the limit; never without one.
+async fn limit_of(limit: Option<Duration>) {
+    match limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,239 @@
+//! The extended protocol: statements are parsed, bound to values in portals, described, executed.
+//!
+//! All that a client sends before a Sync is one transaction. Usually it is one statement, so before
+//! an Execute the session looks at the next message, which a client that wants an answer must have
+//! sent: if it is the Sync, the statement is a transaction by itself, and costs one round trip to
+//! the engine.
+
+use super::block::Kind;
+use super::carry::{Product, Reach, RowsTag};
+use super::{Failure, Session, Stream};
+use crate::engine::Engine;
+use crate::format;
+use crate::incoming::{Bind, Format, Target, violation};
+use crate::language::{Prepared, Ready};
+use crate::outgoing::Severity;
+use crate::pgtype;
+use crate::transport::Lost;
+use sql::{Datum, SqlError, SqlState, SqlType};
+use std::sync::Arc;
+
+/// A statement with its values, and what is left of its result.
+pub(super) struct Portal {
+    prepared: Arc<Prepared>,
+    /// As compiled when it was bound; `None` for an empty text.
+    ready: Option<Arc<Ready>>,
+    params: Vec<Datum>,
+    formats: Vec<Format>,
+    state: State,
+}
+
+enum State {
+    Bound,
+    Rows { rows: std::vec::IntoIter<Vec<Datum>>, types: Vec<SqlType>, tag: RowsTag },
+    Done,
+}
+
+pub(super) fn no_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState(*b"26000"), format!("prepared statement \"{name}\" does not exist"))
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState(*b"34000"), format!("portal \"{name}\" does not exist"))
+}
+
+/// The most statements, and the most portals, of one session.
+const MOST_NAMES: usize = 10_000;
+
+impl<S: Stream, E: Engine> Session<S, E> {
+    pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
+        let types = types.iter().map(|number| pgtype::of_number(*number)).collect::<Result<Vec<_>, _>>();
+        let types = types.map_err(|number| {
+            SqlError::unsupported(&format!("the type with number {number}"), Some("Send the value as text."))
+        })?;
+        if name.is_empty() {
+            self.statements.remove("");
+        }
+        let catalog = self.catalog();
+        let prepared = match self.block.changing {
+            None => self.shared.cache.prepare(text, types, &catalog),
+            Some(_) => Prepared::new(text, types, &catalog).map(Arc::new),
+        };
+        let prepared = match prepared {
+            Ok(prepared) => prepared,
+            Err(_) if self.block.failed => return Err(super::block::in_failed().into()),
+            Err(error) => return Err(error.into()),
+        };
+        if self.block.failed
+            && let Ok(Some(ready)) = prepared.ready(&catalog, self.block.changing.is_none())
+            && !ready.ends_failure()
+        {
+            return Err(super::block::in_failed().into());
+        }
+        self.keep(name, prepared)?;
+        self.transport.out.parse_complete();
+        Ok(())
+    }
+
+    /// Keeps a statement under a name.
+    pub(super) fn keep(&mut self, name: &str, prepared: Arc<Prepared>) -> Result<(), SqlError> {
+        if self.statements.contains_key(name) && !name.is_empty() {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(SqlError::new(SqlState(*b"42P05"), message));
+        }
+        if self.statements.len() >= MOST_NAMES {
+            let message = format!("a session has at most {MOST_NAMES} prepared statements");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).with_hint("DEALLOCATE some of them."));
+        }
+        self.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
+        self.statements.get(name).ok_or_else(|| no_statement(name))
+    }
+
+    pub(super) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {
+        let prepared = Arc::clone(self.statement(bind.statement)?);
+        let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
+        if self.block.failed && !ready.as_ref().is_none_or(|ready| ready.ends_failure()) {
+            return Err(super::block::in_failed().into());
+        }
+        let types = ready.as_ref().map_or(&[][..], |ready| &ready.params);
+        if types.len() != bind.values.len() {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement \"{}\" requires {}",
+                bind.values.len(),
+                bind.statement,
+                types.len()
+            );
+            return Err(violation(message).into());
+        }
+        let columns = ready.as_ref().and_then(|ready| ready.fields.as_ref()).map_or(0, Vec::len);
+        if bind.results.len() > 1 && bind.results.len() != columns {
+            let message = format!(
+                "bind message has {} result formats but query has {columns} columns",
+                bind.results.len()
+            );
+            return Err(violation(message).into());
+        }
+        let params = bind.values.iter().enumerate().map(|(i, value)| match value {
+            None => Ok(Datum::Null),
+            Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i)),
+        });
+        let params = params.collect::<Result<Vec<_>, _>>()?;
+        if self.portals.contains_key(bind.portal) && !bind.portal.is_empty() {
+            let message = format!("portal \"{}\" already exists", bind.portal);
+            return Err(SqlError::new(SqlState(*b"42P03"), message).into());
+        }
+        if self.portals.len() >= MOST_NAMES {
+            let message = format!("a transaction has at most {MOST_NAMES} portals");
+            return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).into());
+        }
+        let portal = Portal { prepared, ready, params, formats: bind.results.clone(), state: State::Bound };
+        self.portals.insert(bind.portal.to_owned(), portal);
+        self.transport.out.bind_complete();
+        Ok(())
+    }
+
+    pub(super) fn describe(&mut self, target: Target, name: &str) -> Result<(), Failure> {
+        match target {
+            Target::Statement => {
+                let prepared = Arc::clone(self.statement(name)?);
+                let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
+                let params = ready.as_ref().map_or(&[][..], |ready| &ready.params);
+                self.transport.out.parameter_description(params.iter().map(|ty| pgtype::number(*ty)));
+                self.describe_rows(ready.as_deref(), &[]);
+            }
+            Target::Portal => {
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let (ready, formats) = (portal.ready.clone(), portal.formats.clone());
+                self.describe_rows(ready.as_deref(), &formats);
+            }
+        }
+        Ok(())
+    }
+
+    fn describe_rows(&mut self, ready: Option<&Ready>, formats: &[Format]) {
+        match ready.filter(|ready| !ready.is_copy()).and_then(|ready| ready.fields.as_ref()) {
+            Some(fields) => self.transport.out.row_description(fields, formats),
+            None => self.transport.out.no_data(),
+        }
+    }
+
+    /// Closing what is not there is no error.
+    pub(super) fn close(&mut self, target: Target, name: &str) -> Result<(), Failure> {
+        match target {
+            Target::Statement => drop(self.statements.remove(name)),
+            Target::Portal => drop(self.portals.remove(name)),
+        }
+        self.transport.out.close_complete();
+        Ok(())
+    }
+
+    pub(super) async fn execute(&mut self, name: &str, most: u32) -> Result<(), Failure> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        if matches!(portal.state, State::Bound) && !self.start(&mut portal).await? {
+            return Ok(());
+        }
+        let State::Rows { rows, types, tag } = &mut portal.state else {
+            let message = format!("portal \"{name}\" cannot be run");
+            return Err(SqlError::new(SqlState(*b"55000"), message).into());
+        };
+        let mut count = 0;
+        while most == 0 || count < most {
+            let Some(row) = rows.next() else { break };
+            self.give_row(types, &row, &portal.formats).await?;
+            count += 1;
+        }
+        if most > 0 && count == most {
+            // Whether there are more is found by the next Execute, as in PostgreSQL.
+            self.transport.out.portal_suspended();
+        } else {
+            match tag {
+                RowsTag::Counted(word) => self.transport.out.command_complete(&format!("{word} {count}")),
+                RowsTag::Whole(tag) => self.transport.out.command_complete(tag),
+            }
+            if rows.len() == 0 && matches!(tag, RowsTag::Whole(_)) {
+                portal.state = State::Done;
+            }
+        }
+        self.portals.insert(name.to_owned(), portal);
+        Ok(())
+    }
+
+    /// Carries the portal's statement out. Returns whether it has rows; else all is answered.
+    async fn start(&mut self, portal: &mut Portal) -> Result<bool, Failure> {
+        let is_copy = portal.ready.as_ref().is_some_and(|ready| ready.is_copy());
+        let reach = match self.block.kind {
+            // The client of a COPY waits for the server before it goes on.
+            Kind::None if is_copy || self.transport.next_tag().await? == b'S' => Reach::Alone,
+            _ => Reach::WithOthers,
+        };
+        let params = std::mem::take(&mut portal.params);
+        let carried = self.carry(&portal.prepared, params, reach).await?;
+        portal.state = State::Done;
+        match carried {
+            None => self.transport.out.empty_query(),
+            Some((_, Product::Done(tag))) => self.transport.out.command_complete(&tag),
+            Some((ready, Product::Rows { rows, tag })) => {
+                portal.state = State::Rows { rows: rows.into_iter(), types: ready.types.clone(), tag };
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) async fn sync(&mut self) -> Result<(), Lost> {
+        self.skips = false;
+        if self.block.kind == Kind::Implicit
+            && let Err(error) = self.commit().await
+        {
+            self.transport.out.error(Severity::Error, &error);
+        }
+        if self.block.kind == Kind::None {
+            self.portals.clear();
+        }
+        self.ready().await
+    }
+}

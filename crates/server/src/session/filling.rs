@@ -1,0 +1,105 @@
+//! The values that a program needs and only the server knows.
+
+use super::{Failure, Session, Stream};
+use crate::access::USER;
+use crate::engine::Engine;
+use crate::sequences;
+use crate::shared::now;
+use compiler::compiled::Fill;
+use sql::catalog::Oid;
+use sql::{Datum, Expr, SqlError, SqlState, SqlType};
+use std::collections::HashMap;
+
+/// The numbers that this session has last taken from sequences.
+#[derive(Default)]
+pub(super) struct Numbers {
+    last: HashMap<Oid, i64>,
+    latest: Option<i64>,
+}
+
+impl Numbers {
+    pub fn clear(&mut self) {
+        *self = Numbers::default();
+    }
+}
+
+/// Takes of one block after another until one has a number. Other sessions may empty a block before
+/// this one gets at it, but not for ever.
+const MOST_BLOCKS: u32 = 1000;
+
+impl<S: Stream, E: Engine> Session<S, E> {
+    /// Appends the values of `fills`.
+    pub(super) async fn fill(&mut self, fills: &[Fill], params: &mut Vec<Datum>) -> Result<(), Failure> {
+        for fill in fills {
+            let value = self.value(fill).await?;
+            params.push(value);
+        }
+        Ok(())
+    }
+
+    async fn value(&mut self, fill: &Fill) -> Result<Datum, Failure> {
+        Ok(match fill {
+            Fill::Next(sequence) => Datum::Int(self.next_number(*sequence).await?),
+            Fill::Current(sequence) => {
+                let number = self.numbers.last.get(sequence).copied();
+                Datum::Int(number.ok_or_else(|| self.no_number(*sequence))?)
+            }
+            Fill::LastValue => {
+                let missing =
+                    || SqlError::new(SqlState(*b"55000"), "lastval is not yet defined in this session");
+                Datum::Int(self.numbers.latest.ok_or_else(missing)?)
+            }
+            Fill::SetSequence(oid, number, is_taken) => {
+                let sequence = self.sequence(*oid)?;
+                sequences::set(&self.shared, &sequence, *number, *is_taken).await?;
+                Datum::Int(*number)
+            }
+            Fill::User => Datum::Text(USER.into()),
+            Fill::Database => Datum::Text(self.database.clone()),
+            Fill::Setting(name) => Datum::Text(self.settings.get(name)?.to_owned()),
+            Fill::Backend => Datum::Int(self.registered.id.into()),
+            Fill::StatementTime | Fill::ClockTime => Datum::Timestamp(now()),
+        })
+    }
+
+    async fn next_number(&mut self, oid: Oid) -> Result<i64, SqlError> {
+        let sequence = self.sequence(oid)?;
+        for _ in 0..MOST_BLOCKS {
+            if let Some(number) = self.shared.sequences.next(&sequence) {
+                self.numbers.last.insert(oid, number);
+                self.numbers.latest = Some(number);
+                return Ok(number);
+            }
+            sequences::refill(&self.shared, &sequence).await?;
+        }
+        Err(SqlError::new(SqlState::INTERNAL, format!("sequence \"{}\" gives no number", sequence.name)))
+    }
+
+    fn sequence(&self, oid: Oid) -> Result<sql::catalog::Sequence, SqlError> {
+        let missing = || SqlError::new(SqlState::UNDEFINED_TABLE, "the sequence does not exist any more");
+        self.catalog().sequences.get(&oid).cloned().ok_or_else(missing)
+    }
+
+    fn no_number(&self, oid: Oid) -> SqlError {
+        let name = self.sequence(oid).map(|sequence| sequence.name).unwrap_or_default();
+        let message = format!("currval of sequence \"{name}\" is not yet defined in this session");
+        SqlError::new(SqlState(*b"55000"), message)
+    }
+}
+
+/// The values of `EXECUTE name (args)`, for parameters of these types.
+pub(super) fn arguments(
+    name: &str,
+    args: &[(Expr, SqlType)],
+    types: &[SqlType],
+) -> Result<Vec<Datum>, SqlError> {
+    if args.len() != types.len() {
+        let message = format!("wrong number of parameters for prepared statement \"{name}\"");
+        let detail = format!("Expected {} parameters but got {}.", types.len(), args.len());
+        return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).with_detail(detail));
+    }
+    args.iter()
+        .zip(types)
+        .map(|((expr, from), to)| crate::format::evaluate(expr, *from, *to, now()))
+        .collect()
+}

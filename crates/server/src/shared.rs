@@ -1,0 +1,201 @@
+//! What all sessions of a server share.
+
+use crate::access::Access;
+use crate::counters::Counters;
+use crate::engine::Engine;
+use crate::guards::{Guards, SessionId};
+use crate::language::Cache;
+use crate::scram;
+use crate::sequences::Sequences;
+use sql::catalog::Catalog;
+use sql::database::Call;
+use sql::{Datum, Program};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Notify, watch};
+
+/// Limits of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub connections: usize,
+    /// For the start-up of a connection, with its password.
+    pub startup: Duration,
+    /// For a client that does not read what it asked for.
+    pub write: Duration,
+    /// For transactions under way when the server stops.
+    pub stop: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 1000,
+            startup: Duration::from_secs(30),
+            write: Duration::from_secs(60),
+            stop: Duration::from_secs(10),
+        }
+    }
+}
+
+pub struct Shared<E: Engine> {
+    pub engine: E,
+    pub access: Access,
+    pub limits: Limits,
+    /// The number of physical tables.
+    pub stores: u16,
+    pub guards: Guards,
+    pub sequences: Sequences,
+    pub cache: Cache,
+    pub counters: Counters,
+    /// As of the last committed change.
+    catalog: RwLock<Arc<Catalog>>,
+    /// Held by the one transaction that changes the catalog.
+    pub defining: Arc<tokio::sync::Mutex<()>>,
+    running: Mutex<HashMap<SessionId, Running>>,
+    next: AtomicI32,
+    /// Of the next statement: higher than all numbers that an earlier server gave, because it begins
+    /// with the nanoseconds since 2000 and no server runs a statement each nanosecond.
+    next_statement: AtomicI64,
+    /// True from the moment at which the server stops.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// What a cancel request needs to know of a session.
+struct Running {
+    key: Vec<u8>,
+    cancel: Arc<Cancel>,
+}
+
+/// The wish of another connection that a session's statement end.
+#[derive(Default)]
+pub struct Cancel {
+    asked: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    fn ask(&self) {
+        self.asked.store(true, Ordering::Release);
+        self.notify.notify_waiters();
+    }
+
+    /// Forgets wishes about statements that have ended.
+    pub fn clear(&self) {
+        self.asked.store(false, Ordering::Release);
+    }
+
+    pub async fn asked(&self) {
+        loop {
+            let notified = self.notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.asked.load(Ordering::Acquire) {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// A session in the list of those that can be cancelled.
+pub struct Registered {
+    pub id: SessionId,
+    pub key: Vec<u8>,
+    pub cancel: Arc<Cancel>,
+}
+
+/// Bytes of the secret key in protocol 3.0, and in 3.2.
+const KEY_BYTES: usize = 4;
+const LONG_KEY_BYTES: usize = 32;
+
+impl<E: Engine> Shared<E> {
+    pub fn new(
+        engine: E,
+        access: Access,
+        limits: Limits,
+        (catalog, stores): (Catalog, u16),
+        stopping: watch::Receiver<bool>,
+    ) -> Shared<E> {
+        Shared {
+            engine,
+            access,
+            limits,
+            stores,
+            guards: Guards::default(),
+            sequences: Sequences::default(),
+            cache: Cache::default(),
+            counters: Counters::default(),
+            catalog: RwLock::new(Arc::new(catalog)),
+            defining: Arc::default(),
+            running: Mutex::default(),
+            next: AtomicI32::new(1),
+            next_statement: AtomicI64::new(now().saturating_mul(1000)),
+            stopping,
+        }
+    }
+
+    /// A number that no other statement of the database has.
+    pub fn statement(&self) -> i64 {
+        self.next_statement.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64) -> Call {
+        Call { program, params, now, statement: self.statement() }
+    }
+
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Makes a committed change of the catalog known to all sessions.
+    pub fn publish(&self, catalog: Arc<Catalog>) {
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        self.cache.clear();
+    }
+
+    /// Gives a new session its number and its key, which is longer from protocol 3.2 on.
+    pub fn register(&self, minor: u16) -> Registered {
+        let random = scram::random::<LONG_KEY_BYTES>().unwrap_or_default();
+        let key = random[..if minor >= 2 { LONG_KEY_BYTES } else { KEY_BYTES }].to_vec();
+        let cancel = Arc::new(Cancel::default());
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut id = self.next.fetch_add(1, Ordering::Relaxed);
+        while id <= 0 || running.contains_key(&id) {
+            self.next.compare_exchange(i32::MIN, 1, Ordering::Relaxed, Ordering::Relaxed).ok();
+            id = self.next.fetch_add(1, Ordering::Relaxed);
+        }
+        running.insert(id, Running { key: key.clone(), cancel: Arc::clone(&cancel) });
+        Registered { id, key, cancel }
+    }
+
+    pub fn unregister(&self, id: SessionId) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+
+    /// Cancels the statement of a session, if the key is its. A wrong key has no answer.
+    pub fn cancel(&self, id: SessionId, key: &[u8]) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(session) = running.get(&id).filter(|session| session.key == key) {
+            session.cancel.ask();
+        }
+    }
+
+    pub fn sessions(&self) -> usize {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// The time in microseconds since 2000-01-01 UTC.
+pub fn now() -> i64 {
+    const FROM_1970: Duration = Duration::from_secs(946_684_800);
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(FROM_1970);
+    since.saturating_sub(FROM_1970).as_micros() as i64
+}
+
+/// Ends when the server stops.
+pub async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // A sender that is gone has stopped too.
+    let _ = stopping.wait_for(|stops| *stops).await;
+}

@@ -1,0 +1,181 @@
+//! The two byte streams of a connection: whole messages in, whole messages out.
+//!
+//! What is kept of either stream is bounded: a message longer than its limit is skipped and
+//! reported as [`Frame::TooLong`], and a session that writes waits for the client, at most
+//! [`Patience::write`].
+
+use crate::incoming::{First, MOST_STARTUP_BYTES, may_be_long, violation};
+use crate::outgoing::Outgoing;
+use bytes::{Buf, Bytes, BytesMut};
+use sql::SqlError;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+/// The longest message that carries a statement or its data, in bytes.
+pub const MOST_MESSAGE_BYTES: usize = 100 << 20;
+/// The longest of all other messages: names of 63 bytes, passwords, notes of clients.
+const MOST_SHORT_BYTES: usize = 64 << 10;
+/// Bytes for the client from which on the session writes them out.
+const WRITE_FROM: usize = 64 << 10;
+/// Free space for one read.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why a connection is over.
+#[derive(Debug, thiserror::Error)]
+pub enum Lost {
+    #[error("the client left")]
+    Gone,
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("the client has not read for {0:?}")]
+    Stalled(Duration),
+    /// The client gets to know this, and the connection ends.
+    #[error("{0}")]
+    Refused(SqlError),
+}
+
+/// A message as it arrived.
+#[derive(Debug)]
+pub enum Frame {
+    Message {
+        tag: u8,
+        body: Bytes,
+    },
+    /// It was skipped.
+    TooLong {
+        tag: u8,
+        bytes: usize,
+    },
+}
+
+/// The messages of one connection over the byte stream `S`.
+pub struct Transport<S> {
+    stream: S,
+    inbox: BytesMut,
+    pub out: Outgoing,
+    /// The longest wait for a client that does not read.
+    pub write_patience: Duration,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
+    pub fn new(stream: S, write_patience: Duration) -> Transport<S> {
+        Transport { stream, inbox: BytesMut::new(), out: Outgoing::default(), write_patience }
+    }
+
+    /// The stream, to go on with TLS. A client that has sent more already, unencrypted, may be an
+    /// attacker in between: it is refused.
+    pub fn into_stream(self) -> Result<S, Lost> {
+        match self.inbox.is_empty() {
+            true => Ok(self.stream),
+            false => Err(Lost::Refused(violation("received unencrypted data after SSL request"))),
+        }
+    }
+
+    /// The first packet, or the one after an answered request for encryption.
+    pub async fn first(&mut self) -> Result<First, Lost> {
+        self.have(4).await?;
+        let length = (&self.inbox[..4]).get_u32() as usize;
+        if !(8..=MOST_STARTUP_BYTES).contains(&length) {
+            return Err(Lost::Refused(violation("invalid length of startup packet")));
+        }
+        self.have(length).await?;
+        let packet = self.inbox.split_to(length);
+        First::read(&packet[4..]).map_err(Lost::Refused)
+    }
+
+    /// Whether bytes have arrived that start like a TLS handshake.
+    pub async fn starts_like_tls(&mut self) -> Result<bool, Lost> {
+        self.have(1).await?;
+        Ok(self.inbox[0] == 0x16)
+    }
+
+    /// The next message.
+    ///
+    /// # Errors
+    /// [`Lost`], and [`Lost::Refused`] for a length that cannot be: the stream is then out of step.
+    pub async fn frame(&mut self) -> Result<Frame, Lost> {
+        self.have(5).await?;
+        let tag = self.inbox[0];
+        let length = (&self.inbox[1..5]).get_u32() as usize;
+        let most = if may_be_long(tag) { MOST_MESSAGE_BYTES } else { MOST_SHORT_BYTES };
+        if length < 4 || (length > most && !may_be_long(tag)) || length > i32::MAX as usize {
+            return Err(Lost::Refused(violation(format!("invalid message length {length} of type {tag}"))));
+        }
+        if length > most {
+            self.skip(length + 1).await?;
+            return Ok(Frame::TooLong { tag, bytes: length });
+        }
+        self.have(length + 1).await?;
+        let mut message = self.inbox.split_to(length + 1);
+        message.advance(5);
+        Ok(Frame::Message { tag, body: message.freeze() })
+    }
+
+    /// The tag of the next message, which stays where it is.
+    pub async fn next_tag(&mut self) -> Result<u8, Lost> {
+        self.have(1).await?;
+        Ok(self.inbox[0])
+    }
+
+    async fn have(&mut self, bytes: usize) -> Result<(), Lost> {
+        while self.inbox.len() < bytes {
+            self.read().await?;
+        }
+        Ok(())
+    }
+
+    async fn skip(&mut self, mut bytes: usize) -> Result<(), Lost> {
+        while bytes > self.inbox.len() {
+            bytes -= self.inbox.len();
+            self.inbox.clear();
+            self.read().await?;
+        }
+        self.inbox.advance(bytes);
+        Ok(())
+    }
+
+    async fn read(&mut self) -> Result<(), Lost> {
+        self.inbox.reserve(READ_BYTES);
+        match self.stream.read_buf(&mut self.inbox).await? {
+            0 => Err(Lost::Gone),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes out if there is much to write.
+    pub async fn relieve(&mut self) -> Result<(), Lost> {
+        if self.out.bytes.len() < WRITE_FROM { Ok(()) } else { self.flush().await }
+    }
+
+    /// Writes out everything.
+    pub async fn flush(&mut self) -> Result<(), Lost> {
+        if self.out.bytes.is_empty() {
+            return Ok(());
+        }
+        let write = async {
+            self.stream.write_all(&self.out.bytes).await?;
+            self.stream.flush().await
+        };
+        tokio::time::timeout(self.write_patience, write)
+            .await
+            .map_err(|_| Lost::Stalled(self.write_patience))??;
+        self.out.bytes.clear();
+        // A large result must not hold its memory for the rest of the session.
+        self.out.bytes.shrink_to(2 * WRITE_FROM);
+        Ok(())
+    }
+
+    /// Answers one byte to a request for encryption.
+    pub async fn answer_byte(&mut self, byte: u8) -> Result<(), Lost> {
+        self.stream.write_all(&[byte]).await?;
+        self.stream.flush().await?;
+        Ok(())
+    }
+
+    /// Ends the connection for the client to see.
+    pub async fn shut(&mut self) {
+        // The client may have gone already.
+        let _ = self.flush().await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.stream.shutdown()).await;
+    }
+}

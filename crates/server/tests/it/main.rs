@@ -1,0 +1,6 @@
+//! The server over real sockets, on the naive model of an engine.
+
+mod bench;
+mod clients;
+mod model;
+mod raw;

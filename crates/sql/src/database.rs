@@ -1,0 +1,426 @@
+//! The workload that engines know: programs over a fixed set of physical tables.
+//!
+//! A request runs a program as one transaction, or begins a conversation, in which each
+//! [`Command`] is answered before the next one comes. The catalog's objects are rows of the first
+//! physical table. Each slot has a copy of them, so that each instance can examine its data.
+
+use crate::catalog::{Catalog, Oid, Sequence, Store};
+use crate::place::{self, Placed};
+use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
+use crate::run::{Stop, Work};
+use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
+use crate::tasks;
+use crate::{Datum, SqlError};
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::sync::Arc;
+use txn::{
+    Abort, Access, Clients, Direction, Flow, Generator, Route, Schema, Share, StepId, Transaction, Verdict,
+    Workload,
+};
+
+/// The physical table of the catalog.
+pub const CATALOG: Store = Store(0);
+
+/// A SQL database: its number of slots, and of physical tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Database {
+    pub sites: u32,
+    pub stores: u16,
+}
+
+/// A program with its parameters.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    pub program: Arc<Program>,
+    pub params: Vec<Datum>,
+    /// The begin of the transaction, in the form of [`Datum::Timestamp`].
+    pub now: i64,
+    /// A number that no other statement of the database has.
+    pub statement: i64,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// One transaction.
+    Once(Call),
+    /// A transaction of several commands, of which this is the first.
+    Converse(Command),
+    /// The catalog as it is stored.
+    ReadCatalog,
+    /// Takes the next numbers of a sequence, at most this many, by a transaction of their own.
+    TakeNumbers { sequence: Sequence, most: u32 },
+    /// Sets the number of a sequence, and whether it was taken already.
+    SetNumber { sequence: Oid, number: i64, is_taken: bool },
+}
+
+/// One command of a conversation.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Command {
+    Run(Call),
+    /// Changes the catalog, if it has the version `from`.
+    Define {
+        from: u64,
+        catalog: Box<Catalog>,
+    },
+    /// Makes the entries of an index from the rows of its table.
+    Fill {
+        table: Arc<Stored>,
+        index: u16,
+    },
+    /// Copies the rows of a table into another, which has another key or other columns.
+    /// `columns[i]` is the position in the old table of the new one's column `i`.
+    Copy {
+        from: Arc<Stored>,
+        to: Arc<Stored>,
+        columns: Vec<Option<u16>>,
+        statement: i64,
+    },
+    /// Whether all rows of a table meet these conditions. Nulls are looked for too.
+    Verify {
+        table: Arc<Stored>,
+        checks: Vec<Checked>,
+        references: Vec<Reference>,
+    },
+    /// As [`Request::SetNumber`], with this transaction.
+    SetNumber {
+        sequence: Oid,
+        number: i64,
+        is_taken: bool,
+    },
+    /// Removes rows of a physical table, at most this many; the answer counts them.
+    Purge {
+        store: Store,
+        most: u64,
+    },
+    Savepoint,
+    UndoTo(u64),
+    Commit,
+    Rollback,
+}
+
+/// The answer to a command, or to a request.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Outcomes(Vec<Outcome>),
+    /// A savepoint.
+    Point(u64),
+    /// Nothing but success.
+    Done,
+    Catalog(Box<Catalog>),
+    /// Numbers of a sequence: the first one, and how many with the sequence's increment.
+    Numbers {
+        first: i64,
+        count: u32,
+    },
+    /// The statement failed, and may have done a part of its work: the transaction has to be rolled
+    /// back, at least to a savepoint. A request that ends so had no effect.
+    Failed(SqlError),
+}
+
+impl Workload for Database {
+    type Request = Request;
+    type Reply = Answer;
+    type Generator = NoRequests;
+    type Audit = crate::audit::Audit;
+
+    fn name(&self) -> String {
+        "sql".into()
+    }
+
+    fn schema(&self) -> Schema {
+        Schema { tables: (0..self.stores).map(|i| place::physical_table(Store(i), self.sites)).collect() }
+    }
+
+    fn sites(&self) -> u32 {
+        self.sites
+    }
+
+    async fn run<T: Transaction>(&self, request: &Request, txn: &mut T) -> Result<Answer, Abort> {
+        match request {
+            Request::Once(call) => {
+                let mut work = Work::new(txn, self.sites, call.statement);
+                let answer = self.call(&mut work, call).await;
+                answered(answer, txn)
+            }
+            Request::Converse(first) => self.converse(first.clone(), txn).await,
+            Request::TakeNumbers { sequence, most } => {
+                let taken = Work::new(txn, self.sites, 0).take_numbers(sequence, *most).await;
+                answered(taken, txn)
+            }
+            Request::SetNumber { sequence, number, is_taken } => {
+                let mut work = Work::new(txn, self.sites, 0);
+                let set = work.set_number(*sequence, *number, *is_taken).await;
+                answered(set.map(|()| Answer::Done), txn)
+            }
+            Request::ReadCatalog => {
+                let mut work = Work::new(txn, self.sites, 0);
+                match work.read_catalog().await {
+                    Ok(catalog) => Ok(Answer::Catalog(Box::new(catalog))),
+                    Err(Stop::Abort(abort)) => Err(abort),
+                    Err(Stop::Error(error)) => Ok(Answer::Failed(error)),
+                }
+            }
+        }
+    }
+
+    async fn run_step<A: Access>(
+        &self,
+        id: StepId,
+        args: &[u8],
+        access: &mut A,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Abort> {
+        txn::run_one_of!(id, args, access, out; Fetch, FetchForUpdate, Put, Change, Share<FetchAll>, Share<Gather>)
+    }
+
+    fn routes(&self, request: &Request, visit: &mut dyn FnMut(Route)) {
+        match request {
+            Request::Once(call) | Request::Converse(Command::Run(call)) => {
+                for (store, slot) in self.slots_of_call(call) {
+                    visit(place::route(store, slot));
+                }
+            }
+            Request::TakeNumbers { sequence: Sequence { oid: sequence, .. }, .. }
+            | Request::SetNumber { sequence, .. } => {
+                visit(place::route(CATALOG, tasks::sequence_place(*sequence, self.sites).slot));
+            }
+            Request::Converse(_) | Request::ReadCatalog => visit(place::route(CATALOG, 0)),
+        }
+    }
+
+    fn only_reads(&self, request: &Request) -> bool {
+        match request {
+            Request::Once(call) => call.program.only_reads,
+            Request::ReadCatalog => true,
+            _ => false,
+        }
+    }
+
+    fn converses(&self, request: &Request) -> bool {
+        matches!(request, Request::Converse(_))
+    }
+
+    fn kind(&self, request: &Request) -> &'static str {
+        match request {
+            Request::Converse(_) => "conversation",
+            Request::ReadCatalog => "catalog",
+            Request::TakeNumbers { .. } | Request::SetNumber { .. } => "sequence",
+            Request::Once(call) => match call.program.statements.as_slice() {
+                [Statement::Select(_)] => "select",
+                [Statement::Insert(_)] => "insert",
+                [Statement::Update(_)] => "update",
+                [Statement::Delete(_)] => "delete",
+                _ => "program",
+            },
+        }
+    }
+
+    fn clients(&self) -> Clients {
+        Clients::Routed
+    }
+
+    fn generator(&self, _: u64, _: Range<u32>) -> NoRequests {
+        NoRequests
+    }
+
+    fn load_parts(&self, _: base::SiteId) -> u32 {
+        1
+    }
+
+    /// A new database has an empty catalog.
+    async fn load<A: Access>(&self, site: base::SiteId, _: u32, access: &mut A) -> Result<(), Abort> {
+        let catalog = postcard::to_stdvec(&Catalog::default()).map_err(|_| Abort::BadRequest)?;
+        let at = catalog_place(site.0);
+        let key = place::physical_key(at.slot, &at.key);
+        let row = place::physical_row(at.slot, &at.key, &catalog);
+        access.insert(place::table_id(CATALOG), &key, &row).await.map(drop)
+    }
+
+    async fn audit<A: Access>(
+        &self,
+        sites: Range<u32>,
+        access: &mut A,
+    ) -> Result<crate::audit::Audit, Abort> {
+        crate::audit::audit(self, sites, access).await
+    }
+
+    fn judge(&self, audits: Vec<crate::audit::Audit>, _: Option<u64>) -> Verdict {
+        crate::audit::judge(audits)
+    }
+}
+
+/// The place of a slot's copy of the catalog.
+pub(crate) fn catalog_place(slot: u32) -> Placed {
+    Placed { slot, key: Vec::new() }
+}
+
+/// The answer of a request; one that failed has no effect.
+fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result<Answer, Abort> {
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(Stop::Abort(abort)) => Err(abort),
+        Err(Stop::Error(error)) => {
+            txn.abandon();
+            Ok(Answer::Failed(error))
+        }
+    }
+}
+
+impl Database {
+    async fn call<T: Transaction>(&self, work: &mut Work<'_, T>, call: &Call) -> Result<Answer, Stop> {
+        work.begin_statement(call.statement);
+        let bound = Arc::new(Bound { params: call.params.clone(), now: call.now });
+        work.run(&call.program, &bound).await.map(Answer::Outcomes)
+    }
+
+    async fn converse<T: Transaction>(&self, first: Command, txn: &mut T) -> Result<Answer, Abort> {
+        let mut work = Work::new(txn, self.sites, 0);
+        let mut command = first;
+        loop {
+            let answer = match command {
+                Command::Commit => return Ok(Answer::Done),
+                Command::Rollback => {
+                    work.txn().abandon();
+                    return Ok(Answer::Done);
+                }
+                command => self.obey(&mut work, command).await,
+            };
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(Stop::Error(error)) => Answer::Failed(error),
+                Err(Stop::Abort(abort)) => return Err(abort),
+            };
+            let said = postcard::to_stdvec(&answer).map_err(|_| Abort::TooLong)?;
+            let heard = work.txn().hear(said).await?;
+            command = postcard::from_bytes(&heard).map_err(|_| Abort::BadRequest)?;
+        }
+    }
+
+    async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
+        match command {
+            Command::Run(call) => self.call(work, &call).await,
+            Command::Define { from, catalog } => work.define(from, &catalog).await.map(|()| Answer::Done),
+            Command::Fill { table, index } => {
+                work.fill(&table, usize::from(index)).await.map(|()| Answer::Done)
+            }
+            Command::Copy { from, to, columns, statement } => {
+                work.begin_statement(statement);
+                work.copy(&from, &to, &columns).await.map(|()| Answer::Done)
+            }
+            Command::Verify { table, checks, references } => {
+                work.verify(&table, &checks, &references).await.map(|()| Answer::Done)
+            }
+            Command::SetNumber { sequence, number, is_taken } => {
+                work.set_number(sequence, number, is_taken).await.map(|()| Answer::Done)
+            }
+            Command::Purge { store, most } => {
+                let count = work.purge(store, most).await?;
+                Ok(Answer::Outcomes(vec![Outcome { count, rows: Vec::new() }]))
+            }
+            Command::Savepoint => Ok(Answer::Point(work.savepoint() as u64)),
+            Command::UndoTo(point) => {
+                work.undo_to(usize::try_from(point).unwrap_or(usize::MAX)).await?;
+                Ok(Answer::Done)
+            }
+            Command::Commit | Command::Rollback => Ok(Answer::Done),
+        }
+    }
+
+    /// The places that a call surely touches, as far as its arguments tell, its home first.
+    fn slots_of_call(&self, call: &Call) -> Vec<(Store, u32)> {
+        let bound = Bound { params: call.params.clone(), now: call.now };
+        let mut places = Vec::new();
+        for statement in &call.program.statements {
+            match statement {
+                Statement::Select(select) => {
+                    select
+                        .sources
+                        .first()
+                        .into_iter()
+                        .for_each(|j| self.slots_of(&j.source, &bound, &mut places));
+                }
+                Statement::Update(update) => self.slots_of(&update.source, &bound, &mut places),
+                Statement::Delete(delete) => self.slots_of(&delete.source, &bound, &mut places),
+                Statement::Insert(insert) => {
+                    if let crate::program::InsertRows::Values(rows) = &insert.rows {
+                        let table = &insert.table;
+                        for row in rows.iter().take(8).filter(|_| !table.key.is_empty()) {
+                            let of = |&column: &u16| {
+                                row[usize::from(column)].eval(&bound.context(), &Vec::new()).ok()
+                            };
+                            if let Some(key) = table.key.iter().map(of).collect::<Option<Vec<Datum>>>() {
+                                places.push((table.store, table.place(&key, self.sites).slot));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if places.is_empty() {
+            // Any home will do; this one spreads them.
+            places.push((CATALOG, (call.statement % i64::from(self.sites)) as u32));
+        }
+        places
+    }
+
+    fn slots_of(&self, source: &Source, bound: &Bound, places: &mut Vec<(Store, u32)>) {
+        let table = &source.table;
+        let value = |expr: &crate::Expr| expr.eval(&bound.context(), &Vec::new()).ok();
+        match &source.path {
+            Path::Keys(keys) => {
+                for key in keys.iter().take(8) {
+                    if let Some(key) = key.iter().map(value).collect::<Option<Vec<Datum>>>() {
+                        places.push((table.store, table.place(&key, self.sites).slot));
+                    }
+                }
+            }
+            Path::Ranges { index: None, ranges, .. } => {
+                for range in ranges.iter().take(8) {
+                    if let Some(equal) = range.equal.iter().map(value).collect::<Option<Vec<Datum>>>()
+                        && let Some(slot) = place::slot_of(&table.slots, &equal, self.sites)
+                    {
+                        places.push((table.store, slot));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// No stream of requests: they come from clients.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRequests;
+
+impl Generator for NoRequests {
+    type Request = Request;
+
+    fn next(&mut self) -> Request {
+        Request::ReadCatalog
+    }
+}
+
+/// Reads the copy of the catalog of one slot.
+pub(crate) async fn catalog_at<A: Access>(slot: u32, access: &mut A) -> Result<Option<Catalog>, Abort> {
+    let at = catalog_place(slot);
+    let key = place::physical_key(at.slot, &at.key);
+    let bytes = access.read(place::table_id(CATALOG), &key, |row| row.bytes(place::ROW).to_vec()).await?;
+    Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()))
+}
+
+/// Visits the rows of a physical table.
+pub(crate) async fn visit_rows<A: Access>(
+    store: Store,
+    access: &mut A,
+    mut visit: impl FnMut(Placed, &[u8]),
+) -> Result<(), Abort> {
+    access
+        .scan(place::table_id(store), txn::Range::ALL, Direction::Forward, |physical, row| {
+            if let Some((slot, key)) = place::slot_and_key(physical) {
+                visit(Placed { slot, key }, row.bytes(place::ROW));
+            }
+            Flow::More
+        })
+        .await
+}

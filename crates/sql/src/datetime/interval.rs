@@ -1,0 +1,61 @@
+//! Arithmetic of intervals, part by part.
+
+use super::interval_out_of_range;
+use crate::SqlError;
+use crate::value::Interval;
+
+impl Interval {
+    /// # Errors
+    /// `22008` if a part of the sum is out of range; the functions below too.
+    pub fn add(&self, b: &Interval) -> Result<Interval, SqlError> {
+        let sum = || {
+            Some(Interval {
+                months: self.months.checked_add(b.months)?,
+                days: self.days.checked_add(b.days)?,
+                micros: self.micros.checked_add(b.micros)?,
+            })
+        };
+        sum().ok_or_else(interval_out_of_range)
+    }
+
+    pub fn subtract(&self, b: &Interval) -> Result<Interval, SqlError> {
+        let difference = || {
+            Some(Interval {
+                months: self.months.checked_sub(b.months)?,
+                days: self.days.checked_sub(b.days)?,
+                micros: self.micros.checked_sub(b.micros)?,
+            })
+        };
+        difference().ok_or_else(interval_out_of_range)
+    }
+
+    pub fn negate(&self) -> Result<Interval, SqlError> {
+        Interval::default().subtract(self)
+    }
+
+    /// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day
+    /// in microseconds (PostgreSQL's `interval_mul`).
+    pub fn scale(&self, by: impl Fn(f64) -> f64) -> Result<Interval, SqlError> {
+        const SECONDS: f64 = 86_400.0;
+        let whole = |v: f64| {
+            let fits = v > f64::from(i32::MIN) - 1.0 && v < f64::from(i32::MAX) + 1.0;
+            if fits { Ok(v as i32) } else { Err(interval_out_of_range()) }
+        };
+        let round = |v: f64| (v * 1e6).round_ties_even() / 1e6;
+        let (months_exact, days_exact) = (by(self.months.into()), by(self.days.into()));
+        let (months, mut days) = (whole(months_exact)?, whole(days_exact)?);
+        let month_days = round((months_exact - f64::from(months)) * 30.0);
+        let mut seconds = round((days_exact - f64::from(days) + month_days - month_days.trunc()) * SECONDS);
+        if seconds.abs() >= SECONDS {
+            let more = (seconds / SECONDS).trunc();
+            days = days.checked_add(more as i32).ok_or_else(interval_out_of_range)?;
+            seconds -= more * SECONDS;
+        }
+        let days = days.checked_add(month_days as i32).ok_or_else(interval_out_of_range)?;
+        let micros = (by(self.micros as f64) + seconds * 1e6).round_ties_even();
+        if micros.is_nan() || micros.abs() >= i64::MAX as f64 {
+            return Err(interval_out_of_range());
+        }
+        Ok(Interval { months, days, micros: micros as i64 })
+    }
+}

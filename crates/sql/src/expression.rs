@@ -1,0 +1,182 @@
+//! Expressions, with names resolved and types decided.
+
+mod arithmetic;
+mod call;
+mod cast;
+mod context;
+mod eval;
+mod like;
+mod strings;
+mod times;
+
+pub use context::Context;
+
+use crate::{Datum, SqlType};
+use serde::{Deserialize, Serialize};
+
+/// An expression over the columns of one input row and the parameters of its program. The compiler
+/// has inserted casts so that operands have the types that the operator expects.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Expr {
+    Const(Datum),
+    /// A parameter by position, from 0.
+    Param(u16),
+    /// A column of the input row by position, from 0.
+    Column(u16),
+    /// The time at which the transaction began (`CURRENT_TIMESTAMP`, `now()`), as `TimestampTz`.
+    Now,
+    Not(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    IsNull(Box<Expr>),
+    /// An operator on two operands of one kind; the result has type `ty`, which decides overflow.
+    Binary {
+        op: BinaryOp,
+        left: Box<Expr>,
+        right: Box<Expr>,
+        ty: SqlType,
+    },
+    Negate(Box<Expr>, SqlType),
+    /// `IS NOT DISTINCT FROM`: nulls are equal.
+    Same(Box<Expr>, Box<Expr>),
+    /// `expr IN (list)`, with SQL's three-valued logic.
+    In {
+        expr: Box<Expr>,
+        list: Vec<Expr>,
+    },
+    /// The compiler gives a backslash as `escape` if the statement has none; `None` is `ESCAPE ''`.
+    Like {
+        expr: Box<Expr>,
+        pattern: Box<Expr>,
+        escape: Option<char>,
+        ignore_case: bool,
+    },
+    /// The first branch of which the condition is true.
+    Case {
+        branches: Vec<(Expr, Expr)>,
+        otherwise: Box<Expr>,
+    },
+    Cast {
+        expr: Box<Expr>,
+        from: SqlType,
+        to: SqlType,
+        explicit: bool,
+    },
+    Call {
+        function: Function,
+        args: Vec<Expr>,
+        ty: SqlType,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BinaryOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Power,
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+    /// `||`
+    Concat,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
+    /// `->`, by name or position.
+    JsonGet,
+    /// `->>`
+    JsonGetText,
+}
+
+/// Functions of one row. Arguments come in the order of PostgreSQL's functions; those of
+/// `POSITION(part IN text)` are the text, then the part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Function {
+    Abs,
+    Ceil,
+    Floor,
+    Round,
+    Trunc,
+    Mod,
+    /// The whole part of a quotient of decimal numbers.
+    Div,
+    Power,
+    Sqrt,
+    Cbrt,
+    Exp,
+    Ln,
+    /// To the base 10; or of the second argument, to the base of the first.
+    Log,
+    TrimScale,
+    Sign,
+    Greatest,
+    Least,
+    Coalesce,
+    NullIf,
+    Length,
+    OctetLength,
+    Lower,
+    Upper,
+    Substring,
+    Trim,
+    LeftTrim,
+    RightTrim,
+    Position,
+    Replace,
+    Translate,
+    InitCap,
+    Repeat,
+    Left,
+    Right,
+    LeftPad,
+    RightPad,
+    Reverse,
+    SplitPart,
+    StartsWith,
+    /// Nulls are left out; so they are by `concat_ws`, of which the first argument is the
+    /// separator.
+    Concat,
+    ConcatWs,
+    Md5,
+    Chr,
+    Ascii,
+    ToHex,
+    /// `date_part` if the result is `Float8`, `extract` if it is `Numeric`.
+    DatePart,
+    DateTrunc,
+    /// Of two timestamps: the compiler gives midnight of the current day if there is only one.
+    Age,
+    MakeDate,
+    /// Of seconds since 1970.
+    ToTimestamp,
+    /// `to_char` of numbers and times.
+    ToChar,
+    Random,
+    GenRandomUuid,
+    JsonTypeOf,
+    JsonArrayLength,
+    /// Of any value, 64 bits: Atoll's own.
+    Hash,
+}
+
+/// Functions of many rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Aggregate {
+    CountRows,
+    Count,
+    Sum,
+    Avg,
+    Min,
+    Max,
+    BoolAnd,
+    BoolOr,
+    StringAgg,
+}

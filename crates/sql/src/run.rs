@@ -1,0 +1,171 @@
+//! Runs programs: each statement as phases of steps, through [`txn::Transaction`].
+//!
+//! ```text
+//!   SELECT    find rows of the first source, then for each those of the next ...      find
+//!             group, sort, cut                                                        select
+//!   INSERT    evaluate rows --> put rows and index entries --> check references       insert
+//!   UPDATE    one known row, no index:  change it where it is                         change
+//!             else:  find and lock rows --> evaluate --> put rows and entries
+//!   DELETE    find and lock rows --> remove rows and entries
+//! ```
+//!
+//! An error of SQL may leave changes of its statement behind. The transaction then ends without
+//! effect ([`txn::Transaction::abandon`]), or they are undone from the rows as they were before
+//! ([`Work::undo_to`]), under the locks that the transaction still holds.
+
+mod change;
+mod find;
+mod insert;
+mod select;
+
+use crate::catalog::Store;
+use crate::program::{Outcome, Program, Statement};
+use crate::step::{Bound, Put, Putting};
+use crate::{Datum, SqlError};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+use std::sync::Arc;
+use txn::step::Each;
+use txn::{Abort, Transaction};
+
+/// Why a statement did not run to its end.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stop {
+    /// The transaction ends.
+    Abort(Abort),
+    /// The statement is wrong, or what it asks for.
+    Error(SqlError),
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Stop {
+        Stop::Abort(abort)
+    }
+}
+
+impl From<SqlError> for Stop {
+    fn from(error: SqlError) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// Rows as values.
+type Rows = Vec<Vec<Datum>>;
+
+/// One transaction's work.
+#[derive(Debug)]
+pub struct Work<'t, T> {
+    txn: &'t mut T,
+    /// The number of slots.
+    sites: u32,
+    /// The number of the statement, never used again: with it begin the hidden keys of its rows.
+    statement: i64,
+    hidden: i64,
+    /// The rows before each change, oldest first, if changes may have to be undone.
+    undo: Option<Vec<Undo>>,
+}
+
+/// A row, or none, as it was before a change.
+#[derive(Clone, Debug)]
+struct Undo {
+    store: Store,
+    slot: u32,
+    key: Vec<u8>,
+    before: Option<Vec<u8>>,
+}
+
+/// Steps of one phase: more would make too long a message.
+const PHASE: usize = 256;
+
+impl<'t, T: Transaction> Work<'t, T> {
+    pub fn new(txn: &'t mut T, sites: u32, statement: i64) -> Work<'t, T> {
+        Work { txn, sites, statement, hidden: 0, undo: None }
+    }
+
+    pub fn txn(&mut self) -> &mut T {
+        self.txn
+    }
+
+    pub fn sites(&self) -> u32 {
+        self.sites
+    }
+
+    /// Begins a statement of this number: with it begin the hidden keys of its rows.
+    pub fn begin_statement(&mut self, number: i64) {
+        if number != self.statement {
+            (self.statement, self.hidden) = (number, 0);
+        }
+    }
+
+    /// From now on the rows before each change are kept. Returns the present point.
+    pub fn savepoint(&mut self) -> usize {
+        self.undo.get_or_insert_default().len()
+    }
+
+    /// Undoes all changes since a point.
+    ///
+    /// # Errors
+    /// The transaction must end.
+    pub async fn undo_to(&mut self, point: usize) -> Result<(), Abort> {
+        let Some(undo) = &mut self.undo else { return Ok(()) };
+        let changes = undo.split_off(point.min(undo.len()));
+        // The oldest change of a row knows the row as it was.
+        let mut seen = HashSet::new();
+        let puts = changes.into_iter().filter(|u| seen.insert((u.store, u.slot, u.key.clone())));
+        let puts: Vec<Put> = puts
+            .map(|u| Put {
+                store: u.store,
+                slot: u.slot,
+                key: u.key,
+                how: u.before.map_or(Putting::Remove, Putting::Replace),
+            })
+            .collect();
+        for puts in puts.chunks(PHASE) {
+            self.txn.all(Each::<Put>(puts.iter().cloned().collect())).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs the statements of a program, one after the other.
+    ///
+    /// # Errors
+    /// [`Stop`]: the statement may have done a part of its work.
+    pub async fn run(&mut self, program: &Program, bound: &Arc<Bound>) -> Result<Vec<Outcome>, Stop> {
+        let mut outcomes = Vec::with_capacity(program.statements.len());
+        for statement in &program.statements {
+            outcomes.push(match statement {
+                Statement::Select(select) => Box::pin(self.select(select, bound)).await?,
+                Statement::Insert(insert) => Box::pin(self.insert(insert, bound)).await?,
+                Statement::Update(update) => Box::pin(self.update(update, bound)).await?,
+                Statement::Delete(delete) => Box::pin(self.delete(delete, bound)).await?,
+            });
+        }
+        Ok(outcomes)
+    }
+
+    /// Puts rows and entries, and keeps what was there before. Returns that, in the same order.
+    pub(crate) async fn put(&mut self, puts: Vec<Put>) -> Result<Vec<Option<Vec<u8>>>, Abort> {
+        let mut befores = Vec::with_capacity(puts.len());
+        for puts in puts.chunks(PHASE) {
+            let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();
+            let found = self.txn.all(Each(phase)).await?;
+            if let Some(undo) = &mut self.undo {
+                for (put, before) in puts.iter().zip(&found) {
+                    if matches!(put.how, Putting::New(_)) && before.is_some() {
+                        continue;
+                    }
+                    let (store, slot, key) = (put.store, put.slot, put.key.clone());
+                    undo.push(Undo { store, slot, key, before: before.clone() });
+                }
+            }
+            befores.extend(found);
+        }
+        Ok(befores)
+    }
+
+    /// The key of the next row of a table without a key.
+    fn hidden_key(&mut self) -> Vec<Datum> {
+        self.hidden += 1;
+        vec![Datum::Int(self.statement), Datum::Int(self.hidden)]
+    }
+}

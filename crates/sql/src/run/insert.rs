@@ -1,0 +1,207 @@
+//! Inserts.
+
+use super::select::projected;
+use super::{Stop, Work};
+use crate::place::{self, Placed};
+use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
+use crate::row::Pair;
+use crate::step::{Bound, Put, Putting};
+use crate::{Datum, Expr, SqlError, SqlState};
+use std::sync::Arc;
+use txn::Transaction;
+
+/// A new row, encoded and placed.
+pub(crate) struct NewRow {
+    pub values: Vec<Datum>,
+    pub place: Placed,
+    pub row: Vec<u8>,
+}
+
+impl<T: Transaction> Work<'_, T> {
+    pub(super) async fn insert(&mut self, insert: &Insert, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
+        let rows = match &insert.rows {
+            InsertRows::Values(rows) => {
+                let none: Vec<Datum> = Vec::new();
+                let of = |exprs: &Vec<Expr>| exprs.iter().map(|e| e.eval(&bound.context(), &none)).collect();
+                rows.iter().map(of).collect::<Result<Vec<Vec<Datum>>, SqlError>>()?
+            }
+            InsertRows::Query { select, row } => {
+                let selected = self.selected(select, bound).await?;
+                let of = |from: &Vec<Datum>| row.iter().map(|e| e.eval(&bound.context(), from)).collect();
+                selected.iter().map(of).collect::<Result<Vec<Vec<Datum>>, SqlError>>()?
+            }
+        };
+        let table = &insert.table;
+        let mut new = Vec::with_capacity(rows.len());
+        for values in rows {
+            table.check(&insert.checks, bound, &values)?;
+            new.push(self.new_row(table, values)?);
+        }
+        let mut stored = Vec::with_capacity(new.len());
+        match &insert.conflict {
+            None => {
+                self.put_new(table, &new).await?;
+                stored.extend(new.into_iter().map(|row| row.values));
+            }
+            Some(conflict) => {
+                for row in new {
+                    stored.extend(Box::pin(self.insert_or(insert, conflict, row, bound)).await?);
+                }
+            }
+        }
+        for values in &stored {
+            self.check_references(&insert.references, bound, values).await?;
+        }
+        let rows = if insert.returning.is_empty() {
+            Vec::new()
+        } else {
+            let rows = stored.iter().map(|values| projected(&insert.returning, bound, values));
+            rows.collect::<Result<_, SqlError>>()?
+        };
+        Ok(Outcome { count: stored.len() as u64, rows })
+    }
+
+    pub(crate) fn new_row(&mut self, table: &Stored, values: Vec<Datum>) -> Result<NewRow, SqlError> {
+        let key = if table.key.is_empty() { self.hidden_key() } else { columns(&values, &table.key) };
+        let place = table.place(&key, self.sites);
+        fits(table, &place.key)?;
+        let row = table.layout().encode(&values)?;
+        Ok(NewRow { values, place, row })
+    }
+
+    /// Puts rows with their index entries, none of which may be there.
+    pub(crate) async fn put_new(&mut self, table: &Stored, rows: &[NewRow]) -> Result<(), Stop> {
+        let mut puts = Vec::with_capacity(rows.len() * (1 + table.indexes.len()));
+        for new in rows {
+            let Placed { slot, key } = new.place.clone();
+            puts.push(Put { store: table.store, slot, key, how: Putting::New(new.row.clone()) });
+            puts.extend(self.entries(table, &new.values, &new.place)?);
+        }
+        let each = 1 + table.indexes.len();
+        let befores = self.put(puts).await?;
+        for (befores, new) in befores.chunks(each).zip(rows) {
+            if let Some(at) = befores.iter().position(Option::is_some) {
+                return Err(table.duplicate(at.checked_sub(1), &new.values).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// The new index entries of a row.
+    pub(crate) fn entries(
+        &self,
+        table: &Stored,
+        values: &[Datum],
+        row: &Placed,
+    ) -> Result<Vec<Put>, SqlError> {
+        let entry = place::entry(row);
+        let of = |index: &crate::program::StoredIndex| {
+            let Placed { slot, key } = index.place(&columns(values, &index.columns), &row.key, self.sites);
+            fits(table, &key)?;
+            Ok(Put { store: index.store, slot, key, how: Putting::New(entry.clone()) })
+        };
+        table.indexes.iter().map(of).collect()
+    }
+
+    /// Inserts one row, or does what `ON CONFLICT` says. Returns the row as it is stored then.
+    async fn insert_or(
+        &mut self,
+        insert: &Insert,
+        conflict: &Conflict,
+        new: NewRow,
+        bound: &Arc<Bound>,
+    ) -> Result<Option<Vec<Datum>>, Stop> {
+        let table = &insert.table;
+        let met = self.conflicting(table, conflict, &new).await?;
+        let Some(place) = met else {
+            let values = new.values.clone();
+            self.put_new(table, &[new]).await?;
+            return Ok(Some(values));
+        };
+        let Some((set, condition)) = &conflict.update else { return Ok(None) };
+        let Some(old) = self.lock_row(table, &place, bound).await? else { return Ok(None) };
+        let old = table.values(&old)?;
+        let cx = bound.context();
+        let both = Pair { first: &old, second: &new.values, split: old.len() as u16 };
+        if let Some(condition) = condition
+            && condition.eval(&cx, &both)? != Datum::Bool(true)
+        {
+            return Ok(None);
+        }
+        let mut values = old.clone();
+        for Assignment { column, value } in set {
+            values[usize::from(*column)] = value.eval(&cx, &both)?;
+        }
+        table.check(&insert.checks, bound, &values)?;
+        self.replace(table, &place, &old, &values).await?;
+        Ok(Some(values))
+    }
+
+    /// The row that a new one conflicts with.
+    async fn conflicting(
+        &mut self,
+        table: &Stored,
+        conflict: &Conflict,
+        new: &NewRow,
+    ) -> Result<Option<Placed>, Stop> {
+        let any = conflict.update.is_none() && conflict.index.is_none();
+        if conflict.index.is_none() && !table.key.is_empty() {
+            if self.read_raw(table.store, &new.place).await?.is_some() {
+                return Ok(Some(new.place.clone()));
+            }
+        }
+        for (i, index) in table.indexes.iter().enumerate() {
+            if !index.unique || !(any || conflict.index == Some(i as u16)) {
+                continue;
+            }
+            let values = columns(&new.values, &index.columns);
+            if values.iter().any(Datum::is_null) {
+                continue;
+            }
+            let at = index.place(&values, &new.place.key, self.sites);
+            if let Some(entry) = self.read_raw(index.store, &at).await?
+                && let Some(row) = place::place_in_entry(&entry)
+            {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The values of some columns.
+pub(super) fn columns(values: &[Datum], columns: &[u16]) -> Vec<Datum> {
+    columns.iter().map(|&column| values[usize::from(column)].clone()).collect()
+}
+
+fn fits(table: &Stored, key: &[u8]) -> Result<(), SqlError> {
+    if key.len() * 2 <= place::LONGEST_KEY as usize {
+        return Ok(());
+    }
+    let message =
+        format!("a key of \"{}\" has {} bytes, which is more than an index takes", table.name, key.len());
+    Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
+        .with_hint(format!("keys take at most {} bytes", place::LONGEST_KEY / 2)))
+}
+
+impl Stored {
+    /// A key that is there already: of an index, or of the table.
+    pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum]) -> SqlError {
+        let (name, positions) = match index {
+            None => (&self.key_name, &self.key),
+            Some(index) => (&self.indexes[index].name, &self.indexes[index].columns),
+        };
+        let names: Vec<&str> =
+            positions.iter().map(|&column| self.columns[usize::from(column)].name.as_str()).collect();
+        let values: Vec<String> = positions
+            .iter()
+            .map(|&column| {
+                crate::text::to_string(self.columns[usize::from(column)].ty, &values[usize::from(column)])
+            })
+            .collect();
+        let message = format!("duplicate key value violates unique constraint \"{name}\"");
+        SqlError::new(SqlState::UNIQUE_VIOLATION, message)
+            .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
+            .on_constraint(&self.name, name)
+    }
+}

@@ -1,0 +1,233 @@
+//! Selects: joins, groups, sorts and cuts.
+
+use super::find::Found;
+use super::{Rows, Stop, Work};
+use crate::compare;
+use crate::group::Groups;
+use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
+use crate::row::{Columns, Pair};
+use crate::step::{Bound, Fetch, Gather, Outer, Test, Wanted};
+use crate::{Datum, Expr, SqlError, SqlState};
+use std::cmp::Ordering;
+use std::sync::Arc;
+use txn::Transaction;
+
+/// A joined row: the values of the sources before the last one, and the last one's stored row.
+struct JoinedRow {
+    outer: Outer,
+    last: Option<Found>,
+}
+
+impl<T: Transaction> Work<'_, T> {
+    pub(super) async fn select(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
+        let rows = self.selected(select, bound).await?;
+        Ok(Outcome { count: rows.len() as u64, rows })
+    }
+
+    /// The rows of a query.
+    pub(super) async fn selected(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Rows, Stop> {
+        let (offset, limit) = (number(&select.offset, bound)?.unwrap_or(0), number(&select.limit, bound)?);
+        let reach = limit.map(|limit| limit.saturating_add(offset));
+        let cuts_early = select.grouping.is_none()
+            && !select.distinct
+            && select.having.is_none()
+            && (select.order.is_empty() || select.is_ordered);
+        let early = reach.filter(|_| cuts_early);
+        let sources = &select.sources;
+        let mut rows = Vec::new();
+        let cx = bound.context();
+        if let Some(grouping) = &select.grouping {
+            let groups = match self.gathered(select, grouping, bound).await? {
+                Some(groups) => groups,
+                None => {
+                    let joined = self.join(sources, bound, vec![Outer::default()], None).await?;
+                    groups(grouping, sources, &joined, bound)?
+                }
+            };
+            for group in groups {
+                let passes =
+                    |having: &Expr| Ok::<_, SqlError>(having.eval(&cx, &group)? == Datum::Bool(true));
+                if select.having.as_ref().map_or(Ok(true), passes)? {
+                    rows.push(projected(&select.output, bound, &group)?);
+                }
+            }
+        } else {
+            for row in &self.join(sources, bound, vec![Outer::default()], early).await? {
+                if early.is_some_and(|most| rows.len() as u64 >= most) {
+                    break;
+                }
+                rows.push(with_columns(sources, row, |columns| {
+                    select.output.iter().map(|output| output.expr.eval(&cx, columns)).collect()
+                })?);
+            }
+        }
+        if select.distinct {
+            distinct(&mut rows, select.output.len() - usize::from(select.hidden));
+        }
+        if !select.is_ordered && !select.order.is_empty() {
+            rows.sort_by(|a, b| by_keys(&select.order, a, b));
+        }
+        let mut rows: Rows =
+            rows.into_iter().skip(offset as usize).take(limit.unwrap_or(u64::MAX) as usize).collect();
+        let shown = select.output.len() - usize::from(select.hidden);
+        rows.iter_mut().for_each(|row| row.truncate(shown));
+        Ok(rows)
+    }
+
+    /// The groups of all rows of one table, made where the rows are.
+    async fn gathered(
+        &mut self,
+        select: &Select,
+        grouping: &Grouping,
+        bound: &Arc<Bound>,
+    ) -> Result<Option<Rows>, Stop> {
+        let [Joined { source, .. }] = select.sources.as_slice() else { return Ok(None) };
+        if source.path != Path::All || source.lock != RowLock::None {
+            return Ok(None);
+        }
+        let condition = source.filter.clone().map(Arc::new);
+        let test = condition.map(|condition| Test { condition, outer: Outer::default() });
+        let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
+        let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
+        let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
+        let mut groups = Groups::new(grouping);
+        groups.merge(self.txn.over(gather).await??)?;
+        Ok(Some(groups.finish()?))
+    }
+
+    /// Joins sources from left to right. `limit` holds for the joined rows.
+    async fn join(
+        &mut self,
+        sources: &[Joined],
+        bound: &Arc<Bound>,
+        mut outers: Vec<Outer>,
+        limit: Option<u64>,
+    ) -> Result<Vec<JoinedRow>, Stop> {
+        let Some((last, before)) = sources.split_last() else {
+            return Ok(outers.into_iter().map(|outer| JoinedRow { outer, last: None }).collect());
+        };
+        for joined in before {
+            outers = self.widen(joined, bound, outers).await?;
+        }
+        // A source that drops rows must be asked for more than the limit by those before it, so
+        // only a single source takes the limit.
+        let limit = limit.filter(|_| before.is_empty());
+        let found = self.find(&last.source, bound, &outers, limit).await?;
+        let mut rows = Vec::new();
+        for (outer, found) in outers.into_iter().zip(found) {
+            if found.is_empty() && last.is_outer {
+                rows.push(JoinedRow { outer, last: None });
+                continue;
+            }
+            rows.extend(
+                found.into_iter().map(|row| JoinedRow { outer: Arc::clone(&outer), last: Some(row) }),
+            );
+        }
+        Ok(rows)
+    }
+
+    /// Adds the columns of a source to each outer row.
+    pub(super) async fn widen(
+        &mut self,
+        joined: &Joined,
+        bound: &Arc<Bound>,
+        outers: Vec<Outer>,
+    ) -> Result<Vec<Outer>, Stop> {
+        let table = &joined.source.table;
+        let found = self.find(&joined.source, bound, &outers, None).await?;
+        let mut wider = Vec::new();
+        for (outer, found) in outers.into_iter().zip(found) {
+            if found.is_empty() && joined.is_outer {
+                let nulls = vec![Datum::Null; table.columns.len()];
+                wider.push(Arc::new([&outer[..], &nulls[..]].concat()));
+            }
+            for row in found {
+                wider.push(Arc::new([&outer[..], &table.values(&row.row)?[..]].concat()));
+            }
+        }
+        Ok(wider)
+    }
+}
+
+/// Calls `f` with the columns of a joined row.
+fn with_columns<R>(
+    sources: &[Joined],
+    row: &JoinedRow,
+    f: impl FnOnce(&dyn Columns) -> Result<R, SqlError>,
+) -> Result<R, SqlError> {
+    let (Some(last), Some(found)) = (sources.last(), &row.last) else {
+        // The last source has no row here: nulls.
+        let nulls = sources.last().map_or(0, |last| last.source.table.columns.len());
+        return f(&[&row.outer[..], &vec![Datum::Null; nulls][..]].concat());
+    };
+    let stored = last.source.table.layout().read(&found.row)?;
+    f(&Pair { first: &*row.outer, second: &stored, split: row.outer.len() as u16 })
+}
+
+pub(super) fn projected(
+    output: &[Output],
+    bound: &Bound,
+    columns: &dyn Columns,
+) -> Result<Vec<Datum>, SqlError> {
+    output.iter().map(|output| output.expr.eval(&bound.context(), columns)).collect()
+}
+
+/// The value of `LIMIT` or `OFFSET`.
+fn number(expr: &Option<Expr>, bound: &Bound) -> Result<Option<u64>, SqlError> {
+    let Some(expr) = expr else { return Ok(None) };
+    match expr.eval(&bound.context(), &Vec::new())? {
+        Datum::Null => Ok(None),
+        Datum::Int(number) if number >= 0 => Ok(Some(number as u64)),
+        _ => Err(SqlError::new(SqlState(*b"2201W"), "LIMIT and OFFSET must not be negative")),
+    }
+}
+
+/// The groups' rows.
+fn groups(
+    grouping: &Grouping,
+    sources: &[Joined],
+    rows: &[JoinedRow],
+    bound: &Bound,
+) -> Result<Rows, SqlError> {
+    let mut groups = Groups::new(grouping);
+    for row in rows {
+        with_columns(sources, row, |columns| groups.add(bound, columns))?;
+    }
+    groups.finish()
+}
+
+/// Keeps the first of rows that are equal in their first `columns`.
+fn distinct(rows: &mut Rows, columns: usize) {
+    let mut seen = std::collections::HashSet::new();
+    rows.retain(|row| seen.insert(crate::place::encode_key(&row[..columns])));
+}
+
+fn by_keys(keys: &[SortKey], a: &[Datum], b: &[Datum]) -> Ordering {
+    keys.iter()
+        .map(|key| {
+            let (a, b) = (&a[usize::from(key.column)], &b[usize::from(key.column)]);
+            match (a.is_null(), b.is_null()) {
+                (true, true) => Ordering::Equal,
+                (true, false) => {
+                    if key.nulls_first {
+                        Ordering::Less
+                    } else {
+                        Ordering::Greater
+                    }
+                }
+                (false, true) => {
+                    if key.nulls_first {
+                        Ordering::Greater
+                    } else {
+                        Ordering::Less
+                    }
+                }
+                (false, false) => {
+                    let order = compare::compare(a, b);
+                    if key.descending { order.reverse() } else { order }
+                }
+            }
+        })
+        .find(|order| order.is_ne())
+        .unwrap_or(Ordering::Equal)
+}

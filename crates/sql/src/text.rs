@@ -1,0 +1,278 @@
+//! Values as text, as PostgreSQL's clients send and expect them, with its errors for bad input.
+
+use crate::datetime::{interval_text, read as times, write as written};
+use crate::numeric::is_blank;
+use crate::value::Numeric;
+use crate::{Datum, SqlError, SqlState, SqlType, json};
+use std::fmt::{Display, Write as _};
+
+/// The most bytes of a name.
+const NAME: usize = 63;
+
+/// Appends a value's text. Null has none: the caller writes it in its own way.
+pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
+    match datum {
+        Datum::Null => {}
+        Datum::Bool(v) => out.push(if *v { 't' } else { 'f' }),
+        Datum::Int(v) => put(out, v),
+        Datum::Float(v) if ty == SqlType::Float4 => {
+            let shortest = format!("{:e}", *v as f32);
+            write_float(out, *v, &shortest, 6);
+        }
+        Datum::Float(v) => write_float(out, *v, &format!("{v:e}"), 15),
+        Datum::Numeric(v) => put(out, v),
+        Datum::Text(v) => {
+            out.push_str(v);
+            if let SqlType::Char(length) = ty {
+                let missing = (length as usize).saturating_sub(v.chars().count());
+                out.extend(std::iter::repeat_n(' ', missing));
+            }
+        }
+        Datum::Bytes(bytes) => {
+            out.push_str("\\x");
+            bytes.iter().for_each(|byte| put(out, format_args!("{byte:02x}")));
+        }
+        Datum::Date(v) => written::date(out, *v),
+        Datum::Time(v) => written::time(out, *v),
+        Datum::Timestamp(v) => {
+            written::timestamp(out, *v, if ty == SqlType::TimestampTz { "+00" } else { "" });
+        }
+        Datum::Interval(v) => interval_text::write(out, v),
+        Datum::Uuid(bytes) => {
+            for (i, byte) in bytes.iter().enumerate() {
+                let dash = if matches!(i, 4 | 6 | 8 | 10) { "-" } else { "" };
+                put(out, format_args!("{dash}{byte:02x}"));
+            }
+        }
+    }
+}
+
+/// A value's text.
+pub fn to_string(ty: SqlType, datum: &Datum) -> String {
+    let mut out = String::new();
+    write(&mut out, ty, datum);
+    out
+}
+
+fn put(out: &mut String, value: impl Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{value}");
+}
+
+/// `shortest` is the least number of digits that are read as the same float, in scientific form; it
+/// stays in that form if the point would be far from the digits.
+fn write_float(out: &mut String, v: f64, shortest: &str, digits: i32) {
+    if !v.is_finite() {
+        return out.push_str(match v {
+            v if v.is_nan() => "NaN",
+            v if v > 0.0 => "Infinity",
+            _ => "-Infinity",
+        });
+    }
+    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((shortest, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-4..digits).contains(&exponent) {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        return put(out, format_args!("{mantissa}e{sign}{:02}", exponent.abs()));
+    }
+    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));
+    let digits = mantissa.replace('.', "");
+    out.push_str(sign);
+    if exponent < 0 {
+        put(out, format_args!("0.{}{digits}", "0".repeat((-exponent - 1) as usize)));
+    } else if digits.len() <= exponent as usize + 1 {
+        put(out, format_args!("{digits:0<width$}", width = exponent as usize + 1));
+    } else {
+        let (whole, fraction) = digits.split_at(exponent as usize + 1);
+        put(out, format_args!("{whole}.{fraction}"));
+    }
+}
+
+/// The value of a text. Strings longer than the type allows are an error unless only blanks are too
+/// much.
+///
+/// # Errors
+/// `22P02` and others, with PostgreSQL's messages.
+pub fn read(ty: SqlType, text: &str) -> Result<Datum, SqlError> {
+    match ty {
+        SqlType::Bool => read_bool(text).map(Datum::Bool),
+        SqlType::Int2 => read_int(text, "smallint", i16::MIN.into(), i16::MAX.into()),
+        SqlType::Int4 => read_int(text, "integer", i32::MIN.into(), i32::MAX.into()),
+        SqlType::Int8 => read_int(text, "bigint", i64::MIN, i64::MAX),
+        SqlType::Oid => read_int(text, "oid", i32::MIN.into(), u32::MAX.into()).map(|datum| match datum {
+            // As in C, a negative number stands for the one that is 2^32 greater.
+            Datum::Int(v) => Datum::Int(v & i64::from(u32::MAX)),
+            other => other,
+        }),
+        SqlType::Float4 => read_float(text, "real", |text| text.parse::<f32>().ok().map(f64::from)),
+        SqlType::Float8 => read_float(text, "double precision", |text| text.parse().ok()),
+        SqlType::Numeric(limits) => {
+            let number = Numeric::parse(text)?;
+            let number = limits.map_or(Ok(number.clone()), |(precision, scale)| number.fit(precision, scale));
+            number.map(Datum::Numeric)
+        }
+        SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Text | SqlType::Name | SqlType::Unknown => {
+            fit(ty, text.to_owned(), Excess::Refused).map(Datum::Text)
+        }
+        SqlType::Bytea => read_bytes(text).map(Datum::Bytes),
+        SqlType::Date => times::date(text).map(Datum::Date),
+        SqlType::Time => times::time(text).map(Datum::Time),
+        SqlType::Timestamp => times::timestamp(text, false).map(Datum::Timestamp),
+        SqlType::TimestampTz => times::timestamp(text, true).map(Datum::Timestamp),
+        SqlType::Interval => interval_text::read(text).map(Datum::Interval),
+        SqlType::Uuid => read_uuid(text).map(Datum::Uuid),
+        SqlType::Json => json::check(text).map(|()| Datum::Text(text.to_owned())),
+        SqlType::Jsonb => json::normalize(text).map(Datum::Text),
+    }
+}
+
+/// What becomes of the characters that a string has too many for its type.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Excess {
+    Refused,
+    Cut,
+}
+
+/// A string as the type has it: cut, or refused, if too long; without trailing blanks if `Char`.
+///
+/// # Errors
+/// `22001` if it is too long, `22021` if it has the character 0.
+pub fn fit(ty: SqlType, mut text: String, excess: Excess) -> Result<String, SqlError> {
+    if text.contains('\0') {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Err(SqlError::new(SqlState::INVALID_CHARACTER, message));
+    }
+    let (length, name) = match ty {
+        SqlType::Char(length) => (length, "character"),
+        SqlType::Varchar(Some(length)) => (length, "character varying"),
+        SqlType::Name => {
+            text.truncate(text.floor_char_boundary(NAME));
+            return Ok(text);
+        }
+        _ => return Ok(text),
+    };
+    if text.len() > length as usize
+        && let Some((end, _)) = text.char_indices().nth(length as usize)
+    {
+        if excess == Excess::Refused && text[end..].contains(|c| c != ' ') {
+            let message = format!("value too long for type {name}({length})");
+            return Err(SqlError::new(SqlState::STRING_TOO_LONG, message));
+        }
+        text.truncate(end);
+    }
+    if matches!(ty, SqlType::Char(_)) {
+        text.truncate(text.trim_end_matches(' ').len());
+    }
+    Ok(text)
+}
+
+fn invalid(name: &str, text: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_TEXT, format!("invalid input syntax for type {name}: \"{text}\""))
+}
+
+fn read_bool(text: &str) -> Result<bool, SqlError> {
+    let word = text.trim_matches(is_blank).to_ascii_lowercase();
+    let is_one_of = |names: [&str; 3]| names.iter().any(|name| !word.is_empty() && name.starts_with(&word));
+    match word.as_str() {
+        "on" | "1" => Ok(true),
+        "off" | "of" | "0" => Ok(false),
+        _ if is_one_of(["true", "yes", "true"]) => Ok(true),
+        _ if is_one_of(["false", "no", "false"]) => Ok(false),
+        _ => Err(invalid("boolean", text)),
+    }
+}
+
+fn read_int(text: &str, name: &str, least: i64, greatest: i64) -> Result<Datum, SqlError> {
+    let trimmed = text.trim_matches(is_blank);
+    let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(invalid(name, text));
+    }
+    let value = trimmed.parse().ok().filter(|v| (least..=greatest).contains(v));
+    value.map(Datum::Int).ok_or_else(|| {
+        let message = format!("value \"{text}\" is out of range for type {name}");
+        SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message)
+    })
+}
+
+fn read_float(text: &str, name: &str, parse: impl Fn(&str) -> Option<f64>) -> Result<Datum, SqlError> {
+    let trimmed = text.trim_matches(is_blank);
+    let value = parse(trimmed).ok_or_else(|| invalid(name, text))?;
+    let has_digit = trimmed.contains(|c: char| ('1'..='9').contains(&c));
+    let mantissa = trimmed.split(['e', 'E']).next().unwrap_or("");
+    let is_lost = value == 0.0 && mantissa.contains(|c: char| ('1'..='9').contains(&c));
+    if (value.is_infinite() && has_digit) || is_lost {
+        let message = format!("\"{trimmed}\" is out of range for type {name}");
+        return Err(SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, message));
+    }
+    Ok(Datum::Float(value))
+}
+
+/// `\x` and hexadecimal digits, or characters with `\\` and `\ooo` for others.
+fn read_bytes(text: &str) -> Result<Vec<u8>, SqlError> {
+    let Some(digits) = text.strip_prefix("\\x") else { return read_escaped(text) };
+    let parameter = |message: String| SqlError::new(SqlState::INVALID_PARAMETER, message);
+    let mut out = Vec::with_capacity(digits.len() / 2);
+    let mut high = None;
+    for c in digits.chars().filter(|c| high_or_blank(*c)) {
+        let digit =
+            c.to_digit(16).ok_or_else(|| parameter(format!("invalid hexadecimal digit: \"{c}\"")))? as u8;
+        match high.take() {
+            Some(high) => out.push(high << 4 | digit),
+            None => high = Some(digit),
+        }
+    }
+    match high {
+        None => Ok(out),
+        Some(_) => Err(parameter("invalid hexadecimal data: odd number of digits".into())),
+    }
+}
+
+/// Blanks between bytes are skipped.
+fn high_or_blank(c: char) -> bool {
+    !matches!(c, ' ' | '\n' | '\t' | '\r')
+}
+
+fn read_escaped(text: &str) -> Result<Vec<u8>, SqlError> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        rest = match (first, behind) {
+            (b'\\', [b'\\', behind @ ..]) => {
+                out.push(b'\\');
+                behind
+            }
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', behind @ ..]) => {
+                out.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                behind
+            }
+            (b'\\', _) => {
+                return Err(SqlError::new(SqlState::INVALID_TEXT, "invalid input syntax for type bytea"));
+            }
+            (byte, behind) => {
+                out.push(*byte);
+                behind
+            }
+        };
+    }
+    Ok(out)
+}
+
+/// 32 hexadecimal digits, with a dash allowed behind each fourth, perhaps in braces.
+fn read_uuid(text: &str) -> Result<[u8; 16], SqlError> {
+    let inner = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'));
+    let parse = || {
+        let mut rest = inner?;
+        let mut out = [0; 16];
+        for (i, byte) in out.iter_mut().enumerate() {
+            let digits = rest.get(..2).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            *byte = u8::from_str_radix(digits, 16).ok()?;
+            rest = &rest[2..];
+            if i % 2 == 1 && i < 15 {
+                rest = rest.strip_prefix('-').unwrap_or(rest);
+            }
+        }
+        rest.is_empty().then_some(out)
+    };
+    parse().ok_or_else(|| invalid("uuid", text))
+}
