@@ -111,10 +111,7 @@ impl<W: Workload> Client<W> {
     ///
     /// # Errors
     /// As [`Client::submit`].
-    pub fn converse(
-        &mut self,
-        request: &W::Request,
-    ) -> Result<(Conversation, Turn<W::Reply>), ClientError> {
+    pub fn converse(&mut self, request: &W::Request) -> Result<(Conversation, Turn<W::Reply>), ClientError> {
         let home = self.home(request);
         self.link(home)?;
         let call = self.next_call;

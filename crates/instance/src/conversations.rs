@@ -12,12 +12,10 @@
 //! instance that stops, ends the wait, and the transaction is rolled back.
 //!
 use crate::links::LinkId;
-use crate::local::Local;
-use exec::Engine;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::task::{Poll, Waker};
-use txn::{Abort, Workload};
+use txn::Abort;
 
 /// The link and the number of the request that began a conversation.
 pub(crate) type ConversationId = (LinkId, u64);
@@ -93,24 +91,5 @@ impl Conversations {
             }
         })
         .await
-    }
-}
-
-/// Ends a request's conversation when the request ends in any way.
-pub(crate) struct Open<'l, W: Workload, E: Engine> {
-    local: &'l Local<W, E>,
-    id: ConversationId,
-}
-
-impl<'l, W: Workload, E: Engine> Open<'l, W, E> {
-    pub(crate) fn new(local: &'l Local<W, E>, id: ConversationId) -> Open<'l, W, E> {
-        local.conversations.open(id);
-        Open { local, id }
-    }
-}
-
-impl<W: Workload, E: Engine> Drop for Open<'_, W, E> {
-    fn drop(&mut self) {
-        self.local.conversations.close(self.id);
     }
 }

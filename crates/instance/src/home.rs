@@ -29,6 +29,7 @@ mod phases;
 mod procedure;
 
 pub(crate) use confirm::answer;
+pub(crate) use converse::Open;
 pub(crate) use procedure::{Parcel, run};
 
 use crate::conversations::ConversationId;

@@ -6,8 +6,7 @@
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
 //! the local transaction back.
 
-use crate::conversations::Open;
-use crate::home::{self, Parcel};
+use crate::home::{self, Open, Parcel};
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
 use crate::seams;

@@ -5,7 +5,7 @@
 //! if each row has its entries and no entry is left over: the sums are of 64-bit hashes.
 
 use crate::catalog::Oid;
-use crate::database::{Database, catalog_at, visit_rows};
+use crate::catalog_rows::{catalog_at, visit_rows};
 use crate::place;
 use crate::program::Stored;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ fn add(sum: &mut (u64, u64), place: &place::Placed, entry: &[u8]) {
 /// # Errors
 /// As the access has them.
 pub(crate) async fn audit<A: Access>(
-    database: &Database,
+    sites_in_all: u32,
     sites: Range<u32>,
     access: &mut A,
 ) -> Result<Audit, Abort> {
@@ -62,13 +62,13 @@ pub(crate) async fn audit<A: Access>(
             Err(error) => audit.damages.push(format!("a row of {} at slot {}: {error}", table.name, at.slot)),
             Ok(values) => {
                 let key: Vec<_> = table.key.iter().map(|&c| values[usize::from(c)].clone()).collect();
-                if !table.key.is_empty() && stored.place(&key, database.sites) != at {
+                if !table.key.is_empty() && stored.place(&key, sites_in_all) != at {
                     audit.damages.push(format!("a row of {} is not stored under its key", table.name));
                 }
                 for (sums, index) in sums.iter_mut().zip(&stored.indexes) {
                     let values: Vec<_> =
                         index.columns.iter().map(|&c| values[usize::from(c)].clone()).collect();
-                    let place = index.place(&values, &at.key, database.sites);
+                    let place = index.place(&values, &at.key, sites_in_all);
                     add(&mut sums.expected, &place, &place::entry(&at));
                 }
             }

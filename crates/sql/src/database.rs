@@ -4,23 +4,18 @@
 //! [`Command`] is answered before the next one comes. The catalog's objects are rows of the first
 //! physical table. Each slot has a copy of them, so that each instance can examine its data.
 
+use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
-use crate::place::{self, Placed};
+use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
+use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Stop, Work};
-use crate::step::{Bound, Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
-use crate::tasks;
+use crate::step::{Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
 use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
-use txn::{
-    Abort, Access, Clients, Direction, Flow, Generator, Route, Schema, Share, StepId, Transaction, Verdict,
-    Workload,
-};
-
-/// The physical table of the catalog.
-pub const CATALOG: Store = Store(0);
+use txn::{Abort, Access, Clients, Generator, Route, Schema, Share, StepId, Transaction, Verdict, Workload};
 
 /// A SQL database: its number of slots, and of physical tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -146,7 +141,7 @@ impl Workload for Database {
             Request::Converse(first) => self.converse(first.clone(), txn).await,
             Request::TakeNumbers { sequence, most } => {
                 let taken = Work::new(txn, self.sites, 0).take_numbers(sequence, *most).await;
-                answered(taken, txn)
+                answered(taken.map(|(first, count)| Answer::Numbers { first, count }), txn)
             }
             Request::SetNumber { sequence, number, is_taken } => {
                 let mut work = Work::new(txn, self.sites, 0);
@@ -183,7 +178,7 @@ impl Workload for Database {
             }
             Request::TakeNumbers { sequence: Sequence { oid: sequence, .. }, .. }
             | Request::SetNumber { sequence, .. } => {
-                visit(place::route(CATALOG, tasks::sequence_place(*sequence, self.sites).slot));
+                visit(place::route(CATALOG, sequence_place(*sequence, self.sites).slot));
             }
             Request::Converse(_) | Request::ReadCatalog => visit(place::route(CATALOG, 0)),
         }
@@ -242,17 +237,12 @@ impl Workload for Database {
         sites: Range<u32>,
         access: &mut A,
     ) -> Result<crate::audit::Audit, Abort> {
-        crate::audit::audit(self, sites, access).await
+        crate::audit::audit(self.sites, sites, access).await
     }
 
     fn judge(&self, audits: Vec<crate::audit::Audit>, _: Option<u64>) -> Verdict {
         crate::audit::judge(audits)
     }
-}
-
-/// The place of a slot's copy of the catalog.
-pub(crate) fn catalog_place(slot: u32) -> Placed {
-    Placed { slot, key: Vec::new() }
 }
 
 /// The answer of a request; one that failed has no effect.
@@ -399,28 +389,4 @@ impl Generator for NoRequests {
     fn next(&mut self) -> Request {
         Request::ReadCatalog
     }
-}
-
-/// Reads the copy of the catalog of one slot.
-pub(crate) async fn catalog_at<A: Access>(slot: u32, access: &mut A) -> Result<Option<Catalog>, Abort> {
-    let at = catalog_place(slot);
-    let key = place::physical_key(at.slot, &at.key);
-    let bytes = access.read(place::table_id(CATALOG), &key, |row| row.bytes(place::ROW).to_vec()).await?;
-    Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()))
-}
-
-/// Visits the rows of a physical table.
-pub(crate) async fn visit_rows<A: Access>(
-    store: Store,
-    access: &mut A,
-    mut visit: impl FnMut(Placed, &[u8]),
-) -> Result<(), Abort> {
-    access
-        .scan(place::table_id(store), txn::Range::ALL, Direction::Forward, |physical, row| {
-            if let Some((slot, key)) = place::slot_and_key(physical) {
-                visit(Placed { slot, key }, row.bytes(place::ROW));
-            }
-            Flow::More
-        })
-        .await
 }

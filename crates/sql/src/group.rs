@@ -1,10 +1,10 @@
 //! Groups of rows with their aggregates. Groups from several instances are merged into one set.
 
 use crate::aggregate::Accumulator;
+use crate::bound::Bound;
 use crate::place::encode_key;
 use crate::program::{AggregateCall, Grouping};
 use crate::row::Columns;
-use crate::step::Bound;
 use crate::{Datum, SqlError};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -28,7 +28,9 @@
 pub mod aggregate;
 pub mod audit;
 pub mod binary;
+pub mod bound;
 pub mod catalog;
+mod catalog_rows;
 pub mod compare;
 pub mod database;
 pub mod datetime;

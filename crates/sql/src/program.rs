@@ -6,6 +6,8 @@
 
 use crate::catalog::{Slots, Store};
 use crate::expression::Aggregate;
+pub use crate::row::StoredColumn;
+
 use crate::row::Layout;
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
@@ -90,15 +92,6 @@ impl Stored {
     pub fn layout(&self) -> &Layout {
         self.layout.get_or_init(|| Layout::of(&self.columns))
     }
-}
-
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct StoredColumn {
-    pub name: String,
-    pub ty: SqlType,
-    pub nullable: bool,
-    /// The value in rows that are stored without this column.
-    pub missing: Datum,
 }
 
 /// An index: its entries lead to the keys of rows. They are stored by `slots` of their own.

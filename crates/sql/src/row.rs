@@ -12,10 +12,20 @@
 //! All numbers are little-endian. A row that was stored before a column was added has fewer
 //! columns; the column's `missing` value is read instead.
 
-use crate::program::StoredColumn;
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType};
 use bigdecimal::num_bigint::BigInt;
+use serde::{Deserialize, Serialize};
+
+/// A column as rows are stored.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StoredColumn {
+    pub name: String,
+    pub ty: SqlType,
+    pub nullable: bool,
+    /// The value in rows that are stored without this column.
+    pub missing: Datum,
+}
 
 /// A row that is read by column, so that a stored row need not be decoded as a whole.
 pub trait Columns {

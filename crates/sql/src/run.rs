@@ -18,9 +18,10 @@ mod find;
 mod insert;
 mod select;
 
+use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::program::{Outcome, Program, Statement};
-use crate::step::{Bound, Put, Putting};
+use crate::step::{Put, Putting};
 use crate::{Datum, SqlError};
 use smallvec::SmallVec;
 use std::collections::HashSet;

@@ -4,8 +4,8 @@
 //! A step gives an error of SQL as a value: it has then changed nothing, and the transaction can go
 //! on. Rows are returned as they are stored; the home decodes the columns that it needs.
 
+use crate::bound::Bound;
 use crate::catalog::Store;
-use crate::expression::Context;
 use crate::group::{Group, Groups};
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Checked, Grouping, Order, Stored};
@@ -14,25 +14,6 @@ use crate::{Datum, Expr, SqlError, SqlState};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use txn::{Abort, Access, Direction, Effect, Flow, Inserted, Range, Route, Spread, Step, StepId};
-
-/// The values that all steps of a statement share.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Bound {
-    pub params: Vec<Datum>,
-    /// The begin of the transaction, in the form of [`Datum::Timestamp`].
-    pub now: i64,
-}
-
-impl Bound {
-    /// What expressions are evaluated with.
-    pub fn context(&self) -> Context<'_> {
-        Context { params: &self.params, now: self.now, random: &random }
-    }
-}
-
-fn random() -> u64 {
-    fastrand::u64(..)
-}
 
 /// The row before the table's columns, for conditions that name the sources before it in a join.
 pub type Outer = Arc<Vec<Datum>>;

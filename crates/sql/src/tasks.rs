@@ -1,11 +1,12 @@
 //! Work on the catalog and on whole tables: commands that change definitions, and sequences.
 
+use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
-use crate::database::{Answer, CATALOG, catalog_place};
+use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
 use crate::place::{self, Placed};
 use crate::program::{Checked, Reference, Stored, StoredColumn};
 use crate::run::{Stop, Work};
-use crate::step::{Bound, Put, Putting};
+use crate::step::{Put, Putting};
 use crate::{Datum, SqlError, SqlState};
 use std::sync::Arc;
 use txn::Transaction;
@@ -108,8 +109,8 @@ impl<T: Transaction> Work<'_, T> {
         Ok(())
     }
 
-    /// Takes the next numbers of a sequence.
-    pub(crate) async fn take_numbers(&mut self, sequence: &Sequence, most: u32) -> Result<Answer, Stop> {
+    /// Takes the next numbers of a sequence: the first one, and how many.
+    pub(crate) async fn take_numbers(&mut self, sequence: &Sequence, most: u32) -> Result<(i64, u32), Stop> {
         let at = sequence_place(sequence.oid, self.sites());
         let (number, is_taken) = match self.read_raw(CATALOG, &at).await? {
             None => (sequence.start, false),
@@ -124,7 +125,7 @@ impl<T: Transaction> Work<'_, T> {
             (last, count) = (next, count + 1);
         }
         self.set_number(sequence.oid, last, true).await?;
-        Ok(Answer::Numbers { first, count })
+        Ok((first, count))
     }
 
     pub(crate) async fn set_number(
@@ -158,11 +159,6 @@ impl Sequence {
             }
         }
     }
-}
-
-/// The place of a sequence's number.
-pub(crate) fn sequence_place(sequence: Oid, sites: u32) -> Placed {
-    Placed { slot: sequence.0 % sites, key: place::encode_key(&[Datum::Int(sequence.0.into())]) }
 }
 
 fn unreadable(what: &str) -> SqlError {

@@ -103,4 +103,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             _ => outcome,
         }
     }
+
+    /// The outcome with which the transaction ends, and the reply that is delivered although the
+    /// procedure abandoned it.
+    pub(super) fn kept<R>(&self, outcome: Result<R, Abort>) -> (Result<R, Abort>, Option<R>) {
+        match outcome {
+            Ok(reply) if self.abandoned && self.failed.is_none() => (Err(Abort::User(0)), Some(reply)),
+            outcome => (outcome, None),
+        }
+    }
 }

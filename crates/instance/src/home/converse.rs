@@ -7,7 +7,9 @@
 //! votes come after its end. Its deadline is therefore set anew at its end.
 
 use super::Run;
+use crate::conversations::ConversationId;
 use crate::links::MOST_PAYLOAD;
+use crate::local::Local;
 use exec::Engine;
 use txn::{Abort, Workload};
 use wire::Frame;
@@ -39,5 +41,24 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         {
             home.until_ns = until_ns;
         }
+    }
+}
+
+/// Ends a request's conversation when the request ends in any way.
+pub(crate) struct Open<'l, W: Workload, E: Engine> {
+    local: &'l Local<W, E>,
+    id: ConversationId,
+}
+
+impl<'l, W: Workload, E: Engine> Open<'l, W, E> {
+    pub(crate) fn new(local: &'l Local<W, E>, id: ConversationId) -> Open<'l, W, E> {
+        local.conversations.open(id);
+        Open { local, id }
+    }
+}
+
+impl<W: Workload, E: Engine> Drop for Open<'_, W, E> {
+    fn drop(&mut self) {
+        self.local.conversations.close(self.id);
     }
 }

@@ -56,21 +56,16 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         let conversation = parcel.as_ref().and_then(|parcel| parcel.conversation);
         let mut run = Run::new(local, txn, conversation);
         let span = probe::span(Component::Execution);
-        let mut outcome = pin!(workload.run(request, &mut run)).await;
+        let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
         run.end_conversation();
-        let mut abandoned = None;
-        if run.abandoned && run.failed.is_none() {
-            abandoned = outcome.ok();
-            outcome = Err(Abort::User(0));
-        }
+        let (mut outcome, abandoned) = run.kept(outcome);
         if let (Some(gtid), Some(abort)) = (run.gtid, run.decided_abort(&outcome)) {
             outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         outcome = run.first_abort_or(outcome);
         if let (Some(reply), Some(parcel)) = (outcome.as_ref().ok().or(abandoned.as_ref()), &mut parcel) {
-            let packed = packed(reply, parcel.reply);
-            outcome = packed.and(outcome);
+            outcome = packed(reply, parcel.reply).and(outcome);
         }
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {

@@ -4,12 +4,13 @@ use super::find::Found;
 use super::insert::columns;
 use super::select::projected;
 use super::{Stop, Undo, Work};
+use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::place::Placed;
 use crate::program::{
     Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, Source, Stored, Update,
 };
-use crate::step::{Bound, Change, Changed, Fetch, FetchForUpdate, Outer, Put, Putting, Test, Wanted};
+use crate::step::{Change, Changed, Fetch, FetchForUpdate, Outer, Put, Putting, Test, Wanted};
 use crate::{Datum, SqlError, SqlState};
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,10 +1,11 @@
 //! Finds the rows of a source, for each row of the sources before it.
 
 use super::{PHASE, Stop, Work};
+use crate::bound::Bound;
 use crate::catalog::Slots;
 use crate::place::{self, Placed};
 use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
-use crate::step::{Bound, Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
+use crate::step::{Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,10 +2,11 @@
 
 use super::select::projected;
 use super::{Stop, Work};
+use crate::bound::Bound;
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
 use crate::row::Pair;
-use crate::step::{Bound, Put, Putting};
+use crate::step::{Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::sync::Arc;
 use txn::Transaction;

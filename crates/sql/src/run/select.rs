@@ -2,11 +2,12 @@
 
 use super::find::Found;
 use super::{Rows, Stop, Work};
+use crate::bound::Bound;
 use crate::compare;
 use crate::group::Groups;
 use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
 use crate::row::{Columns, Pair};
-use crate::step::{Bound, Fetch, Gather, Outer, Test, Wanted};
+use crate::step::{Fetch, Gather, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
 use std::sync::Arc;

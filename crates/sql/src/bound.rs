@@ -1,0 +1,24 @@
+//! What a statement's expressions are evaluated with.
+
+use crate::Datum;
+use crate::expression::Context;
+use serde::{Deserialize, Serialize};
+
+/// The values that all steps of a statement share.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Bound {
+    pub params: Vec<Datum>,
+    /// The begin of the transaction, in the form of [`Datum::Timestamp`].
+    pub now: i64,
+}
+
+impl Bound {
+    /// What expressions are evaluated with.
+    pub fn context(&self) -> Context<'_> {
+        Context { params: &self.params, now: self.now, random: &random }
+    }
+}
+
+fn random() -> u64 {
+    fastrand::u64(..)
+}
