@@ -8,6 +8,7 @@ use sql::database::{Answer, Command, Database, Request};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use txn::{Abort, Placement, Schema, Workload};
+use workload::{AnyReply, AnyRequest};
 
 pub struct Deployed {
     inner: Arc<Inner>,
@@ -58,8 +59,22 @@ fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, RunError> {
     postcard::to_stdvec(value).map_err(|_| RunError::Abort(Abort::TooLong))
 }
 
-fn decoded(bytes: &[u8]) -> Result<Answer, RunError> {
+/// What a procedure says in a conversation.
+fn said(bytes: &[u8]) -> Result<Answer, RunError> {
     postcard::from_bytes(bytes).map_err(|_| unexpected())
+}
+
+/// A request as instances take it: they run workloads of any kind.
+fn encoded_request(request: &Request) -> Result<Vec<u8>, RunError> {
+    encoded(&AnyRequest::Sql(request.clone()))
+}
+
+/// The reply to a request.
+fn decoded(bytes: &[u8]) -> Result<Answer, RunError> {
+    match postcard::from_bytes(bytes) {
+        Ok(AnyReply::Sql(answer)) => Ok(answer),
+        _ => Err(unexpected()),
+    }
 }
 
 async fn received(reply: oneshot::Receiver<Reply>) -> Reply {
@@ -80,7 +95,7 @@ impl Engine for Deployed {
 
     async fn once(&self, request: Request) -> Result<Answer, RunError> {
         let only_reads = self.inner.database.only_reads(&request);
-        let (_, reply) = self.inner.bridge.submit(self.inner.home(&request), &encoded(&request)?);
+        let (_, reply) = self.inner.bridge.submit(self.inner.home(&request), &encoded_request(&request)?);
         match received(reply).await {
             Ok(answered) => decoded(&answered.bytes),
             Err(NoAnswer::Lost) if only_reads => Err(RunError::Abort(Abort::InstanceDown)),
@@ -108,7 +123,8 @@ impl Talk {
             None => {
                 let request = Request::Converse(command);
                 let home = self.inner.home(&request);
-                let (call, reply) = self.inner.bridge.submit(home, &encoded(&request).map_err(too_long)?);
+                let (call, reply) =
+                    self.inner.bridge.submit(home, &encoded_request(&request).map_err(too_long)?);
                 self.call = Some((home, call));
                 reply
             }
@@ -139,7 +155,7 @@ impl Conversation for Talk {
             Err(why) => return Err(no_answer(why)),
         };
         self.is_over |= answered.ends;
-        if answered.ends { Err(unexpected()) } else { decoded(&answered.bytes) }
+        if answered.ends { Err(unexpected()) } else { said(&answered.bytes) }
     }
 
     async fn commit(mut self) -> Result<(), RunError> {

@@ -6,7 +6,9 @@
 
 use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
-use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
+pub use crate::catalog_rows::CATALOG;
+
+use crate::catalog_rows::{catalog_place, sequence_place};
 use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Stop, Work};
