@@ -513,14 +513,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         (from, link, call): (Peer, LinkId, u64),
         reply: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        let converses = from == Peer::Client && self.workload().converses(request);
-        let open = converses.then(|| Open::new(self, (link, call)));
-        let conversation = open.is_some().then_some((link, call));
+        let id = (link, call);
+        let conversation = (from == Peer::Client && self.workload().converses(request)).then_some(id);
+        let _open = conversation.map(|id| Open::new(self, id));
         let mut txn = self.take_txn();
         let started = world::now_ns();
         let keys = self.keys_of(request);
-        let outcome =
-            pin!(home::run(self, (request, keys), &mut txn, Some(Parcel { reply, conversation }))).await;
+        let parcel = Parcel { reply, conversation };
+        let outcome = pin!(home::run(self, (request, keys), &mut txn, Some(parcel))).await;
         self.spares.give_txn(txn);
         let now = world::now_ns();
         self.count(request, outcome.as_ref().map(|(_, reach)| *reach).map_err(|abort| *abort), now);
@@ -532,13 +532,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
 }
 
 fn new_session<P>(gtid: Gtid, link: LinkId) -> Session<P> {
-    Session {
-        machine: Participant::new(gtid),
-        txn: None,
-        link: Some(link),
-        cancelled: false,
-        since_ns: world::now_ns(),
-    }
+    let (machine, since_ns) = (Participant::new(gtid), world::now_ns());
+    Session { machine, txn: None, link: Some(link), cancelled: false, since_ns }
 }
 
 /// A visit that needs no session as long as it does not have to wait.

@@ -36,8 +36,8 @@ pub trait Engine: Send + Sync + 'static {
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.
 pub trait Conversation: Send + Sync + 'static {
-    /// Obeys any command but `Commit` and `Rollback`. After [`Answer::Failed`] a part of the command
-    /// may be done: the transaction has to be rolled back, at least to a savepoint.
+    /// Obeys any command but `Commit` and `Rollback`. After [`Answer::Failed`] a part of the
+    /// command may be done: the transaction has to be rolled back, at least to a savepoint.
     fn command(&mut self, command: Command) -> impl Future<Output = Result<Answer, RunError>> + Send;
 
     fn commit(self) -> impl Future<Output = Result<(), RunError>> + Send;

@@ -139,8 +139,8 @@ impl Prepared {
         Ok(Prepared { parsed, types, ready: Mutex::new(ready.map(Arc::new)), fields })
     }
 
-    /// As compiled for this catalog; `None` for an empty text. If `keeps` it is kept: so the catalog
-    /// must be one that other sessions know too.
+    /// As compiled for this catalog; `None` for an empty text. If `keeps` it is kept: so the
+    /// catalog must be one that other sessions know too.
     ///
     /// # Errors
     /// Those of the compiler; 0A000 if the columns of the result have changed.

@@ -3,11 +3,12 @@
 //! ```text
 //!   client <--TCP, TLS, Unix socket--> session --text--> compiler --> program
 //!                                         |                             |
-//!                                         +-- requests, commands --> engine: a deployment, or a model
+//!                                         +-- requests, commands --> engine: a deployment, or model
 //! ```
 //!
 //! One task serves one client, one message at a time. The crate knows the language through
-//! `compiler`, and the engine through [`engine::Engine`]; it knows nothing of storage and execution.
+//! `compiler`, and the engine through [`engine::Engine`]; it knows nothing of storage and
+//! execution.
 //!
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
 //! - [`access`], [`scram`], [`tls`]: who gets in.
@@ -17,8 +18,8 @@
 //! - [`engine`]; [`deployed`] over a [`bridge`]: the engine of a deployment.
 //!
 //! The messages have a codec of their own: that of the crate `pgwire` reads past the end of a
-//! malformed message and panics, and its sessions cannot suspend a portal, look at the next message,
-//! or stop for a client that does not read.
+//! malformed message and panics, and its sessions cannot suspend a portal, look at the next
+//! message, or stop for a client that does not read.
 
 #![forbid(unsafe_code)]
 // An error of SQL has many fields, and is rare.
@@ -36,6 +37,7 @@ pub mod guards;
 pub mod incoming;
 pub mod language;
 pub mod listening;
+mod numbering;
 pub mod outgoing;
 mod password;
 pub mod pgtype;

@@ -3,8 +3,8 @@
 use crate::access::USER;
 use sql::{SqlError, SqlState};
 
-/// The password that a text sets: in clear or a verifier, `None` to remove it. No result if the text
-/// is another statement.
+/// The password that a text sets: in clear or a verifier, `None` to remove it. No result if the
+/// text is another statement.
 pub fn change(text: &str) -> Option<Result<Option<String>, SqlError>> {
     let text = text.trim().trim_end_matches(';').trim_end();
     let (head, literal) = match text.split_once('\'') {

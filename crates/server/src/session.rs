@@ -223,6 +223,10 @@ impl<S, E: Engine> Drop for Session<S, E> {
 }
 
 /// The error of a session that ends with the server.
+fn no_statement(name: &str) -> SqlError {
+    SqlError::new(SqlState(*b"26000"), format!("prepared statement \"{name}\" does not exist"))
+}
+
 fn by_command() -> SqlError {
     SqlError::new(SqlState(*b"57P01"), "terminating connection due to administrator command")
 }

@@ -55,8 +55,8 @@ pub struct Shared<E: Engine> {
     pub defining: Arc<tokio::sync::Mutex<()>>,
     running: Mutex<HashMap<SessionId, Running>>,
     next: AtomicI32,
-    /// Of the next statement: higher than all numbers that an earlier server gave, because it begins
-    /// with the nanoseconds since 2000 and no server runs a statement each nanosecond.
+    /// Of the next statement: higher than all numbers that an earlier server gave, because it
+    /// begins with the nanoseconds since 2000 and no server runs a statement each nanosecond.
     next_statement: AtomicI64,
     /// True from the moment at which the server stops.
     pub stopping: watch::Receiver<bool>,

@@ -1,5 +1,5 @@
-//! Where the catalog and the numbers of sequences are stored, and the rows of a physical table as an
-//! audit visits them.
+//! Where the catalog and the numbers of sequences are stored, and the rows of a physical table as
+//! an audit visits them.
 
 use crate::Datum;
 use crate::catalog::{Catalog, Oid, Store};

@@ -53,8 +53,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     };
     loop {
         engine.begin(ctx, txn, protection);
-        let conversation = parcel.as_ref().and_then(|parcel| parcel.conversation);
-        let mut run = Run::new(local, txn, conversation);
+        let mut run = Run::new(local, txn, parcel.as_ref().and_then(|parcel| parcel.conversation));
         let span = probe::span(Component::Execution);
         let outcome = pin!(workload.run(request, &mut run)).await;
         drop(span);
@@ -100,14 +99,16 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                     // This answer depends on rows that they wrote, so it waits for those commits.
                     local.durable(seen).await?;
                     observe(local, &*workload, request, None);
-                    if let Some(reply) = abandoned {
-                        return Ok((reply, if gtid.is_some() { Reach::Distributed } else { Reach::Home }));
-                    }
+                    return abandoned.map(|reply| (reply, reach_of(gtid))).ok_or(abort);
                 }
                 return Err(abort);
             }
         }
     }
+}
+
+fn reach_of(gtid: Option<Gtid>) -> Reach {
+    if gtid.is_some() { Reach::Distributed } else { Reach::Home }
 }
 
 /// How the rows of a request are protected at its first try.

@@ -136,8 +136,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
-    /// A transaction of one program. It has not been shown to the client yet, so after a conflict it
-    /// runs again.
+    /// A transaction of one program. It has not been shown to the client yet, so after a conflict
+    /// it runs again.
     async fn run_alone(&self, call: Call) -> Result<Vec<Outcome>, SqlError> {
         let limit = self.settings.limit("statement_timeout");
         let only_reads = call.program.only_reads;
@@ -199,31 +199,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         SqlError::new(SqlState(*b"57014"), format!("canceling statement due to {why}"))
     }
 
-    async fn about_session(&mut self, about: &About) -> Result<Product, Failure> {
+    fn about_settings(&mut self, about: &About) -> Result<Product, Failure> {
         let tag = match about {
-            About::Begin(modes) => {
-                if self.block.kind == Kind::Explicit {
-                    let message = "there is already a transaction in progress";
-                    self.notice(Severity::Warning, SqlState(*b"25001"), message);
-                }
-                self.begin(Kind::Explicit);
-                self.set_modes(*modes)?;
-                "BEGIN"
-            }
-            About::Commit { chain } => return self.end(true, *chain).await,
-            About::Rollback { chain } => return self.end(false, *chain).await,
-            About::Savepoint(name) => {
-                self.savepoint(name.clone()).await?;
-                "SAVEPOINT"
-            }
-            About::RollbackTo(name) => {
-                self.roll_back_to(name).await?;
-                "ROLLBACK"
-            }
-            About::Release(name) => {
-                self.release(name)?;
-                "RELEASE"
-            }
             About::SetTransaction(modes) => {
                 if self.block.kind == Kind::None {
                     let message = "SET TRANSACTION can only be used in transaction blocks";
@@ -262,13 +239,50 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.reset_all();
                 "RESET"
             }
+            _ => "",
+        };
+        Ok(Product::Done(tag.into()))
+    }
+
+    async fn about_session(&mut self, about: &About) -> Result<Product, Failure> {
+        let tag = match about {
+            About::Begin(modes) => {
+                if self.block.kind == Kind::Explicit {
+                    let message = "there is already a transaction in progress";
+                    self.notice(Severity::Warning, SqlState(*b"25001"), message);
+                }
+                self.begin(Kind::Explicit);
+                self.set_modes(*modes)?;
+                "BEGIN"
+            }
+            About::Commit { chain } => return self.end(true, *chain).await,
+            About::Rollback { chain } => return self.end(false, *chain).await,
+            About::Savepoint(name) => {
+                self.savepoint(name.clone()).await?;
+                "SAVEPOINT"
+            }
+            About::RollbackTo(name) => {
+                self.roll_back_to(name).await?;
+                "ROLLBACK"
+            }
+            About::Release(name) => {
+                self.release(name)?;
+                "RELEASE"
+            }
+            About::SetTransaction(_)
+            | About::SetCharacteristics(_)
+            | About::Set { .. }
+            | About::Show(_)
+            | About::ShowAll
+            | About::Reset(_)
+            | About::ResetAll => return self.about_settings(about),
             About::Deallocate(None) => {
                 self.statements.clear();
                 "DEALLOCATE ALL"
             }
             About::Deallocate(Some(name)) => {
                 if self.statements.remove(name).is_none() {
-                    return Err(super::extended::no_statement(name).into());
+                    return Err(super::no_statement(name).into());
                 }
                 "DEALLOCATE"
             }

@@ -34,10 +34,6 @@ enum State {
     Done,
 }
 
-pub(super) fn no_statement(name: &str) -> SqlError {
-    SqlError::new(SqlState(*b"26000"), format!("prepared statement \"{name}\" does not exist"))
-}
-
 fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState(*b"34000"), format!("portal \"{name}\" does not exist"))
 }
@@ -90,7 +86,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     fn statement(&self, name: &str) -> Result<&Arc<Prepared>, SqlError> {
-        self.statements.get(name).ok_or_else(|| no_statement(name))
+        self.statements.get(name).ok_or_else(|| super::no_statement(name))
     }
 
     pub(super) fn bind(&mut self, bind: &Bind<'_>) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::engine::Engine;
-use crate::sequences;
+use crate::numbering;
 use crate::shared::now;
 use compiler::compiled::Fill;
 use sql::catalog::Oid;
@@ -51,7 +51,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             Fill::SetSequence(oid, number, is_taken) => {
                 let sequence = self.sequence(*oid)?;
-                sequences::set(&self.shared, &sequence, *number, *is_taken).await?;
+                numbering::set(&self.shared, &sequence, *number, *is_taken).await?;
                 Datum::Int(*number)
             }
             Fill::User => Datum::Text(USER.into()),
@@ -70,7 +70,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.numbers.latest = Some(number);
                 return Ok(number);
             }
-            sequences::refill(&self.shared, &sequence).await?;
+            numbering::refill(&self.shared, &sequence).await?;
         }
         Err(SqlError::new(SqlState::INTERNAL, format!("sequence \"{}\" gives no number", sequence.name)))
     }

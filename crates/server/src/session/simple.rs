@@ -79,7 +79,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     fn named(&self, prepared: Arc<Prepared>) -> Result<(Arc<Prepared>, Vec<Datum>), SqlError> {
         let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
         if let Some(Compiled::Execute { name, args }) = ready.as_ref().map(|ready| &ready.compiled) {
-            let named = self.statements.get(name).ok_or_else(|| super::extended::no_statement(name))?;
+            let named = self.statements.get(name).ok_or_else(|| super::no_statement(name))?;
             let wanted = named.ready(&self.catalog(), self.block.changing.is_none())?;
             let params = wanted.as_ref().map_or(&[][..], |ready| &ready.params);
             return Ok((Arc::clone(named), super::filling::arguments(name, args, params)?));

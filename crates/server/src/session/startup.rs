@@ -82,8 +82,8 @@ async fn refused<S: Stream, T>(mut transport: Transport<S>, error: SqlError) -> 
     None
 }
 
-/// Answers requests for encryption; each kind is asked for at most once. Returns [`First::Tls`] when
-/// the handshake comes next.
+/// Answers requests for encryption; each kind is asked for at most once. Returns [`First::Tls`]
+/// when the handshake comes next.
 async fn negotiate<S: Stream>(transport: &mut Transport<S>, has_tls: bool) -> Result<First, Lost> {
     if has_tls && transport.starts_like_tls().await? {
         return Err(Lost::Refused(violation("a client asks for TLS before it begins with it")));

@@ -237,7 +237,8 @@ impl<T: Transaction> Work<'_, T> {
         Ok(hits.into_iter().next().and_then(|hit| hit.row))
     }
 
-    /// Checks the references of a new row, or of one that was deleted, and carries out what follows.
+    /// Checks the references of a new row, or of one that was deleted, and carries out what
+    /// follows.
     pub(crate) async fn check_references(
         &mut self,
         references: &[Reference],
