@@ -117,6 +117,7 @@ impl<'a> Cell<'a> {
             channel: self.channel,
             durability: self.entry.durability,
             clients: Clients::Closed(self.clients),
+            bounds: Vec::new(),
         })
     }
 

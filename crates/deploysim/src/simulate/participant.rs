@@ -145,6 +145,9 @@ impl Sim<'_> {
     }
 
     fn release_session(&mut self, number: usize, session: u32) {
+        if self.withdraw(Task::Steps(session)) {
+            self.sessions[session].is_running = false;
+        }
         let mut held = std::mem::take(&mut self.sessions[session].held);
         self.release(number, &mut held);
         self.sessions[session].held = held;

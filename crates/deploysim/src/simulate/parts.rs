@@ -155,6 +155,12 @@ pub(super) struct Cursor {
     pub line: usize,
     /// The next row to lock, from the group's start.
     pub row: usize,
+    /// The next line of that row's runs.
+    pub run: u8,
+    /// The lock for which it waits, and since when; until it runs again.
+    pub waits: Option<(LockId, f64)>,
+    /// Its wait for a lock was too long.
+    pub has_given_up: bool,
     /// Rows that are paid for.
     pub paid: usize,
 }

@@ -12,7 +12,7 @@ use crate::costs::{ChannelCosts, Homes};
 use crate::deployment::Clients;
 use crate::transaction::{Requests, Transactions};
 use fastrand::Rng;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
 use workload::micro::Op;
 
@@ -62,7 +62,9 @@ impl<'c> Sim<'c> {
             sessions: Slab::new(),
             locks: Locks::new(case.transactions),
             is_updating: is_updating(case.transactions),
+            has_runs: !case.costs.runs.is_empty() && !hot_keys(case.transactions).is_empty(),
             hot_keys: hot_keys(case.transactions),
+            runs: HashMap::new(),
             counts: Counts::new(),
             random: Rng::with_seed(options.seed),
             owners,
@@ -207,7 +209,7 @@ fn is_updating(transactions: &Transactions) -> bool {
 }
 
 /// Ranges of keys so popular that the moment of their locking matters.
-fn hot_keys(transactions: &Transactions) -> Vec<(u64, u64)> {
+pub(crate) fn hot_keys(transactions: &Transactions) -> Vec<(u64, u64)> {
     match transactions {
         Transactions::Micro(micro) => {
             let options = micro.options();
