@@ -221,7 +221,8 @@ impl Demand {
             let released = !wrote && parts.len() > 2 && !at_once;
             let messages = 2.0 + if wrote { 2.0 } else { f64::from(u8::from(released)) };
             let (send, receive, way) = message_ns(case, (home, instance), so_far);
-            let two_phase = if wrote { case.costs.two_phase_log_ns } else { 0.0 };
+            let records_ns = case.costs.two_phase_log_ns + case.costs.two_phase_row_ns * rows;
+            let two_phase = if wrote { records_ns } else { 0.0 };
             let own = p.home + p.reply + if wrote { p.ack } else { 0.0 };
             let there = p.participant + if wrote || released { p.decision } else { 0.0 } + two_phase;
             let first_two = p.home + p.reply + p.participant + two_phase;

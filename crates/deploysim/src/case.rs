@@ -143,7 +143,7 @@ impl<'a> Case<'a> {
         let append = match self.deployment.durability {
             Durability::Memory => 0.0,
             Durability::Async | Durability::Sync => self.profile.log_append_ns / self.speed,
-        };
+        } + self.costs.commit_ns / self.speed / workers;
         Service { read, update, append_ns: append }
     }
 

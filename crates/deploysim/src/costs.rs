@@ -159,16 +159,23 @@ pub struct DesignCosts {
     pub runs: Vec<RunLine>,
     /// Log bytes per updated row.
     pub log_bytes_per_row: f64,
+    /// System calls that write the log when an updating transaction commits, in ns. The workers of
+    /// an instance share them: each commit pays its part.
+    #[serde(default)]
+    pub commit_ns: f64,
     /// Prepare and commit records of an updating distributed transaction, in ns at each site.
     #[serde(default)]
     pub two_phase_log_ns: f64,
+    /// Besides, for each row that a participant has updated: its prepare records.
+    #[serde(default)]
+    pub two_phase_row_ns: f64,
     /// An aborted attempt costs this share of its work before the retry.
     #[serde(default = "whole")]
     pub abort_share: f64,
 }
 
 fn patience() -> f64 {
-    5e6
+    50e6
 }
 
 fn whole() -> f64 {
@@ -233,6 +240,9 @@ pub struct LoopCosts {
     pub gate: usize,
     /// One pass of the loop besides its tasks and looks.
     pub pass_ns: f64,
+    /// Whether a message is served between two rows of a transaction: threads that serve messages
+    /// share the core with the worker, and the kernel lets one run when its message comes.
+    pub preempts: bool,
 }
 
 impl Default for LoopCosts {
@@ -245,6 +255,7 @@ impl Default for LoopCosts {
             spin_ns: (l::SPIN_US * 1_000) as f64,
             gate: l::GATE,
             pass_ns: 60.0,
+            preempts: false,
         }
     }
 }

@@ -192,6 +192,9 @@ impl Sim<'_> {
             self.instances[usize::from(group.instance)].distributed += 1;
             session
         });
+        // The papers' engines let a reader go with its vote, wherever the others stand.
+        let at_once = self.case.profile.visits == Visits::AtOnce;
+        let prepare = prepare.map(|lock_point| if at_once { LockPoint::Reached } else { lock_point });
         let s = &mut self.sessions[session];
         (s.group, s.prepare, s.cursor) = (Some(group), prepare, Cursor::default());
         self.pay_scaled(number, Component::Management, self.case.parts(updates).home);
@@ -213,6 +216,7 @@ impl Sim<'_> {
         let txn = &self.txns[id];
         // At another step its own rows are under way, or wait for a lock.
         let awaits = matches!(txn.ops.get(txn.pc), Some(Op::Await));
+        let awaits = awaits && !self.workers[home].will_run(Task::Run(id));
         // After a No the transaction has begun again.
         if is_last && awaits && txn.attempt == attempt {
             self.workers[home].ready.push_back(Task::Run(id));
@@ -280,6 +284,11 @@ impl Sim<'_> {
     fn tell(&mut self, number: usize, id: u32, to: u16, message: twophase::Message) {
         let known = self.txns[id].sessions.iter().find(|(instance, _)| *instance == to);
         let session = known.expect("a peer has a session").1;
+        let s = &self.sessions[session];
+        let has_left = s.machine.is_none() || (s.txn, s.attempt) != (id, self.txns[id].attempt);
+        if has_left && self.case.profile.visits == Visits::AtOnce {
+            return;
+        }
         let (message, kind) = match message {
             twophase::Message::Prepare { lock_point, .. } => {
                 (Message::Prepare { session, lock_point }, Kind::Prepare)
@@ -367,8 +376,8 @@ impl Sim<'_> {
         self.counts.aborts += 1;
         self.release_txn(number, id);
         let txn = &mut self.txns[id];
-        // A task that was granted its lock is ready already.
-        let is_ready = txn.cursor.waits.is_some();
+        // A task that was granted its lock, or that gave way to a message, is ready already.
+        let is_ready = self.workers[number].will_run(Task::Run(id));
         txn.attempt += 1;
         txn.rewind();
         txn.sessions.clear();
@@ -416,8 +425,7 @@ fn list_ops(txn: &mut Txn, home: u16, protection: Protection, visits: Visits) {
         };
         match &remote[..] {
             [] => ops.push(Op::Home(own)),
-            // The papers' engines let a reader go with its vote.
-            _ if visits == Visits::AtOnce => ops.extend(all_at_once(LockPoint::Reached)),
+            _ if visits == Visits::AtOnce => ops.extend(all_at_once(LockPoint::Ahead)),
             &[group] if !writes => {
                 ops.extend(run_home.then_some(Op::Home(own)));
                 ops.push(Op::Send { group, prepare: prepare(LockPoint::Reached) });

@@ -85,6 +85,8 @@ pub(super) struct Worker {
     pub state: State,
     /// The task that goes on in the next step.
     pub current: Option<Task>,
+    /// A task that gave way to messages: it goes on after the tasks that they bring.
+    pub preempted: Option<Task>,
     pub ready: VecDeque<Task>,
     /// Tasks left in this turn.
     pub left: usize,
@@ -222,7 +224,8 @@ pub(super) struct Session {
     pub prepare: Option<LockPoint>,
     pub cursor: Cursor,
     pub held: SmallVec<[LockId; 16]>,
-    pub wrote: bool,
+    /// Rows that it has updated.
+    pub wrote: f64,
     /// Its steps are queued or running.
     pub is_running: bool,
 }

@@ -6,6 +6,7 @@ use super::{Sim, Timer};
 use crate::case::Shape;
 use crate::costs::{Conflict, Protection, Visits};
 use crate::outcome::Component;
+use fastrand::Rng;
 use smallvec::SmallVec;
 
 /// The end of an attempt to lock and pay for rows.
@@ -30,6 +31,12 @@ pub(super) struct Part {
     pub is_distributed: bool,
     pub task: Task,
     pub txn: u32,
+}
+
+/// A time of mean 1. Equal service times would let the visitors of a line fall into step, and never
+/// meet; with these, one line and one client a worker are the network that [`crate::mva`] solves.
+fn memoryless(random: &mut Rng) -> f64 {
+    -(1.0 - random.f64()).ln()
 }
 
 impl Sim<'_> {
@@ -67,6 +74,13 @@ impl Sim<'_> {
             cursor.row += 1;
             cursor.run = 0;
         }
+        if self.case.profile.worker_loop.preempts && count > cursor.paid {
+            self.pay_rows(number, part, 1.0);
+            cursor.paid += 1;
+            if count > cursor.paid || part.inserts > 0.0 {
+                return Rows::Again;
+            }
+        }
         let left = (count - cursor.paid) as f64 + part.inserts;
         if left > 0.0 {
             self.pay_rows(number, part, left);
@@ -98,7 +112,7 @@ impl Sim<'_> {
             let (core, clock) = (self.workers[number].core, self.workers[number].clock);
             let line = &mut self.instances[self.workers[number].instance].lines[at];
             let distance = line.owner.map_or(0.0, |owner| self.case.machine.latency_ns(owner, core));
-            let service = visits * self.case.hot_ns(hot, distance);
+            let service = visits * self.case.hot_ns(hot, distance) * memoryless(&mut self.random);
             let end = line.visit(clock, core, service);
             self.pay_until(number, Component::Sharing, end);
             return true;
@@ -128,6 +142,7 @@ impl Sim<'_> {
             let distance = line.owner.map_or(0.0, |owner| self.case.machine.latency_ns(owner, core));
             let service = self.case.run_ns(run, row.update, distance);
             if service > 0.0 {
+                let service = service * memoryless(&mut self.random);
                 let start = line.visit(now, core, service) - service;
                 if start > now {
                     self.pay_until(number, Component::Sharing, start);

@@ -20,7 +20,9 @@ use workload::micro::Op;
 const FEW_ROWS: u64 = 64;
 /// Under a Zipf law, so many of the most popular rows count as hot.
 const POPULAR_ROWS: u64 = 256;
-/// Workers begin one after the other, so that their loops are not in step.
+/// Workers begin one after the other, in a drawn order, so that their loops are not in step. With
+/// work of equal length that order lasts, and in the order of their numbers each would take a hot
+/// line from its neighbour.
 const STAGGER_NS: f64 = 137.0;
 
 /// The channel of a deployment of one instance, over which nothing is sent.
@@ -86,8 +88,10 @@ impl<'c> Sim<'c> {
     fn start_clients(&mut self) {
         match self.case.deployment.clients {
             Clients::Closed(clients) => {
+                let mut order: Vec<usize> = (0..self.workers.len()).collect();
+                self.random.shuffle(&mut order);
                 for (number, w) in self.workers.iter_mut().enumerate() {
-                    w.clock = number as f64 * STAGGER_NS;
+                    w.clock = order[number] as f64 * STAGGER_NS;
                     let first = Task::Next(w.clock);
                     w.ready.extend(std::iter::repeat_n(first, clients as usize));
                     (0..clients).for_each(|_| self.counts.begin(w.clock));
@@ -159,6 +163,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
                 clock: 0.0,
                 state: State::Begin,
                 current: None,
+                preempted: None,
                 ready: VecDeque::new(),
                 left: 0,
                 turn: 0,
