@@ -66,8 +66,8 @@ fn map(machine: &MachineModel, profile: &EngineProfile, op: Op, memory: bool) ->
     let candidates = space.candidates()?;
     let advise = |multisite: f64, skew: f64| {
         let options = MicroOptions { op, multisite, skew, ..MicroOptions::new(levels.cores as u32) };
-        let transactions = Transactions::micro(options)
-            .map_err(|e| advisor::AdviceError::NoCandidate(e.to_string()))?;
+        let transactions =
+            Transactions::micro(options).map_err(|e| advisor::AdviceError::NoCandidate(e.to_string()))?;
         let setting = Setting {
             machine,
             profile,

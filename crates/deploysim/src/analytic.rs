@@ -175,7 +175,14 @@ impl Demand {
     }
 
     /// Adds a request; `so_far` is the share of distributed ones among the earlier ones.
-    fn add(&mut self, case: &Case<'_>, request: &Request, services: &[Service], lines: &[Vec<f64>], so_far: f64) {
+    fn add(
+        &mut self,
+        case: &Case<'_>,
+        request: &Request,
+        services: &[Service],
+        lines: &[Vec<f64>],
+        so_far: f64,
+    ) {
         let owner = |site: u32| case.owner_of(site);
         let home = owner(request.home_site);
         let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
@@ -257,14 +264,17 @@ impl Demand {
     /// Adds the time for which a request keeps the lines of popular runs.
     fn add_runs(&mut self, case: &Case<'_>, request: &Request, popular: &[(u64, u64)]) {
         for row in &request.rows {
-            let Some((first, _)) = popular.iter().find(|(a, b)| (*a..*b).contains(&row.key)) else { continue };
+            let Some((first, _)) = popular.iter().find(|(a, b)| (*a..*b).contains(&row.key)) else {
+                continue;
+            };
             let instance = case.owner_of(row.site);
             if !case.is_shared(instance) {
                 continue;
             }
             for (number, run) in case.costs.runs.iter().enumerate() {
                 let ns = case.run_ns(run, row.update, distance_ns(case, instance));
-                *self.runs_ns[instance].entry((number, first + (row.key - first) / run.rows)).or_default() += ns;
+                *self.runs_ns[instance].entry((number, first + (row.key - first) / run.rows)).or_default() +=
+                    ns;
             }
         }
     }

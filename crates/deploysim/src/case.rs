@@ -82,8 +82,11 @@ impl<'a> Case<'a> {
 
     /// The ns for which a row's visits keep the line of its run.
     pub(crate) fn run_ns(&self, run: &RunLine, update: bool, distance_ns: f64) -> f64 {
-        let (visits, held) =
-            if update { (run.visits.update, run.held_ns.update) } else { (run.visits.read, run.held_ns.read) };
+        let (visits, held) = if update {
+            (run.visits.update, run.held_ns.update)
+        } else {
+            (run.visits.read, run.held_ns.read)
+        };
         visits * ((self.profile.lines.t0_ns + held) / self.speed + run.transfers * distance_ns)
     }
 
@@ -143,7 +146,7 @@ impl<'a> Case<'a> {
         let append = match self.deployment.durability {
             Durability::Memory => 0.0,
             Durability::Async | Durability::Sync => self.profile.log_append_ns / self.speed,
-        } + self.costs.commit_ns / self.speed / workers;
+        };
         Service { read, update, append_ns: append }
     }
 

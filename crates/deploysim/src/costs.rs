@@ -159,10 +159,6 @@ pub struct DesignCosts {
     pub runs: Vec<RunLine>,
     /// Log bytes per updated row.
     pub log_bytes_per_row: f64,
-    /// System calls that write the log when an updating transaction commits, in ns. The workers of
-    /// an instance share them: each commit pays its part.
-    #[serde(default)]
-    pub commit_ns: f64,
     /// Prepare and commit records of an updating distributed transaction, in ns at each site.
     #[serde(default)]
     pub two_phase_log_ns: f64,

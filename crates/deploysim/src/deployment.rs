@@ -173,7 +173,11 @@ impl Deployment {
             return Ok(());
         }
         if bounds.len() + 1 != instances {
-            return wrong(format!("{} bounds for {instances} instances: expected {}", bounds.len(), instances - 1));
+            return wrong(format!(
+                "{} bounds for {instances} instances: expected {}",
+                bounds.len(),
+                instances - 1
+            ));
         }
         let all = std::iter::once(0).chain(bounds.iter().copied()).chain([sites]);
         if !all.is_sorted_by(|a, b| a < b) {

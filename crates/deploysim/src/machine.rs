@@ -252,7 +252,8 @@ impl MachineModel {
     /// The mean one-way ns over pairs of cores of `group` in different packages; 0 if there are none.
     pub fn mean_between_packages_ns(&self, group: &[usize]) -> f64 {
         let apart = |a: usize, b: usize| self.package[a] != self.package[b];
-        let far = group.iter().flat_map(|&a| group.iter().filter(move |&&b| apart(a, b)).map(move |&b| (a, b)));
+        let far =
+            group.iter().flat_map(|&a| group.iter().filter(move |&&b| apart(a, b)).map(move |&b| (a, b)));
         let (sum, pairs) = far.fold((0.0, 0_usize), |(sum, n), (a, b)| (sum + self.latency_ns(a, b), n + 1));
         if pairs == 0 { 0.0 } else { sum / pairs as f64 }
     }

@@ -41,8 +41,8 @@ use locks::{Locks, Waiter};
 use measure::Counts;
 use parts::{Instance, Post, Record, Session, State, Task, Txn, Worker};
 use slab::Slab;
-use std::cmp::Ordering;
 use stations::Line;
+use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 use tree::Tree;
 
@@ -98,7 +98,11 @@ enum Timer {
     LookAtLog(usize),
     Arrival,
     /// The longest wait of a party for a lock ends, unless it has the lock.
-    GivesUp { lock: u32, task: Task, since: f64 },
+    GivesUp {
+        lock: u32,
+        task: Task,
+        since: f64,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -369,7 +369,8 @@ fn a_circle_of_lock_waits_ends_the_run() {
     let table = |name: &str| Table { name: name.into(), rows_per_site: 1 };
     let mix = Mix {
         name: "circle".into(),
-        sites: 1, together: 1,
+        sites: 1,
+        together: 1,
         tables: vec![table("a"), table("b")],
         kinds: vec![kind("ab", [0, 1]), kind("ba", [1, 0])],
     };
@@ -477,7 +478,8 @@ fn inputs_from_which_nothing_follows_are_refused() {
     assert!(text(said("serial", 1, &two)).contains("one worker per instance, not 2"));
     assert!(text(said("occ", 2, &micro(1, Op::Read, 0.0))).contains("1 sites for 2 instances"));
     assert!(text(said("occ", 3, &two)).contains("do not divide evenly"));
-    let empty = deploysim::Mix { name: "mine".into(), sites: 2, together: 1, tables: Vec::new(), kinds: Vec::new() };
+    let empty =
+        deploysim::Mix { name: "mine".into(), sites: 2, together: 1, tables: Vec::new(), kinds: Vec::new() };
     assert!(Transactions::mix(empty).unwrap_err().to_string().contains("needs the recorded steps"));
 }
 

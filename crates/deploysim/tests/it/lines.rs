@@ -15,7 +15,13 @@ fn papers_engine() -> EngineProfile {
 }
 
 /// The microbenchmark on the papers' quad-socket machine.
-fn quad(islands: usize, channel: Channel, options: MicroOptions, clients: u32, run_for: &RunOptions) -> Outcome {
+fn quad(
+    islands: usize,
+    channel: Channel,
+    options: MicroOptions,
+    clients: u32,
+    run_for: &RunOptions,
+) -> Outcome {
     let machine = MachineModel::parse(&machines("quad-socket-e7530.toml")).unwrap();
     let transactions = Transactions::micro(options).unwrap();
     let deployment = Deployment::new(&machine, "conventional", islands, 24, Placement::Island).unwrap();
@@ -112,9 +118,8 @@ fn bounds_divide_the_sites() {
     let transactions = Transactions::micro(options).unwrap();
     let plain = Deployment::new(&machine, "conventional", 2, 4, Placement::Island).unwrap();
     let with = |bounds: &[u32]| plain.clone().with_bounds(bounds.to_vec());
-    let go = |deployment: &Deployment| {
-        run(&machine, &profile, &transactions, deployment, &RunOptions::default())
-    };
+    let go =
+        |deployment: &Deployment| run(&machine, &profile, &transactions, deployment, &RunOptions::default());
     assert_eq!(go(&plain), go(&with(&[4])));
     let uneven = with(&[1]);
     assert_eq!((uneven.sites_of(0, 8), uneven.sites_of(1, 8)), (0..1, 1..8));
