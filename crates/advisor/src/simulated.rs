@@ -324,8 +324,8 @@ mod tests {
         assert!(closed.predict(&empty).unwrap_err().contains("without one of 24 sites"));
     }
 
-    /// Under a Zipf law the first sites carry most requests: parts of even load beat even parts, and
-    /// both predictors say so.
+    /// Under a Zipf law the first sites carry most requests: parts of even load beat even parts,
+    /// and both predictors say so.
     #[test]
     fn parts_of_even_load_are_predicted_to_be_faster_under_skew() {
         let (machine, profile) = (quad(), EngineProfile::builtin("atoll").unwrap());

@@ -183,20 +183,8 @@ impl Demand {
         lines: &[Vec<f64>],
         so_far: f64,
     ) {
-        let owner = |site: u32| case.owner_of(site);
-        let home = owner(request.home_site);
-        let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
-        parts.push((home, f64::from(request.inserts), request.inserts > 0));
-        for row in &request.rows {
-            let at = owner(row.site);
-            match parts.iter_mut().find(|(instance, ..)| *instance == at) {
-                Some((_, rows, updates)) => {
-                    *rows += 1.0;
-                    *updates |= row.update;
-                }
-                None => parts.push((at, 1.0, row.update)),
-            }
-        }
+        let home = case.owner_of(request.home_site);
+        let parts = parts_of(case, request, home);
         let updates = f64::from(request.updates());
         let all = request.rows.len() as f64 + f64::from(request.inserts);
         let shape = Shape { all, updates, weight: request.row_weight };
@@ -212,14 +200,7 @@ impl Demand {
             let before = latency;
             let (work, sharing) = services[instance].part_ns(shape, rows, is_distributed);
             self.busy_ns[instance] += work + sharing;
-            latency += work + sharing;
-            if case.is_shared(instance) {
-                for (number, hot) in case.costs.hot.iter().enumerate() {
-                    let ns = case.hot_visits(hot, shape, rows) * lines[instance][number];
-                    self.lines_ns[instance][number] += ns;
-                    latency += ns;
-                }
-            }
+            latency += work + sharing + self.add_lines(case, instance, shape, rows, &lines[instance]);
             if at == 0 {
                 continue;
             }
@@ -261,6 +242,26 @@ impl Demand {
         }
     }
 
+    /// Adds the visits of an instance's hot lines by `rows` rows; the ns of all of them.
+    fn add_lines(
+        &mut self,
+        case: &Case<'_>,
+        instance: usize,
+        shape: Shape,
+        rows: f64,
+        line_ns: &[f64],
+    ) -> f64 {
+        if !case.is_shared(instance) {
+            return 0.0;
+        }
+        let visits = case.costs.hot.iter().map(|hot| case.hot_visits(hot, shape, rows));
+        let added = visits.zip(line_ns).map(|(visits, ns)| visits * ns);
+        self.lines_ns[instance].iter_mut().zip(added).fold(0.0, |sum, (line, ns)| {
+            *line += ns;
+            sum + ns
+        })
+    }
+
     /// Adds the time for which a request keeps the lines of popular runs.
     fn add_runs(&mut self, case: &Case<'_>, request: &Request, popular: &[(u64, u64)]) {
         for row in &request.rows {
@@ -297,6 +298,23 @@ impl Demand {
         let held = often.max_by(|a, b| a.1.1.total_cmp(&b.1.1).then(b.0.cmp(a.0)));
         held.map(|(key, (_, ns))| (*key, self.drawn as f64 * 1e9 / ns))
     }
+}
+
+/// The instance, the rows and whether it updates, for each part of a request; the home comes first.
+fn parts_of(case: &Case<'_>, request: &Request, home: usize) -> SmallVec<[(usize, f64, bool); 8]> {
+    let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
+    parts.push((home, f64::from(request.inserts), request.inserts > 0));
+    for row in &request.rows {
+        let at = case.owner_of(row.site);
+        match parts.iter_mut().find(|(instance, ..)| *instance == at) {
+            Some((_, rows, updates)) => {
+                *rows += 1.0;
+                *updates |= row.update;
+            }
+            None => parts.push((at, 1.0, row.update)),
+        }
+    }
+    parts
 }
 
 /// One visit of each hot line in ns, on average.

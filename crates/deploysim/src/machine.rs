@@ -249,7 +249,7 @@ impl MachineModel {
         if pairs == 0 { 0.0 } else { sum / pairs as f64 }
     }
 
-    /// The mean one-way ns over pairs of cores of `group` in different packages; 0 if there are none.
+    /// The mean one-way ns over pairs of cores of `group` in different packages; 0 without such.
     pub fn mean_between_packages_ns(&self, group: &[usize]) -> f64 {
         let apart = |a: usize, b: usize| self.package[a] != self.package[b];
         let far =

@@ -57,8 +57,8 @@ fn visit_ns(cell: &Cell<'_>, group: &[usize], random: &mut Rng) -> f64 {
     t0 + lines.q * distance / f64::from(VISITS)
 }
 
-/// One row for the last-level cache: a load of a line that no core has modified. One for the cores of
-/// a package and one for cores of two packages: their mean distance, of a modified line.
+/// One row for the last-level cache: a load of a line that no core has modified. One for the cores
+/// of a package and one for cores of two packages: their mean distance, of a modified line.
 pub(super) fn distances(machine: &MachineModel) -> Vec<Row> {
     let pairs = || (0..machine.cores()).flat_map(|a| (0..a).map(move |b| (a, b)));
     let mean = |inside: bool| {
