@@ -44,6 +44,15 @@ pub enum Load {
     Distances,
 }
 
+/// The place of the remote rows of `tpcb` and TPC-C.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remote {
+    #[default]
+    Site,
+    Instance,
+}
+
 /// The threads that share one counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -89,6 +98,9 @@ pub struct Simulate {
     /// In per cent: multisite transactions of `micro`, remote ones of the other workloads.
     #[serde(default = "local")]
     pub multisite: Vec<f64>,
+    /// The place of remote rows: another site, or another instance wherever there is one.
+    #[serde(default)]
+    pub remote: Remote,
     #[serde(default = "local")]
     pub skew: Vec<f64>,
     /// Rows of `micro`; 0 for 10,000 a worker.

@@ -14,9 +14,10 @@
 //! matter, [`crate::simulate`] says so.
 
 use crate::case::{Case, Service, Shape};
-use crate::costs::Protection;
+use crate::costs::{Protection, Visits};
 use crate::deployment::{Clients, Durability};
 use crate::outcome::{Component, Limit};
+use crate::simulate::hot_keys;
 use crate::transaction::{Request, Requests};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -24,6 +25,8 @@ use std::collections::HashMap;
 
 /// Requests drawn for an estimate.
 const DRAWN: usize = 2_048;
+/// Lines of popular runs that count as queues, per instance.
+const RUNS: usize = 8;
 /// The exponent that joins bounds: two equal ones give 84 % of either.
 const JOIN: f64 = 4.0;
 /// The share of the other clients' messages that leave with one's own, as the simulation has it.
@@ -108,6 +111,8 @@ struct Demand {
     busy_ns: Vec<f64>,
     /// By instance and hot line: ns of service per request.
     lines_ns: Vec<Vec<f64>>,
+    /// By instance: ns for which each line of a popular run is kept, per request.
+    runs_ns: Vec<HashMap<(usize, u64), f64>>,
     /// The least time of a request, in ns.
     latency_ns: f64,
     /// Requests that update.
@@ -126,22 +131,26 @@ impl Demand {
             messages: 0.0,
             busy_ns: vec![0.0; instances],
             lines_ns: vec![vec![0.0; case.costs.hot.len()]; instances],
+            runs_ns: vec![HashMap::new(); instances],
             latency_ns: 0.0,
             updating: 0.0,
             rows: HashMap::new(),
         };
+        let popular = if case.costs.runs.is_empty() { Vec::new() } else { hot_keys(case.transactions) };
         let services: Vec<_> = (0..instances).map(|i| case.service(i)).collect();
-        let lines: Vec<f64> = (0..instances).map(|i| line_ns(case, i)).collect();
+        let lines: Vec<Vec<f64>> = (0..instances).map(|i| lines_ns(case, i)).collect();
         let mut requests = Requests::new(case.transactions, 1, 0..case.transactions.sites());
         let mut request = Request::default();
         for drawn in 0..DRAWN {
             requests.draw(&mut request);
             let distributed = demand.distributed / drawn.max(1) as f64;
             demand.add(case, &request, &services, &lines, distributed);
+            demand.add_runs(case, &request, &popular);
         }
         let scale = 1.0 / DRAWN as f64;
         demand.busy_ns.iter_mut().for_each(|ns| *ns *= scale);
         demand.lines_ns.iter_mut().flatten().for_each(|ns| *ns *= scale);
+        demand.runs_ns.iter_mut().flat_map(HashMap::values_mut).for_each(|ns| *ns *= scale);
         demand.latency_ns *= scale;
         if !case.is_routed() {
             demand.even_out(case);
@@ -166,21 +175,16 @@ impl Demand {
     }
 
     /// Adds a request; `so_far` is the share of distributed ones among the earlier ones.
-    fn add(&mut self, case: &Case<'_>, request: &Request, services: &[Service], lines: &[f64], so_far: f64) {
-        let owner = |site: u32| owner_of(case, site);
-        let home = owner(request.home_site);
-        let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
-        parts.push((home, f64::from(request.inserts), request.inserts > 0));
-        for row in &request.rows {
-            let at = owner(row.site);
-            match parts.iter_mut().find(|(instance, ..)| *instance == at) {
-                Some((_, rows, updates)) => {
-                    *rows += 1.0;
-                    *updates |= row.update;
-                }
-                None => parts.push((at, 1.0, row.update)),
-            }
-        }
+    fn add(
+        &mut self,
+        case: &Case<'_>,
+        request: &Request,
+        services: &[Service],
+        lines: &[Vec<f64>],
+        so_far: f64,
+    ) {
+        let home = case.owner_of(request.home_site);
+        let parts = parts_of(case, request, home);
         let updates = f64::from(request.updates());
         let all = request.rows.len() as f64 + f64::from(request.inserts);
         let shape = Shape { all, updates, weight: request.row_weight };
@@ -189,35 +193,40 @@ impl Demand {
         let log_ns = if updates > 0.0 { services[home].append_ns } else { 0.0 };
         let mut latency = log_ns;
         self.busy_ns[home] += log_ns;
+        let at_once = case.profile.visits == Visits::AtOnce;
+        // Of parts that run at once the longest counts.
+        let mut longest = 0.0_f64;
         for (at, (instance, rows, wrote)) in parts.iter().copied().enumerate() {
+            let before = latency;
             let (work, sharing) = services[instance].part_ns(shape, rows, is_distributed);
             self.busy_ns[instance] += work + sharing;
-            latency += work + sharing;
-            if case.is_shared(instance) {
-                for (number, hot) in case.costs.hot.iter().enumerate() {
-                    let visits = if updates > 0.0 { hot.update } else { hot.read } * rows / all;
-                    self.lines_ns[instance][number] += visits * lines[instance];
-                    latency += visits * lines[instance];
-                }
-            }
+            latency += work + sharing + self.add_lines(case, instance, shape, rows, &lines[instance]);
             if at == 0 {
                 continue;
             }
             // Steps and reply; decision and acknowledgement if it wrote; a release if it read
             // beside others.
-            let released = !wrote && parts.len() > 2;
+            let released = !wrote && parts.len() > 2 && !at_once;
             let messages = 2.0 + if wrote { 2.0 } else { f64::from(u8::from(released)) };
             let (send, receive, way) = message_ns(case, (home, instance), so_far);
-            let two_phase = if wrote { case.costs.two_phase_log_ns } else { 0.0 };
+            let records_ns = case.costs.two_phase_log_ns + case.costs.two_phase_row_ns * rows;
+            let two_phase = if wrote { records_ns } else { 0.0 };
             let own = p.home + p.reply + if wrote { p.ack } else { 0.0 };
             let there = p.participant + if wrote || released { p.decision } else { 0.0 } + two_phase;
             let first_two = p.home + p.reply + p.participant + two_phase;
             self.busy_ns[home] += own / case.speed + messages / 2.0 * (send + receive);
             self.busy_ns[instance] += there / case.speed + messages / 2.0 * (send + receive);
             latency += first_two / case.speed + 2.0 * (send + receive + way);
+            if at_once {
+                // The home's own ns for each participant come one after the other.
+                let own = (p.home + p.reply) / case.speed + send + receive;
+                longest = longest.max(latency - before - own);
+                latency = before + own;
+            }
             self.messages += messages;
             self.participants += 1.0;
         }
+        latency += longest;
         if is_distributed {
             self.distributed += 1.0;
             self.busy_ns[home] += if updates > 0.0 { case.costs.two_phase_log_ns / case.speed } else { 0.0 };
@@ -233,6 +242,54 @@ impl Demand {
         }
     }
 
+    /// Adds the visits of an instance's hot lines by `rows` rows; the ns of all of them.
+    fn add_lines(
+        &mut self,
+        case: &Case<'_>,
+        instance: usize,
+        shape: Shape,
+        rows: f64,
+        line_ns: &[f64],
+    ) -> f64 {
+        if !case.is_shared(instance) {
+            return 0.0;
+        }
+        let visits = case.costs.hot.iter().map(|hot| case.hot_visits(hot, shape, rows));
+        let added = visits.zip(line_ns).map(|(visits, ns)| visits * ns);
+        self.lines_ns[instance].iter_mut().zip(added).fold(0.0, |sum, (line, ns)| {
+            *line += ns;
+            sum + ns
+        })
+    }
+
+    /// Adds the time for which a request keeps the lines of popular runs.
+    fn add_runs(&mut self, case: &Case<'_>, request: &Request, popular: &[(u64, u64)]) {
+        for row in &request.rows {
+            let Some((first, _)) = popular.iter().find(|(a, b)| (*a..*b).contains(&row.key)) else {
+                continue;
+            };
+            let instance = case.owner_of(row.site);
+            if !case.is_shared(instance) {
+                continue;
+            }
+            for (number, run) in case.costs.runs.iter().enumerate() {
+                let ns = case.run_ns(run, row.update, distance_ns(case, instance));
+                *self.runs_ns[instance].entry((number, first + (row.key - first) / run.rows)).or_default() +=
+                    ns;
+            }
+        }
+    }
+
+    /// An instance's queues, in ns per request: its hot lines, and the lines of its most popular
+    /// runs; and the sum of the latter, which is part of the workers' own time.
+    fn queues_ns(&self, instance: usize) -> (Vec<f64>, f64) {
+        let mut runs: Vec<f64> = self.runs_ns[instance].values().copied().collect();
+        runs.sort_by(|a, b| b.total_cmp(a));
+        runs.truncate(RUNS);
+        let inside = runs.iter().sum();
+        (self.lines_ns[instance].iter().copied().chain(runs).collect(), inside)
+    }
+
     /// The row that is held for the largest share of the time, if it was drawn often enough to
     /// tell, and the rate at which it would always be held.
     fn hottest_row(&self, case: &Case<'_>) -> Option<(u64, f64)> {
@@ -243,18 +300,33 @@ impl Demand {
     }
 }
 
-fn owner_of(case: &Case<'_>, site: u32) -> usize {
-    let (sites, instances) = (u64::from(case.transactions.sites()), case.deployment.instances.len() as u64);
-    // The inverse of `Case::sites_of`: the last instance with a first site not above `site`.
-    (((u64::from(site) + 1) * instances - 1) / sites) as usize
+/// The instance, the rows and whether it updates, for each part of a request; the home comes first.
+fn parts_of(case: &Case<'_>, request: &Request, home: usize) -> SmallVec<[(usize, f64, bool); 8]> {
+    let mut parts: SmallVec<[(usize, f64, bool); 8]> = SmallVec::new();
+    parts.push((home, f64::from(request.inserts), request.inserts > 0));
+    for row in &request.rows {
+        let at = case.owner_of(row.site);
+        match parts.iter_mut().find(|(instance, ..)| *instance == at) {
+            Some((_, rows, updates)) => {
+                *rows += 1.0;
+                *updates |= row.update;
+            }
+            None => parts.push((at, 1.0, row.update)),
+        }
+    }
+    parts
 }
 
-/// One visit of a hot line in ns, on average.
-fn line_ns(case: &Case<'_>, instance: usize) -> f64 {
+/// One visit of each hot line in ns, on average.
+fn lines_ns(case: &Case<'_>, instance: usize) -> Vec<f64> {
+    let distance = distance_ns(case, instance);
+    case.costs.hot.iter().map(|hot| case.hot_ns(hot, distance)).collect()
+}
+
+/// The mean distance to the last owner of a line of an instance, in ns.
+fn distance_ns(case: &Case<'_>, instance: usize) -> f64 {
     let cores = &case.deployment.instances[instance];
-    let other = 1.0 - 1.0 / cores.len() as f64;
-    let lines = &case.profile.lines;
-    lines.t0_ns / case.speed + lines.q * other * case.machine.mean_ns(cores)
+    (1.0 - 1.0 / cores.len() as f64) * case.machine.mean_ns(cores)
 }
 
 /// A message's ns at the sender, at the receiver, and on the way. Messages of several clients of a
@@ -296,12 +368,13 @@ fn worker_bounds(case: &Case<'_>, demand: &Demand) -> Vec<(Limit, f64)> {
     let pass_ns = case.profile.worker_loop.pass_ns / case.speed / case.profile.worker_loop.turns as f64;
     for (number, busy) in demand.busy_ns.iter().enumerate() {
         let workers = case.deployment.instances[number].len();
-        let delay_ns = busy + pass_ns / instances as f64;
-        let mut rate = mva(workers, delay_ns, &demand.lines_ns[number]);
+        let (queues, inside) = demand.queues_ns(number);
+        let delay_ns = (busy + pass_ns / instances as f64 - inside).max(0.0);
+        let mut rate = mva(workers, delay_ns, &queues);
         // The fuller a line, the more surely another worker had it last.
         let alone = workers as f64 / (workers as f64 - 1.0).max(1.0);
         let busier = |ns: &f64| ns * (1.0 + (alone - 1.0) * (rate * ns / 1e9).min(1.0));
-        let full: Vec<f64> = demand.lines_ns[number].iter().map(busier).collect();
+        let full: Vec<f64> = queues.iter().map(busier).collect();
         rate = mva(workers, delay_ns, &full);
         let hottest = demand.lines_ns[number].iter().copied().enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
         if rate < worst.1 {

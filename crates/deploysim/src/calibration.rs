@@ -102,7 +102,7 @@ const MOST: f64 = 32.0;
 /// Halvings of the interval between the bounds: the factor is exact within 0.2 %.
 const HALVINGS: usize = 12;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
-const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
+const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0, hidden_ns: None };
 
 /// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
 /// those of one design after the other without messages, then the distributed ones, then sockets,

@@ -1,7 +1,7 @@
 //! One case: a machine, an engine, transactions and a deployment that fit together, with the
 //! service times that follow from them.
 
-use crate::costs::{ChannelCosts, DesignCosts, EngineProfile, Parts, Protection};
+use crate::costs::{ChannelCosts, DesignCosts, EngineProfile, HotLine, Parts, Protection, RunLine};
 use crate::deployment::{Channel, Deployment, Durability};
 use crate::error::ModelError;
 use crate::machine::{LevelName, MachineModel};
@@ -42,6 +42,7 @@ impl<'a> Case<'a> {
         if sites < instances {
             return wrong(format!("{sites} sites for {instances} instances: each needs at least one"));
         }
+        deployment.check_bounds(transactions.sites())?;
         let channel = match deployment.channel {
             _ if instances == 1 => None,
             channel => Some(*profile.channel(channel)?),
@@ -56,10 +57,37 @@ impl<'a> Case<'a> {
 
     /// The sites of an instance.
     pub(crate) fn sites_of(&self, instance: usize) -> Range<u32> {
-        let (sites, instances) =
-            (u64::from(self.transactions.sites()), self.deployment.instances.len() as u64);
-        let start = |i: u64| (i * sites / instances) as u32;
-        start(instance as u64)..start(instance as u64 + 1)
+        self.deployment.sites_of(instance, self.transactions.sites())
+    }
+
+    /// The instance of a site.
+    pub(crate) fn owner_of(&self, site: u32) -> usize {
+        self.deployment.owner_of(site, self.transactions.sites())
+    }
+
+    /// The ns of one visit of a hot line at an instance: its lines come from cores that are
+    /// `distance_ns` away.
+    pub(crate) fn hot_ns(&self, line: &HotLine, distance_ns: f64) -> f64 {
+        let lines = &self.profile.lines;
+        let moved = line.transfers.unwrap_or(lines.q) * distance_ns;
+        (lines.t0_ns + line.held_ns) / self.speed + moved
+    }
+
+    /// Visits of a hot line by a part of `rows` of a transaction's rows.
+    pub(crate) fn hot_visits(&self, line: &HotLine, shape: Shape, rows: f64) -> f64 {
+        let whole = if shape.updates > 0.0 { line.update } else { line.read };
+        let by_row = line.per_row.read * (shape.all - shape.updates) + line.per_row.update * shape.updates;
+        (whole + by_row) * rows / shape.all
+    }
+
+    /// The ns for which a row's visits keep the line of its run.
+    pub(crate) fn run_ns(&self, run: &RunLine, update: bool, distance_ns: f64) -> f64 {
+        let (visits, held) = if update {
+            (run.visits.update, run.held_ns.update)
+        } else {
+            (run.visits.read, run.held_ns.read)
+        };
+        visits * ((self.profile.lines.t0_ns + held) / self.speed + run.transfers * distance_ns)
     }
 
     pub(crate) fn is_shared(&self, instance: usize) -> bool {
@@ -112,7 +140,7 @@ impl<'a> Case<'a> {
                 per_row: work.per_row / self.speed + miss,
                 locked_per_transaction: locked.per_transaction / self.speed,
                 locked_per_row: locked.per_row / self.speed,
-                sharing_per_row: cold.per_row * (1.0 - 1.0 / workers) * line * cold.exposed,
+                sharing_per_row: cold.per_row * (1.0 - 1.0 / workers) * cold.exposed_ns(line),
             }
         });
         let append = match self.deployment.durability {
@@ -149,9 +177,14 @@ impl<'a> Case<'a> {
         let held =
             terms.l2_bytes * cores.len() as f64 + terms.l3_bytes * groups * cores.len() as f64 / around;
         let missing = (1.0 - held / bytes).max(0.0);
+        // A line in a cache of the instance is often in that of another package, and then as far
+        // away as memory: only the difference is lost.
         let packages = count(&|core| self.machine.package(core));
-        let memory = terms.memory_local_ns / packages + terms.memory_remote_ns * (1.0 - 1.0 / packages);
-        missing * cache.lines_per_row * cache.exposed * memory
+        let (near, far) = (1.0 / packages, 1.0 - 1.0 / packages);
+        let memory = terms.memory_local_ns * near + terms.memory_remote_ns * far;
+        let between = self.machine.mean_between_packages_ns(cores);
+        let cached = terms.l3_ns * near + between * far;
+        missing * cache.lines_per_row * cache.exposed * (memory - cached).max(0.0)
     }
 }
 

@@ -82,15 +82,54 @@ pub struct ColdLines {
     pub per_row: f64,
     /// The share of a line's transfer that the core cannot overlap with other work.
     pub exposed: f64,
+    /// The longest transfer, in ns, that other work can hide: what exceeds it is exposed.
+    #[serde(default)]
+    pub hidden_ns: Option<f64>,
 }
 
-/// A line that every transaction of an instance visits: a server with one place.
+impl ColdLines {
+    /// The exposed ns of one transfer of `ns`.
+    pub fn exposed_ns(&self, ns: f64) -> f64 {
+        let beyond = self.hidden_ns.map_or(0.0, |hidden| ns - hidden);
+        (self.exposed * ns).max(beyond)
+    }
+}
+
+/// A line that every transaction of an instance visits: a server with one place. With several
+/// lines under one latch, a visit is one critical section, and moves each of them.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HotLine {
     /// Visits per transaction.
     pub read: f64,
     pub update: f64,
+    /// Visits per row besides.
+    #[serde(default)]
+    pub per_row: ByOp<f64>,
+    /// Lines that a visit moves, as a multiple of the distance to the last owner; without it, the
+    /// burst share [`LineCosts::q`] of one line.
+    #[serde(default)]
+    pub transfers: Option<f64>,
+    /// Work done inside a visit, in ns.
+    #[serde(default)]
+    pub held_ns: f64,
+}
+
+/// Lines of neighbouring rows: the latch of their page, or the head of a row's lock. Each run of
+/// `rows` rows has its own, which is a server with one place as well. The work and the transfers of
+/// a visit are part of a row's other costs: a visitor pays for waiting only.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunLine {
+    /// Rows of a run; 1 for a line of each row.
+    pub rows: u64,
+    /// Visits per row.
+    pub visits: ByOp<f64>,
+    /// Lines that a visit moves, as a multiple of the distance to the last owner.
+    pub transfers: f64,
+    /// Work done inside a visit, in ns.
+    #[serde(default)]
+    pub held_ns: ByOp<f64>,
 }
 
 /// The costs of one design.
@@ -115,14 +154,24 @@ pub struct DesignCosts {
     /// The lines that every transaction visits.
     #[serde(default)]
     pub hot: Vec<HotLine>,
+    /// The lines of popular rows.
+    #[serde(default)]
+    pub runs: Vec<RunLine>,
     /// Log bytes per updated row.
     pub log_bytes_per_row: f64,
     /// Prepare and commit records of an updating distributed transaction, in ns at each site.
     #[serde(default)]
     pub two_phase_log_ns: f64,
+    /// Besides, for each row that a participant has updated: its prepare records.
+    #[serde(default)]
+    pub two_phase_row_ns: f64,
     /// An aborted attempt costs this share of its work before the retry.
     #[serde(default = "whole")]
     pub abort_share: f64,
+}
+
+fn patience() -> f64 {
+    50e6
 }
 
 fn whole() -> f64 {
@@ -187,6 +236,9 @@ pub struct LoopCosts {
     pub gate: usize,
     /// One pass of the loop besides its tasks and looks.
     pub pass_ns: f64,
+    /// Whether a message is served between two rows of a transaction: threads that serve messages
+    /// share the core with the worker, and the kernel lets one run when its message comes.
+    pub preempts: bool,
 }
 
 impl Default for LoopCosts {
@@ -199,6 +251,7 @@ impl Default for LoopCosts {
             spin_ns: (l::SPIN_US * 1_000) as f64,
             gate: l::GATE,
             pass_ns: 60.0,
+            preempts: false,
         }
     }
 }
@@ -212,6 +265,18 @@ pub enum Homes {
     OfWorker,
     /// All sites of the instance: two workers may want the same rows.
     OfInstance,
+}
+
+/// The order in which a transaction visits the other instances of a phase.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Visits {
+    /// As `instance::home::phases`: one after the other where the phase writes, so that no circle
+    /// of waits over instances can form.
+    #[default]
+    InOrder,
+    /// All at once, the parts being known beforehand. A circle of waits ends by a timeout.
+    AtOnce,
 }
 
 /// The costs of one engine.
@@ -237,6 +302,12 @@ pub struct EngineProfile {
     pub log_append_ns: f64,
     #[serde(default)]
     pub homes: Homes,
+    #[serde(default)]
+    pub visits: Visits,
+    /// With [`Visits::AtOnce`]: the wait for a row lock, in ns, after which a part of a distributed
+    /// transaction gives up; it may take up to twice as long.
+    #[serde(default = "patience")]
+    pub lock_timeout_ns: f64,
     #[serde(default, rename = "loop")]
     pub worker_loop: LoopCosts,
 }

@@ -3,6 +3,7 @@
 use crate::error::ModelError;
 use crate::machine::{LevelGroups, MachineModel};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The way in which messages travel between instances.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -74,6 +75,9 @@ pub struct Deployment {
     pub channel: Channel,
     pub durability: Durability,
     pub clients: Clients,
+    /// The first site of each instance but the first, ascending; empty for even parts.
+    #[serde(default)]
+    pub bounds: Vec<u32>,
 }
 
 impl Deployment {
@@ -111,6 +115,7 @@ impl Deployment {
             channel: Channel::Shm,
             durability: Durability::Memory,
             clients: Clients::Closed(4),
+            bounds: Vec::new(),
         })
     }
 
@@ -127,6 +132,58 @@ impl Deployment {
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Deployment {
         Deployment { durability, ..self }
+    }
+
+    /// The same deployment with parts that begin at these sites: one bound for each instance but
+    /// the first.
+    #[must_use]
+    pub fn with_bounds(self, bounds: Vec<u32>) -> Deployment {
+        Deployment { bounds, ..self }
+    }
+
+    /// The sites of an instance, of `sites` in all.
+    pub fn sites_of(&self, instance: usize, sites: u32) -> Range<u32> {
+        let count = self.instances.len();
+        let start = |i: usize| match i {
+            0 => 0,
+            i if i == count => sites,
+            i if self.bounds.is_empty() => (i as u64 * u64::from(sites) / count as u64) as u32,
+            i => self.bounds[i - 1],
+        };
+        start(instance)..start(instance + 1)
+    }
+
+    /// The instance of a site, of `sites` in all.
+    pub fn owner_of(&self, site: u32, sites: u32) -> usize {
+        if self.bounds.is_empty() {
+            // The last instance with a first site not above `site`.
+            let count = self.instances.len() as u64;
+            return (((u64::from(site) + 1) * count - 1) / u64::from(sites)) as usize;
+        }
+        self.bounds.partition_point(|&bound| bound <= site)
+    }
+
+    /// # Errors
+    /// Bounds that are not one for each instance but the first, or that leave an instance without a
+    /// site.
+    pub fn check_bounds(&self, sites: u32) -> Result<(), ModelError> {
+        let wrong = |text: String| Err(ModelError::Deployment(text));
+        let (bounds, instances) = (&self.bounds, self.instances.len());
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        if bounds.len() + 1 != instances {
+            return wrong(format!(
+                "{} bounds for {instances} instances: expected {}",
+                bounds.len(),
+                instances - 1
+            ));
+        }
+        let all = std::iter::once(0).chain(bounds.iter().copied()).chain([sites]);
+        if !all.is_sorted_by(|a, b| a < b) {
+            return wrong(format!("the bounds {bounds:?} leave an instance without one of {sites} sites"));
+        }
+        Ok(())
     }
 
     /// The number of workers of all instances.

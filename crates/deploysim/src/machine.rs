@@ -33,6 +33,8 @@ pub struct MachineTerms {
     pub l2_bytes: f64,
     /// Last-level cache of a group, in bytes.
     pub l3_bytes: f64,
+    /// Load of an unmodified line from the last-level cache of the core's group, in ns.
+    pub l3_ns: f64,
     /// Load from the local node's memory, in ns.
     pub memory_local_ns: f64,
     /// Load from another node's memory, in ns.
@@ -54,6 +56,7 @@ impl Default for MachineTerms {
             speed: None,
             l2_bytes: 1_048_576.0,
             l3_bytes: 33_554_432.0,
+            l3_ns: 20.0,
             memory_local_ns: 90.0,
             memory_remote_ns: 150.0,
             syscall_ns: 300.0,
@@ -246,6 +249,15 @@ impl MachineModel {
         if pairs == 0 { 0.0 } else { sum / pairs as f64 }
     }
 
+    /// The mean one-way ns over pairs of cores of `group` in different packages; 0 without such.
+    pub fn mean_between_packages_ns(&self, group: &[usize]) -> f64 {
+        let apart = |a: usize, b: usize| self.package[a] != self.package[b];
+        let far =
+            group.iter().flat_map(|&a| group.iter().filter(move |&&b| apart(a, b)).map(move |&b| (a, b)));
+        let (sum, pairs) = far.fold((0.0, 0_usize), |(sum, n), (a, b)| (sum + self.latency_ns(a, b), n + 1));
+        if pairs == 0 { 0.0 } else { sum / pairs as f64 }
+    }
+
     /// The levels, finest first.
     pub fn levels(&self) -> &[LevelGroups] {
         &self.levels
@@ -289,6 +301,7 @@ impl MachineTerms {
             "speed",
             "l2_bytes",
             "l3_bytes",
+            "l3_ns",
             "memory_local_ns",
             "memory_remote_ns",
             "syscall_ns",
@@ -315,6 +328,7 @@ fn check_terms(name: &str, terms: &MachineTerms) -> Result<(), ModelError> {
         ("speed", terms.speed.unwrap_or(1.0)),
         ("l2_bytes", terms.l2_bytes),
         ("l3_bytes", terms.l3_bytes),
+        ("l3_ns", terms.l3_ns),
         ("memory_local_ns", terms.memory_local_ns),
         ("memory_remote_ns", terms.memory_remote_ns),
         ("syscall_ns", terms.syscall_ns),

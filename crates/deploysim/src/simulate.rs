@@ -35,12 +35,15 @@ use crate::case::Case;
 use crate::costs::ChannelCosts;
 use crate::outcome::{Component, Outcome};
 use fastrand::Rng;
+pub(crate) use setup::hot_keys;
+
 use locks::{Locks, Waiter};
 use measure::Counts;
 use parts::{Instance, Post, Record, Session, State, Task, Txn, Worker};
 use slab::Slab;
+use stations::Line;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use tree::Tree;
 
 /// The length and the seed of a simulation.
@@ -94,6 +97,12 @@ enum Timer {
     FlushEnds(usize),
     LookAtLog(usize),
     Arrival,
+    /// The longest wait of a party for a lock ends, unless it has the lock.
+    GivesUp {
+        lock: u32,
+        task: Task,
+        since: f64,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -135,6 +144,10 @@ struct Sim<'c> {
     is_updating: bool,
     /// Of tables with few rows, each lock is taken at the moment when its row is reached.
     hot_keys: Vec<(u64, u64)>,
+    /// Lines of popular rows: the place in the profile, the instance, and the run. A run's number
+    /// is that of its table's first row and the runs before it.
+    runs: HashMap<(u8, u16, u64), Line>,
+    has_runs: bool,
     counts: Counts,
     random: Rng,
     /// The instance of each site.
@@ -227,6 +240,7 @@ impl Sim<'_> {
                 self.log_is_due(instance, due);
             }
             Timer::Arrival => self.arrival(at),
+            Timer::GivesUp { lock, task, since } => self.gives_up(lock, task, since, at),
         }
     }
 

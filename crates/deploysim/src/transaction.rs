@@ -32,8 +32,8 @@ pub struct Table {
 pub enum Place {
     /// The home site.
     Home,
-    /// The home site, but with this probability one other site for all rows of the group. Groups
-    /// with the same number share the decision and the site.
+    /// The home site, but with this probability one other site ([`Mix::together`]) for all rows of
+    /// the group. Groups with the same number share the decision and the site.
     Remote { probability: f64, decision: u8 },
 }
 
@@ -78,6 +78,10 @@ fn one() -> f64 {
     1.0
 }
 
+fn alone() -> u32 {
+    1
+}
+
 /// A workload as recorded kinds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +89,10 @@ pub struct Mix {
     pub name: String,
     /// Logical sites; an instance owns a run of them.
     pub sites: u32,
+    /// Sites in runs of so many lie together, and [`Place::Remote`] is a site of another run where
+    /// there is one; 1 where any other site will do.
+    #[serde(default = "alone")]
+    pub together: u32,
     pub tables: Vec<Table>,
     pub kinds: Vec<RecordedKind>,
 }
@@ -171,6 +179,9 @@ impl Mix {
         let wrong = |problem: String| Err(ModelError::NoSteps { workload: self.name.clone(), problem });
         if self.kinds.is_empty() {
             return wrong("no kind of transaction is recorded".into());
+        }
+        if self.together == 0 || !self.sites.is_multiple_of(self.together) {
+            return wrong(format!("{} sites are no runs of {}", self.sites, self.together));
         }
         if self.sites == 0 || self.tables.iter().any(|table| table.rows_per_site == 0) {
             return wrong("it has no sites, or a table without rows".into());

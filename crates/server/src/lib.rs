@@ -3,7 +3,7 @@
 //! ```text
 //!   client <--TCP, TLS, Unix socket--> session --text--> compiler --> program
 //!                                         |                             |
-//!                                         +-- requests, commands --> engine: a deployment, or model
+//!                                         +-- requests, commands --> engine: deployment, or model
 //! ```
 //!
 //! One task serves one client, one message at a time. The crate knows the language through

@@ -1,11 +1,11 @@
 //! One combination of an entry's lists, and its row.
 
 use super::place::{self, Islands, Place};
-use super::{Load, Sharing, Simulate};
+use super::{Load, Remote, Sharing, Simulate};
 use crate::row::Row;
 use deploysim::transaction::{tpcb, tpcc_new_order, tpcc_payment};
 use deploysim::{
-    Case, Channel, Clients, Component, Deployment, Durability, EngineProfile, MachineModel, ModelError,
+    Case, Channel, Clients, Component, Deployment, Durability, EngineProfile, MachineModel, Mix, ModelError,
     Outcome, RunOptions, Transactions, simulate,
 };
 use serde_json::json;
@@ -117,15 +117,21 @@ impl<'a> Cell<'a> {
             channel: self.channel,
             durability: self.entry.durability,
             clients: Clients::Closed(self.clients),
+            bounds: Vec::new(),
         })
     }
 
-    fn transactions(&self, sites: u32) -> Result<Transactions, ModelError> {
+    /// The transactions of a deployment of `islands` instances.
+    fn transactions(&self, sites: u32, islands: usize) -> Result<Transactions, ModelError> {
         let remote = self.multisite / 100.0;
+        let mix = |mix: Mix| match self.entry.remote {
+            Remote::Instance => Transactions::mix(Mix { together: sites / islands as u32, ..mix }),
+            Remote::Site => Transactions::mix(mix),
+        };
         match self.entry.workload {
-            Load::Tpcb => Transactions::mix(tpcb(sites, remote)),
-            Load::TpccPayment => Transactions::mix(tpcc_payment(sites, remote)),
-            Load::TpccNeworder => Transactions::mix(tpcc_new_order(sites, remote)),
+            Load::Tpcb => mix(tpcb(sites, remote)),
+            Load::TpccPayment => mix(tpcc_payment(sites, remote)),
+            Load::TpccNeworder => mix(tpcc_new_order(sites, remote)),
             Load::Micro | Load::Counter | Load::Distances => {
                 let base = MicroOptions::new(sites);
                 let dataset = if self.dataset == 0 { base.dataset } else { self.dataset };
@@ -137,7 +143,7 @@ impl<'a> Cell<'a> {
 
     pub fn check(&self) -> Result<(), ModelError> {
         let deployment = self.deployment(1)?;
-        let transactions = self.transactions(deployment.workers() as u32)?;
+        let transactions = self.transactions(deployment.workers() as u32, deployment.instances.len())?;
         Case::new(self.machine, self.profile, &transactions, &deployment).map(|_| ())
     }
 
@@ -148,7 +154,7 @@ impl<'a> Cell<'a> {
         let mut transactions = None;
         for seed in 1..=repeat.max(1) {
             let deployment = self.deployment(seed)?;
-            let requests = self.transactions(deployment.workers() as u32)?;
+            let requests = self.transactions(deployment.workers() as u32, deployment.instances.len())?;
             let case = Case::new(self.machine, self.profile, &requests, &deployment)?;
             let measured = LEAST.max(PER_WORKER * deployment.workers() as u64);
             let options = RunOptions {

@@ -57,7 +57,8 @@ fn visit_ns(cell: &Cell<'_>, group: &[usize], random: &mut Rng) -> f64 {
     t0 + lines.q * distance / f64::from(VISITS)
 }
 
-/// One row for the cores of a package and one for cores of two packages: their mean distance.
+/// One row for the last-level cache: a load of a line that no core has modified. One for the cores
+/// of a package and one for cores of two packages: their mean distance, of a modified line.
 pub(super) fn distances(machine: &MachineModel) -> Vec<Row> {
     let pairs = || (0..machine.cores()).flat_map(|a| (0..a).map(move |b| (a, b)));
     let mean = |inside: bool| {
@@ -67,13 +68,14 @@ pub(super) fn distances(machine: &MachineModel) -> Vec<Row> {
         let all: Vec<f64> = pairs().filter(of).map(|(a, b)| machine.latency_ns(a, b)).collect();
         all.iter().sum::<f64>() / all.len().max(1) as f64
     };
-    [("socket", true), ("machine", false)]
-        .map(|(within, inside)| {
+    let cache = machine.terms().l3_ns;
+    [("cache", cache), ("socket", mean(true)), ("machine", mean(false))]
+        .map(|(within, ns)| {
             let mut row = Row::default();
             row.set("workload", "distances");
             row.set("within", within);
-            row.set("ns", mean(inside));
-            row.set("cycles", mean(inside) * machine.terms().ghz.unwrap_or(1.0));
+            row.set("ns", ns);
+            row.set("cycles", ns * machine.terms().ghz.unwrap_or(1.0));
             row
         })
         .into()

@@ -72,6 +72,7 @@ pub struct Terms {
     pub speed: Option<f64>,
     pub l2_bytes: Option<f64>,
     pub l3_bytes: Option<f64>,
+    pub l3_ns: Option<f64>,
     pub memory_local_ns: Option<f64>,
     pub memory_remote_ns: Option<f64>,
     pub syscall_ns: Option<f64>,
@@ -242,6 +243,7 @@ impl MachineFile {
         let numbers = [
             ("l2_bytes", t.l2_bytes, &mut terms.l2_bytes),
             ("l3_bytes", t.l3_bytes, &mut terms.l3_bytes),
+            ("l3_ns", t.l3_ns, &mut terms.l3_ns),
             ("memory_local_ns", t.memory_local_ns, &mut terms.memory_local_ns),
             ("memory_remote_ns", t.memory_remote_ns, &mut terms.memory_remote_ns),
             ("syscall_ns", t.syscall_ns, &mut terms.syscall_ns),

@@ -10,7 +10,7 @@ use super::parts::{Cursor, Group, Message, Op, Record, Session, Task, Txn};
 use super::rows::{Part, Rows};
 use super::worker::{Alarm, Then};
 use crate::case::Shape;
-use crate::costs::Protection;
+use crate::costs::{Protection, Visits};
 use crate::deployment::{Clients, Durability};
 use crate::outcome::Component;
 use base::{Gtid, InstanceId};
@@ -65,7 +65,7 @@ impl Sim<'_> {
         let all = (rows.len() + txn.request.inserts as usize) as f64;
         txn.shape = Some(Shape { all, updates, weight: txn.request.row_weight });
         txn.is_distributed = txn.groups.iter().any(|group| group.instance != home);
-        list_ops(txn, home, protection);
+        list_ops(txn, home, protection, self.case.profile.visits);
     }
 
     /// Runs a transaction until it waits, ends, or another worker may notice its progress.
@@ -150,6 +150,7 @@ impl Sim<'_> {
     }
 
     fn release_txn(&mut self, number: usize, id: u32) {
+        self.withdraw(Task::Run(id));
         let mut held = std::mem::take(&mut self.txns[id].held);
         self.release(number, &mut held);
         self.txns[id].held = held;
@@ -191,6 +192,9 @@ impl Sim<'_> {
             self.instances[usize::from(group.instance)].distributed += 1;
             session
         });
+        // The papers' engines let a reader go with its vote, wherever the others stand.
+        let at_once = self.case.profile.visits == Visits::AtOnce;
+        let prepare = prepare.map(|lock_point| if at_once { LockPoint::Reached } else { lock_point });
         let s = &mut self.sessions[session];
         (s.group, s.prepare, s.cursor) = (Some(group), prepare, Cursor::default());
         self.pay_scaled(number, Component::Management, self.case.parts(updates).home);
@@ -209,8 +213,12 @@ impl Sim<'_> {
         if let Some(vote) = vote {
             self.vote(home, id, from, vote);
         }
+        let txn = &self.txns[id];
+        // At another step its own rows are under way, or wait for a lock.
+        let awaits = matches!(txn.ops.get(txn.pc), Some(Op::Await));
+        let awaits = awaits && !self.workers[home].will_run(Task::Run(id));
         // After a No the transaction has begun again.
-        if is_last && self.txns[id].attempt == attempt {
+        if is_last && awaits && txn.attempt == attempt {
             self.workers[home].ready.push_back(Task::Run(id));
         }
     }
@@ -276,6 +284,11 @@ impl Sim<'_> {
     fn tell(&mut self, number: usize, id: u32, to: u16, message: twophase::Message) {
         let known = self.txns[id].sessions.iter().find(|(instance, _)| *instance == to);
         let session = known.expect("a peer has a session").1;
+        let s = &self.sessions[session];
+        let has_left = s.machine.is_none() || (s.txn, s.attempt) != (id, self.txns[id].attempt);
+        if has_left && self.case.profile.visits == Visits::AtOnce {
+            return;
+        }
         let (message, kind) = match message {
             twophase::Message::Prepare { lock_point, .. } => {
                 (Message::Prepare { session, lock_point }, Kind::Prepare)
@@ -363,11 +376,15 @@ impl Sim<'_> {
         self.counts.aborts += 1;
         self.release_txn(number, id);
         let txn = &mut self.txns[id];
+        // A task that was granted its lock, or that gave way to a message, is ready already.
+        let is_ready = self.workers[number].will_run(Task::Run(id));
         txn.attempt += 1;
         txn.rewind();
         txn.sessions.clear();
-        self.workers[number].ready.push_back(Task::Run(id));
-        self.awaken(number, self.workers[number].clock, Alarm::Other);
+        if !is_ready {
+            self.workers[number].ready.push_back(Task::Run(id));
+            self.awaken(number, self.workers[number].clock, Alarm::Other);
+        }
     }
 
     /// A record is durable: its waiter goes on.
@@ -383,7 +400,7 @@ impl Sim<'_> {
 }
 
 /// The home's steps, phase by phase.
-fn list_ops(txn: &mut Txn, home: u16, protection: Protection) {
+fn list_ops(txn: &mut Txn, home: u16, protection: Protection, visits: Visits) {
     txn.ops.clear();
     let phases = txn.request.phases();
     let asked_last: SmallVec<[u16; 8]> =
@@ -402,8 +419,13 @@ fn list_ops(txn: &mut Txn, home: u16, protection: Protection) {
         };
         let run_home = own.is_some() || phase == 0;
         let ops = &mut txn.ops;
+        let all_at_once = |lock_point: LockPoint| {
+            let sends = remote.iter().map(move |&group| Op::Send { group, prepare: prepare(lock_point) });
+            sends.chain(run_home.then_some(Op::Home(own))).chain([Op::Await])
+        };
         match &remote[..] {
             [] => ops.push(Op::Home(own)),
+            _ if visits == Visits::AtOnce => ops.extend(all_at_once(LockPoint::Ahead)),
             &[group] if !writes => {
                 ops.extend(run_home.then_some(Op::Home(own)));
                 ops.push(Op::Send { group, prepare: prepare(LockPoint::Reached) });
@@ -424,13 +446,7 @@ fn list_ops(txn: &mut Txn, home: u16, protection: Protection) {
                     ops.extend(run_home.then_some(Op::Home(own)));
                 }
             }
-            _ => {
-                ops.extend(
-                    remote.iter().map(|&group| Op::Send { group, prepare: prepare(LockPoint::Ahead) }),
-                );
-                ops.extend(run_home.then_some(Op::Home(own)));
-                ops.push(Op::Await);
-            }
+            _ => ops.extend(all_at_once(LockPoint::Ahead)),
         }
     }
     txn.ops.push(Op::Ready);

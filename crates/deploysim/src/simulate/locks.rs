@@ -128,6 +128,20 @@ impl<T: Copy> Locks<T> {
         }
     }
 
+    /// Takes a party that has waited since then out of a lock's queue; `false` if it does not wait.
+    pub fn withdraw(&mut self, lock: LockId, task: T, since: f64) -> bool
+    where
+        T: PartialEq,
+    {
+        let Some(queue) = self.queues.get_mut(&lock) else { return false };
+        let found = queue.iter().position(|waiter| waiter.task == task && waiter.since == since);
+        found.map(|at| queue.remove(at));
+        if queue.is_empty() {
+            self.queues.remove(&lock);
+        }
+        found.is_some()
+    }
+
     /// The lock with the most waits.
     pub fn hottest(&self) -> Option<LockId> {
         self.waits

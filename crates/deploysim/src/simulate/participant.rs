@@ -49,7 +49,7 @@ impl Sim<'_> {
             Rows::Done => {}
         }
         s.is_running = false;
-        s.wrote |= group.updates;
+        s.wrote += if group.updates { group.rows() as f64 } else { 0.0 };
         s.cursor = Cursor::default();
         let prepare = s.prepare;
         self.pay_scaled(number, Component::Management, self.case.parts(shape.updates > 0.0).participant);
@@ -61,7 +61,7 @@ impl Sim<'_> {
     }
 
     fn prepare(&mut self, number: usize, session: u32, lock_point: LockPoint, kind: Kind) {
-        let wrote = if self.sessions[session].wrote { Wrote::Something } else { Wrote::Nothing };
+        let wrote = if self.sessions[session].wrote > 0.0 { Wrote::Something } else { Wrote::Nothing };
         self.participate(number, session, Event::Prepare { wrote, lock_point }, kind);
     }
 
@@ -103,7 +103,9 @@ impl Sim<'_> {
                 }
                 Effect::Send { .. } => self.ack(number, session),
                 Effect::LogPrepare { .. } => {
-                    self.append(number, self.case.costs.two_phase_log_ns);
+                    let costs = &self.case.costs;
+                    let rows_ns = costs.two_phase_row_ns * self.sessions[session].wrote;
+                    self.append(number, costs.two_phase_log_ns + rows_ns);
                     if self.case.deployment.durability == Durability::Sync {
                         self.wait_for_log(number, Record::Prepare(session));
                     } else {
@@ -145,6 +147,9 @@ impl Sim<'_> {
     }
 
     fn release_session(&mut self, number: usize, session: u32) {
+        if self.withdraw(Task::Steps(session)) {
+            self.sessions[session].is_running = false;
+        }
         let mut held = std::mem::take(&mut self.sessions[session].held);
         self.release(number, &mut held);
         self.sessions[session].held = held;

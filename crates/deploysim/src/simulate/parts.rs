@@ -85,6 +85,8 @@ pub(super) struct Worker {
     pub state: State,
     /// The task that goes on in the next step.
     pub current: Option<Task>,
+    /// A task that gave way to messages: it goes on after the tasks that they bring.
+    pub preempted: Option<Task>,
     pub ready: VecDeque<Task>,
     /// Tasks left in this turn.
     pub left: usize,
@@ -155,6 +157,12 @@ pub(super) struct Cursor {
     pub line: usize,
     /// The next row to lock, from the group's start.
     pub row: usize,
+    /// The next line of that row's runs.
+    pub run: u8,
+    /// The lock for which it waits, and since when; until it runs again.
+    pub waits: Option<(LockId, f64)>,
+    /// Its wait for a lock was too long.
+    pub has_given_up: bool,
     /// Rows that are paid for.
     pub paid: usize,
 }
@@ -216,7 +224,8 @@ pub(super) struct Session {
     pub prepare: Option<LockPoint>,
     pub cursor: Cursor,
     pub held: SmallVec<[LockId; 16]>,
-    pub wrote: bool,
+    /// Rows that it has updated.
+    pub wrote: f64,
     /// Its steps are queued or running.
     pub is_running: bool,
 }

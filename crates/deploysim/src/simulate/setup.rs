@@ -12,7 +12,7 @@ use crate::costs::{ChannelCosts, Homes};
 use crate::deployment::Clients;
 use crate::transaction::{Requests, Transactions};
 use fastrand::Rng;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
 use workload::micro::Op;
 
@@ -20,7 +20,9 @@ use workload::micro::Op;
 const FEW_ROWS: u64 = 64;
 /// Under a Zipf law, so many of the most popular rows count as hot.
 const POPULAR_ROWS: u64 = 256;
-/// Workers begin one after the other, so that their loops are not in step.
+/// Workers begin one after the other, in a drawn order, so that their loops are not in step. With
+/// work of equal length that order lasts, and in the order of their numbers each would take a hot
+/// line from its neighbour.
 const STAGGER_NS: f64 = 137.0;
 
 /// The channel of a deployment of one instance, over which nothing is sent.
@@ -62,7 +64,9 @@ impl<'c> Sim<'c> {
             sessions: Slab::new(),
             locks: Locks::new(case.transactions),
             is_updating: is_updating(case.transactions),
+            has_runs: !case.costs.runs.is_empty() && !hot_keys(case.transactions).is_empty(),
             hot_keys: hot_keys(case.transactions),
+            runs: HashMap::new(),
             counts: Counts::new(),
             random: Rng::with_seed(options.seed),
             owners,
@@ -84,8 +88,10 @@ impl<'c> Sim<'c> {
     fn start_clients(&mut self) {
         match self.case.deployment.clients {
             Clients::Closed(clients) => {
+                let mut order: Vec<usize> = (0..self.workers.len()).collect();
+                self.random.shuffle(&mut order);
                 for (number, w) in self.workers.iter_mut().enumerate() {
-                    w.clock = number as f64 * STAGGER_NS;
+                    w.clock = order[number] as f64 * STAGGER_NS;
                     let first = Task::Next(w.clock);
                     w.ready.extend(std::iter::repeat_n(first, clients as usize));
                     (0..clients).for_each(|_| self.counts.begin(w.clock));
@@ -157,6 +163,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
                 clock: 0.0,
                 state: State::Begin,
                 current: None,
+                preempted: None,
                 ready: VecDeque::new(),
                 left: 0,
                 turn: 0,
@@ -207,7 +214,7 @@ fn is_updating(transactions: &Transactions) -> bool {
 }
 
 /// Ranges of keys so popular that the moment of their locking matters.
-fn hot_keys(transactions: &Transactions) -> Vec<(u64, u64)> {
+pub(crate) fn hot_keys(transactions: &Transactions) -> Vec<(u64, u64)> {
     match transactions {
         Transactions::Micro(micro) => {
             let options = micro.options();

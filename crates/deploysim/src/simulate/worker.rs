@@ -73,13 +73,19 @@ impl Sim<'_> {
             Task::Durable(record) => self.is_durable(number, record),
         };
         let is_socket = self.channel.is_socket;
+        let preempts = self.case.profile.worker_loop.preempts;
         let w = &mut self.workers[number];
         if then == Then::Again {
-            w.current = Some(match task {
+            let task = match task {
                 // A request that was drawn goes on as its transaction.
                 Task::Next(_) => w.current.unwrap_or(task),
                 task => task,
-            });
+            };
+            w.current = Some(task);
+            if preempts && w.sees_message() {
+                (w.current, w.preempted) = (None, Some(task));
+                w.state = State::Look;
+            }
         } else if w.left == 0 {
             let rings_ready = !is_socket && w.sees_message();
             w.state = if rings_ready { State::Look } else { State::Turn };
@@ -168,6 +174,7 @@ impl Sim<'_> {
         let pass_ns = self.case.profile.worker_loop.pass_ns / self.case.speed;
         let w = &mut self.workers[number];
         w.out = out;
+        w.ready.extend(w.preempted.take());
         if w.worked {
             w.state = State::Begin;
             return self.pay(number, Component::Loop, pass_ns);
@@ -274,6 +281,11 @@ impl Sim<'_> {
 }
 
 impl super::parts::Worker {
+    /// Whether a task is ready, or gave way to a message.
+    pub(super) fn will_run(&self, task: Task) -> bool {
+        self.preempted == Some(task) || self.ready.contains(&task)
+    }
+
     /// Whether a message is visible on any link.
     fn sees_message(&self) -> bool {
         let now = self.clock;

@@ -125,7 +125,7 @@ fn draw_kind(mix: &Mix, bases: &[u64], number: usize, random: &mut Rng, out: &mu
                 Place::Remote { probability, decision } => {
                     let known = decided.iter().find(|(d, _)| *d == decision).map(|(_, site)| *site);
                     known.unwrap_or_else(|| {
-                        let site = remote_site(mix.sites, out.home_site, probability, random);
+                        let site = remote_site(mix, out.home_site, probability, random);
                         decided.push((decision, site));
                         site
                     })
@@ -141,10 +141,13 @@ fn draw_kind(mix: &Mix, bases: &[u64], number: usize, random: &mut Rng, out: &mu
     }
 }
 
-fn remote_site(sites: u32, home: u32, probability: f64, random: &mut Rng) -> u32 {
+fn remote_site(mix: &Mix, home: u32, probability: f64, random: &mut Rng) -> u32 {
+    let Mix { sites, together, .. } = *mix;
     if sites < 2 || random.f64() >= probability {
         return home;
     }
-    let other = random.u32(0..sites - 1);
-    if other < home { other } else { other + 1 }
+    // Without another run, any other site.
+    let run = if together < sites { together } else { 1 };
+    let other = random.u32(0..sites - run);
+    if other < home / run * run { other } else { other + run }
 }

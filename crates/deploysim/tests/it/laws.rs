@@ -156,9 +156,9 @@ fn raise(profile: &mut EngineProfile, case: &Drawn, term: usize, factor: f64) {
 
 /// A dearer step lets more messages and commits gather for the next write or flush, so a deployment
 /// whose batches are small may gain from it. Of 8,000 cases with free seeds 57 rose by more than
-/// 2 %, by 1.45 times at most, all with six clients a worker or more. The law is therefore one of
-/// all cases together, over cases that are the same in every run; with one client a worker there is
-/// nothing to gather, and it holds for each case.
+/// 2 %, by 1.45 times at most, all with six clients a worker or more. So the law is one of all
+/// cases together, which are the same in every run; with one client a worker there is nothing to
+/// gather, and it holds for each case.
 #[test]
 fn throughput_hardly_ever_rises_with_a_cost() {
     let config = ProptestConfig { rng_seed: RngSeed::Fixed(22), ..ProptestConfig::default() };
@@ -370,6 +370,7 @@ fn a_circle_of_lock_waits_ends_the_run() {
     let mix = Mix {
         name: "circle".into(),
         sites: 1,
+        together: 1,
         tables: vec![table("a"), table("b")],
         kinds: vec![kind("ab", [0, 1]), kind("ba", [1, 0])],
     };
@@ -477,7 +478,8 @@ fn inputs_from_which_nothing_follows_are_refused() {
     assert!(text(said("serial", 1, &two)).contains("one worker per instance, not 2"));
     assert!(text(said("occ", 2, &micro(1, Op::Read, 0.0))).contains("1 sites for 2 instances"));
     assert!(text(said("occ", 3, &two)).contains("do not divide evenly"));
-    let empty = deploysim::Mix { name: "mine".into(), sites: 2, tables: Vec::new(), kinds: Vec::new() };
+    let empty =
+        deploysim::Mix { name: "mine".into(), sites: 2, together: 1, tables: Vec::new(), kinds: Vec::new() };
     assert!(Transactions::mix(empty).unwrap_err().to_string().contains("needs the recorded steps"));
 }
 

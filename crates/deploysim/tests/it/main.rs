@@ -4,6 +4,7 @@ mod analytic;
 mod calibration;
 mod drift;
 mod laws;
+mod lines;
 mod machines;
 mod measured;
 mod papers;
