@@ -200,6 +200,9 @@ impl Demand {
                     latency += visits * lines[instance];
                 }
             }
+            let handed = handoff_ns(case, request, instance);
+            self.busy_ns[instance] += handed;
+            latency += handed;
             if at == 0 {
                 continue;
             }
@@ -247,6 +250,26 @@ fn owner_of(case: &Case<'_>, site: u32) -> usize {
     let (sites, instances) = (u64::from(case.transactions.sites()), case.deployment.instances.len() as u64);
     // The inverse of `Case::sites_of`: the last instance with a first site not above `site`.
     (((u64::from(site) + 1) * instances - 1) / sites) as usize
+}
+
+/// ns for the rows of a request at owners of an instance other than the one that it begins at.
+fn handoff_ns(case: &Case<'_>, request: &Request, instance: usize) -> f64 {
+    let ns = case.handoff_ns(request.updates() > 0);
+    if ns == 0.0 || !case.is_shared(instance) {
+        return 0.0;
+    }
+    let sites = case.sites_of(instance);
+    let here = |site: u32| sites.contains(&site).then(|| case.owner_of(instance, site));
+    let mut owners: SmallVec<[usize; 8]> = request.rows.iter().filter_map(|row| here(row.site)).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let workers = case.deployment.instances[instance].len() as f64;
+    let others = match here(request.home_site) {
+        // Under skew a client is at any worker, so that the home site may be another one's.
+        Some(own) if !case.is_routed() => owners.iter().filter(|owner| **owner != own).count() as f64,
+        _ => owners.len() as f64 * (1.0 - 1.0 / workers),
+    };
+    ns * others
 }
 
 /// One visit of a hot line in ns, on average.

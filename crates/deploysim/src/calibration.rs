@@ -8,10 +8,14 @@
 //!   term      its cell                                       scales
 //!   Work      one worker per instance, local transactions    the design's work
 //!   Sharing   one instance of all workers                    the design's exposed cold lines
+//!   Handoff   the same, with rows at other owners            the design's hand-over between workers
 //!   Parts     several instances, distributed, memory channel the design's parts, and the locks of
 //!                                                            `serial` while such transactions live
 //!   Channel   the same over another channel                  that channel's reads and writes
 //! ```
+//!
+//! A design without costs of its own begins with those of `conventional` ([`with_costs_for`]); its
+//! own cells scale them, and [`measured`] says of which designs there are cells at all.
 //!
 //! A calibration holds for one workload: the work of both operations is scaled by one factor, so
 //! that a mix of kinds has one term as well. Terms without a cell keep the profile's costs. The
@@ -20,7 +24,7 @@
 
 use crate::case::Case;
 use crate::costs::{ByOp, ColdLines, EngineProfile, Linear, Parts, Protection};
-use crate::deployment::{Channel, Clients, Deployment, Placement};
+use crate::deployment::{Channel, Clients, Deployment, Durability, Placement};
 use crate::error::ModelError;
 use crate::machine::MachineModel;
 use crate::simulate::{RunOptions, simulate};
@@ -40,6 +44,7 @@ pub struct Cell {
     pub multisite: f64,
     /// Closed clients per worker.
     pub clients: u32,
+    pub durability: Durability,
     /// Transactions per second: the median window.
     pub tps: f64,
     /// The slowest and the fastest window.
@@ -64,6 +69,7 @@ pub struct Wanted {
 pub enum Term {
     Work,
     Sharing,
+    Handoff,
     Parts,
     /// Sockets: the costs of a channel that is not the design's memory channel.
     Channel,
@@ -104,13 +110,42 @@ const HALVINGS: usize = 12;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
 
+/// The design that lends its costs to those without: its work is pages under locks as well.
+const LENDER: &str = "conventional";
+
+/// The profile with costs for all of `designs`: those of `conventional` where it has none.
+///
+/// # Errors
+/// A design is missing, and `conventional` as well.
+pub fn with_costs_for(profile: &EngineProfile, designs: &[&str]) -> Result<EngineProfile, ModelError> {
+    designs.iter().try_fold(profile.clone(), |profile, design| profile.lending(design, LENDER))
+}
+
+/// The designs of which the work was measured: no other borrowed costs say anything.
+pub fn measured(fits: &[Fit]) -> Vec<&str> {
+    fits.iter().filter(|fit| fit.term == Term::Work).map(|fit| fit.cell.design.as_str()).collect()
+}
+
+/// The profile with solved terms: what [`calibrate`] made of it, without a simulation.
+///
+/// # Errors
+/// A fit of a design or a channel that `base` does not know.
+pub fn apply(base: &EngineProfile, fits: &[Fit]) -> Result<EngineProfile, ModelError> {
+    let each = |profile: EngineProfile, fit: &Fit| scaled(&profile, fit.term, &fit.cell, fit.factor);
+    let mut profile = fits.iter().try_fold(base.clone(), each)?;
+    profile.anchors = fits.iter().map(|fit| name(&fit.cell)).collect();
+    profile.is_calibrated = !fits.is_empty();
+    Ok(profile)
+}
+
 /// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
 /// those of one design after the other without messages, then the distributed ones, then sockets,
 /// since a message over one costs the same for each design. `multisite` is the share, in per cent,
-/// of the distributed cells.
+/// of the distributed cells; at 0 there are none, as for a workload that is local by its
+/// definition.
 ///
 /// # Errors
-/// A design that the profile does not know.
+/// A design that the profile does not know ([`with_costs_for`]).
 pub fn cells_to_measure(
     profile: &EngineProfile,
     designs: &[&str],
@@ -132,7 +167,12 @@ pub fn cells_to_measure(
             add(Term::Sharing, design, 1, first, 0.0);
         }
     }
-    if workers > 1 {
+    if workers > 1 && multisite > 0.0 {
+        for design in designs {
+            if profile.design(design)?.handoff != ByOp::default() {
+                add(Term::Handoff, design, 1, first, multisite);
+            }
+        }
         designs.iter().for_each(|design| add(Term::Parts, design, workers, first, multisite));
         if let Some(design) = designs.first() {
             sockets.iter().for_each(|&channel| add(Term::Channel, design, workers, channel, multisite));
@@ -164,15 +204,16 @@ pub fn calibrate(
     for (term, cell) in ordered {
         fits.push(solve(&mut profile, machine, transactions, term, cell)?);
     }
-    profile.anchors = cells.iter().map(name).collect();
-    profile.is_calibrated = !cells.is_empty();
+    let profile = apply(base, &fits)?;
     Ok(Calibration { fits, profile })
 }
 
 /// The term that a cell determines.
 fn term_of(cell: &Cell) -> Term {
     match cell {
-        Cell { islands: 1, workers, .. } if *workers > 1 => Term::Sharing,
+        Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
+            if *multisite == 0.0 { Term::Sharing } else { Term::Handoff }
+        }
         Cell { multisite, .. } if *multisite == 0.0 => Term::Work,
         Cell { channel, .. } if is_memory(*channel) => Term::Parts,
         _ => Term::Channel,
@@ -198,6 +239,7 @@ fn solve(
     let workload = transactions(cell.multisite)?;
     let deployment = Deployment::new(machine, &cell.design, cell.islands, cell.workers, Placement::Island)?
         .over(cell.channel)
+        .with_durability(cell.durability)
         .with_clients(Clients::Closed(cell.clients));
     let options = RunOptions::for_workers(cell.workers);
     let at = |factor: f64| {
@@ -233,6 +275,7 @@ fn scaled(
             let basis = if cold.per_row * cold.exposed > 0.0 { *cold } else { COLD };
             *cold = ColdLines { exposed: basis.exposed * factor, ..basis };
         }),
+        Term::Handoff => each(&mut costs.handoff, |ns| *ns *= factor),
         Term::Parts => {
             each(&mut costs.parts, |parts| scale_parts(parts, factor));
             each(&mut costs.with_distributed, |added| scale_linear(added, factor));

@@ -1,9 +1,9 @@
 //! Calibration against a machine of which the costs are known: a simulated one.
 
 use crate::run;
-use deploysim::calibration::{Cell, Term, calibrate, cells_to_measure};
+use deploysim::calibration::{Cell, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for};
 use deploysim::{
-    Channel, Deployment, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
+    Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
 };
 use workload::micro::Op;
 
@@ -40,7 +40,7 @@ fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Chan
 
 fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
     let design = design.to_owned();
-    Cell { design, islands, workers: 2, channel, multisite, clients: 4, tps, tps_min: tps, tps_max: tps }
+    Cell { design, islands, workers: 2, channel, multisite, clients: 4, durability: Durability::Memory, tps, tps_min: tps, tps_max: tps }
 }
 
 #[test]
@@ -108,4 +108,50 @@ fn the_cells_of_one_worker_are_local() {
     assert_eq!(terms(1), [Term::Work; 2]);
     use Term::{Channel, Parts, Sharing, Work};
     assert_eq!(terms(2), [Work, Work, Sharing, Parts, Parts, Channel]);
+}
+
+/// A design of owners that the profile has no costs of, in an engine in which it has them.
+fn with_owners() -> EngineProfile {
+    let mut truth = truth().lending("plp-leaf", "conventional").unwrap();
+    let owners = truth.designs.get_mut("plp-leaf").unwrap();
+    owners.work.read.per_row *= 0.7;
+    owners.handoff.read *= 2.4;
+    truth
+}
+
+#[test]
+fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, 50.0).is_err());
+    let base = with_costs_for(&base, &["conventional", "plp-leaf"]).unwrap();
+    assert_eq!(base.designs["plp-leaf"].borrowed_from.as_deref(), Some("conventional"));
+    assert_eq!(base.designs["conventional"].borrowed_from, None);
+    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], 50.0).unwrap();
+    let terms: Vec<Term> = wanted.iter().map(|w| w.term).collect();
+    assert_eq!(terms, [Term::Work, Term::Sharing, Term::Handoff, Term::Parts]);
+    let truth = with_owners();
+    let tps = |w: &Wanted| measured(&truth, &w.design, w.islands, w.channel, w.multisite);
+    let cells: Vec<Cell> =
+        wanted.iter().map(|w| cell(&w.design, w.islands, w.channel, w.multisite, tps(w))).collect();
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    assert_eq!(deploysim::calibration::measured(&found.fits), ["plp-leaf"]);
+    assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+    // Shares without a cell. An instance of both workers pays for rows of the other owner.
+    let mut worst_before: f64 = 0.0;
+    for (islands, multisite) in [(1, 10.0), (1, 100.0), (2, 10.0)] {
+        let tps = measured(&truth, "plp-leaf", islands, Channel::Shm, multisite);
+        let error =
+            |of: &EngineProfile| measured(of, "plp-leaf", islands, Channel::Shm, multisite) / tps - 1.0;
+        assert!(error(&found.profile).abs() < 0.05, "{islands} at {multisite} %: {}", error(&found.profile));
+        worst_before = worst_before.max(error(&base).abs());
+    }
+    assert!(worst_before > 0.1, "{worst_before}");
+}
+
+#[test]
+fn a_workload_without_distributed_transactions_has_no_cells_of_them() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let base = with_costs_for(&base, &["logical"]).unwrap();
+    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0).unwrap();
+    assert!(wanted.iter().all(|w| matches!(w.term, Term::Work | Term::Sharing)), "{wanted:?}");
 }
