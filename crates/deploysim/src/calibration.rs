@@ -22,6 +22,10 @@
 //! cells are the only measured input; a cell that no cost explains is reported with its factor at a
 //! bound ([`Fit::is_at_bound`]).
 
+mod kept;
+
+pub use kept::{Conditions, Kept, VERSION};
+
 use crate::case::Case;
 use crate::costs::{ByOp, ColdLines, EngineProfile, Linear, Parts, Protection};
 use crate::deployment::{Channel, Clients, Deployment, Durability, Placement};
@@ -50,6 +54,20 @@ pub struct Cell {
     /// The slowest and the fastest window.
     pub tps_min: f64,
     pub tps_max: f64,
+    /// The number of windows.
+    #[serde(default = "one")]
+    pub windows: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Cell {
+    /// Half the range of the windows as a share of the median; `None` for a single window.
+    pub fn spread(&self) -> Option<f64> {
+        (self.windows > 1).then(|| (self.tps_max - self.tps_min) / 2.0 / self.tps)
+    }
 }
 
 /// A cell to be measured. The order of [`cells_to_measure`] is that of their worth.
@@ -73,6 +91,18 @@ pub enum Term {
     Parts,
     /// Sockets: the costs of a channel that is not the design's memory channel.
     Channel,
+}
+
+impl Term {
+    pub fn name(self) -> &'static str {
+        match self {
+            Term::Work => "work",
+            Term::Sharing => "sharing",
+            Term::Handoff => "hand-over",
+            Term::Parts => "distributed parts",
+            Term::Channel => "channel",
+        }
+    }
 }
 
 /// One solved term.

@@ -1,7 +1,7 @@
 //! Calibration against a machine of which the costs are known: a simulated one.
 
 use crate::run;
-use deploysim::calibration::{Cell, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for};
+use deploysim::calibration::{Cell, Conditions, Kept, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for};
 use deploysim::{
     Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
 };
@@ -40,7 +40,7 @@ fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Chan
 
 fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
     let design = design.to_owned();
-    Cell { design, islands, workers: 2, channel, multisite, clients: 4, durability: Durability::Memory, tps, tps_min: tps, tps_max: tps }
+    Cell { design, islands, workers: 2, channel, multisite, clients: 4, durability: Durability::Memory, tps, tps_min: tps, tps_max: tps, windows: 1 }
 }
 
 #[test]
@@ -154,4 +154,69 @@ fn a_workload_without_distributed_transactions_has_no_cells_of_them() {
     let base = with_costs_for(&base, &["logical"]).unwrap();
     let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0).unwrap();
     assert!(wanted.iter().all(|w| matches!(w.term, Term::Work | Term::Sharing)), "{wanted:?}");
+}
+
+fn kept() -> Kept {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let mut measured = cell("occ", 2, Channel::Shm, 0.0, 1.1e6);
+    (measured.tps_min, measured.tps_max, measured.windows) = (1.0e6, 1.2e6, 3);
+    let fits = calibrate(&base, &machine, &workload, &[measured]).unwrap().fits;
+    let conditions = Conditions {
+        machine: "a machine".into(),
+        cores: 2,
+        profile: "atoll of today".into(),
+        workload: "micro".into(),
+        op: Some("read".into()),
+        durability: Durability::Memory,
+        clients: 4,
+        options: vec![("rows".into(), "10".into())],
+    };
+    Kept {
+        version: deploysim::calibration::VERSION,
+        unix_s: 1_790_000_000,
+        date: "2026-09-21 13:33".into(),
+        program: "0.1.0".into(),
+        commit: "abc".into(),
+        seconds: 4.0,
+        line_ns: vec![58.0, 60.0],
+        memory_ns: Some(95.0),
+        flush_ns: None,
+        conditions,
+        fits,
+    }
+}
+
+#[test]
+fn a_kept_calibration_is_read_back_and_says_what_it_holds_for() {
+    let kept = kept();
+    let text = kept.to_toml().unwrap();
+    assert_eq!(Kept::parse("c.toml", &text).unwrap(), kept);
+    assert!((kept.spread().unwrap() - 0.2 / 2.2).abs() < 1e-9);
+    assert_eq!(kept.misfit(&kept.conditions), None);
+    assert!(kept.differences(&kept.conditions).is_empty());
+    let other = Conditions { op: Some("update".into()), ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other).unwrap(), "its op is read, not update");
+    let other = Conditions { cores: 96, ..kept.conditions.clone() };
+    assert!(kept.misfit(&other).unwrap().contains("96"));
+    let other = Conditions { options: vec![("skew".into(), "1".into())], clients: 1, ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other), None);
+    assert_eq!(kept.differences(&other), ["clients 4", "rows 10", "skew as by default"]);
+}
+
+#[test]
+fn a_file_that_is_no_calibration_is_refused_in_a_sentence() {
+    let text = kept().to_toml().unwrap();
+    let refusal = |text: &str| {
+        let told = Kept::parse("c.toml", text).unwrap_err().to_string();
+        assert!(told.starts_with("c.toml: ") && told.contains("--calibrate") && !told.contains('\n'), "{told}");
+        told
+    };
+    assert!(refusal("hello").contains("line 1"));
+    assert!(refusal("version = 7").contains("version 7"));
+    assert!(refusal(&text.replace("cores = 2", "cores = \"two\"")).contains("line"));
+    let end = text.find("[[fits]]").unwrap();
+    refusal(&text[..end]);
+    assert!(refusal(&format!("fits = []\n{}", &text[..end])).contains("no cell"));
+    let factor = text.lines().find(|line| line.starts_with("factor")).unwrap();
+    assert!(refusal(&text.replace(factor, "factor = -1.0")).contains("factor"));
 }

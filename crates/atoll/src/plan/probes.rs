@@ -1,0 +1,206 @@
+//! Probes: short measured windows of the cells that determine the costs of the model, and terms of
+//! the machine.
+//!
+//! A round measures each cell once, the most valuable first; the next round goes backwards, so that
+//! a drift of the machine meets all cells alike. Rounds go on until the budget is spent.
+
+use super::question::Question;
+use super::terms;
+use super::window::{self, Windows};
+use crate::bench::ping;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use advisor::Candidate;
+use advisor::race::median;
+use deploy::Interrupt;
+use deploysim::calibration::{self, Cell, Kept, Wanted, calibrate, cells_to_measure};
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+use topology::{Machine, Placement};
+
+/// The window of a probe.
+const WINDOWS: Windows = Windows { warmup: "300ms", duration: "500ms", repeat: "1", seed: 1 };
+/// The expected time of a probe: window, warm-up, start, load and check of a small database.
+pub const PROBE_S: f64 = 1.5;
+/// Rounds after which another one changes little.
+const MOST_ROUNDS: usize = 5;
+/// The share of distributed transactions, in per cent, of cells whose question has fewer than
+/// [`FEW`]: too few messages would leave their cost to the noise.
+const DISTRIBUTED: f64 = 20.0;
+const FEW: f64 = 5.0;
+
+/// Measures the cells of `designs` for the question's load, and solves the terms.
+///
+/// # Errors
+/// A budget too small for a probe of each design; an interruption; data found inconsistent; cells
+/// from which nothing can be solved.
+pub fn run(
+    question: &Question<'_>,
+    designs: &[&str],
+    budget: Duration,
+    machine: &Machine,
+    interrupt: &Interrupt,
+) -> Result<Kept, Failure> {
+    let begun = Instant::now();
+    let needed = PROBE_S * designs.len() as f64;
+    if budget.as_secs_f64() < needed {
+        return Err(Failure::Usage(format!(
+            "--calibrate={:.1}s: one probe of each of {} designs takes about {needed:.0}s; expected at least that, or \
+             fewer --designs",
+            budget.as_secs_f64(),
+            designs.len()
+        )));
+    }
+    let base = calibration::with_costs_for(&question.base, designs).map_err(Failure::usage)?;
+    let mut channels = question.channels()?;
+    if !channels.contains(&deploysim::Channel::Shm) {
+        channels.insert(0, deploysim::Channel::Shm);
+    }
+    let wanted =
+        cells_to_measure(&base, designs, question.levels.cores, &channels, distributed(question))
+            .map_err(Failure::usage)?;
+    let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
+    let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
+    let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
+    let mut progress = Progress::new((left / PROBE_S) as usize);
+    let windows = rounds(wanted.len(), left, |at| {
+        let cell = candidate(&wanted[at]);
+        let started = Instant::now();
+        progress.next(&format!("calibrating: {cell} at {} %", wanted[at].multisite));
+        let load = (question.args.workload.as_str(), &*question.probe_options(wanted[at].multisite));
+        let row = window::measure(load, &cell, &WINDOWS, machine, interrupt, &mut progress);
+        let tps = match row {
+            Ok(row) => Some(row.tps),
+            Err(failure @ (Failure::Interrupted | Failure::Inconsistent { .. })) => return Err(failure),
+            Err(failure) => {
+                driver::Watcher::warn(&mut progress, &format!("no probe of {cell}: {failure}"));
+                None
+            }
+        };
+        progress.done(&tps.map_or_else(|| "failed".to_owned(), |tps| format!("{tps:.0} /s")));
+        Ok((tps.filter(|tps| *tps > 0.0), started.elapsed().as_secs_f64()))
+    });
+    progress.finish();
+    let cells = cells(question, &wanted, &windows?);
+    line_ns.extend(ping(machine));
+    let model = question.machine.clone().with_measured(Some(memory_ns), flush_ns).map_err(Failure::run)?;
+    let transactions = |multisite: f64| question.probe_transactions(multisite);
+    let solved = calibrate(&base, &model, &transactions, &cells).map_err(Failure::run)?;
+    if solved.fits.is_empty() {
+        return Err(Failure::Run("not one probe has a throughput: nothing was calibrated".into()));
+    }
+    let now = OffsetDateTime::now_utc();
+    Ok(Kept {
+        version: calibration::VERSION,
+        unix_s: now.unix_timestamp(),
+        date: format!("{} {:02}:{:02}", now.date(), now.hour(), now.minute()),
+        program: driver::VERSION.to_owned(),
+        commit: driver::COMMIT.to_owned(),
+        seconds: begun.elapsed().as_secs_f64(),
+        line_ns,
+        memory_ns: Some(memory_ns),
+        flush_ns,
+        conditions: question.conditions(),
+        fits: solved.fits,
+    })
+}
+
+/// The share of the distributed cells, in per cent; 0 for a workload without such transactions.
+fn distributed(question: &Question<'_>) -> f64 {
+    match question.subject.labels().multisite {
+        None => 0.0,
+        Some(few) if few < FEW => DISTRIBUTED,
+        Some(asked) => asked,
+    }
+}
+
+fn candidate(wanted: &Wanted) -> Candidate {
+    let Wanted { design, islands, workers, channel, .. } = wanted.clone();
+    let channel = (islands > 1).then_some(channel);
+    Candidate { design, islands, workers, placement: Placement::Island, channel, bounds: Vec::new() }
+}
+
+/// The windows of each cell. `measure` gives the throughput of a cell, if it has one, and the
+/// seconds that it took.
+///
+/// # Errors
+/// That of `measure`.
+fn rounds<E>(
+    cells: usize,
+    budget_s: f64,
+    mut measure: impl FnMut(usize) -> Result<(Option<f64>, f64), E>,
+) -> Result<Vec<Vec<f64>>, E> {
+    let mut windows = vec![Vec::new(); cells];
+    let (mut spent, mut probes) = (0.0, 0);
+    for round in 0..MOST_ROUNDS {
+        let mut order: Vec<usize> = (0..cells).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            let expected = if probes == 0 { PROBE_S } else { spent / f64::from(probes) };
+            if spent + expected > budget_s {
+                return Ok(windows);
+            }
+            let (tps, seconds) = measure(at)?;
+            windows[at].extend(tps);
+            (spent, probes) = (spent + seconds, probes + 1);
+        }
+    }
+    Ok(windows)
+}
+
+/// The cells with windows.
+fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<f64>]) -> Vec<Cell> {
+    let conditions = question.conditions();
+    let measured = wanted.iter().zip(windows).filter(|(_, windows)| !windows.is_empty());
+    measured
+        .map(|(wanted, windows)| Cell {
+            design: wanted.design.clone(),
+            islands: wanted.islands,
+            workers: wanted.workers,
+            channel: wanted.channel,
+            multisite: wanted.multisite,
+            clients: conditions.clients,
+            durability: conditions.durability,
+            tps: median(windows),
+            tps_min: windows.iter().copied().fold(f64::INFINITY, f64::min),
+            tps_max: windows.iter().copied().fold(0.0, f64::max),
+            windows: windows.len(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs rounds of probes that take two seconds each; returns the order, and the windows.
+    fn order(cells: usize, budget_s: f64) -> (Vec<usize>, Vec<Vec<f64>>) {
+        let mut order = Vec::new();
+        let windows = rounds(cells, budget_s, |at| {
+            order.push(at);
+            Ok::<_, Failure>(((at != 1).then_some(10.0), 2.0))
+        });
+        (order, windows.unwrap())
+    }
+
+    #[test]
+    fn the_most_valuable_cells_come_first_and_rounds_alternate() {
+        let (all, windows) = order(3, 11.0);
+        assert_eq!(all, [0, 1, 2, 2, 1]);
+        assert_eq!(windows.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 2], "one cell always fails");
+        assert_eq!(order(3, 1.6).0, [0], "the first expectation is shorter than a probe");
+        assert!(order(3, 1.0).0.is_empty());
+        assert_eq!(order(2, 1e6).0.len(), 2 * MOST_ROUNDS);
+    }
+
+    #[test]
+    fn an_interruption_ends_the_rounds() {
+        let ended = rounds(3, 100.0, |at| match at {
+            1 => Err(Failure::Interrupted),
+            _ => Ok((Some(1.0), 1.0)),
+        });
+        assert!(matches!(ended, Err(Failure::Interrupted)));
+    }
+}
