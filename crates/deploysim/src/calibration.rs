@@ -242,7 +242,11 @@ pub fn calibrate(
 fn term_of(cell: &Cell) -> Term {
     match cell {
         Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
-            if *multisite == 0.0 { Term::Sharing } else { Term::Handoff }
+            if *multisite == 0.0 {
+                Term::Sharing
+            } else {
+                Term::Handoff
+            }
         }
         Cell { multisite, .. } if *multisite == 0.0 => Term::Work,
         Cell { channel, .. } if is_memory(*channel) => Term::Parts,

@@ -65,8 +65,7 @@ impl<'a> Case<'a> {
     /// The worker of an instance, counted from 0, that owns a site of it.
     pub(crate) fn owner_of(&self, instance: usize, site: u32) -> usize {
         let sites = self.sites_of(instance);
-        let (count, workers) =
-            (sites.len().max(1) as u64, self.deployment.instances[instance].len() as u64);
+        let (count, workers) = (sites.len().max(1) as u64, self.deployment.instances[instance].len() as u64);
         // The inverse of an even division of the sites into runs, a run for each worker.
         ((u64::from(site - sites.start) + 1) * workers).div_ceil(count).saturating_sub(1) as usize
     }

@@ -60,10 +60,8 @@ fn without(windows: &[f64], at: usize) -> Vec<f64> {
 
 /// Spearman's rank correlation of predictions and measurements; `None` below three deployments.
 pub fn rank_correlation(predicted: &BTreeMap<String, f64>, measured: &[Measured]) -> Option<f64> {
-    let both: Vec<(f64, f64)> = measured
-        .iter()
-        .filter_map(|cell| Some((*predicted.get(&cell.deployment)?, cell.truth()?)))
-        .collect();
+    let both: Vec<(f64, f64)> =
+        measured.iter().filter_map(|cell| Some((*predicted.get(&cell.deployment)?, cell.truth()?))).collect();
     if both.len() < 3 {
         return None;
     }
@@ -166,7 +164,7 @@ mod tests {
     #[test]
     fn wilson_narrows_with_the_number_of_points() {
         let (low, high) = wilson(60, 60);
-        assert!((low - 0.94).abs() < 0.01 && high == 1.0, "{low} {high}");
+        assert!((low - 0.94).abs() < 0.01 && high > 0.999, "{low} {high}");
         assert!(wilson(6, 6).0 < low);
         assert_eq!(wilson(0, 0), (0.0, 1.0));
     }

@@ -69,7 +69,8 @@ fn refuse_options(args: &PlanArgs) -> Result<(), Failure> {
 /// The designs to calibrate: those asked for, else all.
 fn designs(question: &Question<'_>) -> Vec<&'static str> {
     let asked = &question.args.designs;
-    let is_asked = |kind: &DesignKind| asked.is_empty() || asked.iter().any(|d| crate::choices::design_of(*d) == *kind);
+    let is_asked =
+        |kind: &DesignKind| asked.is_empty() || asked.iter().any(|d| crate::choices::design_of(*d) == *kind);
     DesignKind::ALL.into_iter().filter(is_asked).map(DesignKind::name).collect()
 }
 

@@ -56,9 +56,8 @@ pub fn run(
     if !channels.contains(&deploysim::Channel::Shm) {
         channels.insert(0, deploysim::Channel::Shm);
     }
-    let wanted =
-        cells_to_measure(&base, designs, question.levels.cores, &channels, distributed(question))
-            .map_err(Failure::usage)?;
+    let wanted = cells_to_measure(&base, designs, question.levels.cores, &channels, distributed(question))
+        .map_err(Failure::usage)?;
     let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
     let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
     let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();

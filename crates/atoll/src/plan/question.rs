@@ -13,8 +13,8 @@ use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preferen
 use clap::ValueEnum;
 use deploy::Interrupt;
 use deploy::engine::DesignKind;
-use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
 use deploysim::calibration::{self, Conditions, Fit, Kept};
+use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
 use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, ModelError, Transactions};
 use driver::Subject;
 use std::time::Duration;
@@ -123,9 +123,8 @@ impl<'a> Question<'a> {
         let other = kept.differences(&self.conditions());
         if !other.is_empty() {
             let told = other.join(", ");
-            self.remarks.push(format!(
-                "the costs were measured at {told}; --calibrate measures them for this load"
-            ));
+            self.remarks
+                .push(format!("the costs were measured at {told}; --calibrate measures them for this load"));
         }
         let bounds = kept.at_bound();
         if !bounds.is_empty() {

@@ -1,9 +1,12 @@
 //! Calibration against a machine of which the costs are known: a simulated one.
 
 use crate::run;
-use deploysim::calibration::{Cell, Conditions, Kept, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for};
+use deploysim::calibration::{
+    Cell, Conditions, Kept, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for,
+};
 use deploysim::{
-    Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
+    Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions,
+    Transactions,
 };
 use workload::micro::Op;
 
@@ -40,7 +43,19 @@ fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Chan
 
 fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
     let design = design.to_owned();
-    Cell { design, islands, workers: 2, channel, multisite, clients: 4, durability: Durability::Memory, tps, tps_min: tps, tps_max: tps, windows: 1 }
+    Cell {
+        design,
+        islands,
+        workers: 2,
+        channel,
+        multisite,
+        clients: 4,
+        durability: Durability::Memory,
+        tps,
+        tps_min: tps,
+        tps_max: tps,
+        windows: 1,
+    }
 }
 
 #[test]
@@ -198,7 +213,8 @@ fn a_kept_calibration_is_read_back_and_says_what_it_holds_for() {
     assert_eq!(kept.misfit(&other).unwrap(), "its op is read, not update");
     let other = Conditions { cores: 96, ..kept.conditions.clone() };
     assert!(kept.misfit(&other).unwrap().contains("96"));
-    let other = Conditions { options: vec![("skew".into(), "1".into())], clients: 1, ..kept.conditions.clone() };
+    let other =
+        Conditions { options: vec![("skew".into(), "1".into())], clients: 1, ..kept.conditions.clone() };
     assert_eq!(kept.misfit(&other), None);
     assert_eq!(kept.differences(&other), ["clients 4", "rows 10", "skew as by default"]);
 }
@@ -208,7 +224,10 @@ fn a_file_that_is_no_calibration_is_refused_in_a_sentence() {
     let text = kept().to_toml().unwrap();
     let refusal = |text: &str| {
         let told = Kept::parse("c.toml", text).unwrap_err().to_string();
-        assert!(told.starts_with("c.toml: ") && told.contains("--calibrate") && !told.contains('\n'), "{told}");
+        assert!(
+            told.starts_with("c.toml: ") && told.contains("--calibrate") && !told.contains('\n'),
+            "{told}"
+        );
         told
     };
     assert!(refusal("hello").contains("line 1"));
