@@ -63,6 +63,10 @@ fn a_question_without_an_answer_is_told_what_is_missing() {
     assert!(text.contains("p99<1us") && text.contains("nearest"), "{text}");
     let text = refusal(&on_quad(&["micro", "--budget", "5s"]));
     assert!(text.contains("--budget") && text.contains("described"), "{text}");
+    for option in ["--calibrate", "--calibration=costs.toml"] {
+        let text = refusal(&on_quad(&["micro", option]));
+        assert!(text.contains(&option[..11]) && text.contains("--machine"), "{text}");
+    }
     let text = refusal(&on_quad(&["micro", "--multisite", "0,20"]));
     assert!(text.contains("--multisite") && text.contains("one value"), "{text}");
     let text = refusal(&on_quad(&["micro", "--designs", "plp-leaf"]));
