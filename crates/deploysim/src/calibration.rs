@@ -118,9 +118,11 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Whether no cost explains the cell: the factor is the least or the greatest that is tried.
+    /// Whether no cost explains the cell: the factor is the least or the greatest that is tried,
+    /// and the simulation misses the cell with it. The least one alone says that the cost is none.
     pub fn is_at_bound(&self) -> bool {
-        self.factor <= LEAST * 1.01 || self.factor >= MOST * 0.99
+        let is_last = self.factor <= LEAST * 1.01 || self.factor >= MOST * 0.99;
+        is_last && (self.tps / self.cell.tps - 1.0).abs() > MISSED
     }
 }
 
@@ -132,9 +134,15 @@ pub struct Calibration {
     pub profile: EngineProfile,
 }
 
+/// The number of the way in which terms are solved: another one finds other factors for the same
+/// cells.
+pub const SOLVER: u32 = 1;
+
 /// The bounds of a factor. Below the least one a cost is as good as none.
 const LEAST: f64 = 1.0 / 32.0;
 const MOST: f64 = 32.0;
+/// A cell is missed by more than the scatter of a window (4 %).
+const MISSED: f64 = 0.08;
 /// Halvings of the interval between the bounds: the factor is exact within 0.2 %.
 const HALVINGS: usize = 12;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.

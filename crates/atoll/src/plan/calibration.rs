@@ -9,6 +9,7 @@ use super::question::Question;
 use super::trials::BUDGET;
 use crate::failure::Failure;
 use crate::units::in_words;
+use base::counted;
 use deploy::Interrupt;
 use deploy::engine::DesignKind;
 use deploysim::calibration::Kept;
@@ -140,5 +141,5 @@ pub fn words(kept: &Kept) -> String {
         Some(spread) => format!("spread of windows {:.0} %", spread * 100.0),
         None => "one window each".to_owned(),
     };
-    format!("{} cells of {} ({age}), {spread}", kept.fits.len(), kept.date)
+    format!("{} of {} ({age}), {spread}", counted(kept.fits.len(), "cell"), kept.date)
 }

@@ -21,7 +21,9 @@ use topology::{Machine, Placement};
 /// The window of a probe.
 const WINDOWS: Windows = Windows { warmup: "300ms", duration: "500ms", repeat: "1", seed: 1 };
 /// The expected time of a probe: window, warm-up, start, load and check of a small database.
-pub const PROBE_S: f64 = 1.5;
+pub const PROBE_S: f64 = 1.2;
+/// No probe is shorter: window and warm-up.
+const LEAST_S: f64 = 0.8;
 /// Rounds after which another one changes little.
 const MOST_ROUNDS: usize = 5;
 /// The share of distributed transactions, in per cent, of cells whose question has fewer than
@@ -61,7 +63,8 @@ pub fn run(
     let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
     let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
     let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
-    let mut progress = Progress::new((left / PROBE_S) as usize);
+    let most = (left / LEAST_S) as usize;
+    let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
     let windows = rounds(wanted.len(), left, |at| {
         let cell = candidate(&wanted[at]);
         let started = Instant::now();
@@ -99,6 +102,7 @@ pub fn run(
         line_ns,
         memory_ns: Some(memory_ns),
         flush_ns,
+        solver: calibration::SOLVER,
         conditions: question.conditions(),
         fits: solved.fits,
     })

@@ -13,7 +13,7 @@ use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preferen
 use clap::ValueEnum;
 use deploy::Interrupt;
 use deploy::engine::DesignKind;
-use deploysim::calibration::{self, Conditions, Fit, Kept};
+use deploysim::calibration::{self, Cell, Conditions, Fit, Kept};
 use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
 use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, ModelError, Transactions};
 use driver::Subject;
@@ -108,11 +108,18 @@ impl<'a> Question<'a> {
     pub fn adopt(&mut self, kept: Kept) -> Result<(), Failure> {
         let designs = calibration::measured(&kept.fits);
         let base = calibration::with_costs_for(&self.base, &designs).map_err(Failure::usage)?;
-        let known: Vec<Fit> =
-            kept.fits.iter().filter(|fit| base.designs.contains_key(&fit.cell.design)).cloned().collect();
-        self.profile = calibration::apply(&base, &known).map_err(Failure::usage)?;
         self.machine =
             self.machine.clone().with_measured(kept.memory_ns, kept.flush_ns).map_err(Failure::usage)?;
+        let is_known = |cell: &Cell| base.designs.contains_key(&cell.design);
+        self.profile = if kept.solver == calibration::SOLVER {
+            let known: Vec<Fit> = kept.fits.iter().filter(|fit| is_known(&fit.cell)).cloned().collect();
+            calibration::apply(&base, &known).map_err(Failure::usage)?
+        } else {
+            let cells: Vec<Cell> = kept.cells().into_iter().filter(is_known).collect();
+            let transactions = |multisite: f64| self.probe_transactions(multisite);
+            let solved = calibration::calibrate(&base, &self.machine, &transactions, &cells);
+            solved.map_err(Failure::usage)?.profile
+        };
         self.candidates = self.space()?.candidates().map_err(super::refused)?;
         self.remark_on(&kept);
         self.calibration = Some(kept);

@@ -1,9 +1,10 @@
 //! A calibration as a file: the solved terms with their cells, and what they hold for.
 //!
 //! The file is TOML. It names its version, and a reader refuses another one. It holds factors and
-//! no costs, so a reader applies it to the profile that it was made for, without a simulation.
+//! no costs, so a reader applies it to the profile that it was made for, without a simulation. The
+//! cells are in it as well: where the way to solve them has changed, a reader solves them again.
 
-use super::{Fit, Term};
+use super::{Cell, Fit, Term};
 use crate::deployment::Durability;
 use crate::error::ModelError;
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,9 @@ pub struct Kept {
     pub memory_ns: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flush_ns: Option<f64>,
+    /// The [`SOLVER`](super::SOLVER) that found the factors.
+    #[serde(default)]
+    pub solver: u32,
     pub conditions: Conditions,
     pub fits: Vec<Fit>,
 }
@@ -83,6 +87,11 @@ impl Kept {
             Some(fit) => Err(wrong(format!("a cell of {} with factor {}", fit.cell.design, fit.factor))),
             None => Ok(kept),
         }
+    }
+
+    /// The cells: what was measured, from which another solver finds other factors.
+    pub fn cells(&self) -> Vec<Cell> {
+        self.fits.iter().map(|fit| fit.cell.clone()).collect()
     }
 
     /// # Errors

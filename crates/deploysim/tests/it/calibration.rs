@@ -196,6 +196,7 @@ fn kept() -> Kept {
         line_ns: vec![58.0, 60.0],
         memory_ns: Some(95.0),
         flush_ns: None,
+        solver: deploysim::calibration::SOLVER,
         conditions,
         fits,
     }
