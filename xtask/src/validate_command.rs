@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// The channels that a calibration of a kind measures: `tcp` is left out.
-const PROBED: &str = "shm,uds";
+/// The channels that a calibration of a kind measures.
+const PROBED: &str = "shm,uds,tcp";
 
 struct Options {
     /// A phase; empty for all.
@@ -194,19 +194,23 @@ impl Run {
         self.options.out.join(format!("calibration/{name}.toml"))
     }
 
-    /// One calibration for each kind, at the default options of its workload.
+    /// One calibration for each kind and durability, at the default options of its workload
+    /// otherwise.
     fn calibrate(&self) -> Result<(), Failed> {
-        let kinds: BTreeSet<&str> = self.points.iter().map(|point| point.kind.as_str()).collect();
-        for kind in kinds {
-            let file = self.calibration(kind);
+        let of =
+            |point: &Point| (point.kind.clone(), point.option("durability").unwrap_or("async").to_owned());
+        let kinds: BTreeSet<(String, String)> = self.points.iter().map(of).collect();
+        for (kind, durability) in kinds {
+            let file = self.calibration(&format!("{kind}-{durability}"));
             if file.exists() {
                 continue;
             }
             if !self.has_time() {
                 break;
             }
-            eprintln!("calibrating {kind}");
-            self.source.calibrate(kind, PROBED, &file, self.options.seconds).map_err(failed)?;
+            eprintln!("calibrating {kind} with durability {durability}");
+            let of = (kind.as_str(), durability.as_str());
+            self.source.calibrate(of, PROBED, &file, self.options.seconds).map_err(failed)?;
         }
         Ok(())
     }
@@ -238,7 +242,8 @@ impl Run {
         };
         for point in &self.points {
             let own = self.calibration(&format!("point-{}", point.number));
-            let kind = self.calibration(&point.kind);
+            let durability = point.option("durability").unwrap_or("async");
+            let kind = self.calibration(&format!("{}-{durability}", point.kind));
             let schemes = [("built-in", None), ("kind", Some(kind)), ("own", Some(own))];
             for (scheme, calibration) in schemes {
                 let is_there = calibration.as_ref().is_none_or(|file| file.exists());

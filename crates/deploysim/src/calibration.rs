@@ -7,7 +7,10 @@
 //! ```text
 //!   term      its cell                                       scales
 //!   Work      one worker per instance, local transactions    the design's work
+//!   Memory    the same over more data                        misses of the design and of its kin
 //!   Sharing   one instance of all workers                    the design's exposed cold lines
+//!   Relief    the same, where it is faster than its work    the design's work in such an instance:
+//!                                                            one log and its threads instead of many
 //!   Handoff   the same, with rows at other owners            the design's hand-over between workers
 //!   Parts     several instances, distributed, memory channel the design's parts, and the locks of
 //!                                                            `serial` while such transactions live
@@ -27,7 +30,7 @@ mod kept;
 pub use kept::{Conditions, Kept, VERSION};
 
 use crate::case::Case;
-use crate::costs::{ByOp, ColdLines, EngineProfile, Linear, Parts, Protection};
+use crate::costs::{ByOp, ColdLines, DesignCosts, EngineProfile, Linear, Parts, Protection};
 use crate::deployment::{Channel, Clients, Deployment, Durability, Placement};
 use crate::error::ModelError;
 use crate::machine::MachineModel;
@@ -46,6 +49,9 @@ pub struct Cell {
     pub channel: Channel,
     /// The workload's share of distributed transactions, in per cent.
     pub multisite: f64,
+    /// Rows, for a workload of which the size can be set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<u64>,
     /// Closed clients per worker.
     pub clients: u32,
     pub durability: Durability,
@@ -79,6 +85,8 @@ pub struct Wanted {
     pub workers: usize,
     pub channel: Channel,
     pub multisite: f64,
+    /// Another size than that of the other cells.
+    pub dataset: Option<u64>,
 }
 
 /// A number that a calibration determines.
@@ -86,7 +94,9 @@ pub struct Wanted {
 #[serde(rename_all = "snake_case")]
 pub enum Term {
     Work,
+    Memory,
     Sharing,
+    Relief,
     Handoff,
     Parts,
     /// Sockets: the costs of a channel that is not the design's memory channel.
@@ -97,7 +107,9 @@ impl Term {
     pub fn name(self) -> &'static str {
         match self {
             Term::Work => "work",
+            Term::Memory => "misses",
             Term::Sharing => "sharing",
+            Term::Relief => "relief",
             Term::Handoff => "hand-over",
             Term::Parts => "distributed parts",
             Term::Channel => "channel",
@@ -121,8 +133,13 @@ impl Fit {
     /// Whether no cost explains the cell: the factor is the least or the greatest that is tried,
     /// and the simulation misses the cell with it. The least one alone says that the cost is none.
     pub fn is_at_bound(&self) -> bool {
-        let is_last = self.factor <= LEAST * 1.01 || self.factor >= MOST * 0.99;
+        let is_last = self.is_none() || self.factor >= MOST * 0.99;
         is_last && (self.tps / self.cell.tps - 1.0).abs() > MISSED
+    }
+
+    /// Whether the cost is as good as none.
+    fn is_none(&self) -> bool {
+        self.factor <= LEAST * 1.01
     }
 }
 
@@ -136,15 +153,15 @@ pub struct Calibration {
 
 /// The number of the way in which terms are solved: another one finds other factors for the same
 /// cells.
-pub const SOLVER: u32 = 1;
+pub const SOLVER: u32 = 2;
 
 /// The bounds of a factor. Below the least one a cost is as good as none.
 const LEAST: f64 = 1.0 / 32.0;
-const MOST: f64 = 32.0;
+const MOST: f64 = 256.0;
 /// A cell is missed by more than the scatter of a window (4 %).
 const MISSED: f64 = 0.08;
 /// Halvings of the interval between the bounds: the factor is exact within 0.2 %.
-const HALVINGS: usize = 12;
+const HALVINGS: usize = 13;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
 
@@ -180,7 +197,8 @@ pub fn apply(base: &EngineProfile, fits: &[Fit]) -> Result<EngineProfile, ModelE
 /// those of one design after the other without messages, then the distributed ones, then sockets,
 /// since a message over one costs the same for each design. `multisite` is the share, in per cent,
 /// of the distributed cells; at 0 there are none, as for a workload that is local by its
-/// definition.
+/// definition. `dataset` is another size of the data, if it can be set: one design with pages and
+/// one without are measured over it too.
 ///
 /// # Errors
 /// A design that the profile does not know ([`with_costs_for`]).
@@ -190,19 +208,26 @@ pub fn cells_to_measure(
     workers: usize,
     channels: &[Channel],
     multisite: f64,
+    dataset: Option<u64>,
 ) -> Result<Vec<Wanted>, ModelError> {
     let (memory, sockets): (Vec<Channel>, Vec<Channel>) = channels.iter().partition(|c| is_memory(**c));
     let first = memory.first().copied().unwrap_or(Channel::Shm);
     let mut wanted = Vec::new();
     let mut add = |term, design: &str, islands, channel, multisite| {
         let design = design.to_owned();
-        wanted.push(Wanted { term, design, islands, workers, channel, multisite });
+        let dataset = dataset.filter(|_| term == Term::Memory);
+        wanted.push(Wanted { term, design, islands, workers, channel, multisite, dataset });
     };
+    let mut sized = Vec::new();
     for design in designs {
         let costs = profile.design(design)?;
         add(Term::Work, design, workers, first, 0.0);
         if workers > 1 && costs.protection != Protection::SerialLocks {
             add(Term::Sharing, design, 1, first, 0.0);
+        }
+        if dataset.is_some() && !sized.contains(&has_pages(costs)) {
+            sized.push(has_pages(costs));
+            add(Term::Memory, design, workers, first, 0.0);
         }
     }
     if workers > 1 && multisite > 0.0 {
@@ -219,12 +244,19 @@ pub fn cells_to_measure(
     Ok(wanted)
 }
 
+/// Designs with pages miss alike, and so do those without.
+fn has_pages(costs: &DesignCosts) -> bool {
+    costs.protection != Protection::Validation
+}
+
 fn is_memory(channel: Channel) -> bool {
     matches!(channel, Channel::Ring | Channel::Shm)
 }
 
-/// Solves the terms for which there are cells. `transactions` gives the workload at a share of
-/// distributed transactions in per cent.
+/// A workload at a share of distributed transactions in per cent, and over so many rows.
+pub type AtShare<'a> = dyn Fn(f64, Option<u64>) -> Result<Transactions, ModelError> + 'a;
+
+/// Solves the terms for which there are cells. `transactions` gives the workload.
 ///
 /// # Errors
 /// A cell of a design that `base` does not know, one that does not fit the machine, one without
@@ -232,22 +264,39 @@ fn is_memory(channel: Channel) -> bool {
 pub fn calibrate(
     base: &EngineProfile,
     machine: &MachineModel,
-    transactions: &dyn Fn(f64) -> Result<Transactions, ModelError>,
+    transactions: &AtShare<'_>,
     cells: &[Cell],
 ) -> Result<Calibration, ModelError> {
     let mut profile = base.clone();
-    let mut ordered: Vec<(Term, &Cell)> = cells.iter().map(|cell| (term_of(cell), cell)).collect();
-    ordered.sort_by_key(|(term, _)| *term);
+    let mut ordered: Vec<(Term, &Cell)> = cells.iter().map(|cell| (term_of(cell, cells), cell)).collect();
+    // A design with two sizes tells its work from its misses; then the work of the others follows.
+    let has_sizes = |cell: &Cell| cells.iter().any(|other| is_size_of(other, cell));
+    ordered
+        .sort_by_key(|(term, cell)| (*term > Term::Memory, *term == Term::Work && !has_sizes(cell), *term));
     let mut fits = Vec::new();
     for (term, cell) in ordered {
-        fits.push(solve(&mut profile, machine, transactions, term, cell)?);
+        let fit = solve(&mut profile, machine, transactions, term, cell)?;
+        let is_faster = term == Term::Sharing && fit.is_none() && cell.tps > fit.tps;
+        fits.push(fit);
+        if is_faster {
+            fits.push(solve(&mut profile, machine, transactions, Term::Relief, cell)?);
+        }
     }
     let profile = apply(base, &fits)?;
     Ok(Calibration { fits, profile })
 }
 
-/// The term that a cell determines.
-fn term_of(cell: &Cell) -> Term {
+/// Whether two cells are the same but for the size of the data.
+fn is_size_of(other: &Cell, cell: &Cell) -> bool {
+    let place = |c: &Cell| (c.design.clone(), c.islands, c.channel, c.multisite.to_bits());
+    other.dataset != cell.dataset && place(other) == place(cell)
+}
+
+/// The term that a cell determines; of two sizes the smaller one has the work.
+fn term_of(cell: &Cell, all: &[Cell]) -> Term {
+    if all.iter().any(|other| is_size_of(other, cell) && other.dataset < cell.dataset) {
+        return Term::Memory;
+    }
     match cell {
         Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
             if *multisite == 0.0 {
@@ -270,7 +319,7 @@ fn name(cell: &Cell) -> String {
 fn solve(
     profile: &mut EngineProfile,
     machine: &MachineModel,
-    transactions: &dyn Fn(f64) -> Result<Transactions, ModelError>,
+    transactions: &AtShare<'_>,
     term: Term,
     cell: &Cell,
 ) -> Result<Fit, ModelError> {
@@ -278,7 +327,7 @@ fn solve(
         let what = format!("the throughput of the cell {}", name(cell));
         return Err(ModelError::Value { what, value: cell.tps.to_string(), expected: "a number above 0" });
     }
-    let workload = transactions(cell.multisite)?;
+    let workload = transactions(cell.multisite, cell.dataset)?;
     let deployment = Deployment::new(machine, &cell.design, cell.islands, cell.workers, Placement::Island)?
         .over(cell.channel)
         .with_durability(cell.durability)
@@ -313,10 +362,23 @@ fn scaled(
     let costs = profile.designs.get_mut(&cell.design).expect("looked up above");
     match term {
         Term::Work => each(&mut costs.work, |work| scale_linear(work, factor)),
+        Term::Memory => {
+            let pages = has_pages(costs);
+            let kin = profile.designs.values_mut().filter(|costs| has_pages(costs) == pages);
+            kin.for_each(|costs| costs.miss *= factor);
+        }
         Term::Sharing => each(&mut costs.cold, |cold| {
             let basis = if cold.per_row * cold.exposed > 0.0 { *cold } else { COLD };
             *cold = ColdLines { exposed: basis.exposed * factor, ..basis };
         }),
+        Term::Relief => {
+            for (shared, work) in
+                [(&mut costs.shared.read, costs.work.read), (&mut costs.shared.update, costs.work.update)]
+            {
+                shared.per_transaction += work.per_transaction * (factor - 1.0);
+                shared.per_row += work.per_row * (factor - 1.0);
+            }
+        }
         Term::Handoff => each(&mut costs.handoff, |ns| *ns *= factor),
         Term::Parts => {
             each(&mut costs.parts, |parts| scale_parts(parts, factor));

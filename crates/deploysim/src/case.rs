@@ -108,7 +108,7 @@ impl<'a> Case<'a> {
         let cores = &self.deployment.instances[instance];
         let workers = cores.len() as f64;
         let line = self.machine.mean_ns(cores);
-        let miss = self.miss_ns(cores);
+        let miss = self.miss_ns(cores) * self.costs.miss;
         let [read, update] = [false, true].map(|updates| {
             let pick =
                 |by: crate::costs::ByOp<crate::costs::Linear>| if updates { by.update } else { by.read };

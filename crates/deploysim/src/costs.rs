@@ -119,6 +119,9 @@ pub struct DesignCosts {
     /// row.
     #[serde(default)]
     pub handoff: ByOp<f64>,
+    /// Its misses relative to those of the profile's cache terms.
+    #[serde(default = "whole")]
+    pub miss: f64,
     #[serde(default)]
     pub cold: ByOp<ColdLines>,
     /// The lines that every transaction visits.
@@ -312,6 +315,7 @@ impl EngineProfile {
             costs.push(("messages.channels empty_ns", channel.empty_ns));
         }
         for design in self.designs.values() {
+            costs.push(("designs miss", design.miss));
             costs.push(("designs handoff.read", design.handoff.read));
             costs.push(("designs handoff.update", design.handoff.update));
             costs.push(("designs work.read", design.work.read.at(1.0)));

@@ -84,16 +84,24 @@ impl Source {
         answer(&run(program, &[&["plan".to_owned()], &*point.words(), &more].concat(), None)?)
     }
 
-    /// Measures the costs for a kind of workload, in `seconds`.
+    /// Measures the costs for a kind of workload and a durability, in `seconds`.
     ///
     /// # Errors
     /// As [`Source::plan`].
-    pub fn calibrate(&self, kind: &str, channels: &str, file: &Path, seconds: u64) -> Result<(), String> {
+    pub fn calibrate(
+        &self,
+        (kind, durability): (&str, &str),
+        channels: &str,
+        file: &Path,
+        seconds: u64,
+    ) -> Result<(), String> {
         let Source::Atoll(program) = self else {
             return std::fs::write(file, "simulated\n").map_err(|e| e.to_string());
         };
         let path = file.display().to_string();
-        let more = ["--no-trials", "--channels", channels, "--calibration", &path].map(str::to_owned);
+        let more =
+            ["--no-trials", "--channels", channels, "--durability", durability, "--calibration", &path];
+        let more = more.map(str::to_owned);
         let budget = [format!("--calibrate={seconds}s")];
         let words = [&["plan".to_owned()], &*Point::kind_words(kind), &more, &budget].concat();
         run(program, &words, None).map(drop)

@@ -1,7 +1,7 @@
 //! The calibration of a plan: read from a file, or measured now, and written to the file.
 //!
-//! Without `--calibration` the file lies in the user's cache directory, one for each workload and
-//! operation. A file that does not fit is measured anew there; one that was named is refused.
+//! Without `--calibration` the file lies in the user's cache directory, one for each workload,
+//! operation and durability. A file that does not fit is measured anew there; one that was named is refused.
 
 use super::PlanArgs;
 use super::probes;
@@ -75,14 +75,15 @@ fn designs(question: &Question<'_>) -> Vec<&'static str> {
     DesignKind::ALL.into_iter().filter(is_asked).map(DesignKind::name).collect()
 }
 
-/// `atoll/calibration/micro-read.toml` in the user's cache directory; `None` without such a
+/// `atoll/calibration/micro-read-async.toml` in the user's cache directory; `None` without such a
 /// directory.
 fn default_path(question: &Question<'_>) -> Option<PathBuf> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")))?;
     let conditions = question.conditions();
     let op = conditions.op.map_or_else(String::new, |op| format!("-{op}"));
-    Some(cache.join("atoll/calibration").join(format!("{}{op}.toml", conditions.workload)))
+    let file = format!("{}{op}-{}.toml", conditions.workload, conditions.durability.name());
+    Some(cache.join("atoll/calibration").join(file))
 }
 
 /// The calibration in the file, if it fits.

@@ -30,6 +30,8 @@ const MOST_ROUNDS: usize = 5;
 /// [`FEW`]: too few messages would leave their cost to the noise.
 const DISTRIBUTED: f64 = 20.0;
 const FEW: f64 = 5.0;
+/// Rows of about 255 bytes that no L2 and no core's share of an L3 holds.
+const LARGE: u64 = 1_000_000;
 
 /// Measures the cells of `designs` for the question's load, and solves the terms.
 ///
@@ -58,8 +60,15 @@ pub fn run(
     if !channels.contains(&deploysim::Channel::Shm) {
         channels.insert(0, deploysim::Channel::Shm);
     }
-    let wanted = cells_to_measure(&base, designs, question.levels.cores, &channels, distributed(question))
-        .map_err(Failure::usage)?;
+    let wanted = cells_to_measure(
+        &base,
+        designs,
+        question.levels.cores,
+        &channels,
+        distributed(question),
+        size(question),
+    )
+    .map_err(Failure::usage)?;
     let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
     let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
     let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
@@ -68,8 +77,12 @@ pub fn run(
     let windows = rounds(wanted.len(), left, |at| {
         let cell = candidate(&wanted[at]);
         let started = Instant::now();
-        progress.next(&format!("calibrating: {cell} at {} %", wanted[at].multisite));
-        let load = (question.args.workload.as_str(), &*question.probe_options(wanted[at].multisite));
+        let rows = wanted[at].dataset.map_or_else(String::new, |rows| format!(", {rows} rows"));
+        progress.next(&format!("calibrating: {cell} at {} %{rows}", wanted[at].multisite));
+        let load = (
+            question.args.workload.as_str(),
+            &*question.probe_options(wanted[at].multisite, wanted[at].dataset),
+        );
         let row = window::measure(load, &cell, &WINDOWS, machine, interrupt, &mut progress);
         let tps = match row {
             Ok(row) => Some(row.tps),
@@ -86,7 +99,7 @@ pub fn run(
     let cells = cells(question, &wanted, &windows?);
     line_ns.extend(ping(machine));
     let model = question.machine.clone().with_measured(Some(memory_ns), flush_ns).map_err(Failure::run)?;
-    let transactions = |multisite: f64| question.probe_transactions(multisite);
+    let transactions = |multisite, dataset| question.probe_transactions(multisite, dataset);
     let solved = calibrate(&base, &model, &transactions, &cells).map_err(Failure::run)?;
     if solved.fits.is_empty() {
         return Err(Failure::Run("not one probe has a throughput: nothing was calibrated".into()));
@@ -110,11 +123,20 @@ pub fn run(
 
 /// The share of the distributed cells, in per cent; 0 for a workload without such transactions.
 fn distributed(question: &Question<'_>) -> f64 {
-    match question.subject.labels().multisite {
-        None => 0.0,
-        Some(few) if few < FEW => DISTRIBUTED,
-        Some(asked) => asked,
+    if !question.takes_share() {
+        return 0.0;
     }
+    match question.spec.multisite.or(question.subject.labels().multisite) {
+        Some(enough) if enough >= FEW => enough,
+        _ => DISTRIBUTED,
+    }
+}
+
+/// Another size of the data, on the other side of the caches: [`LARGE`] rows, or few where the
+/// question has many.
+fn size(question: &Question<'_>) -> Option<u64> {
+    let own = question.subject.labels().dataset?;
+    Some(if own < LARGE / 2 { LARGE } else { own / 50 })
 }
 
 fn candidate(wanted: &Wanted) -> Candidate {
@@ -164,6 +186,7 @@ fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<f64>]) -> Ve
             workers: wanted.workers,
             channel: wanted.channel,
             multisite: wanted.multisite,
+            dataset: wanted.dataset.or(question.subject.labels().dataset),
             clients: conditions.clients,
             durability: conditions.durability,
             tps: median(windows),

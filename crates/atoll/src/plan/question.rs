@@ -116,7 +116,7 @@ impl<'a> Question<'a> {
             calibration::apply(&base, &known).map_err(Failure::usage)?
         } else {
             let cells: Vec<Cell> = kept.cells().into_iter().filter(is_known).collect();
-            let transactions = |multisite: f64| self.probe_transactions(multisite);
+            let transactions = |multisite, dataset| self.probe_transactions(multisite, dataset);
             let solved = calibration::calibrate(&base, &self.machine, &transactions, &cells);
             solved.map_err(Failure::usage)?.profile
         };
@@ -162,27 +162,42 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The options of `bench` for a probe: those of the question without skew, and this share of
-    /// distributed transactions in per cent.
-    pub fn probe_options(&self, multisite: f64) -> Vec<(String, String)> {
+    /// The options of `bench` for a probe: those of the question without skew, this share of
+    /// distributed transactions in per cent, and this size of the data if it is another one.
+    pub fn probe_options(&self, multisite: f64, dataset: Option<u64>) -> Vec<(String, String)> {
         let mut options = self.bench_options();
         options.retain(|(name, _)| !["multisite", "skew", "hot"].contains(&name.as_str()));
-        if self.subject.labels().multisite.is_some() {
+        if self.takes_share() {
             options.push(("multisite".to_owned(), multisite.to_string()));
         }
+        if let Some(rows) = dataset {
+            options.retain(|(name, _)| name != "dataset");
+            options.push(("dataset".to_owned(), rows.to_string()));
+        }
         options
+    }
+
+    /// Whether the workload has a share of distributed transactions that can be set.
+    pub fn takes_share(&self) -> bool {
+        let shared = WorkloadSpec { multisite: Some(50.0), ..self.spec.clone() };
+        Subject::new(shared).is_ok()
     }
 
     /// The transactions of a probe.
     ///
     /// # Errors
     /// A workload that cannot be made.
-    pub fn probe_transactions(&self, multisite: f64) -> Result<Transactions, ModelError> {
-        let has_share = self.subject.labels().multisite.is_some();
+    pub fn probe_transactions(
+        &self,
+        multisite: f64,
+        dataset: Option<u64>,
+    ) -> Result<Transactions, ModelError> {
+        let has_share = self.takes_share();
         let spec = WorkloadSpec {
             skew: None,
             hot: None,
             multisite: has_share.then_some(multisite),
+            dataset: dataset.or(self.spec.dataset),
             ..self.spec.clone()
         };
         let workload = self.args.workload.clone();

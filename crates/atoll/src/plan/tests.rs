@@ -152,6 +152,7 @@ fn kept(question: &Question<'_>) -> Kept {
         workers: 24,
         channel: deploysim::Channel::Shm,
         multisite: 0.0,
+        dataset: None,
         clients: 4,
         durability: deploysim::Durability::Async,
         tps: 1e7,

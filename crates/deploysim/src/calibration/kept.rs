@@ -114,6 +114,7 @@ impl Kept {
             ("engine profile", own.profile.clone(), asked.profile.clone()),
             ("workload", own.workload.clone(), asked.workload.clone()),
             ("op", op(own), op(asked)),
+            ("durability", own.durability.name().to_owned(), asked.durability.name().to_owned()),
         ];
         let other = all.into_iter().find(|(_, own, asked)| own != asked);
         other.map(|(what, own, asked)| format!("its {what} is {own}, not {asked}"))
@@ -123,9 +124,6 @@ impl Kept {
     pub fn differences(&self, asked: &Conditions) -> Vec<String> {
         let own = &self.conditions;
         let mut told = Vec::new();
-        if own.durability != asked.durability {
-            told.push(format!("durability {}", own.durability.name()));
-        }
         if own.clients != asked.clients {
             told.push(format!("clients {}", own.clients));
         }
@@ -159,7 +157,12 @@ impl Kept {
             Term::Channel => format!("messages over {}", fit.cell.channel.name()),
             term => format!("{} of {}", term.name(), fit.cell.design),
         };
-        self.fits.iter().filter(|fit| fit.is_at_bound()).map(name).collect()
+        // An instance that is faster than its work has no cost of sharing, but a relief.
+        let is_relieved = |fit: &&Fit| {
+            let of_same = |other: &Fit| other.term == Term::Relief && other.cell == fit.cell;
+            fit.term == Term::Sharing && self.fits.iter().any(of_same)
+        };
+        self.fits.iter().filter(|fit| fit.is_at_bound() && !is_relieved(fit)).map(name).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use deploysim::{
     Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions,
     Transactions,
 };
-use workload::micro::Op;
+use workload::micro::{MicroOptions, Op};
 
 const DESIGNS: [&str; 3] = ["conventional", "serial", "occ"];
 const CHANNELS: [Channel; 2] = [Channel::Shm, Channel::Uds];
@@ -29,8 +29,9 @@ fn truth() -> EngineProfile {
     truth
 }
 
-fn workload(multisite: f64) -> Result<Transactions, ModelError> {
-    Transactions::micro_of(2, Op::Read, multisite)
+fn workload(multisite: f64, dataset: Option<u64>) -> Result<Transactions, ModelError> {
+    let options = MicroOptions { op: Op::Read, multisite, ..MicroOptions::new(2) };
+    Transactions::micro(MicroOptions { dataset: dataset.unwrap_or(options.dataset), ..options })
 }
 
 /// The throughput of the engine `profile`, with another seed than calibrations use.
@@ -38,7 +39,7 @@ fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Chan
     let machine = MachineModel::uniform(2, 60.0).unwrap();
     let deployment = Deployment::new(&machine, design, islands, 2, Placement::Island).unwrap().over(channel);
     let options = RunOptions::default().seeded(77);
-    run(&machine, profile, &workload(multisite).unwrap(), &deployment, &options).tps
+    run(&machine, profile, &workload(multisite, None).unwrap(), &deployment, &options).tps
 }
 
 fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
@@ -50,6 +51,7 @@ fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64
         channel,
         multisite,
         clients: 4,
+        dataset: None,
         durability: Durability::Memory,
         tps,
         tps_min: tps,
@@ -62,7 +64,7 @@ fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64
 fn the_costs_of_another_engine_are_found_from_its_throughputs() {
     let (base, truth) = (EngineProfile::builtin("atoll").unwrap(), truth());
     let machine = MachineModel::uniform(2, 60.0).unwrap();
-    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0).unwrap();
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0, None).unwrap();
     let cells: Vec<Cell> = wanted
         .iter()
         .map(|w| {
@@ -117,7 +119,7 @@ fn a_cell_that_no_cost_explains_is_at_a_bound() {
 fn the_cells_of_one_worker_are_local() {
     let base = EngineProfile::builtin("atoll").unwrap();
     let terms = |workers| {
-        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0).unwrap();
+        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0, None).unwrap();
         wanted.into_iter().map(|w| w.term).collect::<Vec<_>>()
     };
     assert_eq!(terms(1), [Term::Work; 2]);
@@ -137,11 +139,11 @@ fn with_owners() -> EngineProfile {
 #[test]
 fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
     let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
-    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, 50.0).is_err());
+    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, 50.0, None).is_err());
     let base = with_costs_for(&base, &["conventional", "plp-leaf"]).unwrap();
     assert_eq!(base.designs["plp-leaf"].borrowed_from.as_deref(), Some("conventional"));
     assert_eq!(base.designs["conventional"].borrowed_from, None);
-    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], 50.0).unwrap();
+    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], 50.0, None).unwrap();
     let terms: Vec<Term> = wanted.iter().map(|w| w.term).collect();
     assert_eq!(terms, [Term::Work, Term::Sharing, Term::Handoff, Term::Parts]);
     let truth = with_owners();
@@ -167,7 +169,7 @@ fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
 fn a_workload_without_distributed_transactions_has_no_cells_of_them() {
     let base = EngineProfile::builtin("atoll").unwrap();
     let base = with_costs_for(&base, &["logical"]).unwrap();
-    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0).unwrap();
+    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0, None).unwrap();
     assert!(wanted.iter().all(|w| matches!(w.term, Term::Work | Term::Sharing)), "{wanted:?}");
 }
 
@@ -212,6 +214,8 @@ fn a_kept_calibration_is_read_back_and_says_what_it_holds_for() {
     assert!(kept.differences(&kept.conditions).is_empty());
     let other = Conditions { op: Some("update".into()), ..kept.conditions.clone() };
     assert_eq!(kept.misfit(&other).unwrap(), "its op is read, not update");
+    let other = Conditions { durability: Durability::Sync, ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other).unwrap(), "its durability is memory, not sync");
     let other = Conditions { cores: 96, ..kept.conditions.clone() };
     assert!(kept.misfit(&other).unwrap().contains("96"));
     let other =
@@ -239,4 +243,53 @@ fn a_file_that_is_no_calibration_is_refused_in_a_sentence() {
     assert!(refusal(&format!("fits = []\n{}", &text[..end])).contains("no cell"));
     let factor = text.lines().find(|line| line.starts_with("factor")).unwrap();
     assert!(refusal(&text.replace(factor, "factor = -1.0")).contains("factor"));
+}
+
+#[test]
+fn an_instance_that_is_faster_than_its_parts_has_a_relief() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let apart = cell("conventional", 2, Channel::Shm, 0.0, 4e5);
+    let together = cell("conventional", 1, Channel::Shm, 0.0, 7e5);
+    let found = calibrate(&base, &machine, &workload, &[apart.clone(), together.clone()]).unwrap();
+    let terms: Vec<Term> = found.fits.iter().map(|fit| fit.term).collect();
+    assert_eq!(terms, [Term::Work, Term::Sharing, Term::Relief]);
+    assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+    let kept = Kept { fits: found.fits, ..kept() };
+    assert!(kept.at_bound().is_empty(), "{:?}", kept.at_bound());
+    // Both cells come out, and the instances of one worker do not change.
+    let tps = |islands| measured(&found.profile, "conventional", islands, Channel::Shm, 0.0);
+    assert!((tps(1) / 7e5 - 1.0).abs() < 0.02 && (tps(2) / 4e5 - 1.0).abs() < 0.02, "{} {}", tps(1), tps(2));
+    // A slower one has a cost, and no relief.
+    let found = calibrate(&base, &machine, &workload, &[apart, Cell { tps: 3e5, ..together }]).unwrap();
+    assert!(found.fits.iter().all(|fit| fit.term != Term::Relief) && found.fits[1].factor > 0.1);
+}
+
+#[test]
+fn two_sizes_tell_misses_from_work_whatever_size_the_other_cells_have() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let machine = MachineModel::uniform(2, 60.0).unwrap().with_measured(Some(160.0), None).unwrap();
+    let mut truth = base.clone();
+    truth.designs.values_mut().for_each(|costs| costs.miss = 0.4);
+    let serial = truth.designs.get_mut("serial").unwrap();
+    serial.work.read.per_row *= 1.5;
+    let tps = |of: &EngineProfile, design: &str, rows: u64| {
+        let deployment = Deployment::new(&machine, design, 2, 2, Placement::Island).unwrap();
+        run(&machine, of, &workload(0.0, Some(rows)).unwrap(), &deployment, &RunOptions::default()).tps
+    };
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 0.0, Some(7)).unwrap();
+    let sized: Vec<&str> =
+        wanted.iter().filter(|w| w.dataset == Some(7)).map(|w| w.design.as_str()).collect();
+    assert_eq!(sized, ["conventional", "occ"]);
+    for (own, other) in [(20_000, 1_000_000), (1_000_000, 20_000)] {
+        let of = |design: &str, rows: u64| {
+            let tps = tps(&truth, design, rows);
+            Cell { dataset: Some(rows), ..cell(design, 2, Channel::Shm, 0.0, tps) }
+        };
+        let cells = [of("serial", own), of("conventional", own), of("conventional", other)];
+        let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+        assert!((found.profile.designs["serial"].miss / 0.4 - 1.0).abs() < 0.1, "{:?}", found.fits);
+        let error = tps(&found.profile, "serial", other) / tps(&truth, "serial", other) - 1.0;
+        assert!(error.abs() < 0.03, "{own}: {error}");
+        assert!((tps(&base, "serial", 1_000_000) / tps(&truth, "serial", 1_000_000) - 1.0).abs() > 0.1);
+    }
 }
