@@ -42,12 +42,14 @@ struct Options {
     seconds: u64,
     out: PathBuf,
     atoll: Option<PathBuf>,
+    /// The directory of another run, with calibrations of another state of the machine.
+    earlier: Option<PathBuf>,
     dry: bool,
 }
 
 const PHASES: [&str; 6] = ["", "calibrate", "try", "predict", "measure", "report"];
 const KNOWN: &str = "[calibrate|try|predict|measure|report] [--points N] [--rounds N] [--minutes M] [--seconds S] \
-                     [--seed S] [--out DIR] [--atoll FILE] [--dry]";
+                     [--seed S] [--out DIR] [--earlier DIR] [--atoll FILE] [--dry]";
 
 impl Options {
     fn read(args: &[String]) -> Result<Options, Failed> {
@@ -60,6 +62,7 @@ impl Options {
             seconds: 60,
             out: root().join("target/validate-plan"),
             atoll: None,
+            earlier: None,
             dry: false,
         };
         let mut args = args.iter();
@@ -83,6 +86,7 @@ impl Options {
                 "--minutes" => options.minutes = value.parse().map_err(|_| usage("expected a number"))?,
                 "--out" => options.out = value.into(),
                 "--atoll" => options.atoll = Some(value.into()),
+                "--earlier" => options.earlier = Some(value.into()),
                 _ => return Err(usage(&format!("expected {KNOWN}"))),
             }
         }
@@ -234,7 +238,8 @@ impl Run {
     }
 
     /// Writes the predictions of each scheme: the built-in costs, the calibration of the kind, and
-    /// that of the point itself where one was made.
+    /// that of the point itself where one was made; and the calibration of the kind in an earlier
+    /// run, where one is named.
     fn predict(&self) -> Result<(), Failed> {
         let known = self.lines("predictions.jsonl");
         let done = |scheme: &str, point: u64| {
@@ -243,8 +248,12 @@ impl Run {
         for point in &self.points {
             let own = self.calibration(&format!("point-{}", point.number));
             let durability = point.option("durability").unwrap_or("async");
-            let kind = self.calibration(&format!("{}-{durability}", point.kind));
+            let name = format!("{}-{durability}", point.kind);
+            let kind = self.calibration(&name);
+            let earlier = self.options.earlier.as_ref();
+            let earlier = earlier.map(|dir| ("earlier", Some(dir.join(format!("calibration/{name}.toml")))));
             let schemes = [("built-in", None), ("kind", Some(kind)), ("own", Some(own))];
+            let schemes = schemes.into_iter().chain(earlier);
             for (scheme, calibration) in schemes {
                 let is_there = calibration.as_ref().is_none_or(|file| file.exists());
                 if !is_there || done(scheme, point.number as u64) {

@@ -9,8 +9,8 @@
 //!   Work      one worker per instance, local transactions    the design's work
 //!   Memory    the same over more data                        misses of the design and of its kin
 //!   Sharing   one instance of all workers                    the design's exposed cold lines
-//!   Relief    the same, where it is faster than its work    the design's work in such an instance:
-//!                                                            one log and its threads instead of many
+//!   Relief    the same, where it is faster than its work     the design's work in such an instance:
+//!                                                            one log instead of several
 //!   Handoff   the same, with rows at other owners            the design's hand-over between workers
 //!   Parts     several instances, distributed, memory channel the design's parts, and the locks of
 //!                                                            `serial` while such transactions live

@@ -48,7 +48,7 @@ pub struct Window {
     pub noise: f64,
 }
 
-/// Who predicts and measures.
+/// The side that predicts and measures.
 pub enum Source {
     /// This program.
     Atoll(PathBuf),

@@ -1,7 +1,8 @@
 //! The calibration of a plan: read from a file, or measured now, and written to the file.
 //!
 //! Without `--calibration` the file lies in the user's cache directory, one for each workload,
-//! operation and durability. A file that does not fit is measured anew there; one that was named is refused.
+//! operation and durability. A file that does not fit is measured anew there; one that was named is
+//! refused.
 
 use super::PlanArgs;
 use super::probes;

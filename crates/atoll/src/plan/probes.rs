@@ -14,6 +14,8 @@ use advisor::Candidate;
 use advisor::race::median;
 use deploy::Interrupt;
 use deploysim::calibration::{self, Cell, Kept, Wanted, calibrate, cells_to_measure};
+use deploysim::{Channel, EngineProfile};
+use driver::Watcher;
 use std::time::{Duration, Instant};
 use time::OffsetDateTime;
 use topology::{Machine, Placement};
@@ -56,44 +58,16 @@ pub fn run(
         )));
     }
     let base = calibration::with_costs_for(&question.base, designs).map_err(Failure::usage)?;
-    let mut channels = question.channels()?;
-    if !channels.contains(&deploysim::Channel::Shm) {
-        channels.insert(0, deploysim::Channel::Shm);
-    }
-    let wanted = cells_to_measure(
-        &base,
-        designs,
-        question.levels.cores,
-        &channels,
-        distributed(question),
-        size(question),
-    )
-    .map_err(Failure::usage)?;
+    let wanted = wanted(question, &base, designs)?;
     let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
     let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
     let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
     let most = (left / LEAST_S) as usize;
     let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
     let windows = rounds(wanted.len(), left, |at| {
-        let cell = candidate(&wanted[at]);
         let started = Instant::now();
-        let rows = wanted[at].dataset.map_or_else(String::new, |rows| format!(", {rows} rows"));
-        progress.next(&format!("calibrating: {cell} at {} %{rows}", wanted[at].multisite));
-        let load = (
-            question.args.workload.as_str(),
-            &*question.probe_options(wanted[at].multisite, wanted[at].dataset),
-        );
-        let row = window::measure(load, &cell, &WINDOWS, machine, interrupt, &mut progress);
-        let tps = match row {
-            Ok(row) => Some(row.tps),
-            Err(failure @ (Failure::Interrupted | Failure::Inconsistent { .. })) => return Err(failure),
-            Err(failure) => {
-                driver::Watcher::warn(&mut progress, &format!("no probe of {cell}: {failure}"));
-                None
-            }
-        };
-        progress.done(&tps.map_or_else(|| "failed".to_owned(), |tps| format!("{tps:.0} /s")));
-        Ok((tps.filter(|tps| *tps > 0.0), started.elapsed().as_secs_f64()))
+        let tps = probe(question, &wanted[at], machine, interrupt, &mut progress)?;
+        Ok((tps, started.elapsed().as_secs_f64()))
     });
     progress.finish();
     let cells = cells(question, &wanted, &windows?);
@@ -119,6 +93,43 @@ pub fn run(
         conditions: question.conditions(),
         fits: solved.fits,
     })
+}
+
+/// The cells that the question needs. Distributed ones are over shared memory at first, whichever
+/// channels are allowed.
+fn wanted(question: &Question<'_>, base: &EngineProfile, designs: &[&str]) -> Result<Vec<Wanted>, Failure> {
+    let mut channels = question.channels()?;
+    if !channels.contains(&Channel::Shm) {
+        channels.insert(0, Channel::Shm);
+    }
+    let (workers, share) = (question.levels.cores, distributed(question));
+    cells_to_measure(base, designs, workers, &channels, share, size(question)).map_err(Failure::usage)
+}
+
+/// The throughput of one window of a cell; `None` if it cannot run.
+fn probe(
+    question: &Question<'_>,
+    wanted: &Wanted,
+    machine: &Machine,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<Option<f64>, Failure> {
+    let cell = candidate(wanted);
+    let rows = wanted.dataset.map_or_else(String::new, |rows| format!(", {rows} rows"));
+    progress.next(&format!("calibrating: {cell} at {} %{rows}", wanted.multisite));
+    let options = question.probe_options(wanted.multisite, wanted.dataset);
+    let load = (question.args.workload.as_str(), &*options);
+    match window::measure(load, &cell, &WINDOWS, machine, interrupt, progress) {
+        Ok(row) => {
+            progress.done(&format!("{:.0} /s", row.tps));
+            Ok(Some(row.tps).filter(|tps| *tps > 0.0))
+        }
+        Err(failure @ (Failure::Interrupted | Failure::Inconsistent { .. })) => Err(failure),
+        Err(failure) => {
+            progress.warn(&format!("no probe of {cell}: {failure}"));
+            Ok(None)
+        }
+    }
 }
 
 /// The share of the distributed cells, in per cent; 0 for a workload without such transactions.

@@ -100,8 +100,8 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// The costs of the model from now on, and the deployments that they allow: designs without costs
-    /// of their own are among them if their work was measured.
+    /// The costs of the model from now on, and the deployments that they allow: designs without
+    /// costs of their own are among them if their work was measured.
     ///
     /// # Errors
     /// Fits that the profile cannot take; rules that leave no deployment.
