@@ -64,7 +64,7 @@ pub fn run(
     let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
     let most = (left / LEAST_S) as usize;
     let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
-    let windows = rounds(wanted.len(), left, |at| {
+    let windows = rounds::<Failure>(wanted.len(), left, |at| {
         let started = Instant::now();
         let tps = probe(question, &wanted[at], machine, interrupt, &mut progress)?;
         Ok((tps, started.elapsed().as_secs_f64()))
