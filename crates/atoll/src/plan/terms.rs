@@ -29,9 +29,7 @@ pub fn memory_ns() -> f64 {
     for at in (1..LINES).rev() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let other = ((state >> 33) as usize) % at;
-        let kept = cells[at];
-        cells[at] = cells[other];
-        cells[other] = kept;
+        cells.swap(at, other);
     }
     let begun = Instant::now();
     let mut at = 0_u32;
