@@ -1,8 +1,8 @@
 //! Calibration: the costs of a profile from measured throughputs.
 //!
 //! Each [`Term`] is one number that throughput falls with. Each has a measured [`Cell`] in which no
-//! term after it plays a part. So the terms are solved one after the other, each by bisection over
-//! simulations of its cell with one seed, and no cell is fitted twice:
+//! term after it plays a part. So the terms are solved one after the other, each by false
+//! position over simulations of its cell with one seed, and no cell is fitted twice:
 //!
 //! ```text
 //!   term      its cell                                       scales
@@ -160,8 +160,10 @@ const LEAST: f64 = 1.0 / 32.0;
 const MOST: f64 = 256.0;
 /// A cell is missed by more than the scatter of a window (4 %).
 const MISSED: f64 = 0.08;
-/// Halvings of the interval between the bounds: the factor is exact within 0.2 %.
-const HALVINGS: usize = 13;
+/// A simulation within this share of the measured throughput ends the search of a factor.
+const EXACT: f64 = 0.002;
+/// Simulations after which the search ends with the best factor so far.
+const MOST_STEPS: usize = 12;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0 };
 
@@ -338,16 +340,43 @@ fn solve(
         let tps = simulate(&Case::new(machine, &tried, &workload, &deployment)?, &options).tps;
         Ok::<_, ModelError>((tried, tps))
     };
-    // Throughput falls as the cost grows: the factor lies where it passes the measured one.
-    let (mut low, mut high) = (LEAST.ln(), MOST.ln());
-    for _ in 0..HALVINGS {
-        let middle = f64::midpoint(low, high);
-        if at(middle.exp())?.1 > cell.tps { low = middle } else { high = middle }
-    }
-    let factor = f64::midpoint(low, high).exp();
+    let factor = crossing(|ln| Ok((at(ln.exp())?.1.max(f64::MIN_POSITIVE) / cell.tps).ln()))?.exp();
     let (fitted, tps) = at(factor)?;
     *profile = fitted;
     Ok(Fit { term, cell: cell.clone(), factor, tps })
+}
+
+/// The logarithm of the factor at which `excess`, the logarithm of the simulated throughput over
+/// the measured one, passes 0. It falls as the factor grows. Steps from factor 1 outwards find two
+/// sides, and false position (with the Illinois rule, which halves the weight of a side that stays)
+/// goes on between them. A bound, if it is not passed between the bounds.
+fn crossing(excess: impl Fn(f64) -> Result<f64, ModelError>) -> Result<f64, ModelError> {
+    let (mut at, mut value) = (0.0, excess(0.0)?);
+    let (bound, mut step) = if value > 0.0 { (MOST.ln(), 0.7) } else { (LEAST.ln(), -0.7) };
+    let (mut other, mut other_value) = (at, value);
+    while value.abs() >= EXACT && value.signum() == other_value.signum() {
+        if at == bound {
+            return Ok(bound);
+        }
+        (other, other_value) = (at, value);
+        at = if step > 0.0 { (at + step).min(bound) } else { (at + step).max(bound) };
+        value = excess(at)?;
+        step *= 2.0;
+    }
+    for _ in 0..MOST_STEPS {
+        if value.abs() < EXACT {
+            break;
+        }
+        let next = at - value * (at - other) / (value - other_value);
+        let found = excess(next)?;
+        if found.signum() == value.signum() {
+            other_value /= 2.0;
+        } else {
+            (other, other_value) = (at, value);
+        }
+        (at, value) = (next, found);
+    }
+    Ok(at)
 }
 
 /// The profile with a term's costs multiplied by `factor`.

@@ -24,6 +24,8 @@ use topology::{Machine, Placement};
 const WINDOWS: Windows = Windows { warmup: "300ms", duration: "500ms", repeat: "1", seed: 1 };
 /// The expected time of a probe: window, warm-up, start, load and check of a small database.
 pub const PROBE_S: f64 = 1.2;
+/// The time to solve a term on a few cores, kept from the budget.
+const SOLVE_S: f64 = 0.1;
 /// No probe is shorter: window and warm-up.
 const LEAST_S: f64 = 0.8;
 /// Rounds after which another one changes little.
@@ -61,7 +63,8 @@ pub fn run(
     let wanted = wanted(question, &base, designs)?;
     let mut line_ns: Vec<f64> = ping(machine).into_iter().collect();
     let (memory_ns, flush_ns) = (terms::memory_ns(), terms::flush_ns(&std::env::temp_dir()));
-    let left = budget.saturating_sub(begun.elapsed()).as_secs_f64();
+    let solving = SOLVE_S * wanted.len() as f64;
+    let left = (budget.saturating_sub(begun.elapsed()).as_secs_f64() - solving).max(needed);
     let most = (left / LEAST_S) as usize;
     let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
     let windows = rounds::<Failure>(wanted.len(), left, |at| {
