@@ -63,6 +63,9 @@ pub struct Cell {
     /// The number of windows.
     #[serde(default = "one")]
     pub windows: usize,
+    /// Every window was measured beside other work.
+    #[serde(default)]
+    pub is_disturbed: bool,
 }
 
 fn one() -> usize {

@@ -2,7 +2,8 @@
 //! the machine.
 //!
 //! A round measures each cell once, the most valuable first; the next round goes backwards, so that
-//! a drift of the machine meets all cells alike. Rounds go on until the budget is spent.
+//! a drift of the machine meets all cells alike. Rounds go on until the budget is spent. A window
+//! beside other work is too slow, so cells that have no other one come first in the later rounds.
 
 use super::question::Question;
 use super::terms;
@@ -28,6 +29,9 @@ pub const PROBE_S: f64 = 1.2;
 const SOLVE_S: f64 = 0.1;
 /// No probe is shorter: window and warm-up.
 const LEAST_S: f64 = 0.8;
+/// A window that other work took more of is not clean: of the windows of a quiet machine few have
+/// more.
+const MOST_NOISE: f64 = 0.06;
 /// Rounds after which another one changes little.
 const MOST_ROUNDS: usize = 5;
 /// The share of distributed transactions, in per cent, of cells whose question has fewer than
@@ -69,8 +73,8 @@ pub fn run(
     let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
     let windows = rounds::<Failure>(wanted.len(), left, |at| {
         let started = Instant::now();
-        let tps = probe(question, &wanted[at], machine, interrupt, &mut progress)?;
-        Ok((tps, started.elapsed().as_secs_f64()))
+        let window = probe(question, &wanted[at], machine, interrupt, &mut progress)?;
+        Ok((window, started.elapsed().as_secs_f64()))
     });
     progress.finish();
     let cells = cells(question, &wanted, &windows?);
@@ -109,14 +113,14 @@ fn wanted(question: &Question<'_>, base: &EngineProfile, designs: &[&str]) -> Re
     cells_to_measure(base, designs, workers, &channels, share, size(question)).map_err(Failure::usage)
 }
 
-/// The throughput of one window of a cell; `None` if it cannot run.
+/// One window of a cell; `None` if it cannot run.
 fn probe(
     question: &Question<'_>,
     wanted: &Wanted,
     machine: &Machine,
     interrupt: &Interrupt,
     progress: &mut Progress,
-) -> Result<Option<f64>, Failure> {
+) -> Result<Option<Window>, Failure> {
     let cell = candidate(wanted);
     let rows = wanted.dataset.map_or_else(String::new, |rows| format!(", {rows} rows"));
     progress.next(&format!("calibrating: {cell} at {} %{rows}", wanted.multisite));
@@ -125,7 +129,7 @@ fn probe(
     match window::measure(load, &cell, &WINDOWS, machine, interrupt, progress) {
         Ok(row) => {
             progress.done(&format!("{:.0} /s", row.tps));
-            Ok(Some(row.tps).filter(|tps| *tps > 0.0))
+            Ok(Some(Window { tps: row.tps, noise: row.noise }).filter(|window| window.tps > 0.0))
         }
         Err(failure @ (Failure::Interrupted | Failure::Inconsistent { .. })) => Err(failure),
         Err(failure) => {
@@ -159,30 +163,52 @@ fn candidate(wanted: &Wanted) -> Candidate {
     Candidate { design, islands, workers, placement: Placement::Island, channel, bounds: Vec::new() }
 }
 
-/// The windows of each cell. `measure` gives the throughput of a cell, if it has one, and the
-/// seconds that it took.
+/// A measured window.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Window {
+    tps: f64,
+    /// The share of it that other work took.
+    noise: f64,
+}
+
+impl Window {
+    fn is_clean(&self) -> bool {
+        self.noise <= MOST_NOISE
+    }
+}
+
+/// The throughputs to go by: those of the clean windows, or of the fastest one if none is clean.
+fn trusted(windows: &[Window]) -> Vec<f64> {
+    let clean: Vec<f64> = windows.iter().filter(|w| w.is_clean()).map(|w| w.tps).collect();
+    let fastest = windows.iter().map(|w| w.tps).max_by(f64::total_cmp);
+    if clean.is_empty() { fastest.into_iter().collect() } else { clean }
+}
+
+/// The windows of each cell. `measure` gives a window of a cell, if it has one, and the seconds
+/// that it took.
 ///
 /// # Errors
 /// That of `measure`.
 fn rounds<E>(
     cells: usize,
     budget_s: f64,
-    mut measure: impl FnMut(usize) -> Result<(Option<f64>, f64), E>,
-) -> Result<Vec<Vec<f64>>, E> {
-    let mut windows = vec![Vec::new(); cells];
+    mut measure: impl FnMut(usize) -> Result<(Option<Window>, f64), E>,
+) -> Result<Vec<Vec<Window>>, E> {
+    let mut windows: Vec<Vec<Window>> = vec![Vec::new(); cells];
     let (mut spent, mut probes) = (0.0, 0);
     for round in 0..MOST_ROUNDS {
         let mut order: Vec<usize> = (0..cells).collect();
         if round % 2 == 1 {
             order.reverse();
         }
+        order.sort_by_key(|at| windows[*at].iter().any(Window::is_clean));
         for at in order {
             let expected = if probes == 0 { PROBE_S } else { spent / f64::from(probes) };
             if spent + expected > budget_s {
                 return Ok(windows);
             }
-            let (tps, seconds) = measure(at)?;
-            windows[at].extend(tps);
+            let (window, seconds) = measure(at)?;
+            windows[at].extend(window);
             (spent, probes) = (spent + seconds, probes + 1);
         }
     }
@@ -190,11 +216,12 @@ fn rounds<E>(
 }
 
 /// The cells with windows.
-fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<f64>]) -> Vec<Cell> {
+fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<Window>]) -> Vec<Cell> {
     let conditions = question.conditions();
     let measured = wanted.iter().zip(windows).filter(|(_, windows)| !windows.is_empty());
     measured
-        .map(|(wanted, windows)| Cell {
+        .map(|(wanted, all)| (wanted, !all.iter().any(Window::is_clean), trusted(all)))
+        .map(|(wanted, is_disturbed, windows)| Cell {
             design: wanted.design.clone(),
             islands: wanted.islands,
             workers: wanted.workers,
@@ -203,10 +230,11 @@ fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<f64>]) -> Ve
             dataset: wanted.dataset.or(question.subject.labels().dataset),
             clients: conditions.clients,
             durability: conditions.durability,
-            tps: median(windows),
+            tps: median(&windows),
             tps_min: windows.iter().copied().fold(f64::INFINITY, f64::min),
             tps_max: windows.iter().copied().fold(0.0, f64::max),
             windows: windows.len(),
+            is_disturbed,
         })
         .collect()
 }
@@ -215,12 +243,30 @@ fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<f64>]) -> Ve
 mod tests {
     use super::*;
 
+    const CLEAN: Window = Window { tps: 10.0, noise: 0.01 };
+
+    #[test]
+    fn a_window_beside_other_work_is_measured_again_and_not_trusted() {
+        let mut order = Vec::new();
+        let windows = rounds(2, 3.5, |at| {
+            order.push(at);
+            let window = if order.len() == 1 { Window { tps: 4.0, noise: 0.5 } } else { CLEAN };
+            Ok::<_, Failure>((Some(window), 1.0))
+        });
+        assert_eq!(order, [0, 1, 0], "the second round would go backwards");
+        let windows = windows.unwrap();
+        assert_eq!(trusted(&windows[0]), [10.0]);
+        let disturbed = [3.0, 5.0, 4.0].map(|tps| Window { tps, noise: 0.3 });
+        assert_eq!(trusted(&disturbed), [5.0], "other work only slows down");
+        assert!(trusted(&[]).is_empty());
+    }
+
     /// Runs rounds of probes that take two seconds each; returns the order, and the windows.
-    fn order(cells: usize, budget_s: f64) -> (Vec<usize>, Vec<Vec<f64>>) {
+    fn order(cells: usize, budget_s: f64) -> (Vec<usize>, Vec<Vec<Window>>) {
         let mut order = Vec::new();
         let windows = rounds(cells, budget_s, |at| {
             order.push(at);
-            Ok::<_, Failure>(((at != 1).then_some(10.0), 2.0))
+            Ok::<_, Failure>(((at != 1).then_some(CLEAN), 2.0))
         });
         (order, windows.unwrap())
     }
@@ -228,7 +274,7 @@ mod tests {
     #[test]
     fn the_most_valuable_cells_come_first_and_rounds_alternate() {
         let (all, windows) = order(3, 11.0);
-        assert_eq!(all, [0, 1, 2, 2, 1]);
+        assert_eq!(all, [0, 1, 2, 1, 2], "the cell without a window comes first");
         assert_eq!(windows.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 2], "one cell always fails");
         assert_eq!(order(3, 1.6).0, [0], "the first expectation is shorter than a probe");
         assert!(order(3, 1.0).0.is_empty());
@@ -239,7 +285,7 @@ mod tests {
     fn an_interruption_ends_the_rounds() {
         let ended = rounds(3, 100.0, |at| match at {
             1 => Err(Failure::Interrupted),
-            _ => Ok((Some(1.0), 1.0)),
+            _ => Ok((Some(CLEAN), 1.0)),
         });
         assert!(matches!(ended, Err(Failure::Interrupted)));
     }

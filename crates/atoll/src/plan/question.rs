@@ -133,6 +133,14 @@ impl<'a> Question<'a> {
             self.remarks
                 .push(format!("the costs were measured at {told}; --calibrate measures them for this load"));
         }
+        let disturbed = kept.disturbed();
+        if disturbed > 0 {
+            self.remarks.push(format!(
+                "{disturbed} of {} cells were only measured beside other work, which makes their costs too high; \
+                 --calibrate measures them anew",
+                kept.fits.len()
+            ));
+        }
         let bounds = kept.at_bound();
         if !bounds.is_empty() {
             self.remarks.push(format!("no cost explains the measured {}", bounds.join(", ")));

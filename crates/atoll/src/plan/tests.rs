@@ -159,6 +159,7 @@ fn kept(question: &Question<'_>) -> Kept {
         tps_min: 0.9e7,
         tps_max: 1.1e7,
         windows: 2,
+        is_disturbed: true,
     };
     Kept {
         version: deploysim::calibration::VERSION,
@@ -190,6 +191,7 @@ fn cells_of_a_design_without_costs_put_it_into_the_ranking() {
     assert_eq!((tps(&plan), plan.search.calibrated.clone()), (None, None));
     assert!(plan.to_string().contains("not calibrated"), "{plan}");
     question.adopt(kept(&question)).unwrap();
+    assert!(question.remarks.iter().any(|told| told.contains("1 of 1 cells")), "{:?}", question.remarks);
     let plan = found(&question);
     assert_eq!(plan.search.borrowed, ["logical"]);
     let told = plan.search.calibrated.clone().unwrap();

@@ -151,6 +151,11 @@ impl Kept {
         all.get(all.len() / 2).copied()
     }
 
+    /// The number of cells that were only measured beside other work.
+    pub fn disturbed(&self) -> usize {
+        self.fits.iter().filter(|fit| fit.cell.is_disturbed && fit.term != Term::Relief).count()
+    }
+
     /// The terms that no cost explains, with the design or the channel.
     pub fn at_bound(&self) -> Vec<String> {
         let name = |fit: &Fit| match fit.term {

@@ -57,6 +57,7 @@ fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64
         tps_min: tps,
         tps_max: tps,
         windows: 1,
+        is_disturbed: false,
     }
 }
 
