@@ -5,16 +5,15 @@
 //! position over simulations of its cell with one seed, and no cell is fitted twice:
 //!
 //! ```text
-//!   term      its cell                                       scales
-//!   Work      one worker per instance, local transactions    the design's work
-//!   Memory    the same over more data                        misses of the design and of its kin
-//!   Sharing   one instance of all workers                    the design's exposed cold lines
-//!   Relief    the same, where it is faster than its work     the design's work in such an instance:
-//!                                                            one log instead of several
-//!   Handoff   the same, with rows at other owners            the design's hand-over between workers
-//!   Parts     several instances, distributed, memory channel the design's parts, and the locks of
-//!                                                            `serial` while such transactions live
-//!   Channel   the same over another channel                  that channel's reads and writes
+//!   term      its cell                              scales
+//!   Work      one worker per instance, local        the design's work
+//!   Memory    the same over more data               misses of the design and its kin
+//!   Sharing   one instance of all workers           the design's exposed cold lines
+//!   Relief    the same, if faster than its work     the design's work in such an instance
+//!   Handoff   the same, with rows at other owners   the design's hand-over between workers
+//!   Parts     several, distributed, memory channel  the design's parts, and the locks of
+//!                                                   `serial` while such transactions live
+//!   Channel   the same over another channel         that channel's reads and writes
 //! ```
 //!
 //! A design without costs of its own begins with those of `conventional` ([`with_costs_for`]); its
