@@ -46,6 +46,13 @@ pub struct PlannedMachine {
 pub struct PlannedSearch {
     /// The engine profile of the model, with its date.
     pub profile: String,
+    /// The measured cells that the profile was scaled to, with age and spread; `None` for the
+    /// profile as it is built in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibrated: Option<String>,
+    /// Designs with costs borrowed from another one and scaled to their cells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub borrowed: Vec<String>,
     pub screened: usize,
     pub refined: usize,
     /// Measured trials; 0 if the model decided alone.

@@ -28,6 +28,8 @@ pub struct Setting<'a> {
     pub transactions: &'a Transactions,
     pub durability: Durability,
     pub clients: Clients,
+    /// Half the range of the windows that calibrated the profile, as a share: it widens intervals.
+    pub spread: f64,
     /// Seed of the simulation: the same for all candidates, so that they meet the same requests.
     pub seed: u64,
 }
@@ -35,7 +37,7 @@ pub struct Setting<'a> {
 impl Setting<'_> {
     fn assumed_error(&self) -> f64 {
         let is_assumed = !self.machine.defaulted().is_empty() || !self.profile.is_calibrated;
-        if is_assumed { ASSUMED_ERROR } else { 0.0 }
+        self.spread + if is_assumed { ASSUMED_ERROR } else { 0.0 }
     }
 
     fn deployment(&self, candidate: &Candidate) -> Result<Deployment, String> {
@@ -228,7 +230,7 @@ mod tests {
         transactions: &'a Transactions,
     ) -> Setting<'a> {
         let (durability, clients) = (Durability::Memory, Clients::Closed(4));
-        Setting { machine, profile, transactions, durability, clients, seed: 1 }
+        Setting { machine, profile, transactions, durability, clients, spread: 0.0, seed: 1 }
     }
 
     fn quad() -> MachineModel {

@@ -59,14 +59,15 @@ its own memory, log and worker threads. A deployment is a number of instances ov
 them; a transaction that touches several instances commits with two-phase commit.";
 
 pub const PLAN: &str = "\
-On the live machine the model chooses the deployments that may be the best, and short measured trials
-decide between them. For a described machine the model decides alone.
+On the live machine short probes measure the costs of the model, which are kept for later plans; the model chooses the
+deployments that may be the best, and short measured trials decide between them. For a described machine the model decides alone.
 
 Examples:
   atoll plan micro --op update --multisite 20       the deployment for this machine, in a minute
   atoll plan tpcb --machine machines/quad-socket-e7530.toml
   atoll plan tpcc --objective 'p99<5ms' --budget 2m --out plan.toml
   atoll bench tpcc --plan plan.toml                 measures the plan's choice
+  atoll plan micro --calibrate --no-trials          measures the costs anew; the model decides
   atoll plan micro --explain occ/1 serial/2/shm     why does one beat the other?
   atoll plan micro --map multisite,skew --machine machines/dual-amd-epyc-7742-64-core.csv
   atoll plan tpcb --settings postgres               the same islands as settings of another server";

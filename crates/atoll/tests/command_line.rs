@@ -6,6 +6,8 @@
 
 #[path = "command_line/backups.rs"]
 mod backups;
+#[path = "command_line/calibrations.rs"]
+mod calibrations;
 #[path = "command_line/databases.rs"]
 mod databases;
 #[path = "command_line/directories.rs"]
@@ -47,7 +49,12 @@ impl Sandbox {
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
-        command.args(args).env("TMPDIR", self.tmp.path()).stdin(Stdio::null());
+        command
+            .args(args)
+            .env("TMPDIR", self.tmp.path())
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("HOME")
+            .stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -201,6 +201,9 @@ impl Demand {
             let (work, sharing) = services[instance].part_ns(shape, rows, is_distributed);
             self.busy_ns[instance] += work + sharing;
             latency += work + sharing + self.add_lines(case, instance, shape, rows, &lines[instance]);
+            let handed = handoff_ns(case, request, instance);
+            self.busy_ns[instance] += handed;
+            latency += handed;
             if at == 0 {
                 continue;
             }
@@ -315,6 +318,26 @@ fn parts_of(case: &Case<'_>, request: &Request, home: usize) -> SmallVec<[(usize
         }
     }
     parts
+}
+
+/// ns for the rows of a request at owners of an instance other than the one that it begins at.
+fn handoff_ns(case: &Case<'_>, request: &Request, instance: usize) -> f64 {
+    let ns = case.handoff_ns(request.updates() > 0);
+    if ns == 0.0 || !case.is_shared(instance) {
+        return 0.0;
+    }
+    let sites = case.sites_of(instance);
+    let here = |site: u32| sites.contains(&site).then(|| case.worker_of_site(instance, site));
+    let mut owners: SmallVec<[usize; 8]> = request.rows.iter().filter_map(|row| here(row.site)).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let workers = case.deployment.instances[instance].len() as f64;
+    let others = match here(request.home_site) {
+        // Under skew a client is at any worker, so that the home site may be another one's.
+        Some(own) if !case.is_routed() => owners.iter().filter(|owner| **owner != own).count() as f64,
+        _ => owners.len() as f64 * (1.0 - 1.0 / workers),
+    };
+    ns * others
 }
 
 /// One visit of each hot line in ns, on average.

@@ -90,6 +90,20 @@ impl<'a> Case<'a> {
         visits * ((self.profile.lines.t0_ns + held) / self.speed + run.transfers * distance_ns)
     }
 
+    /// The worker of an instance, counted from 0, that owns a site of it.
+    pub(crate) fn worker_of_site(&self, instance: usize, site: u32) -> usize {
+        let sites = self.sites_of(instance);
+        let (count, workers) = (sites.len().max(1) as u64, self.deployment.instances[instance].len() as u64);
+        // The inverse of an even division of the sites into runs, a run for each worker.
+        ((u64::from(site - sites.start) + 1) * workers).div_ceil(count).saturating_sub(1) as usize
+    }
+
+    /// ns for the rows of a transaction at another owner of the same instance.
+    pub(crate) fn handoff_ns(&self, updates: bool) -> f64 {
+        let by = self.costs.handoff;
+        (if updates { by.update } else { by.read }) / self.speed
+    }
+
     pub(crate) fn is_shared(&self, instance: usize) -> bool {
         self.deployment.instances[instance].len() > 1
     }
@@ -122,7 +136,7 @@ impl<'a> Case<'a> {
         let cores = &self.deployment.instances[instance];
         let workers = cores.len() as f64;
         let line = self.machine.mean_ns(cores);
-        let miss = self.miss_ns(cores);
+        let miss = self.miss_ns(cores) * self.costs.miss;
         let [read, update] = [false, true].map(|updates| {
             let pick =
                 |by: crate::costs::ByOp<crate::costs::Linear>| if updates { by.update } else { by.read };

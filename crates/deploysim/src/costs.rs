@@ -137,6 +137,10 @@ pub struct RunLine {
 #[serde(deny_unknown_fields)]
 pub struct DesignCosts {
     pub protection: Protection,
+    /// The design that these costs were copied from, for one without costs of its own: they hold
+    /// once measured cells have scaled them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub borrowed_from: Option<String>,
     /// With validation only.
     #[serde(default)]
     pub on_conflict: Conflict,
@@ -149,6 +153,14 @@ pub struct DesignCosts {
     #[serde(default)]
     pub with_distributed: ByOp<Linear>,
     pub parts: ByOp<Parts>,
+    /// For a design of which each worker owns sites: ns of both workers for the rows of a
+    /// transaction that another worker of the same instance owns. 0 where any worker reaches any
+    /// row.
+    #[serde(default)]
+    pub handoff: ByOp<f64>,
+    /// Its misses relative to those of the profile's cache terms.
+    #[serde(default = "whole")]
+    pub miss: f64,
     #[serde(default)]
     pub cold: ByOp<ColdLines>,
     /// The lines that every transaction visits.
@@ -312,6 +324,10 @@ pub struct EngineProfile {
     pub worker_loop: LoopCosts,
 }
 
+/// The hand-over between two workers that borrowed costs begin with: a message each way between
+/// threads, and its share of the worker's loop. A measured cell scales it.
+const HANDOFF: ByOp<f64> = ByOp { read: 1_000.0, update: 1_500.0 };
+
 /// The built-in profiles by name.
 pub const PROFILES: [(&str, &str); 3] = [
     ("atoll", include_str!("../profiles/atoll.toml")),
@@ -370,6 +386,9 @@ impl EngineProfile {
             costs.push(("messages.channels empty_ns", channel.empty_ns));
         }
         for design in self.designs.values() {
+            costs.push(("designs miss", design.miss));
+            costs.push(("designs handoff.read", design.handoff.read));
+            costs.push(("designs handoff.update", design.handoff.update));
             costs.push(("designs work.read", design.work.read.at(1.0)));
             costs.push(("designs work.update", design.work.update.at(1.0)));
         }
@@ -393,6 +412,24 @@ impl EngineProfile {
             design: design.to_owned(),
             known: known(),
         })
+    }
+
+    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. A
+    /// design that has costs keeps them.
+    ///
+    /// # Errors
+    /// The profile has no costs for the lender.
+    pub fn lending(&self, design: &str, lender: &str) -> Result<EngineProfile, ModelError> {
+        let mut lent = self.clone();
+        if !lent.designs.contains_key(design) {
+            let costs = DesignCosts {
+                borrowed_from: Some(lender.to_owned()),
+                handoff: HANDOFF,
+                ..self.design(lender)?.clone()
+            };
+            lent.designs.insert(design.to_owned(), costs);
+        }
+        Ok(lent)
     }
 
     /// The costs of a channel.

@@ -43,6 +43,16 @@ pub enum Durability {
     Sync,
 }
 
+impl Durability {
+    pub fn name(self) -> &'static str {
+        match self {
+            Durability::Memory => "memory",
+            Durability::Async => "async",
+            Durability::Sync => "sync",
+        }
+    }
+}
+
 /// The clients of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -221,6 +221,29 @@ impl MachineModel {
         Ok(self)
     }
 
+    /// The same machine with measured terms: ns of a load from memory, and of one flush.
+    ///
+    /// # Errors
+    /// A term that is not positive.
+    pub fn with_measured(
+        mut self,
+        memory_ns: Option<f64>,
+        flush_ns: Option<f64>,
+    ) -> Result<MachineModel, ModelError> {
+        let mut known = Vec::new();
+        if let Some(ns) = memory_ns {
+            self.terms.memory_local_ns = ns;
+            known.push("memory_local_ns");
+        }
+        if let Some(ns) = flush_ns {
+            self.terms.flushes = vec![Flush { depth: 1, ns }];
+            known.push("flushes");
+        }
+        check_terms(&self.name, &self.terms)?;
+        self.defaulted.retain(|name| !known.contains(&name.as_str()));
+        Ok(self)
+    }
+
     /// The same machine with every latency between different cores multiplied by `factor`.
     #[must_use]
     pub fn stretched(mut self, factor: f64) -> MachineModel {

@@ -80,6 +80,13 @@ impl Plan {
     fn origin(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let s = &self.search;
         write!(f, "found by {} estimates and {} simulations, profile {}", s.screened, s.refined, s.profile)?;
+        match &s.calibrated {
+            None => write!(f, ", not calibrated on this machine")?,
+            Some(cells) => write!(f, ", calibrated by {cells}")?,
+        }
+        if !s.borrowed.is_empty() {
+            write!(f, "; costs of {} are those of conventional, scaled", s.borrowed.join(", "))?;
+        }
         match s.settled {
             None => write!(f, "; nothing was measured")?,
             Some(settled) => {

@@ -21,14 +21,24 @@ pub struct PlanArgs {
     /// Time for measured trials on the live machine [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Measure nothing: the model decides on the live machine too
+    /// No trials: the model decides on the live machine too
     #[arg(long, conflicts_with = "budget")]
     pub no_trials: bool,
+    /// Measure the costs of the model on this machine anew, for at most this time, and keep them
+    /// in a file for later plans [default: 60s; without this option: when no file fits, in
+    /// half of --budget]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = duration)]
+    pub calibrate: Option<Duration>,
+    /// The file of measured costs, to read or to write [default: atoll/calibration/WORKLOAD.toml in
+    /// the user's cache directory]
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
     /// The quantity to maximise: tps, tps-per-core, or tps with a bound such as
     /// p99<5ms
     #[arg(long, value_name = "O", default_value = "tps")]
     pub objective: Objective,
-    /// The designs to choose from [default: all that the model has costs of]
+    /// The designs to choose from [default: all that the model has costs of, with a
+    /// calibration all]
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum)]
     pub designs: Vec<DesignArg>,
     /// The channels to choose from

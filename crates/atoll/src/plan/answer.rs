@@ -22,6 +22,8 @@ pub fn plan(question: &Question<'_>, found: Found) -> Result<Plan, Failure> {
         screened: found.screened,
         refined: found.refined,
         unpredicted: why.collect(),
+        calibrated: question.calibration.as_ref().map(super::calibration::words),
+        borrowed: borrowed(question),
         ..PlannedSearch::default()
     };
     Ok(Plan {
@@ -42,6 +44,11 @@ pub fn plan(question: &Question<'_>, found: Found) -> Result<Plan, Failure> {
         break_even: Vec::new(),
         ranking: found.ranking.into_iter().map(Entry::from).collect(),
     })
+}
+
+fn borrowed(question: &Question<'_>) -> Vec<String> {
+    let designs = question.profile.designs.iter();
+    designs.filter(|(_, costs)| costs.borrowed_from.is_some()).map(|(name, _)| name.clone()).collect()
 }
 
 /// Multisite shares are found to within half a per cent.

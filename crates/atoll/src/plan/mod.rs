@@ -8,8 +8,12 @@
 
 mod adopt;
 mod answer;
+mod calibration;
+mod probes;
 mod question;
+mod terms;
 mod trials;
+mod window;
 
 use crate::cli::PlanArgs;
 pub use adopt::{adopt_bench, adopt_load};
@@ -22,7 +26,8 @@ use question::Question;
 use world::tell;
 
 pub fn run(args: &PlanArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    let question = Question::read(args, interrupt)?;
+    let mut question = Question::read(args, interrupt)?;
+    calibration::adopt(&mut question, interrupt)?;
     question.remarks.iter().for_each(|remark| tell(format_args!("atoll: warning: {remark}")));
     if !args.map.is_empty() {
         let map = answer::map(&question)?;

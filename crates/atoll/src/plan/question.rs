@@ -13,9 +13,11 @@ use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preferen
 use clap::ValueEnum;
 use deploy::Interrupt;
 use deploy::engine::DesignKind;
+use deploysim::calibration::{self, Cell, Conditions, Fit, Kept};
 use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
-use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, Transactions};
+use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, ModelError, Transactions};
 use driver::Subject;
+use std::time::Duration;
 use topology::{Machine, Placement, ProbeSpec};
 use workload::{AnyWorkload, WorkloadSpec};
 
@@ -26,7 +28,13 @@ pub struct Question<'a> {
     /// The machine under this process, if the plan is for it.
     pub live: Option<Machine>,
     pub levels: Levels,
+    /// The costs that the model uses.
     pub profile: EngineProfile,
+    /// The built-in profile that a calibration scales.
+    pub base: EngineProfile,
+    pub calibration: Option<Kept>,
+    /// The time that probes took for this plan.
+    pub probed: Duration,
     pub spec: WorkloadSpec,
     pub subject: Subject,
     pub transactions: Transactions,
@@ -67,7 +75,10 @@ impl<'a> Question<'a> {
             machine,
             live,
             levels,
+            base: profile.clone(),
             profile,
+            calibration: None,
+            probed: Duration::ZERO,
             spec,
             subject,
             transactions,
@@ -89,6 +100,126 @@ impl<'a> Question<'a> {
         }
     }
 
+    /// The costs of the model from now on, and the deployments that they allow: designs without
+    /// costs of their own are among them if their work was measured.
+    ///
+    /// # Errors
+    /// Fits that the profile cannot take; rules that leave no deployment.
+    pub fn adopt(&mut self, kept: Kept) -> Result<(), Failure> {
+        let designs = calibration::measured(&kept.fits);
+        let base = calibration::with_costs_for(&self.base, &designs).map_err(Failure::usage)?;
+        self.machine =
+            self.machine.clone().with_measured(kept.memory_ns, kept.flush_ns).map_err(Failure::usage)?;
+        let is_known = |cell: &Cell| base.designs.contains_key(&cell.design);
+        self.profile = if kept.solver == calibration::SOLVER {
+            let known: Vec<Fit> = kept.fits.iter().filter(|fit| is_known(&fit.cell)).cloned().collect();
+            calibration::apply(&base, &known).map_err(Failure::usage)?
+        } else {
+            let cells: Vec<Cell> = kept.cells().into_iter().filter(is_known).collect();
+            let transactions = |multisite, dataset| self.probe_transactions(multisite, dataset);
+            let solved = calibration::calibrate(&base, &self.machine, &transactions, &cells);
+            solved.map_err(Failure::usage)?.profile
+        };
+        self.candidates = self.space()?.candidates().map_err(super::refused)?;
+        self.remark_on(&kept);
+        self.calibration = Some(kept);
+        Ok(())
+    }
+
+    fn remark_on(&mut self, kept: &Kept) {
+        let other = kept.differences(&self.conditions());
+        if !other.is_empty() {
+            let told = other.join(", ");
+            self.remarks
+                .push(format!("the costs were measured at {told}; --calibrate measures them for this load"));
+        }
+        let disturbed = kept.disturbed();
+        if disturbed > 0 {
+            self.remarks.push(format!(
+                "{disturbed} of {} cells were only measured beside other work, which makes their costs too high; \
+                 --calibrate measures them anew",
+                kept.fits.len()
+            ));
+        }
+        let bounds = kept.at_bound();
+        if !bounds.is_empty() {
+            self.remarks.push(format!("no cost explains the measured {}", bounds.join(", ")));
+        }
+    }
+
+    /// What a calibration for this question holds under. Cells have no skew, so that it is for any.
+    pub fn conditions(&self) -> Conditions {
+        let labels = self.subject.labels();
+        let mut options: Vec<(String, String)> = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            options.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        add("rows", labels.rows.map(|n| n.to_string()));
+        add("dataset", labels.dataset.map(|n| n.to_string()));
+        add("scale", labels.scale.map(|n| n.to_string()));
+        labels.options.into_iter().for_each(|(name, value)| add(&name, Some(value)));
+        Conditions {
+            machine: self.machine.name().to_owned(),
+            cores: self.levels.cores,
+            profile: format!("{} of {}", self.base.name, self.base.date),
+            workload: self.args.workload.clone(),
+            op: labels.op,
+            durability: self.durability(),
+            clients: self.args.clients,
+            options,
+        }
+    }
+
+    /// The options of `bench` for a probe: those of the question without skew, this share of
+    /// distributed transactions in per cent, and this size of the data if it is another one.
+    pub fn probe_options(&self, multisite: f64, dataset: Option<u64>) -> Vec<(String, String)> {
+        let mut options = self.bench_options();
+        options.retain(|(name, _)| !["multisite", "skew", "hot"].contains(&name.as_str()));
+        if self.takes_share() {
+            options.push(("multisite".to_owned(), multisite.to_string()));
+        }
+        if let Some(rows) = dataset {
+            options.retain(|(name, _)| name != "dataset");
+            options.push(("dataset".to_owned(), rows.to_string()));
+        }
+        options
+    }
+
+    /// Whether the workload has a share of distributed transactions that can be set.
+    pub fn takes_share(&self) -> bool {
+        let shared = WorkloadSpec { multisite: Some(50.0), ..self.spec.clone() };
+        Subject::new(shared).is_ok()
+    }
+
+    /// The transactions of a probe.
+    ///
+    /// # Errors
+    /// A workload that cannot be made.
+    pub fn probe_transactions(
+        &self,
+        multisite: f64,
+        dataset: Option<u64>,
+    ) -> Result<Transactions, ModelError> {
+        let has_share = self.takes_share();
+        let spec = WorkloadSpec {
+            skew: None,
+            hot: None,
+            multisite: has_share.then_some(multisite),
+            dataset: dataset.or(self.spec.dataset),
+            ..self.spec.clone()
+        };
+        let workload = self.args.workload.clone();
+        transactions(&spec).map_err(|e| ModelError::NoSteps { workload, problem: e.to_string() })
+    }
+
+    /// The channels that the options allow.
+    ///
+    /// # Errors
+    /// One that joins no instances.
+    pub fn channels(&self) -> Result<Vec<Channel>, Failure> {
+        self.args.channels.iter().map(|c| channel(*c)).collect()
+    }
+
     /// Whether measured trials decide.
     pub fn is_tried(&self) -> bool {
         self.live.is_some() && !self.args.no_trials
@@ -106,6 +237,7 @@ impl<'a> Question<'a> {
             transactions,
             durability: self.durability(),
             clients: Clients::Closed(self.args.clients),
+            spread: self.calibration.as_ref().and_then(Kept::spread).unwrap_or(0.0),
             seed: self.args.seed,
         }
     }
@@ -163,8 +295,6 @@ impl<'a> Question<'a> {
             is_in_memory: kind(&name).is_some_and(DesignKind::is_in_memory),
             name,
         });
-        let channels: Result<Vec<Channel>, Failure> =
-            self.args.channels.iter().map(|c| channel(*c)).collect();
         let cores = self.levels.cores;
         // Fewer workers compete only where a worker has a price.
         let workers = match self.args.objective {
@@ -177,7 +307,7 @@ impl<'a> Question<'a> {
             designs: designs.collect(),
             workers,
             placements: vec![Placement::Island],
-            channels: channels?,
+            channels: self.channels()?,
             sites: self.subject.sites(),
             rows_fit: room.is_none_or(|free| self.subject.data_bytes() <= free / 2),
             site_load: Vec::new(),

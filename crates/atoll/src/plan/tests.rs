@@ -5,9 +5,10 @@ use super::question::Question;
 use super::{adopt_bench, answer, run};
 use crate::cli::{BenchArgs, Cli, Command};
 use crate::failure::Failure;
-use advisor::plan::Plan;
+use advisor::plan::{Entry, Plan};
 use clap::{CommandFactory, FromArgMatches, Parser};
 use deploy::Interrupt;
+use deploysim::calibration::{Cell, Fit, Kept, Term};
 use std::path::PathBuf;
 
 const QUAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/quad-socket-e7530.toml");
@@ -63,6 +64,10 @@ fn a_question_without_an_answer_is_told_what_is_missing() {
     assert!(text.contains("p99<1us") && text.contains("nearest"), "{text}");
     let text = refusal(&on_quad(&["micro", "--budget", "5s"]));
     assert!(text.contains("--budget") && text.contains("described"), "{text}");
+    for option in ["--calibrate", "--calibration=costs.toml"] {
+        let text = refusal(&on_quad(&["micro", option]));
+        assert!(text.contains(&option[..11]) && text.contains("--machine"), "{text}");
+    }
     let text = refusal(&on_quad(&["micro", "--multisite", "0,20"]));
     assert!(text.contains("--multisite") && text.contains("one value"), "{text}");
     let text = refusal(&on_quad(&["micro", "--designs", "plp-leaf"]));
@@ -137,4 +142,69 @@ fn a_bench_takes_what_the_plan_says_unless_it_is_typed() {
     assert!(other.contains("a plan for micro, not for tpcb"), "{other}");
     let none = bench_with(&["micro", "--plan", "/nowhere/p.toml"]).err().unwrap().to_string();
     assert!(none.contains("/nowhere/p.toml") && none.contains("--out"), "{none}");
+}
+
+/// A calibration of the work of `logical`, without its factor being right.
+fn kept(question: &Question<'_>) -> Kept {
+    let cell = Cell {
+        design: "logical".into(),
+        islands: 24,
+        workers: 24,
+        channel: deploysim::Channel::Shm,
+        multisite: 0.0,
+        dataset: None,
+        clients: 4,
+        durability: deploysim::Durability::Async,
+        tps: 1e7,
+        tps_min: 0.9e7,
+        tps_max: 1.1e7,
+        windows: 2,
+        is_disturbed: true,
+    };
+    Kept {
+        version: deploysim::calibration::VERSION,
+        unix_s: 0,
+        date: "2026-11-25 20:00".into(),
+        program: "0.1.0".into(),
+        commit: "none".into(),
+        seconds: 1.0,
+        line_ns: vec![],
+        memory_ns: None,
+        flush_ns: None,
+        solver: deploysim::calibration::SOLVER,
+        conditions: question.conditions(),
+        fits: vec![Fit { term: Term::Work, cell, factor: 1.0, tps: 1e7 }],
+    }
+}
+
+#[test]
+fn cells_of_a_design_without_costs_put_it_into_the_ranking() {
+    let asked = on_quad(&["micro", "--designs", "logical,conventional"]);
+    let read = || Question::read(&asked, &Interrupt::default()).unwrap();
+    let found = |question: &Question<'_>| answer::plan(question, question.search().unwrap()).unwrap();
+    let tps = |plan: &Plan| {
+        let is_cell = |e: &&Entry| e.candidate.design == "logical" && e.candidate.islands == 24;
+        plan.ranking.iter().find(is_cell).map(|entry| entry.tps)
+    };
+    let mut question = read();
+    let plan = found(&question);
+    assert_eq!((tps(&plan), plan.search.calibrated.clone()), (None, None));
+    assert!(plan.to_string().contains("not calibrated"), "{plan}");
+    question.adopt(kept(&question)).unwrap();
+    assert!(question.remarks.iter().any(|told| told.contains("1 of 1 cells")), "{:?}", question.remarks);
+    let plan = found(&question);
+    assert_eq!(plan.search.borrowed, ["logical"]);
+    let told = plan.search.calibrated.clone().unwrap();
+    assert!(told.starts_with("1 cell of 2026-11-25 20:00") && told.contains("windows 10 %"), "{told}");
+    assert!(plan.to_string().lines().count() <= 20, "{plan}");
+    assert_eq!(Plan::parse("p", &plan.to_toml().unwrap()).unwrap(), plan);
+    // Its factor is taken as it is; that of another solver is solved again from the cell.
+    let trusted = tps(&plan).unwrap();
+    assert!((trusted.mid / 1e7 - 1.0).abs() > 0.1, "{trusted:?}");
+    let mut question = read();
+    question.adopt(Kept { solver: 0, ..kept(&question) }).unwrap();
+    let solved = tps(&found(&question)).unwrap();
+    assert!((solved.mid / 1e7 - 1.0).abs() < 0.03, "{solved:?}");
+    // The spread of the windows widens the interval.
+    assert!(solved.high / solved.mid > 1.19, "{solved:?}");
 }

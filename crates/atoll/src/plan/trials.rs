@@ -1,31 +1,24 @@
 //! Short measured trials of the deployments that the model cannot tell apart.
-//!
-//! A trial is the command that the plan proposes, with short windows: the same options go through
-//! the same sweep, so a trial cannot differ from the later `bench`.
 
 use super::question::Question;
-use crate::bench::stamp;
-use crate::cli::{Cli, Command};
+use super::window::{self, Windows};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::sweep::Sweep;
 use advisor::plan::{Entry, Plan};
 use advisor::race::{Arm, Ended, median, race};
 use advisor::{Basis, Candidate, Interval, Objective, RaceError, RaceOptions, RaceResult, Trial};
-use clap::Parser;
 use deploy::Interrupt;
-use driver::{ResultRow, Session};
+use driver::ResultRow;
 use std::time::{Duration, Instant};
-use topology::Machine;
 
 /// The most deployments to try.
 const MOST_ARMS: usize = 12;
 /// The windows of one trial.
-const WINDOWS: &[(&str, &str)] = &[("--warmup", "300ms"), ("--duration", "400ms"), ("--repeat", "2")];
+const WINDOWS: Windows = Windows { warmup: "300ms", duration: "400ms", repeat: "2", seed: 1 };
 /// The expected time of a trial: windows, warm-up, start, load and check of a small database.
 const TRIAL_S: f64 = 2.0;
 /// The budget unless the options set it.
-const BUDGET: Duration = Duration::from_secs(60);
+pub const BUDGET: Duration = Duration::from_secs(60);
 
 /// Lets measured windows choose between the entries of the ranking that may be the best, and orders
 /// the ranking by them.
@@ -36,7 +29,10 @@ pub fn decide(question: &Question<'_>, plan: &mut Plan, interrupt: &Interrupt) -
     let Some(machine) = &question.live else { return Ok(()) };
     let arms = put_arms_first(&mut plan.ranking);
     let preference = preference(question, &plan.ranking[..arms]);
-    let budget_s = question.args.budget.unwrap_or(BUDGET).as_secs_f64();
+    // Probes that were not asked for are paid from the same budget.
+    let probed = if question.args.calibrate.is_none() { question.probed } else { Duration::ZERO };
+    let budget_s = question.args.budget.unwrap_or(BUDGET).saturating_sub(probed).as_secs_f64();
+    let windows = Windows { seed: question.args.seed, ..WINDOWS };
     let options = RaceOptions { budget_s, trial_s: TRIAL_S, ..RaceOptions::default() };
     let mut progress = Progress::new((budget_s / TRIAL_S) as usize);
     let mut p99: Vec<Vec<f64>> = vec![Vec::new(); arms];
@@ -44,7 +40,8 @@ pub fn decide(question: &Question<'_>, plan: &mut Plan, interrupt: &Interrupt) -
         let candidate = &plan.ranking[at].candidate;
         let begun = Instant::now();
         progress.next(&candidate.to_string());
-        let row = measure(question, plan, candidate, machine, interrupt, &mut progress)?;
+        let load = (plan.workload.name.as_str(), &*plan.workload.options);
+        let row = window::measure(load, candidate, &windows, machine, interrupt, &mut progress)?;
         progress.done(&format!("{:.0} /s", row.tps));
         p99[at].extend(row.latency_us.map(|latency| latency.p99));
         Ok(Trial {
@@ -93,42 +90,6 @@ fn preference(question: &Question<'_>, entries: &[Entry]) -> Vec<usize> {
     order.sort_by_key(|at| preference.rank(&entries[*at].candidate));
     let place = |at: usize| order.iter().position(|other| *other == at).unwrap_or(at);
     (0..entries.len()).map(place).collect()
-}
-
-fn measure(
-    question: &Question<'_>,
-    plan: &Plan,
-    candidate: &Candidate,
-    machine: &Machine,
-    interrupt: &Interrupt,
-    progress: &mut Progress,
-) -> Result<ResultRow, Failure> {
-    let mut words = vec!["atoll".to_owned(), "bench".to_owned(), plan.workload.name.clone()];
-    for (option, value) in &plan.workload.options {
-        words.extend([format!("--{option}"), value.clone()]);
-    }
-    words.extend(candidate.options());
-    words.extend(WINDOWS.iter().flat_map(|(option, value)| [(*option).to_owned(), (*value).to_owned()]));
-    words.extend(["--seed".to_owned(), question.args.seed.to_string()]);
-    let Some(Command::Bench(args)) = Cli::try_parse_from(&words).map_err(Failure::run)?.command else {
-        return Err(Failure::Run("a trial is no bench".into()));
-    };
-    let sweep = Sweep::plan(&args, machine, interrupt)?;
-    let nothing = || Failure::Run(format!("{candidate}: there is nothing to run"));
-    let stop = sweep.stops.into_iter().next().ok_or_else(nothing)?;
-    let placement = stop.placement.name();
-    let mut session = Session::open(stop.deployment, stamp(machine), placement, progress)?;
-    let (subject, schedule) = &stop.mixes[0];
-    let row = session.run(subject, schedule, &|| None, progress)?;
-    if row.interrupted == Some(true) {
-        return Err(Failure::Interrupted);
-    }
-    session.close()?;
-    if row.consistent == Some(false) {
-        row.violations.iter().for_each(|violation| world::tell(format_args!("atoll: {violation}")));
-        return Err(Failure::Inconsistent { count: 1, rows: 1 });
-    }
-    Ok(row)
 }
 
 /// The score of each window; none if the row breaks the objective's bound.

@@ -81,6 +81,8 @@ pub(super) enum State {
 pub(super) struct Worker {
     pub core: usize,
     pub instance: usize,
+    /// Its number within the instance.
+    pub index: usize,
     pub clock: f64,
     pub state: State,
     /// The task that goes on in the next step.

@@ -84,6 +84,7 @@ impl Sim<'_> {
         let left = (count - cursor.paid) as f64 + part.inserts;
         if left > 0.0 {
             self.pay_rows(number, part, left);
+            self.pay_handoffs(number, part);
             cursor.paid = count;
         }
         Rows::Done
@@ -95,6 +96,26 @@ impl Sim<'_> {
         let (work, sharing) = instance.service.part_ns(part.shape, rows, is_locked);
         self.pay(number, Component::Work, work);
         self.pay(number, Component::Sharing, sharing);
+    }
+
+    /// The rows of other owners of the instance. The worker pays for both sides: in a steady state
+    /// each works for the others as much as they for it.
+    fn pay_handoffs(&mut self, number: usize, part: &Part) {
+        let ns = self.case.handoff_ns(part.shape.updates > 0.0);
+        let (instance, own) = (self.workers[number].instance, self.workers[number].index);
+        let Some(group) = part.group.filter(|_| ns > 0.0 && self.instances[instance].is_shared) else {
+            return;
+        };
+        let rows = &self.txns[part.txn].request.rows[usize::from(group.start)..usize::from(group.end)];
+        let mut others: SmallVec<[usize; 8]> = rows
+            .iter()
+            .map(|row| self.case.worker_of_site(instance, row.site))
+            .filter(|at| *at != own)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        let count = others.len() as f64;
+        self.pay(number, Component::Management, ns * count);
     }
 
     /// One visit of a hot line, if the part has one left.

@@ -160,6 +160,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
             workers.push(Worker {
                 core,
                 instance,
+                index,
                 clock: 0.0,
                 state: State::Begin,
                 current: None,

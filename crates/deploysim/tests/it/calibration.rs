@@ -1,11 +1,14 @@
 //! Calibration against a machine of which the costs are known: a simulated one.
 
 use crate::run;
-use deploysim::calibration::{Cell, Term, calibrate, cells_to_measure};
-use deploysim::{
-    Channel, Deployment, EngineProfile, MachineModel, ModelError, Placement, RunOptions, Transactions,
+use deploysim::calibration::{
+    Cell, Conditions, Kept, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for,
 };
-use workload::micro::Op;
+use deploysim::{
+    Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions,
+    Transactions,
+};
+use workload::micro::{MicroOptions, Op};
 
 const DESIGNS: [&str; 3] = ["conventional", "serial", "occ"];
 const CHANNELS: [Channel; 2] = [Channel::Shm, Channel::Uds];
@@ -26,8 +29,9 @@ fn truth() -> EngineProfile {
     truth
 }
 
-fn workload(multisite: f64) -> Result<Transactions, ModelError> {
-    Transactions::micro_of(2, Op::Read, multisite)
+fn workload(multisite: f64, dataset: Option<u64>) -> Result<Transactions, ModelError> {
+    let options = MicroOptions { op: Op::Read, multisite, ..MicroOptions::new(2) };
+    Transactions::micro(MicroOptions { dataset: dataset.unwrap_or(options.dataset), ..options })
 }
 
 /// The throughput of the engine `profile`, with another seed than calibrations use.
@@ -35,19 +39,33 @@ fn measured(profile: &EngineProfile, design: &str, islands: usize, channel: Chan
     let machine = MachineModel::uniform(2, 60.0).unwrap();
     let deployment = Deployment::new(&machine, design, islands, 2, Placement::Island).unwrap().over(channel);
     let options = RunOptions::default().seeded(77);
-    run(&machine, profile, &workload(multisite).unwrap(), &deployment, &options).tps
+    run(&machine, profile, &workload(multisite, None).unwrap(), &deployment, &options).tps
 }
 
 fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64) -> Cell {
     let design = design.to_owned();
-    Cell { design, islands, workers: 2, channel, multisite, clients: 4, tps, tps_min: tps, tps_max: tps }
+    Cell {
+        design,
+        islands,
+        workers: 2,
+        channel,
+        multisite,
+        clients: 4,
+        dataset: None,
+        durability: Durability::Memory,
+        tps,
+        tps_min: tps,
+        tps_max: tps,
+        windows: 1,
+        is_disturbed: false,
+    }
 }
 
 #[test]
 fn the_costs_of_another_engine_are_found_from_its_throughputs() {
     let (base, truth) = (EngineProfile::builtin("atoll").unwrap(), truth());
     let machine = MachineModel::uniform(2, 60.0).unwrap();
-    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0).unwrap();
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0, None).unwrap();
     let cells: Vec<Cell> = wanted
         .iter()
         .map(|w| {
@@ -102,10 +120,177 @@ fn a_cell_that_no_cost_explains_is_at_a_bound() {
 fn the_cells_of_one_worker_are_local() {
     let base = EngineProfile::builtin("atoll").unwrap();
     let terms = |workers| {
-        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0).unwrap();
+        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0, None).unwrap();
         wanted.into_iter().map(|w| w.term).collect::<Vec<_>>()
     };
     assert_eq!(terms(1), [Term::Work; 2]);
     use Term::{Channel, Parts, Sharing, Work};
     assert_eq!(terms(2), [Work, Work, Sharing, Parts, Parts, Channel]);
+}
+
+/// A design of owners that the profile has no costs of, in an engine in which it has them.
+fn with_owners() -> EngineProfile {
+    let mut truth = truth().lending("plp-leaf", "conventional").unwrap();
+    let owners = truth.designs.get_mut("plp-leaf").unwrap();
+    owners.work.read.per_row *= 0.7;
+    owners.handoff.read *= 2.4;
+    truth
+}
+
+#[test]
+fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, 50.0, None).is_err());
+    let base = with_costs_for(&base, &["conventional", "plp-leaf"]).unwrap();
+    assert_eq!(base.designs["plp-leaf"].borrowed_from.as_deref(), Some("conventional"));
+    assert_eq!(base.designs["conventional"].borrowed_from, None);
+    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], 50.0, None).unwrap();
+    let terms: Vec<Term> = wanted.iter().map(|w| w.term).collect();
+    assert_eq!(terms, [Term::Work, Term::Sharing, Term::Handoff, Term::Parts]);
+    let truth = with_owners();
+    let tps = |w: &Wanted| measured(&truth, &w.design, w.islands, w.channel, w.multisite);
+    let cells: Vec<Cell> =
+        wanted.iter().map(|w| cell(&w.design, w.islands, w.channel, w.multisite, tps(w))).collect();
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    assert_eq!(deploysim::calibration::measured(&found.fits), ["plp-leaf"]);
+    assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+    // Shares without a cell. An instance of both workers pays for rows of the other owner.
+    let mut worst_before: f64 = 0.0;
+    for (islands, multisite) in [(1, 10.0), (1, 100.0), (2, 10.0)] {
+        let tps = measured(&truth, "plp-leaf", islands, Channel::Shm, multisite);
+        let error =
+            |of: &EngineProfile| measured(of, "plp-leaf", islands, Channel::Shm, multisite) / tps - 1.0;
+        assert!(error(&found.profile).abs() < 0.05, "{islands} at {multisite} %: {}", error(&found.profile));
+        worst_before = worst_before.max(error(&base).abs());
+    }
+    assert!(worst_before > 0.1, "{worst_before}");
+}
+
+#[test]
+fn a_workload_without_distributed_transactions_has_no_cells_of_them() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let base = with_costs_for(&base, &["logical"]).unwrap();
+    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0, None).unwrap();
+    assert!(wanted.iter().all(|w| matches!(w.term, Term::Work | Term::Sharing)), "{wanted:?}");
+}
+
+fn kept() -> Kept {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let mut measured = cell("occ", 2, Channel::Shm, 0.0, 1.1e6);
+    (measured.tps_min, measured.tps_max, measured.windows) = (1.0e6, 1.2e6, 3);
+    let fits = calibrate(&base, &machine, &workload, &[measured]).unwrap().fits;
+    let conditions = Conditions {
+        machine: "a machine".into(),
+        cores: 2,
+        profile: "atoll of today".into(),
+        workload: "micro".into(),
+        op: Some("read".into()),
+        durability: Durability::Memory,
+        clients: 4,
+        options: vec![("rows".into(), "10".into())],
+    };
+    Kept {
+        version: deploysim::calibration::VERSION,
+        unix_s: 1_790_000_000,
+        date: "2026-09-21 13:33".into(),
+        program: "0.1.0".into(),
+        commit: "abc".into(),
+        seconds: 4.0,
+        line_ns: vec![58.0, 60.0],
+        memory_ns: Some(95.0),
+        flush_ns: None,
+        solver: deploysim::calibration::SOLVER,
+        conditions,
+        fits,
+    }
+}
+
+#[test]
+fn a_kept_calibration_is_read_back_and_says_what_it_holds_for() {
+    let kept = kept();
+    let text = kept.to_toml().unwrap();
+    assert_eq!(Kept::parse("c.toml", &text).unwrap(), kept);
+    assert!((kept.spread().unwrap() - 0.2 / 2.2).abs() < 1e-9);
+    assert_eq!(kept.misfit(&kept.conditions), None);
+    assert!(kept.differences(&kept.conditions).is_empty());
+    let other = Conditions { op: Some("update".into()), ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other).unwrap(), "its op is read, not update");
+    let other = Conditions { durability: Durability::Sync, ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other).unwrap(), "its durability is memory, not sync");
+    let other = Conditions { cores: 96, ..kept.conditions.clone() };
+    assert!(kept.misfit(&other).unwrap().contains("96"));
+    let other =
+        Conditions { options: vec![("skew".into(), "1".into())], clients: 1, ..kept.conditions.clone() };
+    assert_eq!(kept.misfit(&other), None);
+    assert_eq!(kept.differences(&other), ["clients 4", "rows 10", "skew as by default"]);
+}
+
+#[test]
+fn a_file_that_is_no_calibration_is_refused_in_a_sentence() {
+    let text = kept().to_toml().unwrap();
+    let refusal = |text: &str| {
+        let told = Kept::parse("c.toml", text).unwrap_err().to_string();
+        assert!(
+            told.starts_with("c.toml: ") && told.contains("--calibrate") && !told.contains('\n'),
+            "{told}"
+        );
+        told
+    };
+    assert!(refusal("hello").contains("line 1"));
+    assert!(refusal("version = 7").contains("version 7"));
+    assert!(refusal(&text.replace("cores = 2", "cores = \"two\"")).contains("line"));
+    let end = text.find("[[fits]]").unwrap();
+    refusal(&text[..end]);
+    assert!(refusal(&format!("fits = []\n{}", &text[..end])).contains("no cell"));
+    let factor = text.lines().find(|line| line.starts_with("factor")).unwrap();
+    assert!(refusal(&text.replace(factor, "factor = -1.0")).contains("factor"));
+}
+
+#[test]
+fn an_instance_that_is_faster_than_its_parts_has_a_relief() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let apart = cell("conventional", 2, Channel::Shm, 0.0, 4e5);
+    let together = cell("conventional", 1, Channel::Shm, 0.0, 7e5);
+    let found = calibrate(&base, &machine, &workload, &[apart.clone(), together.clone()]).unwrap();
+    let terms: Vec<Term> = found.fits.iter().map(|fit| fit.term).collect();
+    assert_eq!(terms, [Term::Work, Term::Sharing, Term::Relief]);
+    assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+    let kept = Kept { fits: found.fits, ..kept() };
+    assert!(kept.at_bound().is_empty(), "{:?}", kept.at_bound());
+    // Both cells come out, and the instances of one worker do not change.
+    let tps = |islands| measured(&found.profile, "conventional", islands, Channel::Shm, 0.0);
+    assert!((tps(1) / 7e5 - 1.0).abs() < 0.02 && (tps(2) / 4e5 - 1.0).abs() < 0.02, "{} {}", tps(1), tps(2));
+    // A slower one has a cost, and no relief.
+    let found = calibrate(&base, &machine, &workload, &[apart, Cell { tps: 3e5, ..together }]).unwrap();
+    assert!(found.fits.iter().all(|fit| fit.term != Term::Relief) && found.fits[1].factor > 0.1);
+}
+
+#[test]
+fn two_sizes_tell_misses_from_work_whatever_size_the_other_cells_have() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let machine = MachineModel::uniform(2, 60.0).unwrap().with_measured(Some(160.0), None).unwrap();
+    let mut truth = base.clone();
+    truth.designs.values_mut().for_each(|costs| costs.miss = 0.4);
+    let serial = truth.designs.get_mut("serial").unwrap();
+    serial.work.read.per_row *= 1.5;
+    let tps = |of: &EngineProfile, design: &str, rows: u64| {
+        let deployment = Deployment::new(&machine, design, 2, 2, Placement::Island).unwrap();
+        run(&machine, of, &workload(0.0, Some(rows)).unwrap(), &deployment, &RunOptions::default()).tps
+    };
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 0.0, Some(7)).unwrap();
+    let sized: Vec<&str> =
+        wanted.iter().filter(|w| w.dataset == Some(7)).map(|w| w.design.as_str()).collect();
+    assert_eq!(sized, ["conventional", "occ"]);
+    for (own, other) in [(20_000, 1_000_000), (1_000_000, 20_000)] {
+        let of = |design: &str, rows: u64| {
+            let tps = tps(&truth, design, rows);
+            Cell { dataset: Some(rows), ..cell(design, 2, Channel::Shm, 0.0, tps) }
+        };
+        let cells = [of("serial", own), of("conventional", own), of("conventional", other)];
+        let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+        assert!((found.profile.designs["serial"].miss / 0.4 - 1.0).abs() < 0.1, "{:?}", found.fits);
+        let error = tps(&found.profile, "serial", other) / tps(&truth, "serial", other) - 1.0;
+        assert!(error.abs() < 0.03, "{own}: {error}");
+        assert!((tps(&base, "serial", 1_000_000) / tps(&truth, "serial", 1_000_000) - 1.0).abs() > 0.1);
+    }
 }
