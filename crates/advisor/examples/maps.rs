@@ -74,6 +74,7 @@ fn map(machine: &MachineModel, profile: &EngineProfile, op: Op, memory: bool) ->
             transactions: &transactions,
             durability: Durability::Memory,
             clients: Clients::Closed(4),
+            spread: 0.0,
             seed: 1,
         };
         search(&candidates, &ClosedForm(setting), None, &SearchOptions::default())

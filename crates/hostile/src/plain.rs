@@ -44,6 +44,8 @@ fn frames() -> Vec<Vec<u8>> {
         Frame::Done { call: 1, outcome: Err(Abort::NoSpace), reply: b"" },
         Frame::Done { call: 1, outcome: Ok(()), reply: &[9; 40] },
         Frame::Known { yours: 3, mine: 1 << 20 },
+        Frame::Said { call: 1 << 40, said: b"rows" },
+        Frame::More { call: 1 << 40, message: b"statement" },
     ];
     frames.extend(messages.map(Frame::TwoPhase));
     let mut seeds: Vec<Vec<u8>> = Vec::new();
@@ -74,6 +76,7 @@ fn frame(bytes: &[u8]) {
             let _ = (message.gtid(), message.is_for_coordinator(), twophase::reply_unknown(message));
         }
         Frame::Submit { .. } | Frame::Done { .. } | Frame::Known { .. } => {}
+        Frame::Said { .. } | Frame::More { .. } => {}
     }
 }
 

@@ -186,7 +186,8 @@ impl Draw {
             32..44 => self.update(at),
             44..52 => {
                 let filter = format!(" WHERE {}", self.condition(at, ""));
-                (format!("DELETE FROM {}{filter}{}", self.tables[at].name, self.returning()), false)
+                let returning = self.returning();
+                (format!("DELETE FROM {}{filter}{returning}", self.tables[at].name), false)
             }
             52..84 => self.select(at),
             84..93 => self.aggregate(at),
@@ -236,7 +237,9 @@ impl Draw {
         } else {
             self.filter(at, "")
         };
-        (format!("UPDATE {} SET {column} = {value}{filter}{}", self.tables[at].name, self.returning()), false)
+        let returning = self.returning();
+        let name = &self.tables[at].name;
+        (format!("UPDATE {name} SET {column} = {value}{filter}{returning}"), false)
     }
 
     fn select(&mut self, at: usize) -> (String, bool) {

@@ -91,7 +91,7 @@ pub fn run(
         unix_s: now.unix_timestamp(),
         date: format!("{} {:02}:{:02}", now.date(), now.hour(), now.minute()),
         program: driver::VERSION.to_owned(),
-        commit: driver::COMMIT.to_owned(),
+        commit: crate::version::COMMIT.to_owned(),
         seconds: begun.elapsed().as_secs_f64(),
         line_ns,
         memory_ns: Some(memory_ns),

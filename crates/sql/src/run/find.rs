@@ -279,13 +279,16 @@ fn evaluated(exprs: &[Expr], bound: &Bound, outer: &Outer) -> Result<Vec<Datum>,
     exprs.iter().map(|expr| expr.eval(&bound.context(), &**outer)).collect()
 }
 
-/// The slots and physical keys of a range: the first key, and the first after the last.
+/// A slot, the first physical key of a range in it, and the first one after the last.
+type PhysicalRange = (u32, Vec<u8>, Vec<u8>);
+
+/// The parts of a range in the slots that may have some of it.
 fn physical_ranges(
     slots: &Slots,
     range: &KeyRange,
     (bound, outer): (&Bound, &Outer),
     sites: u32,
-) -> Result<Vec<(u32, Vec<u8>, Vec<u8>)>, SqlError> {
+) -> Result<Vec<PhysicalRange>, SqlError> {
     let equal = evaluated(&range.equal, bound, outer)?;
     let end = |end: &Option<(Expr, bool)>| {
         let Some((expr, included)) = end else { return Ok(None) };

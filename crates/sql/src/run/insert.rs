@@ -146,10 +146,11 @@ impl<T: Transaction> Work<'_, T> {
         new: &NewRow,
     ) -> Result<Option<Placed>, Stop> {
         let any = conflict.update.is_none() && conflict.index.is_none();
-        if conflict.index.is_none() && !table.key.is_empty() {
-            if self.read_raw(table.store, &new.place).await?.is_some() {
-                return Ok(Some(new.place.clone()));
-            }
+        if conflict.index.is_none()
+            && !table.key.is_empty()
+            && self.read_raw(table.store, &new.place).await?.is_some()
+        {
+            return Ok(Some(new.place.clone()));
         }
         for (i, index) in table.indexes.iter().enumerate() {
             if !index.unique || !(any || conflict.index == Some(i as u16)) {
