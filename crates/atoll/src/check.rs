@@ -133,14 +133,23 @@ fn print_table(inspected: &Inspected, violations: &[String]) -> Result<(), Failu
     }
 }
 
+/// With more tables than this, empty ones are not named.
+const FEW_TABLES: usize = 40;
+
 fn sentence(examined: &Examined) -> String {
     let report = &examined.report;
-    let tables = report.tables.iter().map(|t| format!("{} {}", t.name, counted(t.rows(), "row")));
+    let lists_empty = report.tables.len() <= FEW_TABLES;
+    let listed = report.tables.iter().filter(|t| lists_empty || t.rows() > 0);
+    let mut tables: Vec<String> =
+        listed.map(|t| format!("{} {}", t.name, counted(t.rows(), "row"))).collect();
+    if tables.len() < report.tables.len() {
+        tables.push(counted((report.tables.len() - tables.len()) as u64, "empty table"));
+    }
     let doubt = match examined.in_doubt {
         0 => String::new(),
         n => format!(", {} in doubt", counted(n, "transaction")),
     };
-    let tables = tables.collect::<Vec<_>>().join(", ");
+    let tables = tables.join(", ");
     let log = match report.log_records {
         0 => String::new(),
         n => format!("; {}", counted(n, "log record")),
