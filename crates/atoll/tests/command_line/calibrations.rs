@@ -35,7 +35,9 @@ fn a_design_without_costs_is_ranked_once_its_cells_are_measured() {
     assert_eq!(measured["search"]["borrowed"][0], "logical");
     // The file holds what was measured.
     let again = plan(&run(&sandbox, &[LOAD, &["--calibration", file, "--json"]].concat()));
-    assert_eq!(again["ranking"][0]["tps"]["mid"], measured["ranking"][0]["tps"]["mid"]);
+    let tps = |plan: &Value| plan["ranking"][0]["tps"]["mid"].as_f64().unwrap();
+    // The machine's distances are measured anew for each plan.
+    assert!((tps(&again) / tps(&measured) - 1.0).abs() < 0.05, "{} and {}", tps(&again), tps(&measured));
     assert!(again["search"]["calibrated"].as_str().unwrap().contains("cell"), "{again}");
     let screen = run(&sandbox, &[LOAD, &["--calibration", file]].concat());
     let screen = String::from_utf8(screen.stdout).unwrap();

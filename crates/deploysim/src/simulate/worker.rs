@@ -126,7 +126,7 @@ impl Sim<'_> {
             !queue.is_empty()
         });
         w.active = active;
-        cost += self.channel.empty_ns * (w.peers - hits) as f64;
+        cost += self.channel.empty_ns * w.peers.saturating_sub(hits) as f64;
         w.worked |= hits > 0;
         if !w.worked {
             w.clock += cost;
