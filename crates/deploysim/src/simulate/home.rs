@@ -180,7 +180,9 @@ impl Sim<'_> {
         let (to, link) = self.link_to(number, group.instance);
         let session = known.unwrap_or_else(|| {
             let session = self.sessions.take();
+            let serial = self.sessions[session].serial.wrapping_add(1);
             self.sessions[session] = Session {
+                serial,
                 machine: Some(Participant::new(number_of)),
                 txn: id,
                 attempt,
@@ -285,17 +287,18 @@ impl Sim<'_> {
         let known = self.txns[id].sessions.iter().find(|(instance, _)| *instance == to);
         let session = known.expect("a peer has a session").1;
         let s = &self.sessions[session];
+        let serial = s.serial;
         let has_left = s.machine.is_none() || (s.txn, s.attempt) != (id, self.txns[id].attempt);
         if has_left && self.case.profile.visits == Visits::AtOnce {
             return;
         }
         let (message, kind) = match message {
             twophase::Message::Prepare { lock_point, .. } => {
-                (Message::Prepare { session, lock_point }, Kind::Prepare)
+                (Message::Prepare { session, serial, lock_point }, Kind::Prepare)
             }
-            twophase::Message::Release { .. } => (Message::Release { session }, Kind::Release),
+            twophase::Message::Release { .. } => (Message::Release { session, serial }, Kind::Release),
             twophase::Message::Decide { decision, .. } => {
-                (Message::Decide { session, decision }, Kind::Decision)
+                (Message::Decide { session, serial, decision }, Kind::Decision)
             }
             // A coordinator sends no others.
             _ => return,

@@ -39,10 +39,10 @@ pub(super) enum Record {
 pub(super) enum Message {
     Steps { session: u32 },
     Reply { txn: u32, attempt: u32, from: u16, vote: Option<Vote> },
-    Prepare { session: u32, lock_point: LockPoint },
+    Prepare { session: u32, serial: u32, lock_point: LockPoint },
     Vote { txn: u32, attempt: u32, from: u16, vote: Vote },
-    Release { session: u32 },
-    Decide { session: u32, decision: Decision },
+    Release { session: u32, serial: u32 },
+    Decide { session: u32, serial: u32, decision: Decision },
     Ack { txn: u32, from: u16 },
     Submit { txn: u32 },
     Done { txn: u32 },
@@ -217,6 +217,8 @@ impl Txn {
 
 #[derive(Default)]
 pub(super) struct Session {
+    /// Another one each time that the session's number is used: messages may come too late.
+    pub serial: u32,
     pub machine: Option<Participant>,
     pub txn: u32,
     pub attempt: u32,

@@ -126,7 +126,7 @@ impl Sim<'_> {
             !queue.is_empty()
         });
         w.active = active;
-        cost += self.channel.empty_ns * w.peers.saturating_sub(hits) as f64;
+        cost += self.channel.empty_ns * (w.peers - hits) as f64;
         w.worked |= hits > 0;
         if !w.worked {
             w.clock += cost;
@@ -145,10 +145,14 @@ impl Sim<'_> {
         match post.message {
             Message::Steps { session } => self.take_steps(number, session),
             Message::Reply { txn, attempt, from, vote } => self.take_reply(txn, attempt, from, vote),
-            Message::Prepare { session, lock_point } => self.take_prepare(number, session, lock_point),
+            Message::Prepare { session, serial, .. }
+            | Message::Release { session, serial }
+            | Message::Decide { session, serial, .. }
+                if self.sessions[session].serial != serial => {}
+            Message::Prepare { session, lock_point, .. } => self.take_prepare(number, session, lock_point),
             Message::Vote { txn, attempt, from, vote } => self.take_vote(number, txn, attempt, from, vote),
-            Message::Release { session } => self.take_release(number, session),
-            Message::Decide { session, decision } => self.take_decision(number, session, decision),
+            Message::Release { session, .. } => self.take_release(number, session),
+            Message::Decide { session, decision, .. } => self.take_decision(number, session, decision),
             Message::Ack { txn, from } => self.take_ack(number, txn, from),
             Message::Submit { txn } => {
                 self.txns[txn].home = number;
