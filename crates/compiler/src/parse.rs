@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `sqlparser` builds a chain of operators as a tree as deep as the chain is long. Its drop would
-//! then need as much stack. So a path of the tree has at most [`MAX_CHAIN`] operators, and a tree
-//! with more than [`SHORT_CHAIN`] is parsed and dropped on a stack of its own.
+//! then need as much stack. So a path of the tree has at most `MAX_CHAIN` operators, and a tree
+//! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
 use crate::error::{syntax, too_complex};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
@@ -27,7 +27,7 @@ const MAX_CHAIN: usize = 12_000;
 const SHORT_CHAIN: usize = 200;
 /// Parentheses in parentheses.
 const MAX_NESTED: usize = 200;
-/// Stack for a tree of [`MAX_CHAIN`], in bytes.
+/// Stack for a tree of `MAX_CHAIN`, in bytes.
 const LONG_STACK: usize = 64 << 20;
 
 /// One statement of a query text.

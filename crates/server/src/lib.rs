@@ -12,7 +12,7 @@
 //!
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
 //! - [`access`], [`scram`], [`tls`]: who gets in.
-//! - [`transport`], [`incoming`], [`outgoing`], [`format`], [`pgtype`], [`copy_format`]: bytes.
+//! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
 //! - [`engine`]; [`deployed`] over a [`bridge`]: the engine of a deployment.

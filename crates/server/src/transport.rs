@@ -2,7 +2,7 @@
 //!
 //! What is kept of either stream is bounded: a message longer than its limit is skipped and
 //! reported as [`Frame::TooLong`], and a session that writes waits for the client, at most
-//! [`Patience::write`].
+//! [`Transport`]'s `write_patience`.
 
 use crate::incoming::{First, MOST_STARTUP_BYTES, may_be_long, violation};
 use crate::outgoing::Outgoing;

@@ -1,7 +1,7 @@
 //! Powers, roots, exponentials and logarithms of floats and decimal numbers.
 //!
 //! Results of decimal numbers have PostgreSQL's scales. They are computed as whole numbers times a
-//! power of ten, with [`GUARD`] digits more than the result has, and rounded once.
+//! power of ten, with `GUARD` digits more than the result has, and rounded once.
 
 use crate::numeric::{MAX_RESULT_SCALE, MIN_SIGNIFICANT, divide_round, leading_digit, overflow, ten_to};
 use crate::value::Numeric;
