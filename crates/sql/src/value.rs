@@ -37,8 +37,8 @@ pub struct Interval {
     pub micros: i64,
 }
 
-/// A number of any precision, with its scale (0 to 16383); or not a number, which equals itself and is greater
-/// than every number.
+/// A number of any precision, with its scale (0 to 16383); or not a number, which equals itself and
+/// is greater than every number.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(from = "Parts", into = "Parts")]
 pub enum Numeric {
@@ -46,8 +46,8 @@ pub enum Numeric {
     NaN,
 }
 
-/// A [`Numeric`] in messages: its scale, and its digits as a two's complement, little-endian; nothing for
-/// NaN.
+/// A [`Numeric`] in messages: its scale, and its digits as a two's complement, little-endian;
+/// nothing for NaN.
 #[derive(Serialize, Deserialize)]
 struct Parts(Option<(u16, Vec<u8>)>);
 
