@@ -189,20 +189,10 @@ impl Accumulator {
         match (self.function, &a, &b) {
             (Aggregate::BoolAnd, Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(*a && *b),
             (Aggregate::BoolOr, Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(*a || *b),
-            (Aggregate::Max, ..) => {
-                if compare(&b, &a).is_gt() {
-                    b
-                } else {
-                    a
-                }
-            }
-            _ => {
-                if compare(&b, &a).is_lt() {
-                    b
-                } else {
-                    a
-                }
-            }
+            // Of equal values that differ in form, the last one counts, as in PostgreSQL.
+            (Aggregate::Max, ..) if compare(&a, &b).is_gt() => a,
+            (Aggregate::Min, ..) if compare(&a, &b).is_lt() => a,
+            _ => b,
         }
     }
 

@@ -112,6 +112,7 @@ impl Format {
                 }
                 _ => (first.len_utf8(), Mark::Literal(first)),
             };
+            format.check(mark)?;
             has_point |= mark == Mark::Point;
             if matches!(mark, Mark::Digit(_)) {
                 *(if has_point { &mut format.behind } else { &mut format.before }) += 1;
@@ -121,6 +122,29 @@ impl Format {
             rest = &rest[length..];
         }
         Ok(format)
+    }
+
+    /// Whether `mark` may stand behind the marks so far.
+    fn check(&self, mark: Mark) -> Result<(), SqlError> {
+        let has_side = [Mark::Minus, Mark::Plus, Mark::SignBoth].iter().any(|mark| self.has(*mark));
+        let (has_sign, has_angle) = (self.has(Mark::Sign), self.has(Mark::Angle));
+        let message = match mark {
+            Mark::Sign if has_sign => "cannot use \"S\" twice",
+            Mark::Sign if has_side || has_angle => {
+                "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"
+            }
+            Mark::Minus if has_sign => "cannot use \"S\" and \"MI\" together",
+            Mark::Plus if has_sign => "cannot use \"S\" and \"PL\" together",
+            Mark::SignBoth if has_sign => "cannot use \"S\" and \"SG\" together",
+            Mark::Angle if has_sign || has_side => {
+                "cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"
+            }
+            Mark::Digit(false) if has_angle => "\"9\" must be ahead of \"PR\"",
+            Mark::Digit(true) if has_angle => "\"0\" must be ahead of \"PR\"",
+            Mark::Point if self.shift > 0 => "cannot use \"V\" and decimal point together",
+            _ => return Ok(()),
+        };
+        Err(SqlError::new(SqlState::SYNTAX_ERROR, message))
     }
 
     fn has(&self, mark: Mark) -> bool {
@@ -262,7 +286,7 @@ impl<'a> Digits<'a> {
             .filter(|(_, mark)| **mark == Mark::Digit(true))
             .last()
             .map_or(0, |(at, _)| at + 1);
-        let shown = if format.is_filled {
+        let shown = if format.is_filled || is_too_long {
             fraction.len()
         } else {
             fraction.trim_end_matches('0').len().max(last_zero.min(fraction.len()))

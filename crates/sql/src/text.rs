@@ -16,10 +16,16 @@ pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
         Datum::Bool(v) => out.push(if *v { 't' } else { 'f' }),
         Datum::Int(v) => put(out, v),
         Datum::Float(v) if ty == SqlType::Float4 => {
-            let shortest = format!("{:e}", *v as f32);
+            let narrow = *v as f32;
+            let around = [narrow.next_down(), narrow, narrow.next_up()].map(f64::from);
+            let shortest = inside(format!("{narrow:e}"), around, |digits| format!("{narrow:.digits$e}"));
             write_float(out, *v, &shortest, 6);
         }
-        Datum::Float(v) => write_float(out, *v, &format!("{v:e}"), 15),
+        Datum::Float(v) => {
+            let around = [v.next_down(), *v, v.next_up()];
+            let shortest = inside(format!("{v:e}"), around, |digits| format!("{v:.digits$e}"));
+            write_float(out, *v, &shortest, 15);
+        }
         Datum::Numeric(v) => put(out, v),
         Datum::Text(v) => {
             out.push_str(v);
@@ -57,6 +63,31 @@ pub fn to_string(ty: SqlType, datum: &Datum) -> String {
 fn put(out: &mut String, value: impl Display) {
     // Writing to a string cannot fail.
     let _ = write!(out, "{value}");
+}
+
+/// PostgreSQL takes more digits where the least number of digits lies halfway to the next float
+/// and is read right only because ties go to even digits. That happens to whole numbers only.
+fn inside(shortest: String, around: [f64; 3], longer: impl Fn(usize) -> String) -> String {
+    // Floats closer together than 2 have no such number of digits, and greater ones do not fit.
+    let [a, v, b] = around.map(f64::abs);
+    let is_whole = (a - b).abs() >= 4.0 && a.max(b) < 1e38;
+    if !is_whole {
+        return shortest;
+    }
+    let halfway = [a, b].map(|next| (next as u128 + v as u128) / 2);
+    let [low, high] = [halfway[0].min(halfway[1]), halfway[0].max(halfway[1])];
+    let is_inside = |text: &String| {
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = [whole.trim_start_matches('-'), fraction].concat();
+        let zeros = exponent.parse::<usize>().unwrap_or(0).checked_sub(fraction.len());
+        let number = zeros.and_then(|zeros| format!("{digits}{}", "0".repeat(zeros)).parse::<u128>().ok());
+        number.is_none_or(|number| low < number && number < high)
+    };
+    if is_inside(&shortest) {
+        return shortest;
+    }
+    (1..17).map(longer).find(is_inside).unwrap_or(shortest)
 }
 
 /// `shortest` is the least number of digits that are read as the same float, in scientific form; it

@@ -5,16 +5,57 @@
 mod parser;
 
 use parser::{Parser, type_name};
+use sql::aggregate::Accumulator;
+use sql::expression::Aggregate;
 use sql::{Context, Datum, SqlError, SqlType, binary, text};
 
 /// Value of a null in a file.
 const NULL: &str = "\\N";
 
 fn evaluate(expression: &str) -> Result<(SqlType, Datum), SqlError> {
+    if expression.starts_with("(select") {
+        return aggregate(expression);
+    }
     let (expr, ty) = Parser::parse(expression);
     let cx = Context { params: &[], now: 0, random: &|| 0 };
     let row: Vec<Datum> = Vec::new();
     Ok((ty, expr.eval(&cx, &row)?))
+}
+
+/// `(select FUNCTION([distinct ]v[, separator]) from unnest('{...}'::TYPE[]) v)`
+fn aggregate(query: &str) -> Result<(SqlType, Datum), SqlError> {
+    let (call, values) = query["(select ".len()..].split_once(") from unnest('{").unwrap();
+    let (name, argument) = call.split_once('(').unwrap();
+    let (values, ty) = values.split_once("}'::").unwrap();
+    let ty = Parser::named_type(ty.split('[').next().unwrap());
+    let distinct = argument.starts_with("distinct");
+    let (function, result) = match (name, ty) {
+        ("count", _) if argument == "*" => (Aggregate::CountRows, SqlType::Int8),
+        ("count", _) => (Aggregate::Count, SqlType::Int8),
+        ("sum", SqlType::Int2 | SqlType::Int4) => (Aggregate::Sum, SqlType::Int8),
+        ("sum", SqlType::Int8) => (Aggregate::Sum, SqlType::Numeric(None)),
+        ("sum", ty) => (Aggregate::Sum, ty),
+        ("avg", SqlType::Interval) => (Aggregate::Avg, ty),
+        ("avg", SqlType::Float4 | SqlType::Float8) => (Aggregate::Avg, SqlType::Float8),
+        ("avg", _) => (Aggregate::Avg, SqlType::Numeric(None)),
+        ("min", ty) => (Aggregate::Min, ty),
+        ("max", ty) => (Aggregate::Max, ty),
+        ("bool_and", ty) => (Aggregate::BoolAnd, ty),
+        ("bool_or", ty) => (Aggregate::BoolOr, ty),
+        ("string_agg", ty) => (Aggregate::StringAgg, ty),
+        (name, _) => panic!("no aggregate {name}"),
+    };
+    let separator = argument.split_once(", ").map(|(_, separator)| match separator {
+        "null" => Datum::Null,
+        separator => Datum::Text(separator.trim_matches('\'').into()),
+    });
+    let mut accumulator = Accumulator::new(function, distinct, result);
+    for value in values.split(',') {
+        let value = if value == "NULL" { Datum::Null } else { text::read(ty, value)? };
+        let args: Vec<Datum> = [value].into_iter().chain(separator.clone()).collect();
+        accumulator.add(if argument == "*" { &[] } else { &args })?;
+    }
+    Ok((result, accumulator.finish()?))
 }
 
 /// The columns behind the expression.
@@ -109,4 +150,19 @@ fn times() {
 #[test]
 fn to_char() {
     check("to_char");
+}
+
+#[test]
+fn aggregates() {
+    check("aggregates");
+}
+
+#[test]
+fn random_numbers() {
+    check("random_numbers");
+}
+
+#[test]
+fn random_times() {
+    check("random_times");
 }

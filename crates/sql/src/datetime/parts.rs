@@ -310,20 +310,14 @@ pub fn age(to: i64, from: i64) -> Result<Interval, SqlError> {
         return Err(timestamp_out_of_range());
     }
     if to < from {
-        let Interval { months, days, micros } = age_between(from, to, Side::Late);
+        let Interval { months, days, micros } = age_between(from, to);
         return Ok(Interval { months: -months, days: -days, micros: -micros });
     }
-    Ok(age_between(to, from, Side::Early))
+    Ok(age_between(to, from))
 }
 
-/// Of which of the two times the month gives its days to a difference below zero.
-#[derive(PartialEq)]
-enum Side {
-    Early,
-    Late,
-}
-
-fn age_between(late: i64, early: i64, lender: Side) -> Interval {
+/// A difference of days below zero borrows the days of the earlier time's month.
+fn age_between(late: i64, early: i64) -> Interval {
     let (a, b) = (Civil::of(late.div_euclid(DAY)), Civil::of(early.div_euclid(DAY)));
     let mut micros = late.rem_euclid(DAY) - early.rem_euclid(DAY);
     let mut days = a.day - b.day;
@@ -333,8 +327,7 @@ fn age_between(late: i64, early: i64, lender: Side) -> Interval {
         days -= 1;
     }
     while days < 0 {
-        let month = if lender == Side::Early { b } else { a };
-        days += days_in(month.year, month.month);
+        days += days_in(b.year, b.month);
         months -= 1;
     }
     Interval { months: months as i32, days: days as i32, micros }

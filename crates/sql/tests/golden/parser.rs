@@ -180,6 +180,10 @@ impl<'a> Parser<'a> {
         typed
     }
 
+    pub fn named_type(name: &'a str) -> SqlType {
+        Parser { rest: name }.type_of()
+    }
+
     fn type_of(&mut self) -> SqlType {
         let name = self.identifier();
         let limits = self.rest.starts_with('(').then(|| self.arguments());
