@@ -173,7 +173,7 @@ fn announce(address: SocketAddr) {
     };
     let port = address.port();
     let line = format!("ready at {address}; try: psql -h {host} -p {port} -U {} test", server::access::USER);
-    // A server whose output is closed serves all the same.
+    // A server with a closed output serves all the same.
     let _ = print(&line);
     tracing::info!(%address, "the server is ready");
 }

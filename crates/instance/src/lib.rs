@@ -26,7 +26,7 @@
 //! - `conversations`: transactions of which the client decides the next step.
 //! - `local`: the state of one worker. `state`: the distributed transactions in it. `durable`:
 //!   waits for the log. `spares`: values for reuse.
-//! - `orders`: orders to an instance and to its threads. `island`: an instance whatever its engine.
+//! - `orders`: orders to an instance and to its threads. `island`: an instance with any engine.
 //! - `load`: loading and auditing.
 //! - `owners`: the designs in which each worker owns keys: request forwarding, steps at other
 //!   workers, and the balancer.

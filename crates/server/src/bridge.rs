@@ -66,7 +66,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// A bridge to the deployment `deployment`, whose instance `i` listens at `addresses[i]`.
+    /// A bridge to the deployment `deployment`; its instance `i` listens at `addresses[i]`.
     ///
     /// # Errors
     /// When the process has no descriptors or threads left.
@@ -116,7 +116,7 @@ impl Bridge {
             orders.push(order);
             orders.len() == 1
         };
-        // Who put an order before this one has woken the thread.
+        // The session that put an order before this one has woken the thread.
         if is_first {
             self.unparker.unpark();
         }
@@ -153,7 +153,7 @@ struct Carrier {
     parker: Parker,
     deployment: u64,
     links: Vec<To>,
-    /// Who waits for the answer to each call.
+    /// The session that waits for the answer to each call.
     waiting: HashMap<u64, (InstanceId, oneshot::Sender<Reply>)>,
 }
 

@@ -11,7 +11,7 @@
 //! execution.
 //!
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
-//! - [`access`], [`scram`], [`tls`]: who gets in.
+//! - [`access`], [`scram`], [`tls`]: which clients get in.
 //! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.

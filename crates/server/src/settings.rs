@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The version that clients see: of PostgreSQL, whose dialect and protocol Atoll speaks.
+/// The version that clients see: of PostgreSQL: Atoll speaks its dialect and protocol.
 pub const SERVER_VERSION: &str = "15.0";
 
 /// Which values a setting takes.

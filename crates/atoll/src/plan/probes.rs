@@ -34,7 +34,7 @@ const LEAST_S: f64 = 0.8;
 const MOST_NOISE: f64 = 0.06;
 /// Rounds after which another one changes little.
 const MOST_ROUNDS: usize = 5;
-/// The share of distributed transactions, in per cent, of cells whose question has fewer than
+/// The share of distributed transactions, in per cent, of cells, if their question has fewer than
 /// [`FEW`]: too few messages would leave their cost to the noise.
 const DISTRIBUTED: f64 = 20.0;
 const FEW: f64 = 5.0;

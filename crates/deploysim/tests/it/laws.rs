@@ -155,7 +155,7 @@ fn raise(profile: &mut EngineProfile, case: &Drawn, term: usize, factor: f64) {
 }
 
 /// A dearer step lets more messages and commits gather for the next write or flush, so a deployment
-/// whose batches are small may gain from it. Of 8,000 cases with free seeds 57 rose by more than
+/// with small batches may gain from it. Of 8,000 cases with free seeds 57 rose by more than
 /// 2 %, by 1.45 times at most, all with six clients a worker or more. So the law is one of all
 /// cases together, which are the same in every run; with one client a worker there is nothing to
 /// gather, and it holds for each case.

@@ -56,7 +56,7 @@ proptest! {
     }
 }
 
-/// Two messages for each reader and four for each writer, whatever the number of participants.
+/// Two messages for each reader and four for each writer, for any number of participants.
 #[test]
 fn messages_of_parts_that_run_at_once() {
     for (op, each) in [(Op::Read, 2.0), (Op::Update, 4.0)] {

@@ -250,7 +250,7 @@ fn a_conversation_ends_when_a_participant_is_lost() {
     let mut talk = one.begin(Command::Run(set(0, 1)));
     talk.say(&Command::Run(set(3, 1)));
     deployment.instances.pop().unwrap().stop().unwrap();
-    // Whatever the client does next, the changes of the lost instance are gone, so no commit.
+    // The changes of the lost instance are gone, so a commit must fail.
     let outcome = talk.try_say(&Command::Commit);
     assert!(matches!(outcome, Err(ClientError::Aborted(abort)) if abort != Abort::Abandoned), "{outcome:?}");
     assert_eq!(one.n(0), Some(0));
