@@ -152,7 +152,7 @@ pub fn slots_of_range(
 }
 
 /// The place of a row or an entry: its slot and its encoded key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Placed {
     pub slot: u32,
     pub key: Vec<u8>,

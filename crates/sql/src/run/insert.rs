@@ -8,6 +8,7 @@ use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
 use crate::row::Pair;
 use crate::step::{Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
+use std::collections::HashSet;
 use std::sync::Arc;
 use txn::Transaction;
 
@@ -45,8 +46,10 @@ impl<T: Transaction> Work<'_, T> {
                 stored.extend(new.into_iter().map(|row| row.values));
             }
             Some(conflict) => {
+                let mut changed = HashSet::new();
                 for row in new {
-                    stored.extend(Box::pin(self.insert_or(insert, conflict, row, bound)).await?);
+                    let row = Box::pin(self.insert_or(insert, conflict, row, (bound, &mut changed))).await?;
+                    stored.extend(row);
                 }
             }
         }
@@ -105,21 +108,26 @@ impl<T: Transaction> Work<'_, T> {
     }
 
     /// Inserts one row, or does what `ON CONFLICT` says. Returns the row as it is stored then.
+    /// `changed` has the places of the rows that the statement has stored so far.
     async fn insert_or(
         &mut self,
         insert: &Insert,
         conflict: &Conflict,
         new: NewRow,
-        bound: &Arc<Bound>,
+        (bound, changed): (&Arc<Bound>, &mut HashSet<Placed>),
     ) -> Result<Option<Vec<Datum>>, Stop> {
         let table = &insert.table;
         let met = self.conflicting(table, conflict, &new).await?;
         let Some(place) = met else {
             let values = new.values.clone();
+            changed.insert(new.place.clone());
             self.put_new(table, &[new]).await?;
             return Ok(Some(values));
         };
         let Some((set, condition)) = &conflict.update else { return Ok(None) };
+        if !changed.insert(place.clone()) {
+            return Err(twice().into());
+        }
         let Some(old) = self.lock_row(table, &place, bound).await? else { return Ok(None) };
         let old = table.values(&old)?;
         let cx = bound.context();
@@ -169,6 +177,12 @@ impl<T: Transaction> Work<'_, T> {
         }
         Ok(None)
     }
+}
+
+/// A statement that would change a row a second time, with PostgreSQL's words.
+fn twice() -> SqlError {
+    SqlError::new(SqlState::CARDINALITY, "ON CONFLICT DO UPDATE command cannot affect row a second time")
+        .with_hint("Give no two rows with the same key in one command.")
 }
 
 /// The values of some columns.

@@ -246,6 +246,27 @@ fn a_duplicate_key_has_no_effect() {
 }
 
 #[test]
+fn a_row_that_conflicts_twice_in_one_statement_is_refused() {
+    for instances in [1, 4] {
+        let mut bench = loaded(instances);
+        let upsert = |rows: &[(i64, i64, i64)]| {
+            let Statement::Insert(mut insert) = insert(rows) else { unreachable!() };
+            // The columns of the row that was to be inserted follow those of the one that is there.
+            let set = vec![Assignment { column: 2, value: Expr::Column(5) }];
+            insert.conflict = Some(Conflict { index: None, update: Some((set, None)) });
+            Statement::Insert(insert)
+        };
+        assert_eq!(bench.run(upsert(&[(3, 3, 7), (70, 0, 1)])).unwrap().count, 2);
+        assert_eq!(bench.rows(Path::Keys(vec![vec![int(3)], vec![int(70)]])), [(3, 3, 7), (70, 0, 1)]);
+        let before = bench.all();
+        for rows in [[(4, 4, 8), (4, 4, 9)], [(71, 0, 2), (71, 0, 3)]] {
+            assert_eq!(bench.run(upsert(&rows)).unwrap_err().state, SqlState::CARDINALITY);
+            assert_eq!(bench.all(), before);
+        }
+    }
+}
+
+#[test]
 fn a_conversation_undoes_to_its_savepoint() {
     for instances in [1, 2, 4] {
         let mut bench = loaded(instances);
