@@ -133,8 +133,8 @@ pub enum Lasts {
 }
 
 impl Settings {
-    /// Settings that the client names in its first packet. Of those that this server does not have
-    /// or whose value it does not take, an error each: the session starts without them.
+    /// Settings that the client names in its first packet. For each one that this server does not
+    /// have, or with a value that it does not take, an error: the session starts without them.
     pub fn start(&mut self, parameters: &[(String, String)]) -> Vec<SqlError> {
         let not_settings = ["user", "database", "replication", "options"];
         let mut refused = Vec::new();

@@ -26,7 +26,7 @@ const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursd
 enum Problem {
     Syntax,
     /// A field is out of its range; the flag tells whether it is the month or the day of a date
-    /// whose order depends on the style.
+    /// in an order that depends on the style.
     Field(bool),
     Zone(String),
     ZoneField,
