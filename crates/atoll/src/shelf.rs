@@ -78,7 +78,7 @@ impl Shelf {
         if last && launches == 1 && !loaded {
             return Ok(()); // No other launch shares it.
         }
-        d.data_use = if last && launches == 1 { DataUse::Keep } else { DataUse::Copy };
+        d.data_use = if last && launches == 1 { DataUse::Spend } else { DataUse::Copy };
         self.done = last.then(|| path.clone());
         d.data = Some(path);
         Ok(())

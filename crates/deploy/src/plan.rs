@@ -53,6 +53,8 @@ pub enum DataUse {
     Copy,
     /// It runs in the directory itself, and its changes stay.
     Keep,
+    /// It runs in the directory itself, which is removed afterwards.
+    Spend,
     /// It loads, in the directory itself. A half-finished load is started anew, not refused.
     Load,
 }
@@ -276,11 +278,17 @@ impl Deployment {
                     worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
-                    outlives_power_cuts: self.data.is_some(),
+                    outlives_power_cuts: self.outlives_power_cuts(),
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                 }
             })
             .collect()
+    }
+
+    /// Whether the data is opened again after a power cut. A temporary directory is not, nor is a
+    /// copy that is removed with the deployment.
+    fn outlives_power_cuts(&self) -> bool {
+        self.data.is_some() && matches!(self.data_use, DataUse::Keep | DataUse::Load)
     }
 
     fn address(&self, i: u16, sockets: &Path) -> Address {

@@ -141,7 +141,7 @@ impl Deployment {
         };
         let unfinished = match self.data_use {
             DataUse::Load => Unfinished::StartAnew,
-            DataUse::Copy | DataUse::Keep => Unfinished::Refuse,
+            DataUse::Copy | DataUse::Keep | DataUse::Spend => Unfinished::Refuse,
         };
         let mut home = Home::at(path, manifest, unfinished)?;
         if home.is_loaded() {

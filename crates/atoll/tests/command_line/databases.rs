@@ -145,6 +145,50 @@ fn a_bench_loads_an_empty_directory_once_and_leaves_it_as_loaded() {
     }
 }
 
+/// In `async` mode instances that rely on each other wait for the device only if the data is opened
+/// again after a power cut. A sweep runs on copies, and the last deployment on the loaded data
+/// itself: both are removed.
+#[test]
+fn only_data_that_stays_is_synced_for_other_instances() {
+    let sandbox = Sandbox::new();
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("db");
+    let bench: &[&str] = &[
+        "bench",
+        "tpcb",
+        "--islands",
+        "2",
+        "--workers",
+        "2",
+        "--multisite",
+        "100",
+        "--durability",
+        "async",
+        "--duration",
+        "200ms",
+        "--warmup",
+        "100ms",
+        "--repeat",
+        "1",
+        "--json",
+    ];
+    let data: &[&str] = &["--data", place.to_str().unwrap()];
+    let syncs = |more: &[&[&str]]| -> Vec<f64> {
+        let output = sandbox.run(&[bench, &more.concat()].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let of = |row: &Value| row["fsyncs"].as_f64().unwrap() / row["committed"].as_f64().unwrap();
+        rows(&output).iter().map(of).collect()
+    };
+    let of_sweep = syncs(&[&["--design", "serial,conventional"]]);
+    assert_eq!(of_sweep.len(), 2);
+    let of_copy = syncs(&[&["--design", "serial"], data]);
+    for per_commit in of_sweep.into_iter().chain(of_copy) {
+        assert!(per_commit < 0.05, "{per_commit} syncs a commit");
+    }
+    let kept = syncs(&[&["--design", "serial", "--keep"], data]);
+    assert!(kept[0] > 0.05, "{kept:?}");
+}
+
 #[test]
 fn a_database_of_multi_rooted_trees_remembers_them() {
     let database = Database::load("tpcb", &["--tree", "mrbtree", "--partitions", "3"]);
