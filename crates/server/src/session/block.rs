@@ -91,8 +91,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
-    /// A statement as compiled for the present catalog. Its tables stay as they are until the guards
-    /// are released. `None` for an empty text.
+    /// A statement as compiled for the present catalog. Its tables stay as they are until the
+    /// guards are released. `None` for an empty text.
     pub(super) async fn guarded(&mut self, prepared: &Prepared) -> Result<Option<Arc<Ready>>, SqlError> {
         loop {
             let catalog = self.catalog();
