@@ -119,7 +119,7 @@ impl TpccGenerator {
             hit
         };
         match shares.into_iter().position(below) {
-            Some(0) => TpccRequest::NewOrder(self.new_order(w)),
+            Some(0) => TpccRequest::NewOrder(Box::new(self.new_order(w))),
             Some(1) => TpccRequest::Payment(self.payment(w)),
             Some(2) => {
                 TpccRequest::OrderStatus(OrderStatusRequest { w, d: self.district(), who: self.who() })

@@ -109,7 +109,9 @@ pub enum Who {
 /// The inputs of one transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum TpccRequest {
-    NewOrder(NewOrderRequest),
+    /// In a box: a request of any kind is moved several times, and takes the place of its largest
+    /// kind.
+    NewOrder(Box<NewOrderRequest>),
     Payment(PaymentRequest),
     OrderStatus(OrderStatusRequest),
     Delivery(DeliveryRequest),

@@ -337,3 +337,14 @@ fn only_skewed_clients_are_routed() {
     let skewed = Micro::new(MicroOptions { skew: 0.5, ..MicroOptions::new(2) }).unwrap();
     assert_eq!(skewed.clients(), Clients::Routed);
 }
+
+#[test]
+fn requests_of_any_kind_are_cheap_to_move() {
+    // A request is moved from the generator to the queue of a client, and on to the worker.
+    // The largest is that of `micro`, which has up to 16 rows without an allocation.
+    assert!(
+        size_of::<AnyRequest>() <= 152,
+        "{} bytes: put the largest kind in a box",
+        size_of::<AnyRequest>()
+    );
+}

@@ -156,7 +156,7 @@ fn replies_tell_what_the_terminal_shows() {
     let mut oracle = loaded(&tpcc, 2);
     let line = |item, supply| Line { item, supply, quantity: 7 };
     let order = |items: &[Line]| {
-        TpccRequest::NewOrder(NewOrderRequest { w: 1, d: 2, c: 3, date: 9, lines: items.into() })
+        TpccRequest::NewOrder(Box::new(NewOrderRequest { w: 1, d: 2, c: 3, date: 9, lines: items.into() }))
     };
     let Ok(TpccReply::NewOrder(reply)) =
         oracle.submit(&order(&[line(5, 1), line(5, 3), line(4, 1), line(9, 0), line(5, 1)]))
@@ -193,7 +193,7 @@ fn requests_out_of_bounds_are_refused() {
     let mut oracle = loaded(&tpcc, 2);
     let line = Line { item: 1, supply: 0, quantity: 1 };
     let order = |w, d, c, lines: &[Line]| {
-        TpccRequest::NewOrder(NewOrderRequest { w, d, c, date: 0, lines: lines.into() })
+        TpccRequest::NewOrder(Box::new(NewOrderRequest { w, d, c, date: 0, lines: lines.into() }))
     };
     for bad in [
         order(4, 1, 1, &[line]),
