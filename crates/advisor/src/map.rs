@@ -42,7 +42,8 @@ impl Cell {
         }
     }
 
-    fn short(&self) -> String {
+    /// Design and number of islands: deployments with both equal are one winner.
+    pub fn short(&self) -> String {
         format!("{} x{}", self.design, self.islands)
     }
 }

@@ -368,7 +368,41 @@
     };
   }
 
-  const DRAW = { lines: drawLines, bars: drawBars, stacked: drawStacked, quantiles: drawQuantiles, matrix: drawMatrix };
+  // A rectangle for each point in the colour of its winner. One series per winner, so that the legend can switch it off.
+  function drawMap(chart, l, width) {
+    const lg = legend(l, chart.winners, width, false, 1);
+    const wide = width / chart.columns.length > 62;
+    const series = chart.winners.map((name, i) => {
+      const c = LINES[l.mode][i % LINES.light.length];
+      const cells = chart.cells.filter((cell) => cell.winner === i);
+      return {
+        type: 'custom', name, itemStyle: { color: c }, encode: { x: 0, y: 1 }, data: cells.map((cell) => [cell.column, cell.row]),
+        renderItem: (params, api) => {
+          const [x, y] = api.coord([api.value(0), api.value(1)]);
+          const [w, h] = api.size([1, 1]);
+          const label = cells[params.dataIndex].label;
+          return {
+            type: 'rect', shape: { x: x - w / 2, y: y - h / 2, width: w, height: h }, style: { fill: c, stroke: l.bg, lineWidth: 1 },
+            textContent: { style: { text: wide ? label : label.split(' ')[0], fill: ink(c), fontSize: 11, fontFamily: FONT } }, textConfig: { position: 'inside' },
+          };
+        },
+        tooltip: { formatter: (p) => escape(cells[p.dataIndex].detail) },
+      };
+    });
+    const axis = (name, data, more) => ({
+      type: 'category', data, name, axisTick: { show: false }, axisLine: { show: false }, splitArea: { show: false },
+      axisLabel: { color: l.text, interval: 0, fontSize: width < 480 ? 10 : 12 }, nameTextStyle: { color: l.text }, ...more,
+    });
+    return {
+      height: 70 + chart.rows.length * 38 + lg.height,
+      option: {
+        ...base(l), legend: lg.option, series, grid: { ...grid(28, lg.height + 8) },
+        xAxis: axis(chart.x, chart.columns, across), yAxis: axis(chart.y, chart.rows, { ...upright, nameTextStyle: leftName(l) }),
+      },
+    };
+  }
+
+  const DRAW = { lines: drawLines, bars: drawBars, stacked: drawStacked, quantiles: drawQuantiles, map: drawMap, matrix: drawMatrix };
 
   const state = new Map();
   function draw(figure) {
@@ -484,9 +518,12 @@
   addEventListener('afterprint', () => { printing = false; drawAll(); });
   label();
 
+  // A page of other things than result rows has none to offer.
   const download = byId('download');
-  download.href = URL.createObjectURL(new Blob([JSON.parse(byId('rows').textContent)], { type: 'application/x-ndjson' }));
-  download.download = 'rows.jsonl';
-  download.hidden = false;
+  if (download) {
+    download.href = URL.createObjectURL(new Blob([JSON.parse(byId('rows').textContent)], { type: 'application/x-ndjson' }));
+    download.download = 'rows.jsonl';
+    download.hidden = false;
+  }
   root.dataset.charts = String(figures.length);
 })();

@@ -31,8 +31,30 @@ pub enum Chart {
     Stacked { bars: Vec<Name>, views: Vec<View> },
     /// Quantiles of each row on one logarithmic axis.
     Quantiles { x: Axis, rows: Vec<Quantiles> },
+    /// The winner at each point of two axes; rows from bottom to top.
+    Map {
+        x: String,
+        y: String,
+        columns: Vec<String>,
+        rows: Vec<String>,
+        winners: Vec<String>,
+        cells: Vec<MapCell>,
+    },
     /// Distances between CPUs.
     Matrix { unit: String, names: Vec<String>, cells: Vec<(usize, usize, f64)> },
+}
+
+/// The point of a map in a column and a row.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct MapCell {
+    pub column: usize,
+    pub row: usize,
+    /// The number of its winner.
+    pub winner: usize,
+    /// The text in the cell, of a few characters.
+    pub label: String,
+    /// The text beside the pointer on the cell.
+    pub detail: String,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -1,32 +1,18 @@
 //! The page: everything in one file, in reading order.
 //!
-//! `assets/report.js` draws charts with ECharts from values in a
-//! `<script type="application/json">`. Text is escaped here. A policy in the page's head forbids
-//! all network access, for any content of the rows.
+//! Text is escaped here; [`crate::frame`] has what all pages share.
 
 use crate::chart::Figure;
 use crate::figures::{self, Section};
+use crate::frame::{TOOLS, figure, frame, section};
 use crate::kinds::kinds;
 use crate::machine;
 use crate::rows::Row;
 use crate::sweep::Sweep;
 use crate::table::{Table, legend};
-use crate::text::{escape, script_json, short, thousands};
+use crate::text::{escape, short, thousands};
 use std::collections::BTreeSet;
 use topology::Machine;
-
-const ECHARTS: &str = include_str!("../assets/echarts.min.js");
-const SCRIPT: &str = include_str!("../assets/report.js");
-const STYLE: &str = include_str!("../assets/report.css");
-
-/// Forbids outside resources: no requests, no frames, no forms. Scripts and styles are in the page
-/// itself.
-const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'";
-
-/// Set before anything is drawn, so that the page does not flash.
-const THEME: &str = "document.documentElement.classList.add('scripted');\
-try{const t=location.hash.slice(1);document.documentElement.dataset.theme=\
-t==='dark'||t==='light'?t:localStorage.getItem('atoll-theme')||'auto'}catch{document.documentElement.dataset.theme='auto'}";
 
 /// The title of the table of each kind of transaction.
 const KINDS: &str = "By transaction";
@@ -65,20 +51,7 @@ impl Report {
             "</main>".into(),
             self.footer(),
         ];
-        format!(
-            "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <meta name=\"color-scheme\" content=\"light dark\">\
-             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"><title>{}</title>\
-             <style>{STYLE}</style><script>{THEME}</script></head><body>{}\
-             <script type=\"application/json\" id=\"figures\">{}</script>\
-             <script type=\"application/json\" id=\"rows\">{}</script>\
-             <script>{ECHARTS}</script><script>{SCRIPT}</script></body></html>\n",
-            escape(&self.title()),
-            body.concat(),
-            script_json(&all),
-            script_json(&lines),
-        )
+        frame(&self.title(), &body.concat(), &all, Some(&lines))
     }
 
     fn title(&self) -> String {
@@ -108,8 +81,7 @@ impl Report {
         };
         format!(
             "<header><div><h1>{}</h1><p>{count}{measured}{}{}{}{}{}</p>{}</div>\
-             <div class=\"tools\"><button type=\"button\" id=\"patterns\" aria-pressed=\"false\">Patterns</button>\
-             <button type=\"button\" id=\"theme\">Dark</button></div></header>",
+             {TOOLS}</header>",
             escape(&self.title()),
             told("", distinct(|r| r.row.machine.model.clone())),
             told("host ", distinct(|r| r.row.hostname.clone())),
@@ -299,24 +271,4 @@ fn tiles(row: &Row) -> String {
     all.push(("conflicts", thousands(r.conflicts() as f64)));
     let tile = |(what, value): (&str, String)| format!("<div><b>{value}</b><span>{what}</span></div>");
     format!("<div class=\"tiles\">{}</div>", all.into_iter().map(tile).collect::<String>())
-}
-
-fn section(of: &Section) -> String {
-    let figures: String = of.figures.iter().map(figure).collect();
-    format!(
-        "<section id=\"{}\"><h2>{}</h2><p>{}</p><div class=\"figures\">{figures}</div></section>",
-        of.id, of.title, of.words
-    )
-}
-
-/// The place of a chart with its title and caption, and its table folded beneath.
-fn figure(of: &Figure) -> String {
-    let (id, title) = (escape(&of.id), escape(&of.title));
-    format!(
-        "<figure id=\"{id}\"><figcaption><strong>{title}</strong> <span>{}</span></figcaption>\
-         <div class=\"chart\" role=\"img\" aria-label=\"{title}; the table below says the same\"></div>\
-         <details><summary>Table</summary>{}</details></figure>",
-        escape(&of.caption),
-        of.table.html(&of.title)
-    )
 }

@@ -56,7 +56,7 @@ pub struct PlanArgs {
     /// Say why one deployment beats another: two of the ranking's numbers, or two such as occ/2/shm
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["map", "settings"])]
     pub explain: Vec<String>,
-    /// Draw the winner over two axes: multisite,skew
+    /// Draw the winner over two axes of multisite, skew, rows: --map multisite,skew
     #[arg(long, value_name = "X,Y", value_delimiter = ',', num_args = 1, conflicts_with_all = ["settings", "out"])]
     pub map: Vec<String>,
     /// Print the islands as settings of another server: postgres, mysql, valkey
@@ -65,6 +65,9 @@ pub struct PlanArgs {
     /// Write the plan to this file, for `bench --plan` and `load --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+    /// Write the plan or the map with its charts to this HTML file
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    pub page: Option<PathBuf>,
     /// Print the plan as a JSON object
     #[arg(long)]
     pub json: bool,

@@ -3,12 +3,14 @@
 //! [`question`] turns the options into a machine, transactions and the deployments that they allow.
 //! `advisor` ranks these by the model. On the live machine short measured [`trials`] then decide
 //! between the best few. [`answer`] adds the points at which the choice changes, and makes the
-//! plan, a map, a comparison of two deployments, or settings for another server. [`adopt`] puts a
+//! plan, a map, a comparison of two deployments, or settings for another server. [`page`] draws a
+//! plan or a map. [`adopt`] puts a
 //! plan file into the options of `bench` and `load`.
 
 mod adopt;
 mod answer;
 mod calibration;
+mod page;
 mod probes;
 mod question;
 mod terms;
@@ -31,6 +33,9 @@ pub fn run(args: &PlanArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     question.remarks.iter().for_each(|remark| tell(format_args!("atoll: warning: {remark}")));
     if !args.map.is_empty() {
         let map = answer::map(&question)?;
+        if let Some(path) = &args.page {
+            page::write(path, &page::of_map(&map))?;
+        }
         return match args.json {
             true => print(&serde_json::to_string(&map).map_err(Failure::run)?),
             false => print(&map.to_string()),
@@ -54,6 +59,9 @@ pub fn run(args: &PlanArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         std::fs::write(path, text)
             .map_err(|e| Failure::Run(format!("cannot write {}: {e}", path.display())))?;
         tell(format_args!("plan: {}", path.display()));
+    }
+    if let Some(path) = &args.page {
+        page::write(path, &page::of_plan(&plan))?;
     }
     match args.settings {
         Some(server) => print(answer::settings(&question, &plan, server)?.trim_end()),

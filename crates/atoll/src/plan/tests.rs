@@ -208,3 +208,41 @@ fn cells_of_a_design_without_costs_put_it_into_the_ranking() {
     // The spread of the windows widens the interval.
     assert!(solved.high / solved.mid > 1.19, "{solved:?}");
 }
+
+#[test]
+fn a_page_shows_the_ranking_and_the_costs_or_the_map() {
+    let args = on_quad(&["micro", "--multisite", "5", "--channels", "uds"]);
+    let plan = planned(&args);
+    let html = super::page::of_plan(&plan).html();
+    for entry in plan.ranking.iter().take(3) {
+        assert!(html.contains(&entry.candidate.to_string()), "{}", entry.candidate);
+    }
+    assert!(html.contains("id=\"ranking-0\"") && html.contains("id=\"costs-0\""));
+    let choice = plan.choice();
+    assert!(html.contains(&format!("{:.0}", choice.tps.mid)), "the table has the throughput");
+    let map = advisor::Map {
+        machine: "quad".into(),
+        workload: "micro".into(),
+        x: advisor::map::Axis { name: "multisite".into(), values: vec![0.0, 20.0] },
+        y: advisor::map::Axis { name: "skew".into(), values: vec![0.5] },
+        cells: vec![vec![won("serial", 4), won("occ", 1)]],
+    };
+    let html = super::page::of_map(&map).html();
+    assert!(
+        html.contains("A occ x1") && html.contains("B serial x4") && html.contains("A 25"),
+        "letters, lead"
+    );
+}
+
+fn won(design: &str, islands: usize) -> advisor::map::Cell {
+    let choice = format!("{design}, {islands} islands");
+    advisor::map::Cell { design: design.into(), islands, choice, tps: 1000.0, margin: Some(0.25) }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error_with_its_path() {
+    let page = ["--page", "/nowhere/plan.html"];
+    let args = on_quad(&[&["micro", "--designs", "occ", "--channels", "uds"], &page[..]].concat());
+    let failure = run(&args, &Interrupt::default()).expect_err("no such directory");
+    assert!(failure.to_string().contains("/nowhere/plan.html"), "{failure}");
+}

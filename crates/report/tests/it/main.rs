@@ -1,5 +1,6 @@
 //! The page as a reader sees it: in a browser, if there is one.
 
 mod browser;
+mod essay;
 mod page;
 mod sample;

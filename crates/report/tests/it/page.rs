@@ -9,14 +9,14 @@ use crate::sample;
 use report::{Report, Row};
 use std::path::{Path, PathBuf};
 
-const DESK: Screen = Screen { width: 1240, height: 900, mobile: false, scheme: "light" };
-const NIGHT: Screen = Screen { scheme: "dark", ..DESK };
-const PHONE: Screen = Screen { width: 390, height: 844, mobile: true, scheme: "light" };
+pub const DESK: Screen = Screen { width: 1240, height: 900, mobile: false, scheme: "light" };
+pub const NIGHT: Screen = Screen { scheme: "dark", ..DESK };
+pub const PHONE: Screen = Screen { width: 390, height: 844, mobile: true, scheme: "light" };
 
 /// A picture with fewer colours shows an empty frame.
 const COLOURS_OF_A_CHART: u64 = 4;
 
-fn with_browser(test: impl FnOnce(&mut Browser, &Path)) {
+pub fn with_browser(test: impl FnOnce(&mut Browser, &Path)) {
     let home = tempfile::tempdir().unwrap();
     match browser::find() {
         Some(program) => test(&mut Browser::start(&program, home.path()), home.path()),
@@ -34,14 +34,14 @@ fn file(home: &Path, report: &Report) -> PathBuf {
     path
 }
 
-fn keep(name: &str, picture: &[u8]) {
+pub fn keep(name: &str, picture: &[u8]) {
     if let Some(dir) = std::env::var_os("REPORT_TEST_PICTURES") {
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(Path::new(&dir).join(format!("{name}.png")), picture).unwrap();
     }
 }
 
-fn assert_sound(page: &mut Page<'_>) {
+pub fn assert_sound(page: &mut Page<'_>) {
     assert_eq!(page.complaints(), Vec::<String>::new());
     assert_eq!(page.requests(), Vec::<String>::new(), "the page asks for nothing but itself");
     let all = page.value("document.querySelectorAll('.chart').length");
@@ -239,7 +239,7 @@ fn browser_shows_everything_at_every_width_by_day_and_by_night() {
 }
 
 /// Labels of a chart's axes.
-fn labels(page: &mut Page<'_>, figure: &str) -> Vec<String> {
+pub fn labels(page: &mut Page<'_>, figure: &str) -> Vec<String> {
     let script =
         format!("[...document.querySelectorAll('#{figure} .chart svg text')].map(t => t.textContent)");
     page.value(&script).as_array().unwrap().iter().map(|t| t.as_str().unwrap().to_string()).collect()
