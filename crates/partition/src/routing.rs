@@ -63,7 +63,7 @@ impl Routing {
         let mut domain = 1u64;
         for (i, (column, extent)) in columns.iter().enumerate() {
             let place = leads(def, &key, i, column)?;
-            if !matches!(def.columns[place as usize].ty, Type::I32 | Type::I64) {
+            if !def.columns[place as usize].ty.is_number() {
                 return Err(RoutingError::NotInteger {
                     table: def.name.clone(),
                     column: (*column).to_owned(),

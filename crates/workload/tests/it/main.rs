@@ -13,3 +13,4 @@ mod specs;
 mod tatp;
 mod toy;
 mod tpcc;
+mod tpce;
