@@ -36,8 +36,14 @@ pub(super) fn name_of(mix: Mix) -> &'static str {
 
 impl Benchmark for Tpce {
     const FORMS: &'static [Form] = &[
-        Form { name: "tpce", about: "TPC-E: a brokerage; twelve transactions on 33 tables, an exchange in process" },
-        Form { name: "tpce-trading", about: "TPC-E's Trade-Order, and the Trade-Results and Market-Feeds it causes" },
+        Form {
+            name: "tpce",
+            about: "TPC-E: a brokerage; twelve transactions on 33 tables, an exchange in process",
+        },
+        Form {
+            name: "tpce-trading",
+            about: "TPC-E's Trade-Order, and the Trade-Results and Market-Feeds it causes",
+        },
         Form { name: "tpce-brokervolume", about: "TPC-E's Broker-Volume alone" },
         Form { name: "tpce-customerposition", about: "TPC-E's Customer-Position alone" },
         Form { name: "tpce-marketfeed", about: "TPC-E's Market-Feed alone" },

@@ -206,7 +206,9 @@ impl<'t> Books<'t> {
         let mut quantity = 0;
         for (before, after) in changes {
             if before != quantity {
-                self.damage.add(|| format!("6: holding {holding}: {before} before a change, {quantity} after the last"));
+                self.damage.add(|| {
+                    format!("6: holding {holding}: {before} before a change, {quantity} after the last")
+                });
             }
             quantity = after;
         }
@@ -227,7 +229,8 @@ impl<'t> Books<'t> {
             return self.damage.add(|| "LAST_TRADE of an unknown symbol".into());
         };
         if !(super::market_time::LOW..=super::market_time::HIGH).contains(&price) {
-            self.damage.add(|| format!("LAST_TRADE of security {security}: {price} cents, expected 2000 to 3000"));
+            self.damage
+                .add(|| format!("LAST_TRADE of security {security}: {price} cents, expected 2000 to 3000"));
         }
         let group = self.tpce.geometry.group_of(row.int(P) as u32);
         let digest = self.feeds.entry(group).or_default();
@@ -245,7 +248,8 @@ impl<'t> Books<'t> {
         for trade in &self.trades {
             let (t, complete) = (trade.t, trade.state == CMPT);
             if trade.settled.is_some() != complete {
-                self.damage.add(|| format!("4: trade {t}: completed: {complete}, settled: {:?}", trade.settled));
+                self.damage
+                    .add(|| format!("4: trade {t}: completed: {complete}, settled: {:?}", trade.settled));
             }
             if trade.paid != trade.settled.filter(|_| trade.is_cash) {
                 self.damage.add(|| {
@@ -284,7 +288,11 @@ impl<'t> Books<'t> {
             let of = |t: i64| Geometry::site_of_trade(t) == *site && Geometry::number_of_trade(t) > initial;
             let added = self.trades.iter().filter(|trade| of(trade.t)).count() as i64;
             if added != next - 1 - initial {
-                self.damage.expect(&format!("TRADE: rows since loading, site {site}"), next - 1 - initial, added);
+                self.damage.expect(
+                    &format!("TRADE: rows since loading, site {site}"),
+                    next - 1 - initial,
+                    added,
+                );
             }
         }
     }

@@ -161,7 +161,8 @@ pub(super) async fn run<T: Transaction>(
     let of = |id: i64| volumes.iter().flatten().filter(|(b, _)| *b == id).map(|(_, v)| v).sum::<i64>();
     let has = |id: i64| volumes.iter().flatten().any(|(b, _)| *b == id);
     let found = r.brokers.iter().zip(&ids).filter_map(|((_, name), id)| Some((name.clone(), (*id)?)));
-    let mut all: BrokerVolumeReply = found.filter(|(_, id)| has(*id)).map(|(name, id)| (name, of(id))).collect();
+    let mut all: BrokerVolumeReply =
+        found.filter(|(_, id)| has(*id)).map(|(name, id)| (name, of(id))).collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     Ok(all)
 }

@@ -276,7 +276,8 @@ mod tests {
     fn watch_lists_are_a_permutation_within_their_site() {
         let geometry = Geometry::new(&TpceOptions { unit: 200, ..TpceOptions::new(2) });
         for site in 0..geometry.sites() {
-            let mut lists: Vec<i64> = geometry.customers_of(site).map(|c| geometry.watch_list_of(c)).collect();
+            let mut lists: Vec<i64> =
+                geometry.customers_of(site).map(|c| geometry.watch_list_of(c)).collect();
             lists.sort_unstable();
             assert!(lists.into_iter().eq(geometry.customers_of(site)));
         }

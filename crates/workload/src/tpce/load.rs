@@ -14,8 +14,13 @@ use txn::{Abort, Access};
 
 pub(super) const PARTS: u32 = 3;
 
-pub(super) const STATUSES: [(&str, &str); 5] =
-    [("PNDG", "Pending"), ("SBMT", "Submitted"), ("CMPT", "Completed"), ("CNCL", "Canceled"), ("ACTV", "Active")];
+pub(super) const STATUSES: [(&str, &str); 5] = [
+    ("PNDG", "Pending"),
+    ("SBMT", "Submitted"),
+    ("CMPT", "Completed"),
+    ("CNCL", "Canceled"),
+    ("ACTV", "Active"),
+];
 /// TT_ID, TT_NAME, TT_IS_SELL, TT_IS_MRKT.
 pub(super) const TRADE_TYPES: [(&str, &str, i64, i64); 5] = [
     ("TMB", "Market-Buy", 0, 1),

@@ -258,9 +258,7 @@ impl Step for Maintain {
                 self.one(access, (CUSTOMER, key(site, [*c])), change).await
             }
             Maintained::CustomerTaxrate { c } => self.taxrate(access, *c).await,
-            Maintained::DailyMarket { security, day, by } => {
-                self.volumes(access, *security, *day, *by).await
-            }
+            Maintained::DailyMarket { security, day, by } => self.volumes(access, *security, *day, *by).await,
             Maintained::Exchange => self.exchanges(access).await,
             Maintained::Financial { company } => self.financials(access, *company).await,
             Maintained::NewsItem { company } => self.news(access, *company).await,

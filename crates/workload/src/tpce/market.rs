@@ -1,12 +1,12 @@
 //! The market's initial rows: companies with what belongs to them, and their securities.
 
+use super::Tpce;
 use super::geometry::{self, Geometry, ISSUES, stream};
 use super::load::{EXCHANGES, INDUSTRIES, address, industry_id};
-use super::market_time::{self, FIRST_MARKET_DAY, MARKET_DAYS, date, market_day, midnight};
+use super::market_time::{self, date, market_day, midnight};
 use super::names;
 use super::ops::insert;
 use super::rows::*;
-use super::{Tpce, people};
 use crate::random::Random;
 use txn::{Abort, Access};
 
@@ -33,9 +33,9 @@ pub(super) fn exchange_of(security: u32) -> &'static str {
 /// One of the 39 ratings of three letters.
 fn rating(n: usize) -> &'static str {
     const ALL: [&str; RATINGS] = [
-        "AAA", "AAB", "AAC", "ABA", "ABB", "ABC", "ACA", "ACB", "ACC", "BAA", "BAB", "BAC", "BBA", "BBB", "BBC", "BCA", "BCB",
-        "BCC", "CAA", "CAB", "CAC", "CBA", "CBB", "CBC", "CCA", "CCB", "CCC", "A++", "A+ ", "A  ", "A- ", "B++", "B+ ", "B  ",
-        "B- ", "C++", "C+ ", "C  ", "C- ",
+        "AAA", "AAB", "AAC", "ABA", "ABB", "ABC", "ACA", "ACB", "ACC", "BAA", "BAB", "BAC", "BBA", "BBB",
+        "BBC", "BCA", "BCB", "BCC", "CAA", "CAB", "CAC", "CBA", "CBB", "CBC", "CCA", "CCB", "CCC", "A++",
+        "A+ ", "A  ", "A- ", "B++", "B+ ", "B  ", "B- ", "C++", "C+ ", "C  ", "C- ",
     ];
     ALL[n]
 }
@@ -239,7 +239,7 @@ async fn load_security<A: Access>(
         row.set_int(last_trade::LT_OPEN_PRICE, price);
     })
     .await?;
-    for day in 0..MARKET_DAYS {
+    for day in 0..i64::from(tpce.options.market_days) {
         insert(access, DAILY_MARKET, |row| {
             use daily_market::*;
             row.set_int(P, site.into());
@@ -253,7 +253,6 @@ async fn load_security<A: Access>(
         })
         .await?;
     }
-    debug_assert!(market_day(0) == FIRST_MARKET_DAY && people::DIVISIONS == 64);
     Ok(())
 }
 

@@ -109,11 +109,8 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Exchange {
     pub fn new(geometry: &Geometry, sf: u32) -> Exchange {
-        let part = || Part {
-            state: Mutex::default(),
-            ready: AtomicU32::new(0),
-            next_due: AtomicI64::new(i64::MAX),
-        };
+        let part =
+            || Part { state: Mutex::default(), ready: AtomicU32::new(0), next_due: AtomicI64::new(i64::MAX) };
         let end = i64::from(geometry.days) * super::market_time::DAY_MS;
         Exchange {
             clock_ms: AtomicI64::new(end),
@@ -299,7 +296,11 @@ impl State {
             match event {
                 Event::InTheMoney => {
                     let price = traded_at(&order.trade_type, current, order.bid);
-                    self.money.push_back(Ticker { security: order.security, price, quantity: LIMIT_QUANTITY });
+                    self.money.push_back(Ticker {
+                        security: order.security,
+                        price,
+                        quantity: LIMIT_QUANTITY,
+                    });
                 }
                 Event::Trade => {
                     self.open.remove(&t);

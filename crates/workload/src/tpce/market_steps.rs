@@ -2,8 +2,8 @@
 
 use super::geometry::{Geometry, symbol};
 use super::ops::{found, key, symbol_key, text};
-use super::rows::*;
 use super::route;
+use super::rows::*;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use txn::step::{Each, Effect, Route, Step, StepId};
@@ -37,7 +37,10 @@ pub(super) fn by_place(geometry: &Geometry, group: u32, securities: &[u32]) -> V
 }
 
 /// Values of all places, in the order of the list that was asked for.
-pub(super) fn in_order<T: Clone + Default>(places: &[Placed], values: impl IntoIterator<Item = Vec<T>>) -> Vec<T> {
+pub(super) fn in_order<T: Clone + Default>(
+    places: &[Placed],
+    values: impl IntoIterator<Item = Vec<T>>,
+) -> Vec<T> {
     let mut all = vec![T::default(); places.iter().map(|p| p.positions.len()).sum()];
     for (place, values) in places.iter().zip(values) {
         for (position, value) in place.positions.iter().zip(values) {

@@ -132,7 +132,9 @@ mod tests {
 
     #[test]
     fn trading_time_skips_nights_and_weekends() {
-        for (ms, day, hour) in [(0, (2005, 1, 3), 9), (DAY_MS * 5, (2005, 1, 10), 9), (DAY_MS - 1, (2005, 1, 3), 16)] {
+        for (ms, day, hour) in
+            [(0, (2005, 1, 3), 9), (DAY_MS * 5, (2005, 1, 10), 9), (DAY_MS - 1, (2005, 1, 3), 16)]
+        {
             let stamp = stamp(ms);
             assert_eq!((civil(date_of(stamp)), stamp % CALENDAR_DAY_MS / 3_600_000), (day, hour));
         }

@@ -228,11 +228,8 @@ pub(super) async fn run<T: Transaction>(
             let site = tpce.customer_site(c)?;
             let list = txn.all(ListSecurities { site, watched: r.watched.clone() }).await?;
             let places = by_place(geometry, group, &list).into_iter();
-            let step = |p: super::market_steps::Placed| Worth {
-                site: p.site,
-                day: r.day,
-                securities: p.securities,
-            };
+            let step =
+                |p: super::market_steps::Placed| Worth { site: p.site, day: r.day, securities: p.securities };
             txn.last(Each::<Worth>(places.map(step).collect())).await?
         }
     };

@@ -18,8 +18,10 @@ const HEADS: [&str; 16] =
     ["Ba", "Che", "Do", "Fi", "Gra", "Hu", "Ja", "Ke", "Lo", "Mi", "No", "Pa", "Re", "Sto", "Tu", "Wi"];
 const MIDDLES: [&str; 16] =
     ["la", "ren", "mo", "vi", "ster", "ka", "li", "dro", "ne", "ta", "sha", "ro", "mun", "be", "go", "ni"];
-const ENDS: [&str; 16] =
-    ["son", "ley", "man", "ton", "er", "ham", "well", "ski", "ing", "ford", "dez", "rick", "o", "ard", "en", "y"];
+const ENDS: [&str; 16] = [
+    "son", "ley", "man", "ton", "er", "ham", "well", "ski", "ing", "ford", "dez", "rick", "o", "ard", "en",
+    "y",
+];
 
 /// A pronounceable word for each number below 65,536.
 fn word(n: u64) -> String {
@@ -61,14 +63,32 @@ fn tax_id(number: u64) -> String {
     let letters: Vec<u64> = (0..4).map(|_| digit(26)).collect();
     let (n, a) = (|i: usize| (b'0' + digits[i] as u8) as char, |i: usize| (b'a' + letters[i] as u8) as char);
     let fixed = stream(PERSON, number ^ 1 << 40).within(0..1_000);
-    format!("{}{}{}{}{}{}{}{}{}{}{}{:03}", n(0), n(1), n(2), a(0), a(1), n(3), n(4), n(5), n(6), a(2), a(3), fixed)
+    format!(
+        "{}{}{}{}{}{}{}{}{}{}{}{:03}",
+        n(0),
+        n(1),
+        n(2),
+        a(0),
+        a(1),
+        n(3),
+        n(4),
+        n(5),
+        n(6),
+        a(2),
+        a(3),
+        fixed
+    )
 }
 
 /// B_NAME: unique, since it holds the number.
 pub(super) fn broker_name(b: i64) -> String {
     let mut random = stream(BROKER, b as u64);
     let first = word(random.within(0..FIRST_NAMES[0]) * 13);
-    format!("{first} {}. {} {b}", (b'A' + random.within(0..26) as u8) as char, word(random.within(0..LAST_NAMES)))
+    format!(
+        "{first} {}. {} {b}",
+        (b'A' + random.within(0..26) as u8) as char,
+        word(random.within(0..LAST_NAMES))
+    )
 }
 
 /// CO_NAME: unique, since it holds the number.
@@ -100,8 +120,23 @@ pub(super) fn prose(random: &mut Random, length: usize) -> String {
 /// Street and number.
 pub(super) fn street(random: &mut Random) -> String {
     const SUFFIXES: [&str; 17] = [
-        "Street", "Avenue", "Road", "Lane", "Drive", "Court", "Way", "Circle", "Place", "Boulevard", "Terrace", "Square",
-        "Trail", "Parkway", "Alley", "Row", "Crescent",
+        "Street",
+        "Avenue",
+        "Road",
+        "Lane",
+        "Drive",
+        "Court",
+        "Way",
+        "Circle",
+        "Place",
+        "Boulevard",
+        "Terrace",
+        "Square",
+        "Trail",
+        "Parkway",
+        "Alley",
+        "Row",
+        "Crescent",
     ];
     let number = random.between(100..=25_000);
     format!("{number} {} {}", word(random.within(0..1_000) * 61), SUFFIXES[random.within(0..17) as usize])
@@ -128,7 +163,11 @@ pub(super) fn is_us(zip: u32) -> bool {
 
 /// The division of a zip code, one of 64.
 pub(super) fn division(zip: u32) -> u32 {
-    if is_us(zip) { zip * 51 / US_ZIP_CODES } else { 51 + (zip - US_ZIP_CODES) * 13 / (ZIP_CODES - US_ZIP_CODES) }
+    if is_us(zip) {
+        zip * 51 / US_ZIP_CODES
+    } else {
+        51 + (zip - US_ZIP_CODES) * 13 / (ZIP_CODES - US_ZIP_CODES)
+    }
 }
 
 /// Two letters for each division.

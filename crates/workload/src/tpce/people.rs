@@ -87,7 +87,8 @@ impl Geometry {
     /// The securities that an account trades, distinct, from the whole database.
     pub fn basket_of(&self, ca: i64) -> SmallVec<[u32; 18]> {
         const LEAST: [&[u32]; 3] = [&[6, 4, 2, 2], &[7, 5, 4, 3, 2, 2, 2], &[4, 4, 3, 3, 2, 2]];
-        const MOST: [&[u32]; 3] = [&[14, 16, 18, 18], &[13, 15, 16, 17, 18, 18, 18], &[16, 16, 17, 17, 18, 18]];
+        const MOST: [&[u32]; 3] =
+            [&[14, 16, 18, 18], &[13, 15, 16, 17, 18, 18, 18], &[16, 16, 17, 17, 18, 18]];
         const FIRST: [i64; 3] = [1, 2, 5];
         let c = ca / 10;
         let tier = self.tier_of(c) as usize - 1;

@@ -52,11 +52,7 @@ pub struct DropRequests {
     pub trades: Vec<i64>,
 }
 
-async fn with_status<A: Access>(
-    access: &mut A,
-    site: u32,
-    status: &str,
-) -> Result<Vec<OpenOrder>, Abort> {
+async fn with_status<A: Access>(access: &mut A, site: u32, status: &str) -> Result<Vec<OpenOrder>, Abort> {
     use trade::*;
     let (mut all, mut strange) = (Vec::new(), Ok(()));
     let prefix = Key::new().i64(site.into()).str(status);

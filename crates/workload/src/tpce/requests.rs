@@ -3,7 +3,10 @@
 //! Arguments lie behind a box: requests are moved several times on their way, and the arguments of
 //! most are some dozens of bytes.
 
-use super::broker_volume::{self, BrokerVolumeReply, BrokerVolumeRequest, FindBroker, SectorIndustries, SectorVolumes};
+use super::Tpce;
+use super::broker_volume::{
+    self, BrokerVolumeReply, BrokerVolumeRequest, FindBroker, SectorIndustries, SectorVolumes,
+};
 use super::customer_position::{self, CustomerPositionReply, CustomerPositionRequest, ReadPosition};
 use super::geometry::Geometry;
 use super::maintenance::{self, DataMaintenanceRequest, Maintain};
@@ -14,9 +17,7 @@ use super::market_watch::{
     self, FindIndustry, IndustryWorth, ListSecurities, MarketWatchReply, MarketWatchRequest, Watched, Worth,
 };
 use super::reopen::{self, CancelTrades, DropRequests, OpenTrades, ReopenReply, ReopenRequest};
-use super::security_detail::{
-    self, CompanyNames, ReadSecurity, SecurityDetailReply, SecurityDetailRequest,
-};
+use super::security_detail::{self, CompanyNames, ReadSecurity, SecurityDetailReply, SecurityDetailRequest};
 use super::trade_lookup::{
     self, ChangedHoldings, Changing, Sought, TradeLookupReply, TradeLookupRequest, TradesById,
     TradesOfAccount, TradesOfSecurity,
@@ -25,12 +26,9 @@ use super::trade_order::{
     self, Estimate, InsertRequest, InsertTrade, OrderAccount, OrderSecurity, TradeOrderReply,
     TradeOrderRequest,
 };
-use super::trade_result::{
-    self, ChangeHoldings, CreditBroker, Settle, TradeResultReply, TradeResultRequest,
-};
+use super::trade_result::{self, ChangeHoldings, CreditBroker, Settle, TradeResultReply, TradeResultRequest};
 use super::trade_status::{self, ReadStatus, TradeStatusReply, TradeStatusRequest};
 use super::trade_texts::Change;
-use super::Tpce;
 use serde::{Deserialize, Serialize};
 use std::pin::pin;
 use txn::step::{StepId, Transaction};

@@ -84,7 +84,11 @@ async fn address<A: Access>(access: &mut A, site: u32, id: i64) -> Result<[Strin
 }
 
 impl ReadSecurity {
-    async fn competitors<A: Access>(&self, access: &mut A, company: i64) -> Result<(Vec<String>, Vec<i64>), Abort> {
+    async fn competitors<A: Access>(
+        &self,
+        access: &mut A,
+        company: i64,
+    ) -> Result<(Vec<String>, Vec<i64>), Abort> {
         let (mut industries, mut ids) = (Vec::new(), Vec::new());
         scan_prefix(access, COMPANY_COMPETITOR, &key(self.site, [company]), Direction::Forward, |_, row| {
             ids.push(row.int(company_competitor::CP_COMP_CO_ID));
@@ -203,8 +207,7 @@ pub(super) async fn run<T: Transaction>(
     if ids.iter().any(|id| *id >= i64::from(geometry.companies())) {
         return Err(Abort::BadRequest);
     }
-    let step =
-        |id: &i64| CompanyNames { site: geometry.place_of_company(*id as u32, group), company: *id };
+    let step = |id: &i64| CompanyNames { site: geometry.place_of_company(*id as u32, group), company: *id };
     let names = txn.last(Each::<CompanyNames>(ids.iter().map(step).collect())).await?;
     reply.competitors.iter_mut().zip(names).for_each(|(competitor, name)| competitor.0 = name);
     Ok(reply)

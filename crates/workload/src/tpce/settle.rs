@@ -36,12 +36,7 @@ pub(super) fn amount(s: &Settled) -> i64 {
     (if s.is_sell { value - fees } else { -(value + fees) }) - s.tax_withheld
 }
 
-pub(super) async fn history<A: Access>(
-    access: &mut A,
-    t: i64,
-    status: &str,
-    dts: i64,
-) -> Result<(), Abort> {
+pub(super) async fn history<A: Access>(access: &mut A, t: i64, status: &str, dts: i64) -> Result<(), Abort> {
     insert(access, TRADE_HISTORY, |row| {
         row.set_int(trade_history::P, Geometry::site_of_trade(t).into());
         row.set_int(trade_history::TH_T_ID, t);

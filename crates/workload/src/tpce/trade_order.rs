@@ -322,8 +322,7 @@ impl Step for Estimate {
         let rate = commission_rate(access, self.tier, self.trade_type, exchange, self.quantity);
         estimated.rate = rate.await?;
         let of_charge = Key::new().bytes(&self.trade_type).i64(self.tier);
-        estimated.charge =
-            found(access.read(CHARGE, &of_charge, |row| row.int(charge::CH_CHRG)).await?)?;
+        estimated.charge = found(access.read(CHARGE, &of_charge, |row| row.int(charge::CH_CHRG)).await?)?;
         if self.on_margin {
             estimated.held = holdings_of(access, self.site, self.ca).await?;
         }

@@ -120,12 +120,7 @@ impl ChangeHoldings {
     }
 
     /// Frame 2: changes holdings; returns the gain of what was closed.
-    async fn change<A: Access>(
-        &self,
-        access: &mut A,
-        closed: &Closed,
-        lifo: bool,
-    ) -> Result<i64, Abort> {
+    async fn change<A: Access>(&self, access: &mut A, closed: &Closed, lifo: bool) -> Result<i64, Abort> {
         let (site, r, symbol) = (self.site, &self.request, symbol(self.request.security));
         let of_summary = key(site, [closed.ca]).bytes(&symbol);
         let signed = if closed.is_sell { -closed.quantity } else { closed.quantity };

@@ -83,9 +83,8 @@ impl Step for ReadStatus {
             let name = access.read(TRADE_TYPE, &of_type, |row| text(&row, trade_type::TT_NAME)).await?;
             trade.trade_type = found(name)?;
         }
-        let read = |row: txn::Row<'_>| {
-            (row.int(customer_account::CA_C_ID), row.int(customer_account::CA_B_ID))
-        };
+        let read =
+            |row: txn::Row<'_>| (row.int(customer_account::CA_C_ID), row.int(customer_account::CA_B_ID));
         let (c, broker) = found(access.read(CUSTOMER_ACCOUNT, &prefix, read).await?)?;
         let read = |row: txn::Row<'_>| (text(&row, customer::C_L_NAME), text(&row, customer::C_F_NAME));
         let customer = found(access.read(CUSTOMER, &key(self.site, [c]), read).await?)?;

@@ -222,8 +222,7 @@ fn apply(book: &mut Book, account: &Account, order: &Order, changes: &mut Vec<Ch
             break;
         }
         let closed = open.abs().min(lot.quantity.abs());
-        let (buy, sell) =
-            if lot.quantity > 0 { (lot.price, order.price) } else { (order.price, lot.price) };
+        let (buy, sell) = if lot.quantity > 0 { (lot.price, order.price) } else { (order.price, lot.price) };
         bought += closed * buy;
         sold += closed * sell;
         let before = lot.quantity;
@@ -231,7 +230,11 @@ fn apply(book: &mut Book, account: &Account, order: &Order, changes: &mut Vec<Ch
         open -= closed * open.signum();
         changes.push((lot.t, before, lot.quantity));
         if lot.quantity == 0 {
-            if order.lifo { lots.pop_back() } else { lots.pop_front() };
+            if order.lifo {
+                lots.pop_back()
+            } else {
+                lots.pop_front()
+            };
         }
     }
     if open != 0 {

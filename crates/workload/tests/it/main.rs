@@ -14,3 +14,4 @@ mod tatp;
 mod toy;
 mod tpcc;
 mod tpce;
+mod tpce_naive;

@@ -81,7 +81,15 @@ fn the_mix_holds_in_every_deployment() {
 fn every_transaction_holds_alone() {
     use Card::*;
     let cards = [
-        BrokerVolume, CustomerPosition, MarketFeed, MarketWatch, SecurityDetail, TradeLookup, TradeOrder, TradeStatus, TradeUpdate,
+        BrokerVolume,
+        CustomerPosition,
+        MarketFeed,
+        MarketWatch,
+        SecurityDetail,
+        TradeLookup,
+        TradeOrder,
+        TradeStatus,
+        TradeUpdate,
         DataMaintenance,
     ];
     for card in cards {
@@ -192,7 +200,8 @@ fn the_judge_has_teeth() {
 /// Shares of the population and of the initial trades, by section 4.5 of the fact sheet.
 #[test]
 fn the_population_has_the_rows_of_its_definition() {
-    let options = TpceOptions { unit: 1_000, sf: 10_000, market_days: 50, news_bytes: 300, ..TpceOptions::new(1) };
+    let options =
+        TpceOptions { unit: 1_000, sf: 10_000, market_days: 50, news_bytes: 300, ..TpceOptions::new(1) };
     let tpce = Tpce::new(options).unwrap();
     let mut oracle = loaded(&tpce, 1);
     let audit = oracle.audits().unwrap().remove(0);
