@@ -178,9 +178,7 @@ fn customer_position(rows: &Rows, r: &CustomerPositionRequest) -> CustomerPositi
     let c = customer.int("C_ID");
     let ids: Vec<i64> =
         rows.with("CUSTOMER_ACCOUNT", "CA_C_ID", c).iter().map(|row| row.int("CA_ID")).collect();
-    let account = |ca: &i64| {
-        (*ca, rows.one("CUSTOMER_ACCOUNT", "CA_ID", *ca).int("CA_BAL"), rows.worth(*ca))
-    };
+    let account = |ca: &i64| (*ca, rows.one("CUSTOMER_ACCOUNT", "CA_ID", *ca).int("CA_BAL"), rows.worth(*ca));
     let mut accounts: Vec<_> = ids.iter().map(account).collect();
     accounts.sort_by_key(|(ca, _, worth)| (*worth, *ca));
     let mut history = Vec::new();
@@ -254,9 +252,8 @@ fn security_detail(rows: &Rows, r: &SecurityDetailRequest) -> SecurityDetailRepl
     let mut days = rows.named("DAILY_MARKET", "DM_S_SYMB", symbol);
     days.retain(|row| row.int("DM_DATE") >= r.start);
     days.sort_by_key(|row| row.int("DM_DATE"));
-    let day = |row: &&Record| {
-        ["DM_DATE", "DM_CLOSE", "DM_HIGH", "DM_LOW", "DM_VOL"].map(|column| row.int(column))
-    };
+    let day =
+        |row: &&Record| ["DM_DATE", "DM_CLOSE", "DM_HIGH", "DM_LOW", "DM_VOL"].map(|column| row.int(column));
     let news = |row: &&Record| {
         let item = rows.one("NEWS_ITEM", "NI_ID", row.int("NX_NI_ID"));
         match r.whole_news {
@@ -283,9 +280,10 @@ fn security_detail(rows: &Rows, r: &SecurityDetailRequest) -> SecurityDetailRepl
 fn detail(rows: &Rows, trade: &Record) -> TradeDetail {
     let t = trade.int("T_ID");
     let kind = rows.the("TRADE_TYPE", "TT_ID", trade.text("T_TT_ID"));
-    let settlement = rows.with("SETTLEMENT", "SE_T_ID", t).first().map(|row| {
-        (row.text("SE_CASH_TYPE").to_owned(), row.int("SE_CASH_DUE_DATE"), row.int("SE_AMT"))
-    });
+    let settlement = rows
+        .with("SETTLEMENT", "SE_T_ID", t)
+        .first()
+        .map(|row| (row.text("SE_CASH_TYPE").to_owned(), row.int("SE_CASH_DUE_DATE"), row.int("SE_AMT")));
     let cash = rows.with("CASH_TRANSACTION", "CT_T_ID", t);
     let cash = cash.first().map(|row| (row.int("CT_DTS"), row.int("CT_AMT"), row.text("CT_NAME").to_owned()));
     let mut history: Vec<(i64, String)> = rows
@@ -339,7 +337,9 @@ fn trade_lookup(rows: &Rows, r: &TradeLookupRequest) -> TradeLookupReply {
                 };
                 reply.holdings = vec![[t, 0, 0, 0]];
                 for holding in holdings {
-                    reply.holdings.extend(rows.with("HOLDING_HISTORY", "HH_H_T_ID", holding).into_iter().map(of));
+                    reply
+                        .holdings
+                        .extend(rows.with("HOLDING_HISTORY", "HH_H_T_ID", holding).into_iter().map(of));
                 }
                 reply.holdings.truncate(21);
             }
