@@ -9,7 +9,7 @@
 
 use base::{Key, KeyReader, TableId};
 use std::ops::RangeInclusive;
-use txn::schema::{TableDef, Type};
+use txn::schema::TableDef;
 
 /// Routing keys are below this, so that arithmetic on them cannot overflow and sub-buckets keep
 /// their width.
@@ -161,7 +161,7 @@ fn times(a: u64, b: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn::schema::{Column, TableKind};
+    use txn::schema::{Column, TableKind, Type};
 
     fn district() -> TableDef {
         let int = |name| Column::new(name, Type::I32);

@@ -1,5 +1,5 @@
-//! The books of one instance: what the consistency conditions need of its trades and holdings, and
-//! the conditions that an instance can decide alone.
+//! The books of one instance: its trades and holdings as the consistency conditions need them,
+//! and the conditions that an instance can decide alone.
 
 use super::Tpce;
 use super::check::TpceAudit;
@@ -27,7 +27,7 @@ fn state(text: &[u8]) -> u8 {
     }
 }
 
-/// A trade, and what other tables say of it.
+/// A trade, with the rows of other tables about it.
 struct Trade {
     t: i64,
     ca: i64,
@@ -52,7 +52,7 @@ pub(super) struct Books<'t> {
     brokers: BTreeMap<i64, [i64; 4]>,
     holdings: BTreeMap<i64, i64>,
     held: BTreeMap<(i64, u32), [i64; 2]>,
-    /// Of the holding whose history is read: its id, and quantities before and after.
+    /// The holding that is being read: its id, and its quantities before and after each change.
     chain: (i64, Vec<(i64, i64)>),
     balances: i64,
     requests: Vec<(i64, i64)>,

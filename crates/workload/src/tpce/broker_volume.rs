@@ -1,4 +1,4 @@
-//! Broker-Volume (section 7.1 of the fact sheet): the open limit orders of some brokers for the
+//! Broker-Volume: the open limit orders of some brokers for the
 //! securities of one sector.
 
 use super::geometry::security_of;

@@ -1,7 +1,7 @@
-//! The consistency conditions (section 9.1 of the fact sheet).
+//! The consistency conditions.
 //!
 //! An instance checks the trades, holdings and balances of its own sites: conditions 3 to 7. For
-//! conditions over instances it reports parts: the sums of brokers (1 and 2), whose accounts are at
+//! conditions over instances it reports parts: the sums of brokers (1 and 2), which have accounts at
 //! all sites of a unit; limit orders and their requests, which lie at different sites; and a digest
 //! of each copy of LAST_TRADE.
 

@@ -1,4 +1,4 @@
-//! Customer-Position (section 7.2 of the fact sheet): what a customer's accounts are worth, and
+//! Customer-Position: the worth of a customer's accounts, and
 //! perhaps the last trades of one account.
 
 use super::market_steps::{Prices, by_place, in_order};
@@ -15,7 +15,7 @@ const HISTORY_ROWS: usize = 30;
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct CustomerPositionRequest {
-    /// The customer, whose site is the home; a request by tax id names the customer with it.
+    /// The customer; its site is the home. A request by tax id names the customer with it.
     pub c: i64,
     pub tax_id: Option<String>,
     /// The account, counted from 0 among the customer's, of which the history is wanted.

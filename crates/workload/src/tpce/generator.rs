@@ -1,4 +1,4 @@
-//! Draws transactions and their inputs (sections 5 and 6 of the fact sheet).
+//! Draws transactions and their inputs.
 //!
 //! A stream first opens the exchange for the sites that have no stream yet. Then it takes the
 //! exchange's errands as they come, and otherwise the next card of a deck of 890 without
@@ -123,7 +123,7 @@ impl TpceGenerator {
         self.random.between(0..=self.tpce.geometry.securities() - 1)
     }
 
-    /// NURnd of section 6: `shift` is its last parameter.
+    /// The definition's NURnd: `shift` is its last parameter.
     fn non_uniform(&mut self, low: i64, high: i64, a: u64, shift: u32) -> i64 {
         let span = (high - low + 1).max(1);
         let uniform = low + self.random.within(0..span as u64) as i64;

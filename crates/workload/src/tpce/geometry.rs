@@ -22,7 +22,7 @@ const TRADES_OF_SITE: i64 = 10_000_000_000;
 /// Companies after which the pattern of securities repeats, and their securities.
 const PATTERN: (u32, u32) = (100, 137);
 /// Of the companies of a pattern, the numbers of those with at least 2, 3, 4 and 5 securities: the
-/// last ones. Section 4.2 of the fact sheet: 4,000 of 5,000 have 1, 500 have 2, and so on.
+/// last ones. Of the official 5,000, 4,000 of 5,000 have 1, 500 have 2, and so on.
 const MORE: [u32; 4] = [20, 10, 5, 2];
 /// S_ISSUE by the number of a security within its company, and the end of its symbol.
 pub const ISSUES: [(&str, &str); 5] =
@@ -164,7 +164,7 @@ impl Geometry {
     }
 
     /// The rank of a customer among those of its unit: the higher within its tier, the more often it
-    /// is drawn. Section 4.3: position = 677 rank + 33 (unit + 1).
+    /// is drawn: position = 677 rank + 33 (unit + 1).
     pub fn rank_of(&self, c: i64) -> u32 {
         let n = i64::from(self.unit);
         let (unit, position) = (c / n, c % n);
@@ -177,7 +177,7 @@ fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// The number whose product with `a` is 1 modulo `n`; 677 is a prime, and `n` no multiple of it.
+/// The inverse of `a` modulo `n`: 677 is a prime, and `n` no multiple of it.
 fn inverse(a: i64, n: i64) -> i64 {
     let (mut r, mut next_r, mut t, mut next_t) = (n, a % n, 0, 1);
     while next_r != 0 {
@@ -254,7 +254,7 @@ mod tests {
             }
             next += n;
         }
-        assert_eq!((next, counts), (6_850, [4_000, 500, 250, 150, 100]), "section 4.2");
+        assert_eq!((next, counts), (6_850, [4_000, 500, 250, 150, 100]), "of the official list");
         assert!(security_of(b"AAA").is_none() && security_of(b"AAAAPRA").is_none());
     }
 

@@ -1,8 +1,8 @@
-//! The initial population (section 4 of the fact sheet), in parts that depend on nothing but their
-//! numbers: the data is the same in every deployment.
+//! The initial population, in parts that depend on nothing but their numbers: the data is the same
+//! in every deployment.
 //!
-//! A site has two parts: its customers, broker and share of the market ([`people`] and [`market`]),
-//! and its trades ([`super::trades`]). Fixed tables are in every instance.
+//! A site has three parts: its customers and broker (`people`), its share of the market (`market`),
+//! and its trades (`trades`). Fixed tables are in every instance.
 
 use super::geometry::stream;
 use super::names::{self, ZIP_CODES};
@@ -244,7 +244,7 @@ async fn customer<A: Access>(tpce: &Tpce, site: u32, c: i64, access: &mut A) -> 
     watch_list(tpce, site, c, access).await
 }
 
-/// A date of birth: shares of age groups by section 4.3.
+/// A date of birth: shares of age groups.
 fn born(random: &mut crate::random::Random) -> i64 {
     const GROUPS: [(u32, u32, u32); 9] = [
         (5, 5, 17),

@@ -1,4 +1,4 @@
-//! Data-Maintenance (section 7.11 of the fact sheet): changes of seldom changed tables, one table
+//! Data-Maintenance: changes of seldom changed tables, one table
 //! after the other. A change of a market's row is made in every copy of the market.
 
 use super::geometry::{Geometry, security_of, symbol};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use txn::step::{Each, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Direction, Flow, Range, RowMut};
 
-/// What is changed, with the number of the account, customer, company, security or tax rate.
+/// The change, with the number of the account, customer, company, security or tax rate.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Maintained {
     AccountPermission { ca: i64 },
@@ -284,7 +284,7 @@ impl Step for Maintain {
     }
 }
 
-/// The sites with a copy of what is changed.
+/// The sites with a copy of the rows that are changed.
 pub(super) fn sites(tpce: &Tpce, what: &Maintained) -> Result<Vec<u32>, Abort> {
     let geometry = &tpce.geometry;
     let of_company = |company: u32| {

@@ -1,4 +1,4 @@
-//! The market's initial rows: companies with what belongs to them, and their securities.
+//! The market's initial rows: companies, with their news and figures, and their securities.
 
 use super::Tpce;
 use super::geometry::{self, Geometry, ISSUES, stream};

@@ -1,11 +1,11 @@
-//! The market exchange, in process (section 8 of the fact sheet): it is told of committed orders and
+//! The market exchange, in process: it is told of committed orders and
 //! answers with results of trades and with the ticker.
 //!
 //! ```text
 //! committed Trade-Order --+-- market: after a short delay ---------> result; ticker: entry, padding
 //!                         +-- limit:  when the price is reached ---> in the money --> padding entry
 //! padding entry: the next order in the money, or a random security
-//! twenty entries of the ticker -> Market-Feed -> limit orders that it submits go on as market orders
+//! twenty entries of the ticker -> Market-Feed -> limit orders that it submits, now market orders
 //! ```
 //!
 //! **Parts.** Each site has a part of its own, which knows the orders of the site's customers and is
@@ -16,10 +16,10 @@
 //! two orders at the nominal rate, two a second for a load unit. So as many limit orders wait as at
 //! the nominal rate, however fast the engine is.
 //!
-//! **Nothing is lost or doubled.** Orders enter after their commit is durable. What a stream has
-//! taken stays noted until its transaction has committed, and is taken again if it has not. The
-//! first stream over a site after a start, or after all others have ended, fills the part from the
-//! database ([`super::reopen`]). Trade-Result ignores trades that are not open, so an order that came
+//! **Nothing is lost or doubled.** Orders enter after their commit is durable. An errand that a
+//! stream has taken stays noted until its transaction has committed, and comes again if it fails.
+//! The first stream over a site after a start, or after all others have ended, fills the part from
+//! the database (`reopen`). Trade-Result ignores trades that are not open, so an order that came
 //! twice does no harm.
 
 use super::geometry::{Geometry, stream};
@@ -185,7 +185,7 @@ impl Exchange {
         }
     }
 
-    /// What the database says is open at a site.
+    /// Adds the orders that are open at a site according to the database.
     pub fn refill(&self, site: u32, submitted: &[OpenOrder], pending: &[OpenOrder]) {
         self.take_in(site, submitted.iter().copied(), true);
         self.take_in(site, pending.iter().copied(), false);
@@ -285,7 +285,7 @@ impl State {
         self.random.get_or_insert_with(|| stream(50, site.into()))
     }
 
-    /// Carries out what is due.
+    /// Carries out the events that are due.
     fn advance(&mut self, site: u32, now: i64, securities: u32) {
         while let Some(Reverse((at, event, t))) = self.due.peek().copied()
             && at <= now
@@ -332,7 +332,7 @@ impl State {
         if self.batch.len() == FEED {
             let number = self.next_feed;
             self.next_feed += 1;
-            // Feeds are rare, and what they trigger waits: they go before results.
+            // Feeds are rare, and the orders that they trigger wait: they go before results.
             self.errands.push_front(Errand::Feed(number, std::mem::take(&mut self.batch)));
         }
     }

@@ -1,4 +1,4 @@
-//! Market-Feed (section 7.3 of the fact sheet): twenty entries of the ticker set the prices of
+//! Market-Feed: twenty entries of the ticker set the prices of
 //! securities, in every copy of the market, and submit the limit orders that wait for them.
 //!
 //! ```text

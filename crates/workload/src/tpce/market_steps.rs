@@ -1,4 +1,4 @@
-//! Steps at the market: what several transactions read of a security at its place.
+//! Steps at the market: rows of a security that several transactions read.
 
 use super::geometry::{Geometry, symbol};
 use super::ops::{found, key, symbol_key, text};

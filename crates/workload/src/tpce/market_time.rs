@@ -1,4 +1,4 @@
-//! Trading time, dates, and the price of a security at a time (section 4.4 of the fact sheet).
+//! Trading time, dates, and the price of a security at a time.
 //!
 //! Trading time counts milliseconds from the begin of the initial period, Monday 2005-01-03 09:00,
 //! and skips nights and weekends: a work day has eight hours. Stamps in rows are milliseconds since

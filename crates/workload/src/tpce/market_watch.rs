@@ -1,4 +1,4 @@
-//! Market-Watch (section 7.4 of the fact sheet): how the worth of some securities has changed since
+//! Market-Watch: how the worth of some securities has changed since
 //! a day: those on a customer's watch list, those of an account, or those of an industry.
 
 use super::customer_position::holdings_of;

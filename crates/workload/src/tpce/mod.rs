@@ -13,8 +13,8 @@
 //!
 //! Read it in this order: where everything lies ([`geometry`]), tables ([`rows`]), the population
 //! (`load`, `market`, `trades`), the transactions, one file each, the exchange (`market_exchange`),
-//! the inputs (`generator`), the check. Section numbers are those of the fact sheet on which this is
-//! built; the reasons for the partitioning are in `docs/tpce.md`. Ids are not shifted, money is in
+//! the inputs (`generator`), the check. The reasons for the
+//! partitioning are in `docs/tpce.md`. Ids are not shifted, money is in
 //! cents, and time is virtual.
 
 mod benchmark;
@@ -83,7 +83,7 @@ pub const NOT_PERMITTED: u16 = 2;
 /// The transactions that are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
-    /// The deck, with what the exchange asks for.
+    /// The deck, with the errands of the exchange.
     Full,
     /// Trade-Orders, and the Trade-Results and feeds that they cause.
     Trading,
@@ -97,7 +97,7 @@ impl Mix {
     }
 }
 
-/// What becomes of open orders when a run begins.
+/// The fate of open orders when a run begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
     /// They go back to the exchange.

@@ -1,7 +1,7 @@
 //! Names and other texts, synthetic and recomputable: each follows from a number.
 //!
 //! The licensed lists of the official generator are not used. The substitutes have their sizes and
-//! weights (section 4.2 of the fact sheet).
+//! weights.
 
 use super::geometry::{ISSUES, company_of, first_security, stream};
 use crate::random::Random;
@@ -29,7 +29,7 @@ fn word(n: u64) -> String {
     format!("{}{}{}{}", part(&HEADS, 12), part(&MIDDLES, 8), part(&MIDDLES, 4), part(&ENDS, 0))
 }
 
-/// A person: a customer, or one who is only allowed to trade.
+/// A customer, or another person with a permission to trade.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Person {
     pub last: String,

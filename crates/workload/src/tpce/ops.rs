@@ -1,4 +1,4 @@
-//! What the steps have in common: keys, new rows, scans of a prefix.
+//! Helpers of the steps: keys, new rows, scans of a prefix.
 
 use super::geometry::Symbol;
 use super::rows;

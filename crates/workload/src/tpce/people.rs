@@ -1,4 +1,4 @@
-//! Customers and their accounts, computed from their ids (section 4.3 of the fact sheet).
+//! Customers and their accounts, computed from their ids.
 
 use super::geometry::{Geometry, stream};
 use super::names::{self, Person};
@@ -137,7 +137,7 @@ pub(super) fn balance(ca: i64) -> i64 {
     if random.chance(80.0) { size } else { -size }
 }
 
-/// The persons besides the owner who may trade for an account: none, one or two.
+/// The persons besides the owner that may trade for an account: none, one or two.
 pub(super) fn permitted(ca: i64) -> SmallVec<[u64; 2]> {
     let mut random = stream(PERMISSIONS, ca as u64);
     let n = match random.between(0..=99) {
@@ -148,8 +148,8 @@ pub(super) fn permitted(ca: i64) -> SmallVec<[u64; 2]> {
     (0..n).map(|_| random.within(VIRTUAL)).collect()
 }
 
-/// Who gives the orders of an account: its owner, or in a quarter of the orders for an account
-/// with permissions, the last of the permitted.
+/// The person that gives an order for an account: its owner, or in a quarter of the orders for an
+/// account with permissions, the last of the permitted.
 pub(super) fn executor(ca: i64, random: &mut Random) -> (Person, bool) {
     let other = permitted(ca).last().copied().filter(|_| random.chance(25.0));
     (names::person(other.unwrap_or(ca as u64 / 10)), other.is_some())
@@ -202,7 +202,7 @@ mod tests {
     use super::super::TpceOptions;
     use super::*;
 
-    /// Section 4.3, with the counts measured on the official loader's data.
+    /// With the counts that the official loader makes.
     #[test]
     fn tiers_accounts_and_weights_are_as_defined() {
         let geometry = Geometry::new(&TpceOptions::new(1));

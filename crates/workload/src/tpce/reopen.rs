@@ -1,5 +1,5 @@
-//! The begin of trading after a start: what is open in the database goes back to the exchange, or
-//! Trade-Cleanup (section 7.12 of the fact sheet) cancels it.
+//! The begin of trading after a start: orders that are open in the database go back to the
+//! exchange, or Trade-Cleanup cancels them.
 //!
 //! The exchange keeps nothing on disk. Every order that it can have is a trade with the state SBMT
 //! or PNDG, so its queues follow from TRADE, site by site.
@@ -148,7 +148,7 @@ pub(super) async fn rebuild<T: Transaction>(
     txn.last(OpenTrades { site: r.site }).await
 }
 
-/// Trade-Cleanup for the trades of one site; returns what was cancelled.
+/// Trade-Cleanup for the trades of one site; returns the cancelled orders.
 pub(super) async fn clean_up<T: Transaction>(
     tpce: &Tpce,
     r: &ReopenRequest,

@@ -1,4 +1,4 @@
-//! Requests and replies of all transactions, and what follows from their kind.
+//! Requests and replies of all transactions, and their properties by kind.
 //!
 //! Arguments lie behind a box: requests are moved several times on their way, and the arguments of
 //! most are some dozens of bytes.
@@ -232,7 +232,7 @@ fn sought(tpce: &Tpce, r: &TradeLookupRequest, visit: &mut dyn FnMut(u32)) {
     }
 }
 
-/// Tells the exchange what has committed.
+/// Tells the exchange of a commit.
 pub(super) fn committed(tpce: &Tpce, request: &TpceRequest, reply: &TpceReply) {
     let exchange = &tpce.exchange;
     match (request, reply) {

@@ -1,4 +1,4 @@
-//! Security-Detail (section 7.5 of the fact sheet): everything about a security and its company.
+//! Security-Detail: everything about a security and its company.
 
 use super::geometry::{Geometry, security_of, symbol};
 use super::ops::{found, key, scan_prefix, symbol_key, text};
@@ -49,7 +49,7 @@ pub struct ReadSecurity {
     pub request: SecurityDetailRequest,
 }
 
-/// The reply but for the names of competitors, whose ids follow.
+/// The reply without the names of competitors, and the competitors' ids.
 pub type Detail = (SecurityDetailReply, Vec<i64>);
 
 /// CO_NAMEs at one place.

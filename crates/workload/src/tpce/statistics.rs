@@ -1,4 +1,4 @@
-//! The figures that a run of TPC-E is compared with (sections 5, 6 and 9.2 of the fact sheet).
+//! The figures that a run of TPC-E is compared with.
 
 use super::generator::Card;
 use super::trade_lookup::Sought;

@@ -1,4 +1,4 @@
-//! Trade-Lookup and Trade-Update (sections 7.6 and 7.10 of the fact sheet): up to twenty trades with
+//! Trade-Lookup and Trade-Update: up to twenty trades with
 //! all that belongs to them, found in one of four ways; an update changes one text of each.
 
 use super::geometry::{Geometry, symbol};

@@ -1,9 +1,10 @@
-//! Trade-Order (section 7.7 of the fact sheet): an order for an account; estimates of what it will
+//! Trade-Order: an order for an account; estimates of its
 //! cost; and its rows. One of 101 is rolled back at the end.
 //!
 //! ```text
 //! {R CUSTOMER_ACCOUNT, CUSTOMER, (PERMISSION) (c) || R SECURITY, COMPANY, LAST_TRADE (symbol)}
-//!   -> {R HOLDING_SUMMARY, HOLDING (ca, symbol), rates || R BROKER (b)} -> (margin: R LAST_TRADE x k)
+//!   -> {R HOLDING_SUMMARY, HOLDING (ca, symbol), rates || R BROKER (b)}
+//!   -> (margin: R LAST_TRADE x k)
 //!   -> {I TRADE, TRADE_HISTORY (t)} -> (limit: {I TRADE_REQUEST (symbol)}) -> commit, or rollback
 //! ```
 //!

@@ -1,9 +1,9 @@
-//! Trade-Result (section 7.8 of the fact sheet): the market has carried out an order: holdings,
+//! Trade-Result: the market has carried out an order: holdings,
 //! taxes, commission, settlement and balance.
 //!
 //! ```text
-//! {R TRADE (t), CUSTOMER_ACCOUNT, CUSTOMER, tax rates; U HOLDING_SUMMARY; walk HOLDING; I HOLDING_HISTORY
-//!   || R SECURITY (symbol)} -> {U TRADE; I TRADE_HISTORY, SETTLEMENT, CASH_TRANSACTION;
+//! {R TRADE (t), CUSTOMER_ACCOUNT, CUSTOMER, tax rates; U HOLDING_SUMMARY; walk HOLDING;
+//!   I HOLDING_HISTORY || R SECURITY (symbol)} -> {U TRADE; I TRADE_HISTORY, SETTLEMENT, CASH_TRANSACTION;
 //!   U CUSTOMER_ACCOUNT (ca) || U BROKER (b)} -> commit
 //! ```
 //!
@@ -54,7 +54,7 @@ pub struct ChangeHoldings {
     pub backward: bool,
 }
 
-/// What the last frames need.
+/// The values that the last frames need.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Closed {
     pub ca: i64,
@@ -119,7 +119,7 @@ impl ChangeHoldings {
         Ok(lots)
     }
 
-    /// Frame 2: changes holdings; returns the gain of what was closed.
+    /// Frame 2: changes holdings; returns the gain of the closed part.
     async fn change<A: Access>(&self, access: &mut A, closed: &Closed, lifo: bool) -> Result<i64, Abort> {
         let (site, r, symbol) = (self.site, &self.request, symbol(self.request.security));
         let of_summary = key(site, [closed.ca]).bytes(&symbol);

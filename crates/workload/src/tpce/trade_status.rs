@@ -1,4 +1,4 @@
-//! Trade-Status (section 7.9 of the fact sheet): the 50 newest trades of an account.
+//! Trade-Status: the 50 newest trades of an account.
 
 use super::customer_position::{newest, status_name};
 use super::market_steps::{BrokerName, SecurityNames, by_place, in_order};

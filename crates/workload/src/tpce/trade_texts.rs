@@ -1,4 +1,4 @@
-//! The texts that Trade-Update changes (section 7.10 of the fact sheet).
+//! The texts that Trade-Update changes.
 
 use super::ops::{found, key};
 use super::rows::*;
@@ -6,7 +6,7 @@ use super::trade_lookup::TradeDetail;
 use serde::{Deserialize, Serialize};
 use txn::{Abort, Access, RowMut};
 
-/// What is changed of each trade.
+/// The text that is changed of each trade.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Change {
     Nothing,

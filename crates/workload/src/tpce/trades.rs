@@ -1,4 +1,4 @@
-//! The trades of the initial days (section 4.5 of the fact sheet): the orders of a site's customers
+//! The trades of the initial days: the orders of a site's customers
 //! arrive one after the other in trading time, complete when the price allows it, and change the
 //! holdings in the order of their completion.
 
@@ -19,7 +19,7 @@ use txn::{Abort, Access};
 /// One of 101 orders is rolled back, and its id is lost: those with this remainder.
 pub(super) const DISCARDED: (i64, i64) = (101, 51);
 
-/// What the trades of an account need.
+/// The facts of an account that its trades need.
 struct Account {
     ca: i64,
     broker: i64,
@@ -210,8 +210,8 @@ type Book = BTreeMap<(i64, u32), VecDeque<Lot>>;
 /// The change of one holding: its trade, and its quantity before and after.
 type Change = (i64, i64, i64);
 
-/// Applies a completed order: fills the changes of holdings, and returns the gain of what was
-/// closed.
+/// Applies a completed order: fills the changes of holdings, and returns the gain of the part
+/// that was closed.
 fn apply(book: &mut Book, account: &Account, order: &Order, changes: &mut Vec<Change>) -> i64 {
     let lots = book.entry((account.ca, order.security)).or_default();
     let mut open = if order.is_sell { -order.quantity } else { order.quantity };

@@ -124,7 +124,7 @@ fn the_exchange_comes_back_after_a_crash() {
     let mut oracle = loaded(&tpce, 2);
     let mut requests = tpce.generator(1, 0..tpce.sites());
     let before = run(&mut oracle, &tpce, &mut requests, 500);
-    // The streams are lost, and with them whatever the exchange had.
+    // The streams are lost, and with them all that the exchange had.
     drop(requests);
     let open = |oracle: &mut Oracle<Tpce>| {
         let audits = oracle.audits().unwrap();
@@ -195,7 +195,7 @@ fn the_judge_has_teeth() {
     assert!(gone(CUSTOMER, &[0, 1]).contains("rows of CUSTOMER"));
 }
 
-/// Shares of the population and of the initial trades, by section 4.5 of the fact sheet.
+/// Shares of the population and of the initial trades.
 #[test]
 fn the_population_has_the_rows_of_its_definition() {
     let options =
