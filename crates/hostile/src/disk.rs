@@ -538,7 +538,8 @@ fn change_table(store: &Store, txn: &mut Txn, table: &Table) -> Result<(), Store
                 match table.def.columns[usize::from(column)].ty {
                     Type::Text(most) => row.set_bytes(column, &vec![b'c'; most.min(60 * n as u32) as usize]),
                     Type::Char(_) => {}
-                    Type::I32 | Type::I64 => row.set_int(column, n as i64),
+                    Type::Bool => row.set_int(column, n as i64 % 2),
+                    _ => row.set_int(column, n as i64),
                 }
             }
         };

@@ -123,10 +123,12 @@ fn table(input: &mut Input<'_>) -> TableDef {
     let mut columns = Vec::new();
     for n in 0..count {
         let (sort, length) = (input.byte(), input.u16());
-        let ty = match sort % 4 {
-            0 => Type::I32,
-            1 => Type::I64,
-            2 => Type::Char(length.min(1000)),
+        let ty = match (sort % 4, sort & 32) {
+            (0, 0) => Type::I32,
+            (0, _) => Type::Bool,
+            (1, 0) => Type::I64,
+            (1, _) => Type::Timestamp,
+            (2, _) => Type::Char(length.min(1000)),
             _ => Type::Text(length.into()),
         };
         let column = Column::new(&format!("c{n}"), ty);
@@ -149,7 +151,8 @@ fn described(columns: &[(u8, u16)]) -> (Vec<u8>, TableDef) {
 }
 
 fn rows() -> Vec<Vec<u8>> {
-    let tables: [&[(u8, u16)]; 4] = [
+    let tables: [&[(u8, u16)]; 5] = [
+        &[(33, 0), (32, 0), (3, 7)],
         &[(1, 0), (67, 20), (0, 0), (3, 9)],
         &[(65, 0), (66, 12), (3, 60_000), (67, 60_000)],
         &[(0, 0)],
@@ -170,9 +173,10 @@ fn rows() -> Vec<Vec<u8>> {
 fn fill(row: &mut RowMut<'_>, table: &TableDef, length: usize) {
     for (n, column) in table.columns.iter().enumerate() {
         match column.ty {
-            Type::I32 | Type::I64 => row.set_int(n as u16, length as i64),
+            Type::Bool => row.set_int(n as u16, length as i64 % 2),
             Type::Char(n_bytes) => row.set_bytes(n as u16, &vec![b'x'; n_bytes.into()]),
             Type::Text(most) => row.set_bytes(n as u16, &vec![b'y'; length.min(most as usize)]),
+            _ => row.set_int(n as u16, length as i64),
         }
     }
 }
@@ -190,9 +194,10 @@ fn row(bytes: &[u8]) {
     while !input.is_empty() {
         let (at, length) = (input.byte() as usize % table.columns.len(), input.u16());
         match table.columns[at].ty {
-            Type::I32 | Type::I64 => row.set_int(at as u16, length.into()),
+            Type::Bool => row.set_int(at as u16, (length % 2).into()),
             Type::Char(n) => row.set_bytes(at as u16, &vec![length as u8; n.into()]),
             Type::Text(most) => row.set_bytes(at as u16, &vec![b'z'; most.min(length.into()) as usize]),
+            _ => row.set_int(at as u16, length.into()),
         }
         if table.columns[at].nullable && length % 2 == 1 {
             row.set_null(at as u16, true);
@@ -214,7 +219,7 @@ fn look(table: &TableDef, row: Row<'_>) {
     for (n, column) in table.columns.iter().enumerate() {
         let n = n as u16;
         let _ = (row.is_null(n), row.bytes(n).len(), row.text(n).len());
-        if matches!(column.ty, Type::I32 | Type::I64) {
+        if column.ty.is_number() {
             let _ = row.int(n);
         }
     }

@@ -9,7 +9,7 @@
 
 use base::{Key, KeyReader, TableId};
 use std::ops::RangeInclusive;
-use txn::schema::{TableDef, Type};
+use txn::schema::TableDef;
 
 /// Routing keys are below this, so that arithmetic on them cannot overflow and sub-buckets keep
 /// their width.
@@ -63,7 +63,7 @@ impl Routing {
         let mut domain = 1u64;
         for (i, (column, extent)) in columns.iter().enumerate() {
             let place = leads(def, &key, i, column)?;
-            if !matches!(def.columns[place as usize].ty, Type::I32 | Type::I64) {
+            if !def.columns[place as usize].ty.is_number() {
                 return Err(RoutingError::NotInteger {
                     table: def.name.clone(),
                     column: (*column).to_owned(),
@@ -161,7 +161,7 @@ fn times(a: u64, b: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txn::schema::{Column, TableKind};
+    use txn::schema::{Column, TableKind, Type};
 
     fn district() -> TableDef {
         let int = |name| Column::new(name, Type::I32);

@@ -3,8 +3,8 @@
 use base::{KeyReader, TableId};
 use serde::{Deserialize, Serialize};
 
-/// The type of a column. Integers of both widths are handled as `i64`; money is an integer number
-/// of cents.
+/// The type of a column. Numbers of every width are read and written as `i64`, in the unit that the
+/// type names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Type {
     /// 4 bytes, signed.
@@ -15,17 +15,33 @@ pub enum Type {
     Char(u16),
     /// At most `0` bytes of UTF-8.
     Text(u32),
+    /// 1 byte: 0 is false, 1 is true.
+    Bool,
+    /// 4 bytes: days since 1970-01-01.
+    Date,
+    /// 8 bytes: milliseconds since 1970-01-01 00:00, without a time zone.
+    Timestamp,
+    /// 8 bytes: a decimal number with `0` places behind the point, as the number without the point.
+    /// Money in cents is `Decimal(2)`.
+    Decimal(u8),
 }
 
 impl Type {
     /// Bytes in the fixed part of a row; `None` for a type of varying length.
     pub fn fixed_len(self) -> Option<usize> {
         match self {
-            Type::I32 => Some(4),
-            Type::I64 => Some(8),
+            Type::Bool => Some(1),
+            Type::I32 | Type::Date => Some(4),
+            Type::I64 | Type::Timestamp | Type::Decimal(_) => Some(8),
             Type::Char(n) => Some(n as usize),
             Type::Text(_) => None,
         }
+    }
+
+    /// Whether values are numbers ([`crate::Row::int`]) and not bytes.
+    #[inline]
+    pub fn is_number(self) -> bool {
+        !matches!(self, Type::Char(_) | Type::Text(_))
     }
 }
 
@@ -137,9 +153,10 @@ impl TableDef {
     pub fn key_in_entry<'a>(&self, index: &IndexDef, entry: &'a [u8]) -> Option<&'a [u8]> {
         let mut reader = KeyReader::new(entry);
         for &column in &index.columns {
-            match self.columns[column as usize].ty {
-                Type::I32 | Type::I64 => drop(reader.i64()?),
-                Type::Char(_) | Type::Text(_) => reader.skip_bytes()?,
+            if self.columns[column as usize].ty.is_number() {
+                reader.i64()?;
+            } else {
+                reader.skip_bytes()?;
             }
         }
         Some(reader.rest())

@@ -206,6 +206,12 @@ pub trait Workload: Clone + Send + Sync + 'static {
     ) {
     }
 
+    /// A request has committed, and its commit is durable. Told at its home, once for each commit,
+    /// before the client has its reply: for a workload with a part that the database does not hold,
+    /// such as the market to which orders go.
+    #[inline]
+    fn committed(&self, _request: &Self::Request, _reply: &Self::Reply) {}
+
     fn clients(&self) -> Clients {
         Clients::Bound
     }

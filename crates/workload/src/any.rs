@@ -167,6 +167,16 @@ macro_rules! any_workload {
                 }
             }
 
+            #[inline]
+            fn committed(&self, request: &AnyRequest, reply: &AnyReply) {
+                match (self, request, reply) {
+                    $((AnyWorkload::$kind(w), AnyRequest::$kind(r), AnyReply::$kind(reply)) => {
+                        w.committed(r, reply)
+                    })+
+                    _ => {}
+                }
+            }
+
             fn clients(&self) -> Clients {
                 each!(self, w => w.clients())
             }

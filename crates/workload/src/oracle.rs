@@ -37,6 +37,26 @@ struct Table {
     layout: Layout,
     /// Rows by encoded key; for a table without a key, by insertion number.
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Of each secondary index, its entries with the keys of their rows.
+    entries: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Table {
+    /// Sets or removes the row with this key, with its entries; returns the previous row.
+    fn put(&mut self, key: &[u8], row: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let of = |row: &[u8], i: usize| {
+            self.def.entry_of(&self.def.indexes[i], Row::new(&self.layout, row)).to_vec()
+        };
+        let old = self.rows.get(key);
+        for (i, entries) in self.entries.iter_mut().enumerate() {
+            old.map(|old| entries.remove(&of(old, i)));
+            row.as_ref().map(|row| entries.insert(of(row, i), key.to_vec()));
+        }
+        match row {
+            Some(row) => self.rows.insert(key.to_vec(), row),
+            None => self.rows.remove(key),
+        }
+    }
 }
 
 /// Undoes one change: the table, the key, and the previous row.
@@ -72,8 +92,12 @@ pub struct Oracle<W> {
 
 impl Model {
     fn new(schema: &Schema, me: InstanceId, placement: &Placement) -> Model {
-        let table =
-            |def: &TableDef| Table { layout: Layout::of(def), def: def.clone(), rows: BTreeMap::new() };
+        let table = |def: &TableDef| Table {
+            layout: Layout::of(def),
+            rows: BTreeMap::new(),
+            entries: vec![BTreeMap::new(); def.indexes.len()],
+            def: def.clone(),
+        };
         Model {
             me,
             placement: placement.clone(),
@@ -100,22 +124,14 @@ impl Model {
     }
 
     fn put(&mut self, table: usize, key: &[u8], row: Option<Vec<u8>>) {
-        let rows = &mut self.tables[table].rows;
-        let old = match row {
-            Some(row) => rows.insert(key.to_vec(), row),
-            None => rows.remove(key),
-        };
+        let old = self.tables[table].put(key, row);
         self.undo.push((table, key.to_vec(), old));
     }
 
     /// Ends the current transaction in this instance: keeps its changes or undoes them.
     pub fn end(&mut self, committed: bool) {
         for (table, key, old) in std::mem::take(&mut self.undo).into_iter().rev().filter(|_| !committed) {
-            let rows = &mut self.tables[table].rows;
-            match old {
-                Some(row) => rows.insert(key, row),
-                None => rows.remove(&key),
-            };
+            self.tables[table].put(&key, old);
         }
     }
 
@@ -131,10 +147,11 @@ impl Model {
         }
         let find = |t: &Table| t.def.indexes.iter().position(|i| i.id == index);
         let (table, i) = self.tables.iter().find_map(|t| Some((t, find(t)?))).ok_or(Abort::BadRequest)?;
-        let entry = |row: &[u8]| table.def.entry_of(&table.def.indexes[i], Row::new(&table.layout, row));
-        let all = table.rows.values().map(|r| (entry(r).to_vec(), &r[..]));
-        let mut all: Vec<_> = all.filter(|(k, _)| inside(k)).collect();
-        all.sort();
+        let from = table.entries[i].range::<[u8], _>((range.low.map_or(Unbounded, Included), Unbounded));
+        let all = from
+            .take_while(|(entry, _)| inside(entry))
+            .filter_map(|(entry, key)| Some((entry.clone(), &table.rows.get(key)?[..])));
+        let all = all.collect();
         Ok((&table.layout, all))
     }
 }

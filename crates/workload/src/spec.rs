@@ -33,6 +33,7 @@ macro_rules! workloads {
             Tpcb: crate::tpcb::Tpcb,
             Tpcc: crate::tpcc::Tpcc,
             Tatp: crate::tatp::Tatp,
+            Tpce: crate::tpce::Tpce,
             Sql: sql::Database,
         }
     };

@@ -79,12 +79,14 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             (Ok(reply), None) => {
                 let lsn = engine.commit(ctx, txn)?;
                 local.durable(lsn).await?;
+                workload.committed(request, &reply);
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, if alone { Reach::Distributed } else { Reach::Home }));
             }
             (Ok(reply), Some(gtid)) => {
                 local.feed_home(gtid, Event::LocalReady);
                 Box::pin(commit_everywhere(local, gtid, txn)).await?;
+                workload.committed(request, &reply);
                 observe(local, &*workload, request, Some(&reply));
                 return Ok((reply, Reach::Distributed));
             }

@@ -13,3 +13,5 @@ mod specs;
 mod tatp;
 mod toy;
 mod tpcc;
+mod tpce;
+mod tpce_naive;
