@@ -14,6 +14,7 @@
 //!   a trace as lines.
 //! - [`microscope`], [`footprint`]: chapter 6. [`run`]: chapters 7 and 8. [`hardware`]: the bits
 //!   that the schedulers need.
+//! - [`study`]: the figures of each chapter as rows.
 
 #![forbid(unsafe_code)]
 
@@ -31,3 +32,5 @@ pub mod microscope;
 
 pub mod hardware;
 pub mod run;
+
+pub mod study;

@@ -49,3 +49,6 @@ pub fn run(trace: &Trace, code: &Code, machine: &Machine, settings: &Settings, c
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
