@@ -4,7 +4,7 @@
 use crate::code::Code;
 use crate::hash::LineMap;
 use std::collections::BTreeMap;
-use trace::code::{END, is_operation};
+use trace::code::{END, LOOKUP, is_operation};
 use trace::{Event, Trace};
 
 /// The instances of one thing, such as all new-order transactions.
@@ -156,7 +156,11 @@ impl Finder<'_> {
         if path.len() > DEEPEST || path.windows(2).any(|two| two[0] == two[1]) {
             return Frame { mark, groups: Vec::new() };
         }
-        let groups = vec![self.group((String::new(), path.clone())), self.group((kind.to_owned(), path))];
+        let mut groups = vec![self.group((String::new(), path.clone())), self.group((kind.to_owned(), path))];
+        if mark == LOOKUP {
+            let alone = vec![LOOKUP];
+            groups.extend([self.group((String::new(), alone.clone())), self.group((kind.to_owned(), alone))]);
+        }
         Frame { mark, groups }
     }
 

@@ -7,7 +7,7 @@ use crate::hierarchy::{CACHES, DATA, Hierarchy, costs};
 use crate::lru::SetCache;
 use crate::machine::{LINE_BYTES, Machine};
 use crate::stack_distance::StackDistance;
-use trace::code::{END, OPERATIONS, is_operation};
+use trace::code::{AHEAD, DELETE, END, LOCK, LOOKUP, OPERATIONS, READ, UPDATE, is_operation};
 use trace::{Event, Trace};
 
 /// The sizes of the L1-I of Figure 6.3, KB; all of 8 ways.
@@ -75,7 +75,8 @@ struct Pass<'t> {
     sweep: Vec<SetCache>,
     fetches: StackDistance,
     third: StackDistance,
-    open: Vec<usize>,
+    /// The marks under way, with the number of the operation that they count for.
+    open: Vec<(u16, usize)>,
     component: usize,
     line: u64,
     out: Misses,
@@ -157,18 +158,29 @@ impl Pass<'_> {
                     self.miss(DATA, missed, line);
                 }
             }
-            Event::Mark(mark) if is_operation(mark & !END) => self.mark(mark),
+            Event::Mark(mark) => self.mark(mark),
             _ => {}
         }
     }
 
+    /// The operation is the innermost one. What an update or a deletion does to find and lock its row
+    /// is an index probe, as in the engine of the thesis, and so are descents ahead of reads.
     fn mark(&mut self, mark: u16) {
-        let of = |code| OPERATIONS.iter().position(|(known, _)| *known == code);
-        if mark & END == 0 {
-            self.open.extend(of(mark));
-        } else {
-            self.open.pop();
+        let code = mark & !END;
+        if mark & END != 0 {
+            if let Some(at) = self.open.iter().rposition(|(open, _)| *open == code) {
+                self.open.truncate(at);
+            }
+            return;
         }
+        let around = self.open.last().map(|(_, operation)| OPERATIONS[*operation].0);
+        let counts_for = match code {
+            AHEAD => READ,
+            LOOKUP | LOCK if matches!(around, Some(UPDATE | DELETE)) => READ,
+            code if is_operation(code) => code,
+            _ => return,
+        };
+        self.open.extend(OPERATIONS.iter().position(|(known, _)| *known == counts_for).map(|at| (code, at)));
     }
 
     #[inline]
@@ -199,7 +211,7 @@ impl Pass<'_> {
 
     /// An access to `line` missed in so many levels. `kind`: 0 or [`DATA`].
     fn miss(&mut self, kind: usize, missed: usize, line: u64) {
-        let operation = self.open.last().copied().unwrap_or(OPERATIONS.len());
+        let operation = self.open.last().map_or(OPERATIONS.len(), |(_, operation)| *operation);
         let cell = &mut self.out.misses[operation][self.component];
         cell[kind..kind + missed].iter_mut().for_each(|misses| *misses += 1);
         if self.has_third && missed >= 2 {

@@ -151,6 +151,9 @@ pub struct Addict {
     /// The places of the batch under way.
     places: Vec<(Place, Vec<usize>)>,
     numbers: HashMap<Place, usize>,
+    /// The type of the batch under way.
+    kind: u32,
+    refill: bool,
     /// Per thread: its operation, and the point that it passed last.
     at: Vec<(u16, u64)>,
 }
@@ -159,7 +162,15 @@ impl Addict {
     pub fn new(settings: &Settings, profile: &Profile) -> Addict {
         let contexts = settings.cores * settings.contexts;
         let batch = if settings.batch == 0 { contexts } else { settings.batch };
-        Addict { profile: profile.clone(), batch, places: Vec::new(), numbers: HashMap::new(), at: Vec::new() }
+        Addict {
+            profile: profile.clone(),
+            batch,
+            places: Vec::new(),
+            numbers: HashMap::new(),
+            kind: u32::MAX,
+            refill: settings.refill,
+            at: Vec::new(),
+        }
     }
 
     /// Where a transaction that reaches a place goes on: a context of the place that is free, or an
@@ -183,32 +194,47 @@ impl Addict {
         if shortest == context { Step::Stay } else { Step::To(shortest) }
     }
 
+    /// Begins with batches of the type of the transaction that has waited longest.
+    fn change_type(&mut self, run: &Run<'_>) {
+        let Some(&(_, kind)) = run.waiting.front() else { return };
+        self.kind = kind;
+        self.places = assign(&self.profile, kind, run.contexts.len()).unwrap_or_default();
+        self.numbers = self.places.iter().enumerate().map(|(number, (place, _))| (*place, number)).collect();
+    }
+
+    /// When a transaction can be taken up: all contexts have come that far.
+    fn now(&self, run: &Run<'_>) -> f64 {
+        match run.in_flight() {
+            0 => run.latest(),
+            _ => run.last_end(),
+        }
+    }
+
     fn reach(&mut self, run: &Run<'_>, context: usize, place: Place) -> Step {
         self.numbers.get(&place).copied().map_or(Step::Stay, |number| self.go(run, context, number))
     }
 }
 
 impl Policy for Addict {
-    /// A batch follows when the one before it has ended.
     fn dispatch(&mut self, run: &mut Run<'_>) {
-        if run.in_flight() > 0 {
+        if run.in_flight() == 0 {
+            self.change_type(run);
+        } else if !self.refill {
             return;
         }
-        let Some(&(_, kind)) = run.waiting.front() else { return };
-        let now = run.latest();
-        let of_kind = run.waiting.iter().enumerate().filter(|(_, (_, of))| *of == kind);
-        let batch: Vec<usize> = of_kind.map(|(at, _)| at).take(self.batch).collect();
-        let contexts = run.contexts.len();
-        let places = assign(&self.profile, kind, contexts);
-        for (taken, at) in batch.into_iter().enumerate() {
-            let thread = run.take_up(at - taken, now);
+        let mut free = self.batch.saturating_sub(run.in_flight());
+        while free > 0 {
+            let window = run.waiting.iter().take(self.batch.max(run.settings.window));
+            let Some(at) = window.map(|(_, kind)| *kind).position(|kind| kind == self.kind) else { return };
+            let thread = run.take_up(at, self.now(run));
             self.at.resize(thread + 1, (0, 0));
             // Without places, as the baseline does.
-            let context = if places.is_some() { 0 } else { taken % contexts };
+            let all = 0..run.contexts.len();
+            let emptiest = all.min_by_key(|&c| run.load(c)).unwrap_or(0);
+            let context = if self.places.is_empty() { emptiest } else { self.places[0].1.first().copied().unwrap_or(emptiest) };
             run.contexts[context].queue.push_back(thread);
+            free -= 1;
         }
-        self.places = places.unwrap_or_default();
-        self.numbers = self.places.iter().enumerate().map(|(number, (place, _))| (*place, number)).collect();
     }
 
     fn operation(&mut self, run: &mut Run<'_>, context: usize, thread: usize, code: u16) -> Step {

@@ -96,6 +96,9 @@ pub struct Outcome {
     pub switches: u64,
     /// The cycles that they took.
     pub switch_cycles: f64,
+    /// Transactions that ended before counting began, and the time at which it began.
+    pub warmed: usize,
+    pub start: f64,
     /// The sum over contexts of the time in which one had a transaction.
     pub busy: f64,
     /// Signatures: accesses, and those in which signature and cache agreed (SLICC).
@@ -114,6 +117,7 @@ pub struct Run<'t> {
     trace: &'t Trace,
     code: &'t Code,
     slots: Vec<bool>,
+    last_end: f64,
     /// Contexts of each core that have a transaction.
     active: Vec<u32>,
     pub outcome: Outcome,
@@ -156,6 +160,7 @@ impl<'t> Run<'t> {
             trace,
             code,
             slots: Vec::new(),
+            last_end: 0.0,
             active: vec![0; settings.cores],
             outcome: Outcome::default(),
         }
@@ -188,7 +193,7 @@ impl<'t> Run<'t> {
 
     /// Transactions in flight.
     pub fn in_flight(&self) -> usize {
-        self.threads.len() - self.outcome.transactions
+        self.threads.len() - self.outcome.transactions - self.outcome.warmed
     }
 
     /// Whether a context has nothing to do.
@@ -199,6 +204,11 @@ impl<'t> Run<'t> {
     /// The transactions that a context has, the running one included.
     pub fn load(&self, context: usize) -> usize {
         self.contexts[context].queue.len() + usize::from(self.contexts[context].running.is_some())
+    }
+
+    /// The time at which the last transaction ended.
+    pub fn last_end(&self) -> f64 {
+        self.last_end
     }
 
     /// The time of the context that is furthest ahead.
@@ -345,10 +355,16 @@ impl<'t> Run<'t> {
     fn end<P: Policy>(&mut self, context: usize, thread: usize, policy: &mut P) {
         let now = self.contexts[context].time;
         self.vacate(context);
+        self.last_end = now;
         self.slots[self.threads[thread].slot as usize] = false;
         self.outcome.transactions += 1;
         self.outcome.latency += now - self.threads[thread].entered;
-        self.outcome.cycles = self.outcome.cycles.max(now);
+        self.outcome.cycles = self.outcome.cycles.max(now - self.outcome.start);
+        if self.outcome.warmed == 0 && self.outcome.transactions == self.settings.warm {
+            let (warmed, start) = (self.outcome.transactions, self.latest());
+            self.outcome = Outcome { warmed, start, ..Outcome::default() };
+            self.chip.tally = Tally::default();
+        }
         policy.left(self, context, thread, true);
     }
 

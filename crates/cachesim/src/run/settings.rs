@@ -89,6 +89,11 @@ pub struct Settings {
     pub batch: usize,
     /// ADDICT: transactions of the trace that are profiled; 0 for those that run.
     pub profile: usize,
+    /// ADDICT: whether a transaction may follow each one that ends, as long as it is of the type of
+    /// the batch. Otherwise the next batch begins when all of the last one have ended.
+    pub refill: bool,
+    /// Transactions that only warm the caches: counts begin when so many have ended.
+    pub warm: usize,
 }
 
 impl Default for Settings {
@@ -110,6 +115,8 @@ impl Default for Settings {
             fetch_bytes: 16,
             batch: 0,
             profile: 0,
+            refill: true,
+            warm: 0,
         }
     }
 }

@@ -164,13 +164,19 @@ impl Slicc {
         }
     }
 
-    /// So many cores side by side, aligned to their number, that no team has.
+    /// So many cores side by side, aligned to their number, that no team fills.
     fn free(&self, wanted: usize) -> Option<Range<usize>> {
         let starts = (0..self.cores()).step_by(wanted).map(|start| start..start + wanted);
         let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
         starts
             .filter(|cores| cores.end <= self.cores())
-            .find(|cores| !self.teams.iter().any(|(taken, _)| meets(cores, taken)))
+            .find(|cores| !self.teams.iter().any(|(taken, team)| meets(cores, taken) && self.fills(taken, team)))
+    }
+
+    /// Whether a team still has a transaction for each of its contexts: then no other one shares its
+    /// cores.
+    fn fills(&self, cores: &Range<usize>, team: &[usize]) -> bool {
+        team.len() >= cores.len() * self.settings.contexts
     }
 
     /// The context to which a transaction moves, if it moves.

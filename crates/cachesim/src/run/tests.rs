@@ -174,6 +174,38 @@ fn places_get_their_cores() {
     assert_eq!(assign(&profile, 0, 3), None);
 }
 
+/// The worked example of section 8.2.2.
+#[test]
+fn the_example_of_the_thesis() {
+    let (insert, probe, update) = (trace::code::INSERT, READ, UPDATE);
+    let profile: Profile = [
+        ((1, insert), points(&[0x8b_5f5f, 0x89_9397], 9)),
+        ((2, probe), points(&[0x98_560e, 0x8d_97bc], 10)),
+        ((2, update), points(&[0x95_57f0], 5)),
+    ]
+    .into();
+    let cores = |kind, count| {
+        let places = assign(&profile, kind, count).unwrap();
+        places.into_iter().map(|(p, cores)| (p.operation, p.line, p.before, cores)).collect::<Vec<_>>()
+    };
+    let first = [
+        (0, 0, 0, vec![0]),
+        (insert, 0, 0, vec![1]),
+        (insert, 0x8b_5f5f, 0, vec![2]),
+        (insert, 0x89_9397, 0x8b_5f5f, vec![3]),
+    ];
+    assert_eq!(cores(1, 4), first);
+    let second = [
+        (0, 0, 0, vec![0]),
+        (probe, 0, 0, vec![1]),
+        (probe, 0x98_560e, 0, vec![2]),
+        (probe, 0x8d_97bc, 0x98_560e, vec![3]),
+        (update, 0, 0, vec![4]),
+        (update, 0x95_57f0, 0, vec![5]),
+    ];
+    assert_eq!(cores(2, 6), second);
+}
+
 /// Operations on cores of their own: after the first transaction nothing misses.
 #[test]
 fn addict_keeps_each_operation_on_its_core() {

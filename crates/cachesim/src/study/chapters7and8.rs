@@ -25,6 +25,7 @@ struct Study<'t> {
     trace: &'t Trace,
     code: Code,
     chosen: Vec<usize>,
+    warm: usize,
     jobs: Vec<Job>,
 }
 
@@ -40,10 +41,11 @@ impl<'t> Study<'t> {
         if !has_operations(trace) {
             return Err(StudyError::NoMarks { study: name });
         }
-        Ok(Study { trace, code: Code::of(trace), chosen: (warm..found).collect(), jobs: Vec::new() })
+        Ok(Study { trace, code: Code::of(trace), chosen: (0..found).collect(), warm, jobs: Vec::new() })
     }
 
     fn add(&mut self, table: &'static str, machine: &Machine, label: (&'static str, f64), settings: Settings) {
+        let settings = Settings { warm: self.warm, ..settings };
         self.jobs.push(Job { table, machine: machine.clone(), settings, label });
     }
 
@@ -145,7 +147,7 @@ pub fn one_run(trace: &Trace, machine: &Machine, settings: &Settings, warm: usiz
 }
 
 /// Schedulers over cores (Figures 7.8 to 7.10), and the sweeps of their parameters (7.5 to 7.7,
-/// 7.11). The first `warm` transactions are left out.
+/// 7.11). The first `warm` transactions only warm the caches.
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
