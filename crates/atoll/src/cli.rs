@@ -5,6 +5,7 @@ mod comparing;
 mod planning;
 mod serving;
 mod size;
+mod tracing;
 
 use crate::engine_args::{EngineArgs, ShapeArgs};
 use crate::examples;
@@ -26,6 +27,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use topology::{IslandCount, Placement};
+pub use tracing::{CachesimArgs, ProtectArg, SchedulerArg, StudyArg, TraceArgs, TypesArg};
 use workload::Hot;
 
 /// An OLTP database engine that can be deployed as any number of instances over the cores of a
@@ -71,6 +73,10 @@ pub enum Command {
     Figures(FiguresArgs),
     /// Tests the claims of these papers on this machine
     Claims(ClaimsArgs),
+    /// Records the instructions and data accesses of transactions
+    Trace(Box<TraceArgs>),
+    /// Runs a trace on modelled caches: where misses come from, and schedulers that avoid them
+    Cachesim(Box<CachesimArgs>),
     /// Prints the completions of options and commands for a shell
     Completions(CompletionsArgs),
     /// Prints the manual page, or writes the page of each command into a directory

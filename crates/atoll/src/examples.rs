@@ -21,6 +21,7 @@ Commands:
   serve --data DIR   tables of your own, for clients of PostgreSQL
   plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
+  trace, cachesim    its instructions and accesses, recorded; on modelled caches
   topology           the cores of this machine and how far apart they are
   figures, claims    the papers that Atoll builds on, measured here
   completions, man   for your shell and your manual
@@ -115,6 +116,30 @@ Examples:
   atoll stats tatp --json | jq '.workload_stats'
 
 Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
+
+pub const TRACE: &str = "\
+The program runs under qemu's user mode, a hundred times slower. A transaction of TPC-C's mix takes some 40 KB of the file.
+The components of inlined code are known where the program was built with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only.
+
+Examples:
+  atoll trace tpcc --transactions 1000 --out t            one worker, one client
+  atoll trace tpcc --transactions 1000 --workers 16 --out t
+  atoll trace tpcc --quota new_order=100 --quota payment=100 --out t
+  atoll trace tpcb --design occ --out t
+
+Exit code: 0 success; 1 the capture failed or holds fewer transactions than asked for; 2 wrong usage; 130 interrupted.";
+
+pub const CACHESIM: &str = "\
+Nothing is measured: the same trace and options give the same rows.
+
+Examples:
+  atoll cachesim t --study chapter-6                       misses by cache, operation and component
+  atoll cachesim t --study chapter-6 --machine epyc-7763
+  atoll cachesim t --study chapter-7 --json                STREX and SLICC on 2 to 16 cores
+  atoll cachesim t --study chapter-8                       ADDICT beside them
+  atoll cachesim t --scheduler strex --cores 1 --team 16
+
+Exit code: 0 success; 1 the trace is no trace, is damaged, or lacks what the study needs; 2 wrong usage.";
 
 pub const REPORT: &str = "\
 The rows of several files are joined: rows with the same settings are told apart by their file. A machine.json beside a file

@@ -16,6 +16,9 @@
 //! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
 //! experiments (`lab`) and print their results.
 //!
+//! `tracing` records transactions under an emulator, and `cachesim_command` runs a trace on modelled
+//! caches.
+//!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the
 //! run failed or a consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C,
 //! SIGTERM, SIGHUP); 141: the reader has closed standard output, as if SIGPIPE had ended the
@@ -59,6 +62,7 @@ mod topology_command;
 mod tour;
 mod typed;
 
+mod cachesim_command;
 mod claims_command;
 mod compare_command;
 mod figures;
@@ -80,6 +84,7 @@ mod sheet;
 mod signals;
 mod simulated;
 mod ticker;
+mod tracing;
 mod units;
 mod watch;
 
@@ -154,6 +159,8 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
             simulated::claims(&args, interrupt)
         }
         Some(Command::Claims(args)) => claims_command::run(&args, interrupt),
+        Some(Command::Trace(args)) => tracing::run(&args, interrupt),
+        Some(Command::Cachesim(args)) => cachesim_command::run(&args, interrupt),
         Some(Command::Completions(args)) => manual::completions(&args),
         Some(Command::Man(args)) => manual::man(&args),
         Some(Command::Instance(_)) => Ok(deploy::host_child()?),

@@ -163,7 +163,9 @@ impl Executor {
         let slot = std::rc::Rc::clone(&self.slots.borrow()[task]);
         let mut future = slot.future.borrow_mut();
         let Some(running) = future.as_mut() else { return };
+        let traced = probe::mark::task(task);
         let polled = running.as_mut().poll(&mut Context::from_waker(&slot.waker));
+        drop(traced);
         latch::assert_none_held();
         if polled.is_ready() {
             *future = None;

@@ -35,6 +35,7 @@ use crate::paged::PageEngine;
 use access::Expect;
 use base::{Key, TableId, hash64};
 use locks::{LockName, Mode};
+use probe::mark::{self, marked};
 use probe::{Component, Counter};
 use std::ops::Bound;
 use std::pin::pin;
@@ -133,10 +134,12 @@ impl<'a, D: Design> PageAccess<'a, D> {
     /// Locks a key of `table` or of one of its indexes.
     #[inline]
     pub(crate) async fn lock(&mut self, table: TableId, name: LockName, mode: Mode) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::LOCK }>();
         pin!(self.engine.lock(self.executor, self.txn, &[LockName::table(table)], name, mode)).await
     }
 
     pub(crate) async fn lock_table(&mut self, table: TableId, mode: Mode) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::LOCK }>();
         self.engine.lock(self.executor, self.txn, &[], LockName::table(table), mode).await
     }
 
@@ -178,6 +181,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::SCAN }>();
         let table = self.table_of(index)?;
         if !D::OWNERS {
             let cursor = Cursor::start(purpose, index, range, direction, None);
@@ -241,12 +245,19 @@ impl<'a, D: Design> PageAccess<'a, D> {
         f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = cursor.index;
+        let opening = marked::<{ mark::CURSOR }>();
         let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
         // Often the caller wants the first row only, and every row that is looked at gets locked.
         // Entries alone are small, and mostly the caller wants all.
         let mut limit = if cursor.purpose.is_of_keys() { 8 } else { 1 };
+        let mut first = Some(self.collect_some(&cursor, limit).await?);
+        drop(opening);
+        let _going_on = marked::<{ mark::FETCH }>();
         loop {
-            let mut chunk = self.collect_some(&cursor, limit).await?;
+            let mut chunk = match first.take() {
+                Some(chunk) => chunk,
+                None => self.collect_some(&cursor, limit).await?,
+            };
             while self.ranges() {
                 self.lock_chunk(table, &cursor, &chunk).await?;
                 let again = self.collect_some(&cursor, limit).await?;
@@ -388,6 +399,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        let _traced = marked::<{ mark::READ }>();
         self.belongs(table, key);
         if self.locks() {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_S)).await?;
@@ -412,6 +424,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        let _traced = marked::<{ mark::UPDATE }>();
         self.belongs(table, key);
         if self.locks() {
             pin!(self.lock(table, self.name(table, key), Mode::ROW_X)).await?;
@@ -443,6 +456,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
     }
 
     fn prefetch(&mut self, table: TableId, keys: &[Key]) {
+        let _traced = marked::<{ mark::AHEAD }>();
         let Some(t) = self.engine.store.table(table) else { return };
         if self.locks() {
             let locks = self.engine.locks(self.txn.owner);
@@ -452,6 +466,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        let _traced = marked::<{ mark::INSERT }>();
         self.belongs(table, key);
         if !self.ranges() {
             if self.locks() {
@@ -500,6 +515,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::APPEND }>();
         // A local transaction without locks need not build the future for one.
         if self.locks() {
             pin!(self.lock_table(table, Mode::IX)).await?;
@@ -511,6 +527,7 @@ impl<D: Design> Access for PageAccess<'_, D> {
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let _traced = marked::<{ mark::DELETE }>();
         self.belongs(table, key);
         if self.locks() {
             let mode = if self.ranges() { Mode::ROW_AND_GAP_X } else { Mode::ROW_X };

@@ -8,6 +8,7 @@
 //!   and documents follow from it.
 //! - [`hooks`]: the functions that the other crates call. They are off until [`profile`] turns them
 //!   on for a worker.
+//! - [`mark`]: marks in the machine code for traces of instructions.
 //! - `far`: the functions that a hook calls while a worker profiles. `worker`: the cells of one
 //!   thread, and the division of time. `ticks`: cheap timestamps.
 //! - [`Hardware`]: the processor's counters of a thread, where it has them.
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 pub mod hooks;
+pub mod mark;
 pub mod series;
 pub mod table;
 

@@ -11,6 +11,7 @@ use crate::redo::perform;
 use base::{PageId, TableId};
 use latch::{CachePadded, LatchPolicy, Rank};
 use pages::{PageMut, PageRef, Pool, Stop};
+use probe::mark::{self, marked};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Workers beyond this number share current pages.
@@ -289,6 +290,7 @@ impl<'p> Heap<'p> {
         class: u8,
         content: impl Fn(u32) -> Action<'a>,
     ) -> Result<PageMut<'p, L>, Stop> {
+        let _traced = marked::<{ mark::ALLOCATE }>();
         let mut root = self.pool.exclusive_as::<L>(Rank::HeapPage, self.root)?;
         if !is(&root, KIND_HEAP_ROOT, self.id) {
             return Err(corrupt(&root));

@@ -22,6 +22,7 @@ use crate::redo::perform;
 use base::PageId;
 use latch::LatchPolicy;
 use pages::{PageMut, Stop};
+use probe::mark::{self, marked};
 
 /// The number of keys in a row that must have gone to the end before a split treats them as
 /// arriving in order.
@@ -238,6 +239,7 @@ impl<'p> BTree<'p> {
         child: &mut PageMut<'p, L>,
         halves: &Halves,
     ) -> Result<(), Stop> {
+        let _traced = marked::<{ mark::RESTRUCTURE }>();
         let mut right = new_page::<L>(self.pool)?;
         right.own_beside(child);
         let separator = &halves.separator;
@@ -257,6 +259,7 @@ impl<'p> BTree<'p> {
         level: u8,
         need: &dyn Fn(Node<&Bytes>) -> Result<usize, Garbled>,
     ) -> Result<(), Stop> {
+        let _traced = marked::<{ mark::RESTRUCTURE }>();
         let (root, seen) = self.top(Seek::Key(probe));
         let mut root = self.pool.exclusive::<L>(root)?;
         if !self.is_top(seen) {

@@ -10,6 +10,7 @@ use crate::local::Protection;
 use crate::memory::{CUT, MemoryEngine, MemoryLocalTxn, MemoryWorkerContext, Table, abort_of};
 use base::{Key, TableId};
 use memstore::{Cause, Refused, RowId, Txn, Worker};
+use probe::mark::{self, marked};
 use probe::{Counter, Wait};
 use std::task::Poll;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut};
@@ -169,6 +170,7 @@ impl<'a> MemoryAccess<'a> {
         direction: Direction,
         f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::SCAN }>();
         let [mut at, mut next] = std::mem::take(&mut self.txn.keys);
         at.clear();
         loop {
@@ -252,6 +254,7 @@ impl Access for MemoryAccess<'_> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        let _traced = marked::<{ mark::READ }>();
         self.quietly()?;
         let t = self.engine.table(table)?;
         let mut f = Some(f);
@@ -273,6 +276,7 @@ impl Access for MemoryAccess<'_> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
+        let _traced = marked::<{ mark::UPDATE }>();
         self.may_write()?;
         let t = self.engine.table(table)?;
         let mut f = Some(f);
@@ -309,6 +313,7 @@ impl Access for MemoryAccess<'_> {
 
     #[inline]
     fn prefetch(&mut self, table: TableId, keys: &[Key]) {
+        let _traced = marked::<{ mark::AHEAD }>();
         if self.txn.past.is_some() {
             return;
         }
@@ -317,6 +322,7 @@ impl Access for MemoryAccess<'_> {
     }
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
+        let _traced = marked::<{ mark::INSERT }>();
         self.may_write()?;
         let t = self.engine.table(table)?;
         let done = retry!(self, self.with(|worker, txn| worker.insert(txn, table, key, row)));
@@ -339,6 +345,7 @@ impl Access for MemoryAccess<'_> {
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
+        let _traced = marked::<{ mark::APPEND }>();
         self.may_write()?;
         self.engine.table(table)?;
         retry!(self, self.with(|worker, txn| worker.append(txn, table, row)));
@@ -347,6 +354,7 @@ impl Access for MemoryAccess<'_> {
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
+        let _traced = marked::<{ mark::DELETE }>();
         self.may_write()?;
         let t = self.engine.table(table)?;
         if !t.def.indexes.is_empty() {

@@ -20,7 +20,7 @@ use crate::links::MOST_PAYLOAD;
 use crate::local::{Keys, Local};
 use base::{Gtid, Lsn};
 use exec::{Engine, Protection, Scope};
-use probe::Component;
+use probe::{Component, mark};
 use serde::Serialize;
 use std::pin::pin;
 use twophase::coordinator::Event;
@@ -44,6 +44,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
     probe::transaction(workload.kind(request));
+    let _traced = mark::transaction(workload.kind(request));
     local.note_meeting(request);
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = first_protection(local, &*workload, request, keys);
@@ -77,7 +78,9 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
+                let traced = mark::marked::<{ mark::COMMIT }>();
                 let lsn = engine.commit(ctx, txn)?;
+                drop(traced);
                 local.durable(lsn).await?;
                 workload.committed(request, &reply);
                 observe(local, &*workload, request, Some(&reply));

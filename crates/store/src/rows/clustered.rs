@@ -28,6 +28,7 @@ use access::{Expect, MAX_ROW, Sight, TreeDelete, TreeInsert, TreeModify, TreeRep
 use base::Rid;
 use latch::Policies;
 use pages::Stop;
+use probe::mark::{self, marked};
 use std::ops::ControlFlow;
 use txn::{Columns, RowMut};
 
@@ -92,6 +93,7 @@ impl Store {
         sight: Option<Sight>,
         f: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, Stop> {
+        let _traced = marked::<{ mark::LOOKUP }>();
         let mut f = Some(f);
         let look = self.tree(table).get_seen::<P::Index, _>(key, sight, |value| match Lies::of(value) {
             Some(Lies::Here(row)) if table.layout.fits(row) => {
@@ -130,6 +132,7 @@ impl Store {
         row: &mut Vec<u8>,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
+        let _traced = marked::<{ mark::CHANGE }>();
         let tree = self.tree(table);
         let old_row = &mut txn.old_row;
         let (mut f, mut set) = (Some(f), Columns::NONE);
@@ -217,6 +220,7 @@ impl Store {
         }
         let mut value = std::mem::take(&mut txn.row);
         here(&mut value, row);
+        let _traced = marked::<{ mark::CREATE_ENTRY }>();
         let put = tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, &value, expect);
         txn.row = value;
         Ok(match put? {

@@ -19,6 +19,7 @@ use access::{Expect, HeapModify, HeapUpdate, MAX_ROW, Moves, Sight, TreeDelete, 
 use base::{Key, Rid};
 use latch::Policies;
 use pages::Stop;
+use probe::mark::{self, marked};
 use std::mem;
 use std::ops::{ControlFlow, Range};
 use txn::{Columns, Row, RowMut};
@@ -103,6 +104,7 @@ pub enum DeleteOutcome {
 impl Store {
     #[inline]
     fn find<P: Policies>(&self, table: &Table, key: &[u8]) -> Result<Option<Rid>, Stop> {
+        let _traced = marked::<{ mark::LOOKUP }>();
         match self.tree(table).get::<P::Index, _>(key, Rid::decode)? {
             None => Ok(None),
             Some(Some(rid)) => Ok(Some(rid)),
@@ -250,6 +252,7 @@ impl Store {
         rid: Rid,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
+        let _traced = marked::<{ mark::CHANGE }>();
         let heap = self.heap(table);
         let Txn { chain, row, old_row, .. } = txn;
         let mut set = Columns::NONE;
@@ -451,6 +454,7 @@ impl Store {
         let reference = table.reference(rid);
         for (index, entry) in table.indexes.iter().zip(entries()) {
             let tree = self.secondary(index);
+            let _traced = marked::<{ mark::CREATE_ENTRY }>();
             let put = self.insist(|| {
                 tree.insert::<P::Secondary>(
                     &mut self.writer(&mut txn.chain),
@@ -478,7 +482,8 @@ impl Store {
         value: impl FnOnce(Rid) -> V,
     ) -> Result<Result<Rid, InsertOutcome>, Stop> {
         let tree = self.tree(table);
-        let mark = txn.mark();
+        let before = txn.mark();
+        let creating = marked::<{ mark::CREATE_RECORD }>();
         let rid = if table.form() == HeapForm::Shared {
             if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
                 return Ok(Err(InsertOutcome::Exists));
@@ -491,6 +496,8 @@ impl Store {
             }
         };
         let value = value(rid);
+        drop(creating);
+        let _traced = marked::<{ mark::CREATE_ENTRY }>();
         let outcome = match self.insist(|| {
             tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value.as_ref(), expect)
         })? {
@@ -500,7 +507,7 @@ impl Store {
         };
         // Another transaction inserted the key after the check above: undo the insertion of the
         // row.
-        self.insist(|| self.undo_to::<P>(txn, mark))?;
+        self.insist(|| self.undo_to::<P>(txn, before))?;
         Ok(Err(outcome))
     }
 

@@ -1,0 +1,176 @@
+//! Footprints and their overlap (thesis, section 6.6): the lines that transactions, operations and
+//! their parts touch, and which of them all instances touch.
+
+use crate::code::Code;
+use crate::hash::LineMap;
+use std::collections::BTreeMap;
+use trace::code::{END, LOOKUP, is_operation};
+use trace::{Event, Trace};
+
+/// The instances of one thing, such as all new-order transactions.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    pub instances: u32,
+    /// For each line: the instance that touched it last, and the number of those that did.
+    touched: Vec<(u32, u32)>,
+    /// The sum over instances of the lines touched.
+    total: u64,
+}
+
+impl Group {
+    #[inline]
+    fn touch(&mut self, line: u32) {
+        let line = line as usize;
+        if line >= self.touched.len() {
+            self.touched.resize(line + 1, (0, 0));
+        }
+        let (last, count) = &mut self.touched[line];
+        if *last != self.instances {
+            (*last, *count) = (self.instances, *count + 1);
+            self.total += 1;
+        }
+    }
+
+    /// The lines of all instances together.
+    pub fn union(&self) -> usize {
+        self.touched.iter().filter(|(_, count)| *count > 0).count()
+    }
+
+    /// The mean of lines of an instance.
+    pub fn mean(&self) -> f64 {
+        self.total as f64 / f64::from(self.instances.max(1))
+    }
+
+    /// The share of the union that at least `share` of the instances touch.
+    pub fn overlap(&self, share: f64) -> f64 {
+        let needed = share * f64::from(self.instances);
+        let common = self.touched.iter().filter(|(_, count)| *count > 0 && f64::from(*count) >= needed).count();
+        common as f64 / self.union().max(1) as f64
+    }
+}
+
+/// The key of a group: a kind of transaction, or "" for all; the marks of an operation and of parts
+/// inside it, from outside inwards, none for whole transactions.
+pub type GroupKey = (String, Vec<u16>);
+
+/// The footprints of a trace.
+#[derive(Clone, Debug, Default)]
+pub struct Footprints {
+    pub code: BTreeMap<GroupKey, Group>,
+    /// Of whole transactions only.
+    pub data: BTreeMap<GroupKey, Group>,
+    /// Accesses to lines of data that at least 99 % of the transactions touch; how many of them were
+    /// loads.
+    pub common: (u64, u64),
+}
+
+/// A part of a transaction that has not ended, and its groups.
+struct Frame {
+    mark: u16,
+    groups: Vec<usize>,
+}
+
+/// The most marks in a key.
+const DEEPEST: usize = 3;
+
+/// Finds the footprints of the transactions behind the first `warm` ones.
+pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
+    let mut finder = Finder { code, groups: Vec::new(), numbers: BTreeMap::new(), lines: LineMap::default() };
+    let mut data: BTreeMap<GroupKey, Group> = BTreeMap::new();
+    let measured = trace.transactions.iter().skip(warm);
+    let mut accesses: Vec<(u64, u64)> = Vec::new();
+    for transaction in measured {
+        let kind = trace.kind_name(transaction).to_owned();
+        let mut of_data = [&(String::new(), Vec::new()), &(kind.clone(), Vec::new())]
+            .map(|key| (key.clone(), data.remove(key).unwrap_or_default()));
+        of_data.iter_mut().for_each(|(_, group)| group.instances += 1);
+        let mut frames = vec![finder.frame(&[], 0, &kind)];
+        for event in transaction.events() {
+            match event {
+                Event::Block(block) => finder.block(block, &frames),
+                Event::Load(line) | Event::Store(line) => {
+                    let next = finder.lines.len() as u32;
+                    let number = *finder.lines.entry(line).or_insert(next);
+                    if number == next {
+                        accesses.push((0, 0));
+                    }
+                    let counts = &mut accesses[number as usize];
+                    counts.0 += 1;
+                    counts.1 += u64::from(matches!(event, Event::Load(_)));
+                    of_data.iter_mut().for_each(|(_, group)| group.touch(number));
+                }
+                Event::Mark(mark) if mark & END == 0 => {
+                    let frame = finder.frame(&frames, mark, &kind);
+                    frames.push(frame);
+                }
+                Event::Mark(mark) => {
+                    if let Some(at) = frames.iter().rposition(|frame| frame.mark == mark & !END) {
+                        frames.truncate(at.max(1));
+                    }
+                }
+                _ => {}
+            }
+        }
+        data.extend(of_data);
+    }
+    let common = common(data.get(&(String::new(), Vec::new())), &accesses);
+    let keys = finder.numbers.into_iter();
+    let code = keys.map(|(key, at)| (key, std::mem::take(&mut finder.groups[at]))).collect();
+    Footprints { code, data, common }
+}
+
+fn common(mix: Option<&Group>, accesses: &[(u64, u64)]) -> (u64, u64) {
+    let Some(mix) = mix else { return (0, 0) };
+    let needed = f64::from(mix.instances) * 0.99;
+    let lines = mix.touched.iter().zip(accesses).filter(|((_, count), _)| f64::from(*count) >= needed);
+    lines.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
+}
+
+struct Finder<'t> {
+    code: &'t Code,
+    groups: Vec<Group>,
+    numbers: BTreeMap<GroupKey, usize>,
+    lines: LineMap<u32>,
+}
+
+impl Finder<'_> {
+    fn group(&mut self, key: GroupKey) -> usize {
+        let groups = &mut self.groups;
+        let number = *self.numbers.entry(key).or_insert_with(|| {
+            groups.push(Group::default());
+            groups.len() - 1
+        });
+        self.groups[number].instances += 1;
+        number
+    }
+
+    /// The groups of a part that begins with `mark` inside `frames`: 0 for the transaction.
+    fn frame(&mut self, frames: &[Frame], mark: u16, kind: &str) -> Frame {
+        let mut path: Vec<u16> = frames.iter().skip(1).map(|frame| frame.mark).collect();
+        if mark != 0 {
+            path.push(mark);
+        }
+        // A part belongs to the innermost operation around it.
+        let start = path.iter().rposition(|mark| is_operation(*mark)).unwrap_or(0);
+        let path = path[start..].to_vec();
+        if path.len() > DEEPEST || path.windows(2).any(|two| two[0] == two[1]) {
+            return Frame { mark, groups: Vec::new() };
+        }
+        let mut groups = vec![self.group((String::new(), path.clone())), self.group((kind.to_owned(), path))];
+        if mark == LOOKUP {
+            let alone = vec![LOOKUP];
+            groups.extend([self.group((String::new(), alone.clone())), self.group((kind.to_owned(), alone))]);
+        }
+        Frame { mark, groups }
+    }
+
+    #[inline]
+    fn block(&mut self, block: u32, frames: &[Frame]) {
+        let block = self.code.blocks[block as usize];
+        for line in block.dense..block.dense + u32::from(block.lines) {
+            for &group in frames.iter().flat_map(|frame| &frame.groups) {
+                self.groups[group].touch(line);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! SLICC (thesis, section 7.3): a transaction moves to the core of which the L1-I has the code that
+//! it misses.
+//!
+//! ```text
+//!   MC    misses of the L1-I since its context's queue was empty: at `fill_up` it is full
+//!   MSV   the last 100 fetches, 1 for a miss; shifts while the L1-I is full
+//!   MTQ   for the last `matched` misses: which other cores' signatures have the line
+//!   move  when the MSV has `dilution` ones: to a core that all entries of the MTQ name, else to an
+//!         idle one, else not
+//! ```
+
+use crate::lru::SetCache;
+use crate::machine::Machine;
+use crate::run::driver::{Policy, Run, Step};
+use crate::run::settings::{Settings, Types};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// The fetches that the MSV remembers.
+const MSV: u32 = 100;
+
+/// Which lines a cache has, by a bit for each value of the lowest bits of a line (Peir et al., ICS
+/// 2002). Lines with one key are of one set, so a line that leaves clears its bit unless another
+/// one in its set has the same key: no line that is there is missed.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    bits: Vec<bool>,
+}
+
+impl Signature {
+    /// # Panics
+    /// Unless `bits` is a power of two.
+    pub fn new(bits: usize) -> Signature {
+        assert!(bits.is_power_of_two(), "a signature has a power of two of bits");
+        Signature { bits: vec![false; bits] }
+    }
+
+    fn key(&self, line: u64) -> usize {
+        line as usize & (self.bits.len() - 1)
+    }
+
+    pub fn holds(&self, line: u64) -> bool {
+        self.bits[self.key(line)]
+    }
+
+    /// The cache has filled in a line; `left` had to leave.
+    pub fn filled(&mut self, cache: &SetCache, line: u64, left: Option<u64>) {
+        if let Some(left) = left
+            && !cache.in_set(left).any(|other| self.key(other) == self.key(left))
+        {
+            let key = self.key(left);
+            self.bits[key] = false;
+        }
+        let key = self.key(line);
+        self.bits[key] = true;
+    }
+}
+
+/// What a core remembers.
+#[derive(Clone, Debug)]
+struct Monitor {
+    misses: u32,
+    recent: u128,
+    matches: VecDeque<u128>,
+    signature: Option<Signature>,
+}
+
+impl Monitor {
+    fn forget(&mut self) {
+        self.recent = 0;
+        self.matches.clear();
+    }
+}
+
+#[derive(Debug)]
+pub struct Slicc {
+    monitors: Vec<Monitor>,
+    settings: Settings,
+    most_misses: u32,
+    /// The cores of each transaction, by thread.
+    cores_of: Vec<Range<usize>>,
+    /// The teams under way: cores, and the transactions that have not ended.
+    teams: Vec<(Range<usize>, Vec<usize>)>,
+    /// The line that the miss under way drives out.
+    leaving: Option<u64>,
+}
+
+impl Slicc {
+    pub fn new(settings: &Settings, machine: &Machine) -> Slicc {
+        let monitor = || Monitor {
+            misses: 0,
+            recent: 0,
+            matches: VecDeque::new(),
+            signature: (settings.signature > 0).then(|| Signature::new(settings.signature)),
+        };
+        Slicc {
+            monitors: (0..settings.cores).map(|_| monitor()).collect(),
+            settings: settings.clone(),
+            most_misses: machine.l1i.lines() as u32 - 1,
+            cores_of: Vec::new(),
+            teams: Vec::new(),
+            leaving: None,
+        }
+    }
+
+    /// The cores that run transactions: one is the scout's.
+    fn cores(&self) -> usize {
+        match self.settings.types {
+            Types::Scout => (self.settings.cores - 1).max(1),
+            _ => self.settings.cores,
+        }
+    }
+
+    fn contexts_of(&self, cores: Range<usize>) -> Range<usize> {
+        cores.start * self.settings.contexts..cores.end * self.settings.contexts
+    }
+
+    /// Gives a transaction to the context of these cores with the fewest.
+    fn place(&mut self, run: &mut Run<'_>, thread: usize, cores: Range<usize>) {
+        let contexts = self.contexts_of(cores.clone());
+        let context = contexts.min_by_key(|&c| run.load(c)).unwrap_or(0);
+        run.contexts[context].queue.push_back(thread);
+        self.cores_of.resize(thread + 1, 0..0);
+        self.cores_of[thread] = cores;
+    }
+
+    /// Without types, the pool is kept full.
+    fn fill_pool(&mut self, run: &mut Run<'_>) {
+        let pool = self.settings.pool.max(self.cores()) * self.settings.contexts;
+        while run.in_flight() < pool && !run.waiting.is_empty() {
+            let now = self.earliest(run, 0..self.cores());
+            let thread = run.take_up(0, now);
+            self.place(run, thread, 0..self.cores());
+        }
+    }
+
+    /// The time of the context of these cores that is furthest behind.
+    fn earliest(&self, run: &Run<'_>, cores: Range<usize>) -> f64 {
+        self.contexts_of(cores).map(|c| run.contexts[c].time).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Forms teams of one type while cores are free for them (section 7.3.3).
+    fn form_teams(&mut self, run: &mut Run<'_>) {
+        let n = self.cores();
+        while let Some(&(_, kind)) = run.waiting.front() {
+            let most = 2 * n * self.settings.contexts;
+            let in_window = run.waiting.iter().take(2 * most).enumerate().filter(|(_, (_, of))| *of == kind);
+            let places: Vec<usize> = in_window.map(|(at, _)| at).take(most).collect();
+            let size = places.len() as f64 / (n * self.settings.contexts) as f64;
+            let (wanted, take) = match size {
+                s if s >= 1.5 => (n, places.len()),
+                s if s >= 0.5 => ((n / 2).max(1), places.len()),
+                _ => (1, 1),
+            };
+            let Some(cores) = self.free(wanted) else { return };
+            let now = self.earliest(run, cores.clone());
+            let mut team = Vec::new();
+            for (taken, at) in places.into_iter().take(take).enumerate() {
+                let thread = run.take_up(at - taken, now);
+                self.place(run, thread, cores.clone());
+                team.push(thread);
+            }
+            self.teams.push((cores, team));
+        }
+    }
+
+    /// So many cores side by side, aligned to their number, that no team fills.
+    fn free(&self, wanted: usize) -> Option<Range<usize>> {
+        let starts = (0..self.cores()).step_by(wanted).map(|start| start..start + wanted);
+        let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
+        starts
+            .filter(|cores| cores.end <= self.cores())
+            .find(|cores| !self.teams.iter().any(|(taken, team)| meets(cores, taken) && self.fills(taken, team)))
+    }
+
+    /// Whether a team still has a transaction for each of its contexts: then no other one shares its
+    /// cores.
+    fn fills(&self, cores: &Range<usize>, team: &[usize]) -> bool {
+        team.len() >= cores.len() * self.settings.contexts
+    }
+
+    /// The context to which a transaction moves, if it moves.
+    fn target(&self, run: &Run<'_>, context: usize, thread: usize) -> Step {
+        let core = run.contexts[context].core;
+        let monitor = &self.monitors[core];
+        let allowed = self.cores_of[thread].clone();
+        let best = |cores: &mut dyn Iterator<Item = usize>| {
+            let contexts = cores.flat_map(|core| self.contexts_of(core..core + 1));
+            contexts.min_by_key(|&c| (run.load(c), run.chip.hops(core, run.contexts[c].core)))
+        };
+        if monitor.matches.len() >= self.settings.matched {
+            let all = monitor.matches.iter().fold(u128::MAX, |all, mask| all & mask);
+            let mut named = allowed.clone().filter(|&c| c != core && all >> c & 1 == 1);
+            if let Some(target) = best(&mut named) {
+                return Step::To(target);
+            }
+        }
+        let idle = |c: &usize| *c != core && self.contexts_of(*c..*c + 1).all(|context| run.is_idle(context));
+        best(&mut allowed.filter(idle)).map_or(Step::Stay, Step::To)
+    }
+}
+
+impl Policy for Slicc {
+    const COUNTS_FETCHES: bool = true;
+
+    fn dispatch(&mut self, run: &mut Run<'_>) {
+        match self.settings.types {
+            Types::None => self.fill_pool(run),
+            Types::Software | Types::Scout => self.form_teams(run),
+        }
+    }
+
+    #[inline]
+    fn before(&mut self, run: &mut Run<'_>, context: usize, _thread: usize, line: u64) -> Step {
+        let l1i = run.chip.l1i(run.contexts[context].core);
+        self.leaving = l1i.victim(line).map(|(victim, _)| victim);
+        Step::Stay
+    }
+
+    fn after(&mut self, run: &mut Run<'_>, place: (usize, usize), line: u64, hit: bool, fetches: u32) -> Step {
+        let (context, thread) = place;
+        let core = run.contexts[context].core;
+        let monitor = &mut self.monitors[core];
+        if let Some(signature) = &monitor.signature {
+            run.outcome.signature.0 += 1;
+            run.outcome.signature.1 += u64::from(signature.holds(line) == hit);
+        }
+        let is_full = monitor.misses >= self.settings.fill_up;
+        if is_full {
+            monitor.recent = monitor.recent << fetches.min(127) | u128::from(!hit) << (fetches.min(127) - 1);
+            monitor.recent &= (1 << MSV) - 1;
+        }
+        if hit {
+            return Step::Stay;
+        }
+        monitor.misses = (monitor.misses + 1).min(self.most_misses);
+        if let Some(signature) = &mut monitor.signature {
+            signature.filled(run.chip.l1i(core), line, self.leaving);
+        }
+        let holds = |c: usize| match &self.monitors[c].signature {
+            Some(signature) => signature.holds(line),
+            None => run.chip.l1i(c).holds(line),
+        };
+        let others = self.cores_of[thread].clone().filter(|&c| c != core && holds(c));
+        let mask = others.fold(0u128, |mask, c| mask | 1 << c);
+        let monitor = &mut self.monitors[core];
+        monitor.matches.push_back(mask);
+        if monitor.matches.len() > self.settings.matched {
+            monitor.matches.pop_front();
+        }
+        if is_full && monitor.recent.count_ones() >= self.settings.dilution {
+            let step = self.target(run, context, thread);
+            if let Step::To(target) = step {
+                self.monitors[core].forget();
+                self.monitors[run.contexts[target].core].forget();
+            }
+            return step;
+        }
+        Step::Stay
+    }
+
+    fn left(&mut self, run: &mut Run<'_>, context: usize, thread: usize, ended: bool) {
+        let core = run.contexts[context].core;
+        if self.contexts_of(core..core + 1).all(|c| run.is_idle(c)) {
+            self.monitors[core].misses = 0;
+        }
+        if !ended {
+            return;
+        }
+        let Some(at) = self.teams.iter().position(|(_, team)| team.contains(&thread)) else { return };
+        self.teams[at].1.retain(|&t| t != thread);
+        if self.teams[at].1.is_empty() {
+            let (cores, _) = self.teams.swap_remove(at);
+            for core in cores {
+                self.monitors[core].forget();
+                self.monitors[core].misses = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lru::Access;
+
+    /// A signature has no false negatives, and none at all with a bit for each line in use.
+    #[test]
+    fn a_signature_never_misses_a_line() {
+        for bits in [512, 1024, 2048, 8192] {
+            let mut random = fastrand::Rng::with_seed(3);
+            let (mut cache, mut signature) = (SetCache::new(64, 8), Signature::new(bits));
+            let mut wrong = 0;
+            for _ in 0..50_000 {
+                let line = random.u64(0..3000);
+                let there = cache.holds(line);
+                assert!(!there || signature.holds(line));
+                wrong += usize::from(there != signature.holds(line));
+                if let Access::Miss(left) = cache.access(line, 0) {
+                    signature.filled(&cache, line, left.map(|(line, _)| line));
+                }
+            }
+            assert_eq!(wrong == 0, bits == 8192, "{bits} bits: {wrong} wrong");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Chapter 6: Figures 6.1 to 6.8.
+
+use super::{Row, StudyError, has_operations, rounded, row, set};
+use crate::code::Code;
+use crate::footprint::{Footprints, Group, footprints};
+use crate::hierarchy::CACHES;
+use crate::machine::{LINE_BYTES, Machine};
+use crate::microscope::{Misses, SWEEP_KB, ThreeC, observe};
+use trace::Trace;
+use trace::code::{OPERATIONS, name};
+
+/// The word for what is in no operation.
+const ELSEWHERE: &str = "other";
+
+/// All tables of the chapter, on one core of `machine`. The first `warm` transactions warm the
+/// caches.
+///
+/// # Errors
+/// [`StudyError`]: too few transactions, or no marks of operations.
+pub fn chapter_6(trace: &Trace, machine: &Machine, warm: usize) -> Result<Vec<Row>, StudyError> {
+    if trace.transactions.len() <= warm {
+        return Err(StudyError::TooFew { found: trace.transactions.len(), needed: warm + 1 });
+    }
+    if !has_operations(trace) {
+        return Err(StudyError::NoMarks { study: "chapter 6" });
+    }
+    let code = Code::of(trace);
+    let misses = observe(trace, &code, machine, warm);
+    let prints = footprints(trace, &code, warm);
+    let mut rows = vec![summary(trace, &misses, &prints, warm)];
+    rows.extend(caches(trace, &misses));
+    rows.extend(three_c(trace, &misses));
+    rows.extend(SWEEP_KB.iter().zip(misses.sweep).map(|(kb, missed)| {
+        let mut row = row(trace, "l1i-size");
+        set(&mut row, "kb", *kb as u64);
+        set(&mut row, "mpki", rounded(missed as f64 * 1000.0 / misses.instructions.max(1) as f64));
+        row
+    }));
+    rows.extend(operations(trace, &misses));
+    rows.extend(components(trace, &misses));
+    rows.extend(within(trace, &misses));
+    rows.extend(code_footprints(trace, &prints));
+    rows.extend(data_footprints(trace, &prints));
+    rows.extend(parts(trace, &prints));
+    rows.iter_mut().for_each(|row| set(row, "machine", machine.name.as_str()));
+    Ok(rows)
+}
+
+fn summary(trace: &Trace, misses: &Misses, prints: &Footprints, warm: usize) -> Row {
+    let mut row = row(trace, "summary");
+    set(&mut row, "warm", warm as u64);
+    set(&mut row, "transactions", misses.transactions as u64);
+    set(&mut row, "instructions", misses.instructions);
+    let each = misses.instructions as f64 / misses.transactions.max(1) as f64;
+    set(&mut row, "instructions_per_txn", rounded(each));
+    let measured = trace.transactions.iter().skip(warm).map(|t| t.counts);
+    let (loads, stores) = measured.fold((0, 0), |sum, c| (sum.0 + c.loads, sum.1 + c.stores));
+    set(&mut row, "store_share", rounded(stores as f64 / (loads + stores).max(1) as f64));
+    let (all, reads) = prints.common;
+    set(&mut row, "common_data_read_share", rounded(reads as f64 / all.max(1) as f64));
+    row
+}
+
+fn caches(trace: &Trace, misses: &Misses) -> Vec<Row> {
+    let of = |(cache, name): (usize, &&str)| {
+        let mut row = row(trace, "caches");
+        set(&mut row, "cache", *name);
+        set(&mut row, "mpki", rounded(misses.mpki(cache)));
+        set(&mut row, "stalls", rounded(misses.stalls(cache)));
+        set(&mut row, "stall_share", rounded(misses.stall_share(cache)));
+        row
+    };
+    CACHES.iter().enumerate().map(of).collect()
+}
+
+fn three_c(trace: &Trace, misses: &Misses) -> Vec<Row> {
+    let of = |(cache, three): (&str, ThreeC)| {
+        let mut row = row(trace, "three-c");
+        let ThreeC { compulsory, capacity, conflict } = three;
+        set(&mut row, "cache", cache);
+        let all = (compulsory + capacity + conflict).max(1) as f64;
+        for (name, n) in [("compulsory", compulsory), ("capacity", capacity), ("conflict", conflict)] {
+            set(&mut row, name, n);
+            set(&mut row, &format!("{name}_share"), rounded(n as f64 / all));
+        }
+        row
+    };
+    [("l1i", misses.l1i), ("l3d", misses.l3d)].map(of).into()
+}
+
+/// Operations by their numbers in [`Misses`].
+fn operation_name(number: usize) -> &'static str {
+    OPERATIONS.get(number).map_or(ELSEWHERE, |(_, name)| name)
+}
+
+fn shares(row: &mut Row, misses: &Misses, part: impl Fn(usize, usize) -> bool, whole: impl Fn(usize, usize) -> bool) {
+    for (cache, name) in CACHES.iter().enumerate() {
+        let (part, whole) = (misses.sum(cache, &part), misses.sum(cache, &whole));
+        set(row, name, rounded(part as f64 / whole.max(1) as f64));
+    }
+}
+
+fn operations(trace: &Trace, misses: &Misses) -> Vec<Row> {
+    let of = |number: usize| {
+        let mut row = row(trace, "operations");
+        set(&mut row, "operation", operation_name(number));
+        shares(&mut row, misses, |o, _| o == number, |_, _| true);
+        row
+    };
+    (0..=OPERATIONS.len()).map(of).collect()
+}
+
+fn components(trace: &Trace, misses: &Misses) -> Vec<Row> {
+    let of = |(number, name): (usize, &String)| {
+        let mut row = row(trace, "components");
+        set(&mut row, "component", name.as_str());
+        shares(&mut row, misses, |_, c| c == number, |_, _| true);
+        row
+    };
+    misses.components.iter().enumerate().map(of).collect()
+}
+
+fn within(trace: &Trace, misses: &Misses) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for operation in 0..=OPERATIONS.len() {
+        if misses.sum(0, |o, _| o == operation) == 0 {
+            continue;
+        }
+        for (component, name) in misses.components.iter().enumerate() {
+            let mut row = row(trace, "components-in-operation");
+            set(&mut row, "operation", operation_name(operation));
+            set(&mut row, "component", name.as_str());
+            shares(&mut row, misses, |o, c| o == operation && c == component, |o, _| o == operation);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn kb(lines: f64) -> serde_json::Value {
+    rounded(lines * LINE_BYTES as f64 / 1024.0)
+}
+
+fn overlaps(row: &mut Row, kind: &str, group: &Group) {
+    set(row, "kind", if kind.is_empty() { "mix" } else { kind });
+    set(row, "instances", group.instances);
+    set(row, "kb", kb(group.mean()));
+    set(row, "union_kb", kb(group.union() as f64));
+    for (name, share) in [("in_all", 1.0), ("in_99", 0.99), ("in_90", 0.9), ("in_60", 0.6), ("in_30", 0.3)] {
+        set(row, name, rounded(group.overlap(share)));
+    }
+}
+
+fn code_footprints(trace: &Trace, prints: &Footprints) -> Vec<Row> {
+    let short = prints.code.iter().filter(|((_, path), _)| path.len() <= 1);
+    let of = |((kind, path), group): (&(String, Vec<u16>), &Group)| {
+        let mut row = row(trace, "code");
+        let operation = path.first().map_or(Some("transaction"), |&mark| name(mark))?;
+        set(&mut row, "operation", operation);
+        overlaps(&mut row, kind, group);
+        Some(row)
+    };
+    short.filter_map(of).collect()
+}
+
+fn data_footprints(trace: &Trace, prints: &Footprints) -> Vec<Row> {
+    let of = |((kind, _), group): (&(String, Vec<u16>), &Group)| {
+        let mut row = row(trace, "data");
+        overlaps(&mut row, kind, group);
+        row
+    };
+    prints.data.iter().map(of).collect()
+}
+
+/// The code of each part of an operation, as a share of the code around it.
+fn parts(trace: &Trace, prints: &Footprints) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((kind, path), group) in &prints.code {
+        let Some((last, outer)) = path.split_last().filter(|(_, outer)| !outer.is_empty()) else { continue };
+        let Some(around) = prints.code.get(&(kind.clone(), outer.to_vec())) else { continue };
+        let words: Option<Vec<&str>> = outer.iter().map(|&mark| name(mark)).collect();
+        let (Some(words), Some(part)) = (words, name(*last)) else { continue };
+        let mut row = row(trace, "parts");
+        set(&mut row, "kind", if kind.is_empty() { "mix" } else { kind.as_str() });
+        set(&mut row, "inside", words.join(" > "));
+        set(&mut row, "part", part);
+        set(&mut row, "kb", kb(group.union() as f64));
+        set(&mut row, "share", rounded(group.union() as f64 / around.union().max(1) as f64));
+        set(&mut row, "instances_each", rounded(f64::from(group.instances) / f64::from(around.instances.max(1))));
+        rows.push(row);
+    }
+    rows
+}

@@ -1,0 +1,275 @@
+//! Chapters 7 and 8: the schedulers, by cores and by their parameters.
+
+use super::{Row, StudyError, has_operations, rounded, row, set};
+use crate::code::Code;
+use crate::hardware;
+use crate::machine::Machine;
+use crate::run::addict::{profile, sequences, stability};
+use crate::run::settings::{Protect, Scheduler, Settings, Types};
+use crate::run::{self, Outcome};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use trace::Trace;
+use trace::code::name;
+
+/// One run to make, and the words that tell it from the others.
+struct Job {
+    table: &'static str,
+    machine: Machine,
+    settings: Settings,
+    label: (&'static str, f64),
+}
+
+/// What all runs of a study share.
+struct Study<'t> {
+    trace: &'t Trace,
+    code: Code,
+    chosen: Vec<usize>,
+    warm: usize,
+    jobs: Vec<Job>,
+}
+
+impl<'t> Study<'t> {
+    fn new(trace: &'t Trace, machine: &Machine, warm: usize, name: &'static str) -> Result<Self, StudyError> {
+        if machine.shared.is_none() {
+            return Err(StudyError::NoSharedCache { machine: machine.name.clone(), study: name });
+        }
+        let found = trace.transactions.len();
+        if found <= warm {
+            return Err(StudyError::TooFew { found, needed: warm + 1 });
+        }
+        if !has_operations(trace) {
+            return Err(StudyError::NoMarks { study: name });
+        }
+        Ok(Study { trace, code: Code::of(trace), chosen: (0..found).collect(), warm, jobs: Vec::new() })
+    }
+
+    fn add(&mut self, table: &'static str, machine: &Machine, label: (&'static str, f64), settings: Settings) {
+        let settings = Settings { warm: self.warm, ..settings };
+        self.jobs.push(Job { table, machine: machine.clone(), settings, label });
+    }
+
+    /// Makes all runs, side by side, in the order of their rows.
+    fn run(self) -> Vec<Row> {
+        let next = AtomicUsize::new(0);
+        let rows: Mutex<Vec<Option<Row>>> = Mutex::new(vec![None; self.jobs.len()]);
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    while let Some(job) = self.jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let made = self.row_of(job);
+                        let at = self.jobs.iter().position(|other| std::ptr::eq(other, job));
+                        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
+                        if let Some(at) = at {
+                            rows[at] = Some(made);
+                        }
+                    }
+                });
+            }
+        });
+        let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
+        rows.into_iter().flatten().collect()
+    }
+
+    fn row_of(&self, job: &Job) -> Row {
+        let outcome = run::run(self.trace, &self.code, &job.machine, &job.settings, &self.chosen);
+        let mut row = row(self.trace, job.table);
+        set(&mut row, "machine", job.machine.name.as_str());
+        describe(&mut row, &job.settings);
+        if !job.label.0.is_empty() {
+            set(&mut row, job.label.0, job.label.1);
+        }
+        fill(&mut row, &outcome, &job.settings);
+        row
+    }
+}
+
+fn describe(row: &mut Row, settings: &Settings) {
+    set(row, "scheduler", settings.scheduler.name());
+    set(row, "cores", settings.cores as u64);
+    set(row, "contexts", settings.contexts as u64);
+    match settings.scheduler {
+        Scheduler::Strex => {
+            set(row, "team", settings.team as u64);
+            set(row, "protect", if settings.protect == Protect::Refuse { "refuse" } else { "fill" });
+        }
+        Scheduler::Slicc => {
+            let types = match settings.types {
+                Types::None => "none",
+                Types::Software => "software",
+                Types::Scout => "scout",
+            };
+            set(row, "types", types);
+        }
+        _ => {}
+    }
+}
+
+fn fill(row: &mut Row, outcome: &Outcome, settings: &Settings) {
+    let tally = &outcome.tally;
+    let per_kilo = |n: f64| rounded(n * 1000.0 / tally.instructions.max(1) as f64);
+    set(row, "transactions", outcome.transactions as u64);
+    set(row, "instructions", tally.instructions);
+    set(row, "cycles", rounded(outcome.cycles));
+    set(row, "throughput", rounded(outcome.transactions as f64 * 1e6 / outcome.cycles.max(1.0)));
+    set(row, "latency", rounded(outcome.latency));
+    let cores = settings.cores as f64;
+    set(row, "ipc", rounded(tally.instructions as f64 / (outcome.cycles * cores).max(1.0)));
+    set(row, "l1i_mpki", per_kilo(tally.l1i_misses as f64));
+    set(row, "l1d_mpki", per_kilo(tally.data_misses() as f64));
+    set(row, "l1d_load_mpki", per_kilo(tally.load_misses as f64));
+    set(row, "l1d_store_mpki", per_kilo(tally.store_misses as f64));
+    set(row, "llc_mpki", per_kilo(tally.llc_misses as f64));
+    set(row, "switches", per_kilo(outcome.switches as f64));
+    let each = tally.instructions as f64 / outcome.switches.max(1) as f64;
+    set(row, "instructions_per_switch", rounded(each));
+    let busy = outcome.busy.max(1.0);
+    set(row, "busy_share", rounded(outcome.busy / (outcome.cycles * cores * settings.contexts as f64).max(1.0)));
+    set(row, "switch_share", rounded(outcome.switch_cycles / busy));
+    set(row, "instruction_stall_share", rounded(tally.instruction_stalls / busy));
+    set(row, "data_stall_share", rounded(tally.data_stalls / busy));
+    let stores = tally.stores as f64 / (tally.loads + tally.stores).max(1) as f64;
+    set(row, "store_share", rounded(stores));
+    if outcome.signature.0 > 0 {
+        set(row, "signature_accuracy", rounded(outcome.signature.1 as f64 / outcome.signature.0 as f64));
+    }
+}
+
+/// One run with any settings.
+///
+/// # Errors
+/// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
+pub fn one_run(trace: &Trace, machine: &Machine, settings: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+    let mut study = Study::new(trace, machine, warm, "a scheduler")?;
+    study.add("run", machine, ("", 0.0), settings.clone());
+    Ok(study.run())
+}
+
+/// Schedulers over cores (Figures 7.8 to 7.10), and the sweeps of their parameters (7.5 to 7.7,
+/// 7.11). The first `warm` transactions only warm the caches.
+///
+/// # Errors
+/// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
+pub fn chapter_7(trace: &Trace, machine: &Machine, base: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+    let mut study = Study::new(trace, machine, warm, "chapter 7")?;
+    let of = |scheduler| Settings { scheduler, ..base.clone() };
+    for cores in [2, 4, 8, 16] {
+        let plain = [Scheduler::Baseline, Scheduler::NextLine, Scheduler::Pif, Scheduler::Slicc];
+        for scheduler in plain {
+            study.add("schedulers", machine, ("", 0.0), Settings { cores, ..of(scheduler) });
+        }
+        for protect in [Protect::Refuse, Protect::Fill] {
+            study.add("schedulers", machine, ("", 0.0), Settings { cores, protect, ..of(Scheduler::Strex) });
+        }
+        for types in [Types::None, Types::Scout] {
+            study.add("schedulers", machine, ("", 0.0), Settings { cores, types, ..of(Scheduler::Slicc) });
+        }
+    }
+    let slicc = of(Scheduler::Slicc);
+    for fill_up in [128, 256, 512] {
+        let settings = Settings { fill_up: fill_up.min(511), dilution: 0, ..slicc.clone() };
+        study.add("slicc-fill-up", machine, ("fill_up", fill_up.into()), settings);
+    }
+    for matched in [2, 4, 6, 8, 10] {
+        let settings = Settings { matched, dilution: 0, ..slicc.clone() };
+        study.add("slicc-matched", machine, ("matched", matched as f64), settings);
+    }
+    for dilution in [1, 5, 10, 15, 20, 25, 30, 60, 100] {
+        let settings = Settings { dilution, ..slicc.clone() };
+        study.add("slicc-dilution", machine, ("dilution", dilution.into()), settings);
+    }
+    for signature in [0, 512, 1024, 2048, 8192] {
+        let settings = Settings { signature, ..slicc.clone() };
+        study.add("slicc-signature", machine, ("signature", signature as f64), settings);
+    }
+    for team in [2, 5, 10, 16, 20] {
+        let settings = Settings { team, ..of(Scheduler::Strex) };
+        study.add("strex-team", machine, ("", 0.0), settings);
+    }
+    let trace = study.trace;
+    let mut rows = study.run();
+    rows.extend(costs(trace));
+    Ok(rows)
+}
+
+/// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7), batches (8.4), hardware threads (8.5), a deeper
+/// hierarchy (8.6), and the stability of migration points (8.1).
+///
+/// # Errors
+/// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
+pub fn chapter_8(trace: &Trace, machine: &Machine, base: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+    let mut study = Study::new(trace, machine, warm, "chapter 8")?;
+    let profiled = if warm > 0 { warm } else { base.profile };
+    let base = Settings { team: 16, profile: profiled, ..base.clone() };
+    let four = [Scheduler::Baseline, Scheduler::Strex, Scheduler::Slicc, Scheduler::Addict];
+    let of = |scheduler| Settings { scheduler, ..base.clone() };
+    for scheduler in four {
+        study.add("schedulers", machine, ("", 0.0), of(scheduler));
+    }
+    study.add("schedulers", machine, ("", 0.0), Settings { protect: Protect::Fill, ..of(Scheduler::Strex) });
+    for batch in [2, 4, 8, 16, 32] {
+        let addict = Settings { batch, ..of(Scheduler::Addict) };
+        study.add("batch", machine, ("batch", batch as f64), addict);
+        let strex = Settings { team: batch, ..of(Scheduler::Strex) };
+        study.add("batch", machine, ("batch", batch as f64), strex);
+    }
+    for contexts in [2, 4, 8] {
+        for scheduler in four {
+            let team = (base.team / contexts).max(2);
+            let settings = Settings { contexts, team, ..of(scheduler) };
+            study.add("smt", machine, ("", 0.0), settings);
+        }
+    }
+    if machine.l2.is_none()
+        && let Ok(deep) = Machine::built_in("zesto-deep")
+    {
+        for scheduler in four {
+            study.add("deep", &deep, ("", 0.0), of(scheduler));
+        }
+    }
+    let mut rows = points(trace, &study.code, machine, warm);
+    rows.extend(study.run());
+    rows.extend(costs(trace));
+    Ok(rows)
+}
+
+/// The share of operations that have the points of the profile, in the transactions that were
+/// profiled and in the others.
+fn points(trace: &Trace, code: &Code, machine: &Machine, warm: usize) -> Vec<Row> {
+    let half = if warm == 0 { trace.transactions.len() / 2 } else { warm };
+    let (before, after): (Vec<usize>, Vec<usize>) = (0..trace.transactions.len()).partition(|&t| t < half);
+    let found = profile(trace, code, machine.l1i, &before);
+    let check = stability(&found, &sequences(trace, code, machine.l1i, &after));
+    let of = |((kind, operation), points): (&(u32, u16), &crate::run::addict::Points)| {
+        let mut row = row(trace, "points");
+        set(&mut row, "kind", trace.kinds[*kind as usize].as_str());
+        set(&mut row, "operation", name(*operation).unwrap_or("?"));
+        set(&mut row, "points", points.sequence.len() as u64);
+        set(&mut row, "runs", points.runs);
+        set(&mut row, "stable_profiled", rounded(points.stable as f64 / points.runs.max(1) as f64));
+        if let Some(stable) = check.get(&(*kind, *operation)) {
+            set(&mut row, "stable", rounded(*stable));
+        }
+        row
+    };
+    found.iter().map(of).collect()
+}
+
+fn costs(trace: &Trace) -> Vec<Row> {
+    let all = [
+        ("slicc", hardware::slicc(16, 4, 2048)),
+        ("strex", hardware::strex(512)),
+        ("addict", hardware::addict(40)),
+    ];
+    let of = |(scheduler, bits): (&str, hardware::Bits)| {
+        let mut row = row(trace, "hardware");
+        set(&mut row, "scheduler", scheduler);
+        set(&mut row, "monitor_bits", bits.monitor);
+        set(&mut row, "scheduler_bits", bits.scheduler);
+        set(&mut row, "team_bits", bits.teams);
+        set(&mut row, "bytes", bits.bytes());
+        row
+    };
+    all.map(of).into()
+}
