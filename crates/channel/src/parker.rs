@@ -27,7 +27,7 @@ use crate::ring::{announce_awake, announce_sleep, must_wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -109,6 +109,21 @@ pub enum Parked {
     TimedOut,
 }
 
+/// The result of [`Parker::doze`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doze {
+    /// There is work already; nothing is announced.
+    Busy,
+    MaySleep,
+}
+
+impl AsFd for Parker {
+    /// Readable when there is something to wake up for.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.epoll.as_fd()
+    }
+}
+
 impl Parker {
     /// # Errors
     /// [`ChannelError::Io`] when the process has no descriptors left.
@@ -145,19 +160,42 @@ impl Parker {
     /// before parking. The worker may park even if the last `receive` of a link returned a message:
     /// the second look finds further ones.
     pub fn park(&self, timeout: Option<Duration>, idle: impl FnOnce() -> bool) -> Parked {
+        if self.doze(idle) == Doze::Busy {
+            return Parked::Busy;
+        }
+        let parked = self.wait(&self.watches.borrow(), timeout);
+        self.rise();
+        parked
+    }
+
+    /// The first half of [`Parker::park`], for a worker that sleeps elsewhere: in a wait that ends
+    /// when this parker's descriptor becomes readable. After [`Doze::MaySleep`] the worker is
+    /// announced as asleep until [`Parker::rise`].
+    pub fn doze(&self, idle: impl FnOnce() -> bool) -> Doze {
         let mut watches = self.watches.borrow_mut();
         watches.retain(|(_, watch)| !watch.gone());
         announce_sleep(&self.shared.dozing);
         watches.iter().for_each(|(_, watch)| watch.announce_sleep(&self.shared));
         fence(Ordering::SeqCst);
-        let parked = if !idle() || watches.iter().any(|(_, watch)| watch.ready()) {
-            Parked::Busy
-        } else {
-            self.wait(&watches, timeout)
-        };
+        let is_busy = !idle() || watches.iter().any(|(_, watch)| watch.ready());
+        drop(watches);
+        if is_busy {
+            self.rise();
+            return Doze::Busy;
+        }
+        Doze::MaySleep
+    }
+
+    /// Takes the announcements of [`Parker::doze`] back, without a system call.
+    pub fn rise(&self) {
         announce_awake(&self.shared.dozing);
-        watches.iter().for_each(|(_, watch)| watch.announce_awake());
-        parked
+        self.watches.borrow().iter().for_each(|(_, watch)| watch.announce_awake());
+    }
+
+    /// Takes the events that have made the descriptor readable, so that the next one makes it
+    /// readable again.
+    pub fn take_events(&self) {
+        self.wait(&self.watches.borrow(), Some(Duration::ZERO));
     }
 
     fn wait(&self, watches: &[(u64, Arc<dyn WatchedLink>)], timeout: Option<Duration>) -> Parked {

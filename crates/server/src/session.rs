@@ -192,6 +192,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// The next message of the client. It may take long.
     async fn wait(&mut self) -> Result<Frame, Lost> {
+        if let Some(frame) = self.transport.frame_here() {
+            return Ok(frame);
+        }
         let (limit, state, message) = match self.block.kind {
             Kind::None => (
                 self.settings.limit("idle_session_timeout"),

@@ -29,6 +29,7 @@ pub struct Database {
 /// A program with its parameters.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Call {
+    #[serde(with = "crate::kept")]
     pub program: Arc<Program>,
     pub params: Vec<Datum>,
     /// The begin of the transaction, in the form of [`Datum::Timestamp`].
@@ -62,19 +63,23 @@ pub enum Command {
     },
     /// Makes the entries of an index from the rows of its table.
     Fill {
+        #[serde(with = "crate::kept")]
         table: Arc<Stored>,
         index: u16,
     },
     /// Copies the rows of a table into another, which has another key or other columns.
     /// `columns[i]` is the position in the old table of the new one's column `i`.
     Copy {
+        #[serde(with = "crate::kept")]
         from: Arc<Stored>,
+        #[serde(with = "crate::kept")]
         to: Arc<Stored>,
         columns: Vec<Option<u16>>,
         statement: i64,
     },
     /// Whether all rows of a table meet these conditions. Nulls are looked for too.
     Verify {
+        #[serde(with = "crate::kept")]
         table: Arc<Stored>,
         checks: Vec<Checked>,
         references: Vec<Reference>,

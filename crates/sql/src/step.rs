@@ -35,6 +35,7 @@ impl Test {
 /// Reads rows of one slot.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Fetch {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub bound: Arc<Bound>,
     pub test: Option<Test>,
@@ -434,6 +435,7 @@ impl Put {
 /// Changes one row in place: reads it, tests it, computes its new columns, checks them, stores it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Change {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub bound: Arc<Bound>,
     pub test: Option<Test>,
