@@ -82,7 +82,9 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
-    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, ..stop.deployment })
+    // The threads of sessions need the cores too: no worker may wait for messages on its core.
+    let oversubscribed = true;
+    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, oversubscribed, ..stop.deployment })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {

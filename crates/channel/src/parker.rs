@@ -242,3 +242,56 @@ impl Unparker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    /// Whether the descriptor is readable.
+    fn has_event(parker: &Parker) -> bool {
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(parker, PollFlags::IN)], Some(&none)).unwrap() == 1
+    }
+
+    #[test]
+    fn a_worker_that_dozes_is_woken_through_its_descriptor() {
+        let parker = Parker::new().unwrap();
+        let unparker = parker.unparker();
+        // Awake: no bell is rung.
+        unparker.unpark();
+        assert!(!has_event(&parker));
+        assert_eq!(parker.doze(|| false), Doze::Busy);
+        unparker.unpark();
+        assert!(!has_event(&parker));
+        for _ in 0..3 {
+            assert_eq!(parker.doze(|| true), Doze::MaySleep);
+            assert!(!has_event(&parker));
+            std::thread::scope(|scope| drop(scope.spawn(|| unparker.unpark())));
+            assert!(has_event(&parker));
+            parker.rise();
+            parker.take_events();
+            assert!(!has_event(&parker));
+        }
+    }
+
+    #[test]
+    fn a_message_on_a_link_makes_the_descriptor_readable() {
+        let parker = Parker::new().unwrap();
+        let (mut mine, mut theirs) = crate::pair().unwrap();
+        mine.register(&parker).unwrap();
+        assert_eq!(parker.doze(|| true), Doze::MaySleep);
+        theirs.send(&[b"one"]).unwrap();
+        assert!(!has_event(&parker), "a sleeper is woken by a flush only");
+        theirs.flush().unwrap();
+        assert!(has_event(&parker));
+        parker.rise();
+        parker.take_events();
+        assert_eq!(mine.receive().unwrap(), Some(&b"one"[..]));
+        // Now it is awake, and no bell is rung for it.
+        theirs.send(&[b"two"]).unwrap();
+        theirs.flush().unwrap();
+        assert!(!has_event(&parker));
+        assert_eq!(parker.doze(|| true), Doze::Busy);
+    }
+}
