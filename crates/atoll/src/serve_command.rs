@@ -11,15 +11,17 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::sweep::Sweep;
 use clap::Parser;
-use deploy::{DataUse, Deployment, Interrupt, Running, Standing, standing};
+use deploy::{DataUse, Deployment, Host, Interrupt, Running, Standing, standing};
 use server::access::Access;
 use server::deployed::Deployed;
 use server::serving::{self, Options};
 use server::shared::Limits;
+use server::station::Stations;
 use server::tls::Certificate;
 use sql::Database;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use topology::IslandCount;
@@ -46,9 +48,13 @@ pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
     // From here on a signal is the server's: the deployment must not end before it.
     let deployment = Deployment { interrupt: Interrupt::default(), ..deployment };
+    let stations = Arc::new(Stations::default());
+    if deployment.host == Host::Thread {
+        stations.take_in(deployment.number);
+    }
     let running = deployment.launch()?;
     set_password(args)?;
-    let outcome = serve(args, running, interrupt);
+    let outcome = serve(args, running, stations, interrupt);
     tracing::info!("the server has ended");
     outcome
 }
@@ -76,7 +82,9 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
-    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, ..stop.deployment })
+    // The threads of sessions need the cores too: no worker may wait for messages on its core.
+    let oversubscribed = true;
+    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, oversubscribed, ..stop.deployment })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {
@@ -99,12 +107,19 @@ fn set_password(args: &ServeArgs) -> Result<(), Failure> {
     Access::open(&args.data).and_then(|access| access.set_password(Some(password))).map_err(cannot)
 }
 
-fn serve(args: &ServeArgs, mut running: Running, interrupt: &Interrupt) -> Result<(), Failure> {
+fn serve(
+    args: &ServeArgs,
+    mut running: Running,
+    stations: Arc<Stations>,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
-    let engine = engine_of(&running, database).map_err(Failure::run)?;
+    let engine = engine_of(&running, database, stations).map_err(Failure::run)?;
     let options = options(args, database);
     let (stop, stopping) = watch::channel(false);
+    // It accepts clients and has the server's own tasks; sessions run on the stations.
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
         .thread_name("atoll-server")
         .enable_all()
         .build()
@@ -133,13 +148,13 @@ fn serve(args: &ServeArgs, mut running: Running, interrupt: &Interrupt) -> Resul
     served.map_err(Failure::run)
 }
 
-fn engine_of(running: &Running, database: Database) -> std::io::Result<Deployed> {
+fn engine_of(running: &Running, database: Database, stations: Arc<Stations>) -> std::io::Result<Deployed> {
     let deployment = running.deployment();
     let mut addresses = running.addresses();
     addresses.sort_by_key(|(instance, _)| instance.0);
     let addresses = addresses.into_iter().map(|(_, address)| address).collect();
     let placement = Placement::even(deployment.sites, deployment.islands);
-    Deployed::new(database, placement, (deployment.number, addresses))
+    Deployed::new(database, placement, (deployment.number, addresses), stations)
 }
 
 fn options(args: &ServeArgs, database: Database) -> Options {

@@ -37,6 +37,8 @@ mod ring;
 
 mod parker;
 
+pub mod lodging;
+
 pub mod ipc;
 
 pub use address::Address;
@@ -44,7 +46,7 @@ pub use error::{ChannelError, Closed, SendError};
 pub use hello::Hello;
 pub use link::{Counts, Link};
 pub use listener::{Listener, Stopper, connect};
-pub use parker::{Parked, Parker, Unparker};
+pub use parker::{Doze, Parked, Parker, Unparker};
 pub use registry::pair;
 
 /// The longest message on any channel, in bytes.

@@ -27,7 +27,7 @@ use crate::ring::{announce_awake, announce_sleep, must_wake};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -109,6 +109,21 @@ pub enum Parked {
     TimedOut,
 }
 
+/// The result of [`Parker::doze`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doze {
+    /// There is work already; nothing is announced.
+    Busy,
+    MaySleep,
+}
+
+impl AsFd for Parker {
+    /// Readable when there is something to wake up for.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.epoll.as_fd()
+    }
+}
+
 impl Parker {
     /// # Errors
     /// [`ChannelError::Io`] when the process has no descriptors left.
@@ -145,19 +160,42 @@ impl Parker {
     /// before parking. The worker may park even if the last `receive` of a link returned a message:
     /// the second look finds further ones.
     pub fn park(&self, timeout: Option<Duration>, idle: impl FnOnce() -> bool) -> Parked {
+        if self.doze(idle) == Doze::Busy {
+            return Parked::Busy;
+        }
+        let parked = self.wait(&self.watches.borrow(), timeout);
+        self.rise();
+        parked
+    }
+
+    /// The first half of [`Parker::park`], for a worker that sleeps elsewhere: in a wait that ends
+    /// when this parker's descriptor becomes readable. After [`Doze::MaySleep`] the worker is
+    /// announced as asleep until [`Parker::rise`].
+    pub fn doze(&self, idle: impl FnOnce() -> bool) -> Doze {
         let mut watches = self.watches.borrow_mut();
         watches.retain(|(_, watch)| !watch.gone());
         announce_sleep(&self.shared.dozing);
         watches.iter().for_each(|(_, watch)| watch.announce_sleep(&self.shared));
         fence(Ordering::SeqCst);
-        let parked = if !idle() || watches.iter().any(|(_, watch)| watch.ready()) {
-            Parked::Busy
-        } else {
-            self.wait(&watches, timeout)
-        };
+        let is_busy = !idle() || watches.iter().any(|(_, watch)| watch.ready());
+        drop(watches);
+        if is_busy {
+            self.rise();
+            return Doze::Busy;
+        }
+        Doze::MaySleep
+    }
+
+    /// Takes the announcements of [`Parker::doze`] back, without a system call.
+    pub fn rise(&self) {
         announce_awake(&self.shared.dozing);
-        watches.iter().for_each(|(_, watch)| watch.announce_awake());
-        parked
+        self.watches.borrow().iter().for_each(|(_, watch)| watch.announce_awake());
+    }
+
+    /// Takes the events that have made the descriptor readable, so that the next one makes it
+    /// readable again.
+    pub fn take_events(&self) {
+        self.wait(&self.watches.borrow(), Some(Duration::ZERO));
     }
 
     fn wait(&self, watches: &[(u64, Arc<dyn WatchedLink>)], timeout: Option<Duration>) -> Parked {
@@ -202,5 +240,58 @@ impl Unparker {
         if must_wake(&self.shared.dozing) {
             ring_bell(&self.shared.bell);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    /// Whether the descriptor is readable.
+    fn has_event(parker: &Parker) -> bool {
+        let none = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut [PollFd::new(parker, PollFlags::IN)], Some(&none)).unwrap() == 1
+    }
+
+    #[test]
+    fn a_worker_that_dozes_is_woken_through_its_descriptor() {
+        let parker = Parker::new().unwrap();
+        let unparker = parker.unparker();
+        // Awake: no bell is rung.
+        unparker.unpark();
+        assert!(!has_event(&parker));
+        assert_eq!(parker.doze(|| false), Doze::Busy);
+        unparker.unpark();
+        assert!(!has_event(&parker));
+        for _ in 0..3 {
+            assert_eq!(parker.doze(|| true), Doze::MaySleep);
+            assert!(!has_event(&parker));
+            std::thread::scope(|scope| drop(scope.spawn(|| unparker.unpark())));
+            assert!(has_event(&parker));
+            parker.rise();
+            parker.take_events();
+            assert!(!has_event(&parker));
+        }
+    }
+
+    #[test]
+    fn a_message_on_a_link_makes_the_descriptor_readable() {
+        let parker = Parker::new().unwrap();
+        let (mut mine, mut theirs) = crate::pair().unwrap();
+        mine.register(&parker).unwrap();
+        assert_eq!(parker.doze(|| true), Doze::MaySleep);
+        theirs.send(&[b"one"]).unwrap();
+        assert!(!has_event(&parker), "a sleeper is woken by a flush only");
+        theirs.flush().unwrap();
+        assert!(has_event(&parker));
+        parker.rise();
+        parker.take_events();
+        assert_eq!(mine.receive().unwrap(), Some(&b"one"[..]));
+        // Now it is awake, and no bell is rung for it.
+        theirs.send(&[b"two"]).unwrap();
+        theirs.flush().unwrap();
+        assert!(!has_event(&parker));
+        assert_eq!(parker.doze(|| true), Doze::Busy);
     }
 }

@@ -59,6 +59,7 @@ pub(crate) fn accept<W: Workload, E: Engine>(
                 (worker.0 as usize % workers, Peer::Caller(instance, life))
             }
             Caller::Client => (clients.fetch_add(1, Ordering::Relaxed) % workers, Peer::Client),
+            Caller::ClientAt(worker) => (usize::from(worker.0) % workers, Peer::Client),
         };
         shared.let_in(worker, link, peer);
     }

@@ -12,6 +12,7 @@ use crate::plan::LoadPlan;
 use crate::shared::{Inbox, Shared};
 use crate::worker::{Inheritance, Worker};
 use base::InstanceId;
+use channel::lodging::{self, Place};
 use channel::{Address, Listener};
 use exec::{
     Carried, Engine, EngineCounts, EngineFault, KeyOwners, Load, Maintenance, NoteId, Prefetch, Recovered,
@@ -464,12 +465,17 @@ fn start_workers<W: Workload, E: Load + Maintenance + Prefetch>(
                 let _ = topology::pin_thread(topology::CpuId(cpu as u32));
             }
             topology::bind_thread_memory(shared.config.node.map(|n| topology::NodeId(n as u32)));
+            let house = lodging::house_of(shared.config.deployment);
+            let place = Place { instance: shared.config.id.0, worker: index as u16 };
             // The thread that starts the instance waits for this, or has given it up.
             match Worker::new(shared, index, workload, filled, inheritance) {
                 Ok(worker) => {
                     let _ = ready.send(Ok(()));
                     drop(ready);
-                    worker.run();
+                    match house {
+                        Some(house) => house.lodge(place, Box::new(worker)),
+                        None => worker.run(),
+                    }
                 }
                 Err(fault) => drop(ready.send(Err(fault.into()))),
             }

@@ -7,6 +7,7 @@
 //! first.
 
 mod driving;
+mod lodger;
 
 use crate::links::{Ask, Broken, LinkId, Links, Peer, Taken};
 use crate::load::{self, Filled};
@@ -152,33 +153,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
         let mut idle_since = None;
         while !self.stop {
             let now = world::now_ns();
-            let mut busy = self.turns(now);
-            let ask = if busy && now < self.next_ask_ns { Ask::Rings } else { Ask::All };
-            if ask == Ask::All {
-                self.next_ask_ns = now + ASK_NS;
-            }
-            if now >= self.next_look_ns {
-                self.next_look_ns = now + LOOK_NS;
-                self.local.links.look_at_ends();
-            }
-            busy |= self.receive(ask);
-            busy |= self.receive_visits();
-            busy |= self.local.receive_forwarded();
-            self.local.flush_forwarded();
-            busy |= self.local.poll_acks();
-            busy |= self.local.shared.engine.turn(&self.local.ctx);
-            busy |= self.take_orders();
-            if now >= self.next_tick_ns {
-                self.tick(now);
-            }
-            if self.changes.front().is_some_and(|change| change.at_ns <= now) {
-                self.next_change(now);
-            }
-            probe::communicating(|| self.local.links.flush());
-            self.report();
-            self.local.flush_log();
-            busy = busy || self.local.shared.engine.tidy(&self.local.ctx);
-            if busy {
+            if self.work(now) {
                 idle_since = None;
             } else if now - *idle_since.get_or_insert(now) >= spin_ns {
                 self.rest(now);
@@ -186,8 +161,44 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
             } else {
                 std::hint::spin_loop();
             }
-            probe::round(if busy { Round::Worked } else { Round::Idle });
         }
+        self.finish();
+    }
+
+    /// One round of the loop. Returns whether there was work.
+    fn work(&mut self, now: u64) -> bool {
+        let mut busy = self.turns(now);
+        let ask = if busy && now < self.next_ask_ns { Ask::Rings } else { Ask::All };
+        if ask == Ask::All {
+            self.next_ask_ns = now + ASK_NS;
+        }
+        if now >= self.next_look_ns {
+            self.next_look_ns = now + LOOK_NS;
+            self.local.links.look_at_ends();
+        }
+        busy |= self.receive(ask);
+        busy |= self.receive_visits();
+        busy |= self.local.receive_forwarded();
+        self.local.flush_forwarded();
+        busy |= self.local.poll_acks();
+        busy |= self.local.shared.engine.turn(&self.local.ctx);
+        busy |= self.take_orders();
+        if now >= self.next_tick_ns {
+            self.tick(now);
+        }
+        if self.changes.front().is_some_and(|change| change.at_ns <= now) {
+            self.next_change(now);
+        }
+        probe::communicating(|| self.local.links.flush());
+        self.report();
+        self.local.flush_log();
+        busy = busy || self.local.shared.engine.tidy(&self.local.ctx);
+        probe::round(if busy { Round::Worked } else { Round::Idle });
+        busy
+    }
+
+    /// Leaves the engine, after the last round.
+    fn finish(self) {
         probe::profile(Profiling::Off);
         // Transactions of peers may still have running steps.
         locks::end_thread();
@@ -226,7 +237,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     /// soon, it only yields the core: the kernel may wake it a millisecond late, and that would
     /// count as latency of every request.
     fn rest(&self, now: u64) {
-        let until = self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns);
+        let until = self.next_time();
         match &*self.local.clients.source.borrow() {
             None => {}
             Some(_) if until.saturating_sub(now) < 2 * LATE_NS => return std::thread::yield_now(),
@@ -235,15 +246,24 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
         self.park(now, until);
     }
 
+    /// When a timer or a tick is due.
+    fn next_time(&self) -> u64 {
+        self.local.executor.next_timer().unwrap_or(u64::MAX).min(self.next_tick_ns)
+    }
+
     fn park(&self, now: u64, until: u64) {
-        let local = &self.local;
         let timeout = Duration::from_nanos(until.saturating_sub(now).clamp(1, TICK_NS));
-        let inbox = &local.shared.inboxes[local.worker];
+        self.parker.park(Some(timeout), || self.is_idle());
+    }
+
+    /// Whether no other thread has left work here.
+    fn is_idle(&self) -> bool {
+        let local = &self.local;
         let engine = &local.shared.engine;
-        self.parker.park(Some(timeout), || {
-            let idle = inbox.is_empty() && !local.executor.has_ready() && !engine.ready();
-            idle && engine.is_quiet(&local.ctx) && local.forwarding.is_quiet()
-        });
+        let idle = local.shared.inboxes[local.worker].is_empty()
+            && !local.executor.has_ready()
+            && !engine.ready();
+        idle && engine.is_quiet(&local.ctx) && local.forwarding.is_quiet()
     }
 
     /// Takes the steps that other workers' transactions have here.

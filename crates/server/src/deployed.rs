@@ -1,7 +1,12 @@
 //! [`Engine`] over a deployment: requests of the workload [`Database`].
+//!
+//! A session sends over the links of its own thread ([`crate::station`]); any other task through
+//! the [`Bridge`]. A conversation stays on the way on which it began.
 
-use crate::bridge::{Answered, Bridge, NoAnswer, Reply};
+use crate::bridge::Bridge;
+use crate::carrier::{Answered, Instances, NoAnswer, Reply, ReplyTo};
 use crate::engine::{Conversation, Engine, RunError, done, unexpected};
+use crate::station::{self, Stations};
 use base::InstanceId;
 use channel::Address;
 use sql::database::{Answer, Command, Database, Request};
@@ -16,23 +21,48 @@ pub struct Deployed {
 
 struct Inner {
     bridge: Bridge,
+    stations: Arc<Stations>,
+    deployment: u64,
     database: Database,
     schema: Schema,
     placement: Placement,
 }
 
+/// On which links a call is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Those of the session's thread.
+    Station,
+    Bridge,
+}
+
+/// A call under way: its home, its number, and on which links.
+#[derive(Clone, Copy, Debug)]
+struct Under {
+    home: InstanceId,
+    call: u64,
+    way: Way,
+}
+
 impl Deployed {
-    /// The engine of a deployment; `placement` and `addresses` are its instances'.
+    /// The engine of a deployment; `placement` and `addresses` are its instances'. Sessions run on
+    /// `stations`, which are started if there are none.
     ///
     /// # Errors
-    /// When the bridge cannot start.
+    /// When threads cannot be started.
     pub fn new(
         database: Database,
         placement: Placement,
         (deployment, addresses): (u64, Vec<Address>),
+        stations: Arc<Stations>,
     ) -> std::io::Result<Deployed> {
+        let instances = Instances { deployment, addresses };
+        stations.connect(instances.clone());
+        stations.start(stations_beside_instances())?;
         let inner = Inner {
-            bridge: Bridge::start(deployment, addresses)?,
+            bridge: Bridge::start(instances)?,
+            stations,
+            deployment,
             schema: database.schema(),
             database,
             placement,
@@ -41,9 +71,24 @@ impl Deployed {
     }
 }
 
+/// How many threads sessions get where instances have processes, and cores, of their own: sessions
+/// take about as much time as the work in the instances does.
+fn stations_beside_instances() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2))
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stations.stop();
+    }
+}
+
 impl Inner {
     /// The instance that owns the first place to which the request leads.
     fn home(&self, request: &Request) -> InstanceId {
+        if self.placement.instances() == 1 {
+            return InstanceId(0);
+        }
         let mut home = None;
         self.database.routes(request, &mut |route| {
             let domain = self.schema.table(route.table).map_or(0, |table| table.domain);
@@ -53,20 +98,54 @@ impl Inner {
         });
         home.unwrap_or(InstanceId(0))
     }
-}
 
-fn encoded<T: serde::Serialize>(value: &T) -> Result<Vec<u8>, RunError> {
-    postcard::to_stdvec(value).map_err(|_| RunError::Abort(Abort::TooLong))
+    /// Sends a request to its home.
+    async fn submit(&self, request: Request) -> Result<(Under, oneshot::Receiver<Reply>), NoAnswer> {
+        let home = self.home(&request);
+        let request = AnyRequest::Sql(request);
+        let sent = station::send(self.deployment, |carrier, scratch| {
+            txn::step::encode(&request, scratch);
+            let (reply, answer) = station::reply();
+            let call = carrier.submit(home, scratch, reply);
+            (Under { home, call, way: Way::Station }, answer)
+        });
+        if let Some(sent) = sent {
+            return Ok(sent);
+        }
+        let mut bytes = Vec::new();
+        txn::step::encode(&request, &mut bytes);
+        let (call, answer) = self.bridge.submit(home, bytes).await.ok_or(NoAnswer::Lost)?;
+        Ok((Under { home, call, way: Way::Bridge }, answer))
+    }
+
+    /// Sends the next message of a conversation.
+    fn more(&self, under: Under, command: &Command) -> oneshot::Receiver<Reply> {
+        let (reply, answer) = station::reply();
+        self.say(under, command, Some(reply));
+        answer
+    }
+
+    fn say(&self, under: Under, command: &Command, reply: Option<ReplyTo>) {
+        let to = (under.home, under.call);
+        match under.way {
+            // On another thread the link is another: there the call is unknown. Its own thread, and
+            // with it the link, has ended.
+            Way::Station => drop(station::send(self.deployment, |carrier, scratch| {
+                txn::step::encode(command, scratch);
+                carrier.more(to, scratch, reply);
+            })),
+            Way::Bridge => {
+                let mut message = Vec::new();
+                txn::step::encode(command, &mut message);
+                self.bridge.more(to, message, reply);
+            }
+        }
+    }
 }
 
 /// What a procedure says in a conversation.
 fn said(bytes: &[u8]) -> Result<Answer, RunError> {
     postcard::from_bytes(bytes).map_err(|_| unexpected())
-}
-
-/// A request as instances take it: they run workloads of any kind.
-fn encoded_request(request: &Request) -> Result<Vec<u8>, RunError> {
-    encoded(&AnyRequest::Sql(request.clone()))
 }
 
 /// The reply to a request.
@@ -78,7 +157,7 @@ fn decoded(bytes: &[u8]) -> Result<Answer, RunError> {
 }
 
 async fn received(reply: oneshot::Receiver<Reply>) -> Reply {
-    // The bridge ends only with the server.
+    // The links of a thread end with it.
     reply.await.unwrap_or(Err(NoAnswer::Lost))
 }
 
@@ -95,12 +174,19 @@ impl Engine for Deployed {
 
     async fn once(&self, request: Request) -> Result<Answer, RunError> {
         let only_reads = self.inner.database.only_reads(&request);
-        let (_, reply) = self.inner.bridge.submit(self.inner.home(&request), &encoded_request(&request)?);
-        match received(reply).await {
+        let reply = match self.inner.submit(request).await {
+            Ok((_, reply)) => received(reply).await,
+            Err(why) => Err(why),
+        };
+        match reply {
             Ok(answered) => decoded(&answered.bytes),
             Err(NoAnswer::Lost) if only_reads => Err(RunError::Abort(Abort::InstanceDown)),
             Err(why) => Err(no_answer(why)),
         }
+    }
+
+    fn station(&self) -> Option<tokio::runtime::Handle> {
+        self.inner.stations.next()
     }
 
     fn begin(&self) -> Talk {
@@ -111,24 +197,20 @@ impl Engine for Deployed {
 /// A transaction as a conversation with the instance where it began.
 pub struct Talk {
     inner: Arc<Inner>,
-    /// The home, and the number of the call that began it.
-    call: Option<(InstanceId, u64)>,
+    /// The call that began it.
+    call: Option<Under>,
     is_over: bool,
 }
 
 impl Talk {
     async fn say(&mut self, command: Command) -> Reply {
-        let too_long = |_| NoAnswer::Abort(Abort::TooLong);
         let reply = match self.call {
             None => {
-                let request = Request::Converse(command);
-                let home = self.inner.home(&request);
-                let (call, reply) =
-                    self.inner.bridge.submit(home, &encoded_request(&request).map_err(too_long)?);
-                self.call = Some((home, call));
+                let (under, reply) = self.inner.submit(Request::Converse(command)).await?;
+                self.call = Some(under);
                 reply
             }
-            Some((home, call)) => self.inner.bridge.more(home, call, &encoded(&command).map_err(too_long)?),
+            Some(under) => self.inner.more(under, &command),
         };
         let answered: Result<Answered, NoAnswer> = received(reply).await;
         // A message that is too long was not sent: the conversation can be told to end.
@@ -170,10 +252,8 @@ impl Conversation for Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        if let Some((home, call)) = self.call.filter(|_| !self.is_over)
-            && let Ok(message) = encoded(&Command::Rollback)
-        {
-            self.inner.bridge.last(home, call, &message);
+        if let Some(under) = self.call.filter(|_| !self.is_over) {
+            self.inner.say(under, &Command::Rollback, None);
         }
     }
 }

@@ -32,6 +32,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A transaction of several commands. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
+
+    /// The runtime of one thread on which the next session is to run, because it is near to the
+    /// engine; `None` for the runtime that accepts.
+    fn station(&self) -> Option<tokio::runtime::Handle> {
+        None
+    }
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.

@@ -84,7 +84,8 @@ impl Guards {
         })
     }
 
-    fn try_take(&self, session: SessionId, table: Oid, hold: Hold) -> bool {
+    /// Takes a guard for a session if it need not wait. Returns whether it has it.
+    pub fn try_take(&self, session: SessionId, table: Oid, hold: Hold) -> bool {
         let mut tables = self.lock();
         let table = tables.entry(table).or_default();
         table.grants(session, hold) && {

@@ -15,7 +15,8 @@
 //! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
-//! - [`engine`]; [`deployed`] over a [`bridge`]: the engine of a deployment.
+//! - [`engine`]; [`deployed`]: the engine of a deployment, over the links of a [`carrier`].
+//! - [`station`]: the threads of sessions, shared with workers; [`bridge`]: the way for other tasks.
 //!
 //! The messages have a codec of their own: that of the crate `pgwire` reads past the end of a
 //! malformed message and panics, and its sessions cannot suspend a portal, look at the next
@@ -27,6 +28,7 @@
 
 pub mod access;
 pub mod bridge;
+pub mod carrier;
 pub mod copy_format;
 pub mod counters;
 pub mod deployed;
@@ -47,5 +49,6 @@ pub mod serving;
 pub mod session;
 pub mod settings;
 pub mod shared;
+pub mod station;
 pub mod tls;
 pub mod transport;

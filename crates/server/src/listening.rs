@@ -3,9 +3,11 @@
 use crate::access::Origin;
 use crate::counters::Counters;
 use crate::engine::Engine;
+use crate::session::Stream;
 use crate::session::startup::serve;
 use crate::shared::{Shared, stopped};
 use socket2::{SockRef, TcpKeepalive};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -78,15 +80,20 @@ impl Listeners {
                     }
                     Ok((stream, peer)) => {
                         prepare(&stream);
+                        let origin = Origin::Tcp(peer.ip().to_canonical());
                         let (tls, shared) = (tls.clone(), Arc::clone(&shared));
-                        sessions.spawn(serve(stream, Origin::Tcp(peer.ip().to_canonical()), tls, shared));
+                        place(&mut sessions, stream.into_std(), TcpStream::from_std, move |stream, shared| {
+                            serve(stream, origin, tls, shared)
+                        }, shared);
                     }
                     Err(error) => rest(&error).await,
                 },
                 accepted = accept_unix(self.unix.as_ref()) => match accepted {
                     Ok(stream) => {
                         let origin = Origin::Unix { same_user: is_same_user(&stream) };
-                        sessions.spawn(serve(stream, origin, None, Arc::clone(&shared)));
+                        place(&mut sessions, stream.into_std(), UnixStream::from_std, move |stream, shared| {
+                            serve(stream, origin, None, shared)
+                        }, Arc::clone(&shared));
                     }
                     Err(error) => rest(&error).await,
                 },
@@ -103,6 +110,28 @@ impl Listeners {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Starts a session on the thread that the engine names, or on this runtime. A stream belongs to
+/// the runtime in which it was made, so it is made again there.
+fn place<E: Engine, T: Send + 'static, S: Stream, F: Future<Output = ()> + Send + 'static>(
+    sessions: &mut JoinSet<()>,
+    stream: io::Result<T>,
+    remake: fn(T) -> io::Result<S>,
+    session: impl FnOnce(S, Arc<Shared<E>>) -> F + Send + 'static,
+    shared: Arc<Shared<E>>,
+) {
+    let station = shared.engine.station();
+    let task = async move {
+        match stream.and_then(remake) {
+            Ok(stream) => session(stream, shared).await,
+            Err(error) => tracing::warn!("a client's socket cannot be used: {error}"),
+        }
+    };
+    match station {
+        Some(station) => sessions.spawn_on(task, &station),
+        None => sessions.spawn(task),
+    };
 }
 
 /// Small messages go out at once; a client that is gone is found.

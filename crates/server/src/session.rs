@@ -12,6 +12,9 @@
 //! A session works on one message at a time, in their order. While it works it reads nothing, so a
 //! client that sends faster than it is served waits; and it writes with bounded memory, so a client
 //! that does not read stops the session, and loses it after [`crate::shared::Limits::write`].
+//!
+//! A future is pinned where it is made (`pin!(f()).await`): awaited by value it is copied twice.
+//! Large ones and rare ones are boxed, so that the task of an idle session is small.
 
 mod block;
 mod carry;
@@ -35,6 +38,7 @@ use extended::Portal;
 use filling::Numbers;
 use sql::{SqlError, SqlState};
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -89,13 +93,13 @@ impl<S: Stream, E: Engine> Session<S, E> {
     /// Serves the client until one of both ends the session.
     async fn serve(mut self) {
         let lost = loop {
-            match self.turn().await {
+            match pin!(self.turn()).await {
                 Ok(Next::Message) => {}
                 Ok(Next::End) => break None,
                 Err(lost) => break Some(lost),
             }
         };
-        self.roll_back().await;
+        Box::pin(self.roll_back()).await;
         match lost {
             Some(Lost::Refused(error)) => {
                 self.transport.out.error(Severity::Fatal, &error);
@@ -108,13 +112,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     async fn turn(&mut self) -> Result<Next, Lost> {
-        let (tag, body) = match self.wait().await? {
+        let frame = pin!(self.wait()).await?;
+        let (tag, body) = match frame {
             Frame::Message { tag, body } => (tag, body),
             Frame::TooLong { tag, bytes } => {
                 let message = format!("a message of {bytes} bytes; expected at most {MOST_MESSAGE_BYTES}");
                 let error = SqlError::new(SqlState::PROGRAM_LIMIT, message)
                     .with_hint("Send fewer rows at once, or use COPY.");
-                self.refuse(tag, error).await?;
+                Box::pin(self.refuse(tag, error)).await?;
                 return Ok(Next::Message);
             }
         };
@@ -122,22 +127,22 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return Ok(Next::Message);
         }
         match Message::read(tag, &body) {
-            Ok(message) => self.message(message).await,
-            Err(error) => self.refuse(tag, error).await.map(|()| Next::Message),
+            Ok(message) => pin!(self.message(message)).await,
+            Err(error) => Box::pin(self.refuse(tag, error)).await.map(|()| Next::Message),
         }
     }
 
     async fn message(&mut self, message: Message<'_>) -> Result<Next, Lost> {
         let done = match message {
             Message::Terminate => return Ok(Next::End),
-            Message::Query(text) => return self.query(text).await.map(|()| Next::Message),
-            Message::Sync => return self.sync().await.map(|()| Next::Message),
+            Message::Query(text) => return Box::pin(self.query(text)).await.map(|()| Next::Message),
+            Message::Sync => return pin!(self.sync()).await.map(|()| Next::Message),
             Message::Flush => return self.transport.flush().await.map(|()| Next::Message),
             Message::Parse { statement, text, types } => self.parse(statement, text, &types),
             Message::Bind(bind) => self.bind(&bind),
             Message::Describe(target, name) => self.describe(target, name),
             Message::Close(target, name) => self.close(target, name),
-            Message::Execute { portal, most } => self.execute(portal, most).await,
+            Message::Execute { portal, most } => Box::pin(self.execute(portal, most)).await,
             // What remains of a COPY that has failed.
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
             Message::Password(_) => return Err(Lost::Refused(violation("unexpected password message"))),
@@ -146,11 +151,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Ok(()) => {}
             Err(Failure::Statement(error)) => {
                 self.skips = true;
-                self.failed(&error).await;
+                Box::pin(self.failed(&error)).await;
             }
             Err(Failure::Over(lost)) => return Err(lost),
         }
-        self.transport.relieve().await?;
+        pin!(self.transport.relieve()).await?;
         Ok(Next::Message)
     }
 
@@ -192,6 +197,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// The next message of the client. It may take long.
     async fn wait(&mut self) -> Result<Frame, Lost> {
+        if let Some(frame) = self.transport.frame_here() {
+            return Ok(frame);
+        }
         let (limit, state, message) = match self.block.kind {
             Kind::None => (
                 self.settings.limit("idle_session_timeout"),

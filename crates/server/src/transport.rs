@@ -8,8 +8,12 @@ use crate::incoming::{First, MOST_STARTUP_BYTES, may_be_long, violation};
 use crate::outgoing::Outgoing;
 use bytes::{Buf, Bytes, BytesMut};
 use sql::SqlError;
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// The longest message that carries a statement or its data, in bytes.
 pub const MOST_MESSAGE_BYTES: usize = 100 << 20;
@@ -17,8 +21,15 @@ pub const MOST_MESSAGE_BYTES: usize = 100 << 20;
 const MOST_SHORT_BYTES: usize = 64 << 10;
 /// Bytes for the client from which on the session writes them out.
 const WRITE_FROM: usize = 64 << 10;
-/// Free space for one read.
+/// The most bytes of one read.
 const READ_BYTES: usize = 16 << 10;
+/// Bytes for the client for which a session keeps memory while it waits.
+const KEPT_BYTES: usize = 1 << 10;
+
+thread_local! {
+    /// Where bytes are read to. It holds nothing between two polls.
+    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
 
 /// Why a connection is over.
 #[derive(Debug, thiserror::Error)]
@@ -134,12 +145,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         Ok(())
     }
 
+    /// Reads what has come. While nothing has, an idle connection keeps no buffer: all connections
+    /// of a thread read into one.
     async fn read(&mut self) -> Result<(), Lost> {
-        self.inbox.reserve(READ_BYTES);
-        match self.stream.read_buf(&mut self.inbox).await? {
+        if self.inbox.is_empty() {
+            self.inbox = BytesMut::new();
+        }
+        let (stream, inbox) = (&mut self.stream, &mut self.inbox);
+        let count = std::future::poll_fn(|cx| {
+            READ.with_borrow_mut(|bytes| {
+                let mut buffer = ReadBuf::new(bytes);
+                ready!(Pin::new(&mut *stream).poll_read(cx, &mut buffer))?;
+                inbox.extend_from_slice(buffer.filled());
+                Poll::Ready(std::io::Result::Ok(buffer.filled().len()))
+            })
+        });
+        match count.await? {
             0 => Err(Lost::Gone),
             _ => Ok(()),
         }
+    }
+
+    /// The next message, if it is here as a whole, and not too long.
+    pub fn frame_here(&mut self) -> Option<Frame> {
+        let length = self.inbox.get(1..5)?.get_u32() as usize;
+        if length < 4 || length > MOST_SHORT_BYTES || self.inbox.len() <= length {
+            return None;
+        }
+        let tag = self.inbox[0];
+        let mut message = self.inbox.split_to(length + 1);
+        message.advance(5);
+        Some(Frame::Message { tag, body: message.freeze() })
     }
 
     /// Writes out if there is much to write.
@@ -156,12 +192,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             self.stream.write_all(&self.out.bytes).await?;
             self.stream.flush().await
         };
-        tokio::time::timeout(self.write_patience, write)
-            .await
-            .map_err(|_| Lost::Stalled(self.write_patience))??;
+        let mut write = std::pin::pin!(write);
+        // Mostly the system takes all bytes at once, and no timer is needed.
+        let at_once = std::future::poll_fn(|cx| Poll::Ready(write.as_mut().poll(cx))).await;
+        match at_once {
+            Poll::Ready(written) => written?,
+            Poll::Pending => tokio::time::timeout(self.write_patience, write)
+                .await
+                .map_err(|_| Lost::Stalled(self.write_patience))??,
+        }
         self.out.bytes.clear();
         // A large result must not hold its memory for the rest of the session.
-        self.out.bytes.shrink_to(2 * WRITE_FROM);
+        self.out.bytes.shrink_to(KEPT_BYTES);
         Ok(())
     }
 

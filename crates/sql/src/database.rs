@@ -16,6 +16,7 @@ use crate::step::{Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
 use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::{Abort, Access, Clients, Generator, Route, Schema, Share, StepId, Transaction, Verdict, Workload};
 
@@ -29,6 +30,7 @@ pub struct Database {
 /// A program with its parameters.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Call {
+    #[serde(with = "crate::kept")]
     pub program: Arc<Program>,
     pub params: Vec<Datum>,
     /// The begin of the transaction, in the form of [`Datum::Timestamp`].
@@ -62,19 +64,23 @@ pub enum Command {
     },
     /// Makes the entries of an index from the rows of its table.
     Fill {
+        #[serde(with = "crate::kept")]
         table: Arc<Stored>,
         index: u16,
     },
     /// Copies the rows of a table into another, which has another key or other columns.
     /// `columns[i]` is the position in the old table of the new one's column `i`.
     Copy {
+        #[serde(with = "crate::kept")]
         from: Arc<Stored>,
+        #[serde(with = "crate::kept")]
         to: Arc<Stored>,
         columns: Vec<Option<u16>>,
         statement: i64,
     },
     /// Whether all rows of a table meet these conditions. Nulls are looked for too.
     Verify {
+        #[serde(with = "crate::kept")]
         table: Arc<Stored>,
         checks: Vec<Checked>,
         references: Vec<Reference>,
@@ -137,22 +143,23 @@ impl Workload for Database {
         match request {
             Request::Once(call) => {
                 let mut work = Work::new(txn, self.sites, call.statement);
-                let answer = self.call(&mut work, call).await;
+                let answer = pin!(self.call(&mut work, call)).await;
                 answered(answer, txn)
             }
-            Request::Converse(first) => self.converse(first.clone(), txn).await,
+            Request::Converse(first) => Box::pin(self.converse(first.clone(), txn)).await,
             Request::TakeNumbers { sequence, most } => {
-                let taken = Work::new(txn, self.sites, 0).take_numbers(sequence, *most).await;
+                let mut work = Work::new(txn, self.sites, 0);
+                let taken = Box::pin(work.take_numbers(sequence, *most)).await;
                 answered(taken.map(|(first, count)| Answer::Numbers { first, count }), txn)
             }
             Request::SetNumber { sequence, number, is_taken } => {
                 let mut work = Work::new(txn, self.sites, 0);
-                let set = work.set_number(*sequence, *number, *is_taken).await;
+                let set = Box::pin(work.set_number(*sequence, *number, *is_taken)).await;
                 answered(set.map(|()| Answer::Done), txn)
             }
             Request::ReadCatalog => {
                 let mut work = Work::new(txn, self.sites, 0);
-                match work.read_catalog().await {
+                match Box::pin(work.read_catalog()).await {
                     Ok(catalog) => Ok(Answer::Catalog(Box::new(catalog))),
                     Err(Stop::Abort(abort)) => Err(abort),
                     Err(Stop::Error(error)) => Ok(Answer::Failed(error)),
@@ -263,7 +270,7 @@ impl Database {
     async fn call<T: Transaction>(&self, work: &mut Work<'_, T>, call: &Call) -> Result<Answer, Stop> {
         work.begin_statement(call.statement);
         let bound = Arc::new(Bound { params: call.params.clone(), now: call.now });
-        work.run(&call.program, &bound).await.map(Answer::Outcomes)
+        pin!(work.run(&call.program, &bound)).await.map(Answer::Outcomes)
     }
 
     async fn converse<T: Transaction>(&self, first: Command, txn: &mut T) -> Result<Answer, Abort> {
@@ -276,7 +283,7 @@ impl Database {
                     work.txn().abandon();
                     return Ok(Answer::Done);
                 }
-                command => self.obey(&mut work, command).await,
+                command => pin!(self.obey(&mut work, command)).await,
             };
             let answer = match answer {
                 Ok(answer) => answer,
@@ -291,28 +298,28 @@ impl Database {
 
     async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
         match command {
-            Command::Run(call) => self.call(work, &call).await,
-            Command::Define { from, catalog } => work.define(from, &catalog).await.map(|()| Answer::Done),
+            Command::Run(call) => pin!(self.call(work, &call)).await,
+            Command::Define { from, catalog } => Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done),
             Command::Fill { table, index } => {
-                work.fill(&table, usize::from(index)).await.map(|()| Answer::Done)
+                Box::pin(work.fill(&table, usize::from(index))).await.map(|()| Answer::Done)
             }
             Command::Copy { from, to, columns, statement } => {
                 work.begin_statement(statement);
-                work.copy(&from, &to, &columns).await.map(|()| Answer::Done)
+                Box::pin(work.copy(&from, &to, &columns)).await.map(|()| Answer::Done)
             }
             Command::Verify { table, checks, references } => {
-                work.verify(&table, &checks, &references).await.map(|()| Answer::Done)
+                Box::pin(work.verify(&table, &checks, &references)).await.map(|()| Answer::Done)
             }
             Command::SetNumber { sequence, number, is_taken } => {
-                work.set_number(sequence, number, is_taken).await.map(|()| Answer::Done)
+                Box::pin(work.set_number(sequence, number, is_taken)).await.map(|()| Answer::Done)
             }
             Command::Purge { store, most } => {
-                let count = work.purge(store, most).await?;
+                let count = Box::pin(work.purge(store, most)).await?;
                 Ok(Answer::Outcomes(vec![Outcome { count, rows: Vec::new() }]))
             }
             Command::Savepoint => Ok(Answer::Point(work.savepoint() as u64)),
             Command::UndoTo(point) => {
-                work.undo_to(usize::try_from(point).unwrap_or(usize::MAX)).await?;
+                Box::pin(work.undo_to(usize::try_from(point).unwrap_or(usize::MAX))).await?;
                 Ok(Answer::Done)
             }
             Command::Commit | Command::Rollback => Ok(Answer::Done),

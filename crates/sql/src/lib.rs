@@ -38,6 +38,7 @@ pub mod error;
 pub mod expression;
 pub mod group;
 pub mod json;
+pub mod kept;
 pub mod key;
 pub mod number_format;
 pub mod numeric;

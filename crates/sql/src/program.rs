@@ -107,6 +107,7 @@ pub struct StoredIndex {
 /// Rows of one table, as a statement reaches them. The output row has all columns of the table.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Source {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub path: Path,
     /// Over the table's columns, preceded by those of the sources before it in a join.
@@ -218,6 +219,7 @@ pub struct SortKey {
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Insert {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub rows: InsertRows,
     pub checks: Vec<Checked>,

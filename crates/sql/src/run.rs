@@ -25,6 +25,7 @@ use crate::step::{Put, Putting};
 use crate::{Datum, SqlError};
 use smallvec::SmallVec;
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::step::Each;
 use txn::{Abort, Transaction};
@@ -149,7 +150,7 @@ impl<'t, T: Transaction> Work<'t, T> {
         let mut befores = Vec::with_capacity(puts.len());
         for puts in puts.chunks(PHASE) {
             let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();
-            let found = self.txn.all(Each(phase)).await?;
+            let found = pin!(self.txn.all(Each(phase))).await?;
             if let Some(undo) = &mut self.undo {
                 for (put, before) in puts.iter().zip(&found) {
                     if matches!(put.how, Putting::New(_)) && before.is_some() {

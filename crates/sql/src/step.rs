@@ -12,6 +12,7 @@ use crate::program::{Assignment, Checked, Grouping, Order, Stored};
 use crate::row::{Columns, Pair};
 use crate::{Datum, Expr, SqlError, SqlState};
 use serde::{Deserialize, Serialize};
+use std::pin::pin;
 use std::sync::Arc;
 use txn::{Abort, Access, Direction, Effect, Flow, Inserted, Range, Route, Spread, Step, StepId};
 
@@ -35,6 +36,7 @@ impl Test {
 /// Reads rows of one slot.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Fetch {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub bound: Arc<Bound>,
     pub test: Option<Test>,
@@ -95,7 +97,7 @@ impl Step for Fetch {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Hits, Abort> {
-        self.fetch(access, false).await
+        pin!(self.fetch(access, false)).await
     }
 }
 
@@ -108,7 +110,7 @@ impl Step for FetchForUpdate {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Hits, Abort> {
-        self.0.fetch(access, true).await
+        pin!(self.0.fetch(access, true)).await
     }
 }
 
@@ -215,7 +217,7 @@ impl Fetch {
         match &self.what {
             Wanted::Keys(keys) => {
                 for key in keys {
-                    match self.by_key(access, key, locks).await? {
+                    match pin!(self.by_key(access, key, locks)).await? {
                         Ok(Some(row)) => hits.push(self.hit(key.clone(), row)),
                         Ok(None) => {}
                         Err(error) => return Ok(Err(error)),
@@ -224,11 +226,11 @@ impl Fetch {
                 Ok(Ok(hits))
             }
             Wanted::Range { index: None, low, high, order, limit } => {
-                self.in_order(access, Range::new(low, high), *order, *limit, locks).await
+                Box::pin(self.in_order(access, Range::new(low, high), *order, *limit, locks)).await
             }
-            Wanted::All { limit } => self.in_order(access, Range::ALL, Order::Forward, *limit, locks).await,
+            Wanted::All { limit } => Box::pin(self.in_order(access, Range::ALL, Order::Forward, *limit, locks)).await,
             Wanted::Range { index: Some(index), low, high, order, limit } => {
-                self.by_index(access, *index, (low, high), *order, *limit, locks).await
+                Box::pin(self.by_index(access, *index, (low, high), *order, *limit, locks)).await
             }
         }
     }
@@ -242,9 +244,9 @@ impl Fetch {
     ) -> Result<Result<Option<Vec<u8>>, SqlError>, Abort> {
         let (table, physical) = (place::table_id(self.table.store), place::physical_key(self.slot, key));
         let read = if locks {
-            access.update(table, &physical, |row| self.tested(row.row().bytes(place::ROW))).await?
+            pin!(access.update(table, &physical, |row| self.tested(row.row().bytes(place::ROW)))).await?
         } else {
-            access.read(table, &physical, |row| self.tested(row.bytes(place::ROW))).await?
+            pin!(access.read(table, &physical, |row| self.tested(row.bytes(place::ROW)))).await?
         };
         Ok(read.unwrap_or(Ok(None)))
     }
@@ -434,6 +436,7 @@ impl Put {
 /// Changes one row in place: reads it, tests it, computes its new columns, checks them, stores it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Change {
+    #[serde(with = "crate::kept")]
     pub table: Arc<Stored>,
     pub bound: Arc<Bound>,
     pub test: Option<Test>,

@@ -18,7 +18,7 @@ use txn::Abort;
 
 /// Incremented whenever a frame changes its meaning; the handshake refuses peers of another
 /// version.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The first message of a connection: it names the caller. `deployment` keeps instances of
 /// different deployments apart.
@@ -34,7 +34,10 @@ pub enum Caller {
     /// A worker of an instance, and the number of times that the instance's store has been opened
     /// (its life).
     Instance(InstanceId, WorkerId, u32),
+    /// Any worker may serve it.
     Client,
+    /// A client on the thread of this worker.
+    ClientAt(WorkerId),
 }
 
 /// Piggyback: whether more steps of this transaction may follow at this participant, or the prepare

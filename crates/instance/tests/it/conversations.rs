@@ -2,12 +2,15 @@
 //! instance that stops.
 
 use crate::support::{Deployment, Via, config, private_dir};
+use channel::lodging::{self, House, Place, Resident, Round};
 use client::{Client, ClientError, Turn};
 use exec::DesignKind;
+use instance::InstanceConfig;
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
 use sql::program::*;
 use sql::{Database, Datum, Expr, SqlState, SqlType};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use txn::{Abort, Placement, Workload};
@@ -270,4 +273,64 @@ fn a_request_that_is_no_conversation_hears_nothing() {
     assert_eq!(one.n(1), None);
     assert_eq!(any().sites(), SITES);
     deployment.stop();
+}
+
+/// A house with one inhabitant. Its thread sleeps for at most a millisecond, as one with sockets
+/// would sleep until they have something.
+#[derive(Default)]
+struct Alone {
+    rounds: AtomicU64,
+    sleeps: AtomicU64,
+    ended: AtomicU64,
+}
+
+impl House for Alone {
+    fn lodge(&self, _: Place, mut resident: Box<dyn Resident>) {
+        loop {
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+            match resident.round() {
+                Round::Ended => break,
+                Round::Worked => continue,
+                Round::Idle => {}
+            }
+            let left = resident.time_left();
+            assert!(left < Duration::from_millis(100), "a worker has a tick: {left:?}");
+            if resident.may_sleep() {
+                self.sleeps.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(left.min(Duration::from_millis(1)));
+                resident.awake();
+            }
+            resident.take_events();
+        }
+        resident.end();
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn workers_on_threads_that_they_share_do_all_that_others_do() {
+    const NUMBER: u64 = 4_711;
+    let house = Arc::new(Alone::default());
+    lodging::open(NUMBER, Arc::clone(&house) as Arc<dyn House>);
+    for design in DesignKind::ALL {
+        let dir = private_dir();
+        let of = |id| InstanceConfig {
+            deployment: NUMBER,
+            ..config(&any(), dir.path(), design, Durability::Sync, (id, 2), 1, Via::Ring)
+        };
+        let deployment = Deployment::start(any(), (0..2).map(of).collect());
+        deployment.load();
+        let addresses = deployment.instances.iter().map(|i| i.address().unwrap()).collect();
+        let mut one = Sql(Client::new(any(), Placement::even(SITES, 2), NUMBER, addresses).unwrap());
+        one.once(insert(&[0, 1, 2, 3])).unwrap();
+        let mut talk = one.begin(Command::Run(set(0, 1)));
+        talk.say(&Command::Run(set(3, 1)));
+        assert_eq!(talk.say(&Command::Commit), &Answer::Done, "{design:?}");
+        assert_eq!([0, 1, 2, 3].map(|id| one.n(id)), [Some(1), Some(0), Some(0), Some(1)], "{design:?}");
+        deployment.stop();
+    }
+    lodging::close(NUMBER);
+    let [rounds, sleeps, ended] = [&house.rounds, &house.sleeps, &house.ended].map(|n| n.load(Ordering::Relaxed));
+    assert_eq!(ended, 2 * DesignKind::ALL.len() as u64);
+    assert!(sleeps > 0 && sleeps < rounds, "{sleeps} of {rounds}");
 }

@@ -112,6 +112,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         if hold == Hold::Shared && self.block.held.contains(&table) {
             return Ok(());
         }
+        if self.shared.guards.try_take(self.registered.id, table, hold) {
+            self.block.held.push(table);
+            return Ok(());
+        }
         let patience = self.settings.limit("lock_timeout").unwrap_or(Duration::from_secs(365 * 86_400));
         tokio::select! {
             biased;

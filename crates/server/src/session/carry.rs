@@ -12,6 +12,7 @@ use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as 
 use sql::database::{Answer, Call, Command, Request};
 use sql::program::Outcome;
 use sql::{Datum, SqlError, SqlState};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
     ) -> Result<Option<(Arc<Ready>, Product)>, Failure> {
         Counters::add(&self.shared.counters.statements);
         self.registered.cancel.clear();
-        let ready = match self.guarded(prepared).await {
+        let guarded = pin!(self.guarded(prepared)).await;
+        let ready = match guarded {
             Ok(Some(ready)) => ready,
             Ok(None) => return Ok(None),
             Err(_) if self.block.failed => return Err(in_failed().into()),
@@ -61,24 +63,24 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         let begins = reach == Reach::WithOthers && self.block.kind == Kind::None;
         let product = match &ready.compiled {
-            Compiled::Session(about) => self.about_session(about).await?,
+            Compiled::Session(about) => Box::pin(self.about_session(about)).await?,
             Compiled::Query(query) => {
                 if begins {
                     self.begin(Kind::Implicit);
                 }
-                self.run_query(&ready, query, params).await?
+                pin!(self.run_query(&ready, query, params)).await?
             }
             Compiled::Copy(copy) => {
                 if self.block.kind == Kind::None {
                     self.begin(Kind::Implicit);
                 }
-                let product = self.copy(&ready, copy).await?;
+                let product = Box::pin(self.copy(&ready, copy)).await?;
                 if !begins && self.block.kind == Kind::Implicit && reach == Reach::Alone {
-                    self.commit().await?;
+                    Box::pin(self.commit()).await?;
                 }
                 product
             }
-            Compiled::Define(definition) => self.define(definition, reach).await?,
+            Compiled::Define(definition) => Box::pin(self.define(definition, reach)).await?,
             Compiled::Prepare { name, types, statement } => {
                 let prepared = Prepared::of(Some(statement.clone()), types.clone(), &self.catalog())?;
                 self.keep(name, Arc::new(prepared))?;
@@ -105,8 +107,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("cannot execute {word} in a read-only transaction");
             return Err(SqlError::new(SqlState(*b"25006"), message).into());
         }
-        self.fill(&query.fills, &mut params).await?;
-        let mut outcomes = self.run_program(ready, params).await?;
+        if !query.fills.is_empty() {
+            Box::pin(self.fill(&query.fills, &mut params)).await?;
+        }
+        let mut outcomes = pin!(self.run_program(ready, params)).await?;
         let outcome = outcomes.pop().unwrap_or_default();
         Ok(match (query.tag, ready.fields.is_some()) {
             (Tag::Select, _) => Product::Rows { rows: outcome.rows, tag: RowsTag::Counted("SELECT") },
@@ -127,10 +131,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return Err(SqlError::new(SqlState::INTERNAL, "the statement has no program"));
         };
         match self.block.kind {
-            Kind::None => self.run_alone(self.shared.call(program, params, now())).await,
+            Kind::None => pin!(self.run_alone(self.shared.call(program, params, now()))).await,
             Kind::Implicit | Kind::Explicit => {
                 let call = self.shared.call(program, params, self.block.now);
-                let answer = self.command(Command::Run(call)).await?;
+                let answer = pin!(self.command(Command::Run(call))).await?;
                 outcomes(answer).map_err(RunError::into_sql)
             }
         }

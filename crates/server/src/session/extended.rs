@@ -16,6 +16,7 @@ use crate::outgoing::Severity;
 use crate::pgtype;
 use crate::transport::Lost;
 use sql::{Datum, SqlError, SqlState, SqlType};
+use std::pin::pin;
 use std::sync::Arc;
 
 /// A statement with its values, and what is left of its result.
@@ -169,7 +170,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     pub(super) async fn execute(&mut self, name: &str, most: u32) -> Result<(), Failure> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if matches!(portal.state, State::Bound) && !self.start(&mut portal).await? {
+        if matches!(portal.state, State::Bound) && !pin!(self.start(&mut portal)).await? {
             return Ok(());
         }
         let State::Rows { rows, types, tag } = &mut portal.state else {
@@ -179,7 +180,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let mut count = 0;
         while most == 0 || count < most {
             let Some(row) = rows.next() else { break };
-            self.give_row(types, &row, &portal.formats).await?;
+            pin!(self.give_row(types, &row, &portal.formats)).await?;
             count += 1;
         }
         if most > 0 && count == most {
@@ -207,7 +208,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             _ => Reach::WithOthers,
         };
         let params = std::mem::take(&mut portal.params);
-        let carried = self.carry(&portal.prepared, params, reach).await?;
+        let carried = pin!(self.carry(&portal.prepared, params, reach)).await?;
         portal.state = State::Done;
         match carried {
             None => self.transport.out.empty_query(),
@@ -223,13 +224,13 @@ impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn sync(&mut self) -> Result<(), Lost> {
         self.skips = false;
         if self.block.kind == Kind::Implicit
-            && let Err(error) = self.commit().await
+            && let Err(error) = Box::pin(self.commit()).await
         {
             self.transport.out.error(Severity::Error, &error);
         }
         if self.block.kind == Kind::None {
             self.portals.clear();
         }
-        self.ready().await
+        pin!(self.ready()).await
     }
 }

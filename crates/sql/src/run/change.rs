@@ -13,6 +13,7 @@ use crate::program::{
 use crate::step::{Change, Changed, Fetch, FetchForUpdate, Outer, Put, Putting, Test, Wanted};
 use crate::{Datum, SqlError, SqlState};
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::Transaction;
 use txn::step::Each;
@@ -28,10 +29,10 @@ struct Target {
 impl<T: Transaction> Work<'_, T> {
     pub(super) async fn update(&mut self, update: &Update, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         if is_in_place(update) {
-            return self.update_in_place(update, bound).await;
+            return pin!(self.update_in_place(update, bound)).await;
         }
         let table = &update.source.table;
-        let targets = self.targets(&update.source, &update.from, bound).await?;
+        let targets = pin!(self.targets(&update.source, &update.from, bound)).await?;
         let (mut changed, count) = (Vec::new(), targets.len() as u64);
         for target in targets {
             let mut values = target.values.clone();
@@ -90,9 +91,9 @@ impl<T: Transaction> Work<'_, T> {
         let outputs = if steps.len() == 1
             && let Some(step) = steps.pop()
         {
-            vec![self.txn.all(step).await?]
+            vec![pin!(self.txn.all(step)).await?]
         } else {
-            self.txn.all(Each::<Change>(steps.into())).await?.into_vec()
+            Box::pin(self.txn.all(Each::<Change>(steps.into()))).await?.into_vec()
         };
         for (output, place) in outputs.into_iter().zip(places) {
             match output {

@@ -8,6 +8,7 @@ use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
 use crate::step::{Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::Transaction;
 use txn::step::Each;
@@ -36,6 +37,11 @@ impl<T: Transaction> Work<'_, T> {
         outers: &[Outer],
         limit: Option<u64>,
     ) -> Result<Vec<Vec<Found>>, Stop> {
+        if let (Path::Keys(keys), [outer]) = (&source.path, outers)
+            && let [key] = keys.as_slice()
+        {
+            return Ok(vec![pin!(self.one(source, key, bound, outer)).await?]);
+        }
         let condition = source.filter.clone().map(Arc::new);
         let mut found = Vec::with_capacity(outers.len());
         // Outer rows of which the steps fit into one phase are searched together.
@@ -58,6 +64,32 @@ impl<T: Transaction> Work<'_, T> {
         }
         self.carry_out(source, waiting, limit, &mut found).await?;
         Ok(found)
+    }
+
+    /// The row with one key, for one outer row.
+    async fn one(
+        &mut self,
+        source: &Source,
+        key: &[Expr],
+        bound: &Arc<Bound>,
+        outer: &Outer,
+    ) -> Result<Vec<Found>, Stop> {
+        let values = evaluated(key, bound, outer)?;
+        if values.iter().any(Datum::is_null) {
+            return Ok(Vec::new());
+        }
+        let Placed { slot, key } = source.table.place(&values, self.sites);
+        let test = source.filter.as_ref().map(|condition| {
+            let (condition, outer) = (Arc::new(condition.clone()), Arc::clone(outer));
+            Test { condition, outer }
+        });
+        let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
+        let fetch = Fetch { table, bound, test, slot, what: Wanted::Keys(vec![key]) };
+        let hits = match source.lock {
+            RowLock::None => pin!(self.txn.all(fetch)).await??,
+            RowLock::Update => pin!(self.txn.all(FetchForUpdate(fetch))).await??,
+        };
+        Ok(hits.into_iter().filter_map(row_of).collect())
     }
 
     /// All rows of a table.

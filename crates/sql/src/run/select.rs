@@ -10,6 +10,7 @@ use crate::row::{Columns, Pair};
 use crate::step::{Fetch, Gather, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
+use std::pin::pin;
 use std::sync::Arc;
 use txn::Transaction;
 
@@ -21,7 +22,7 @@ struct JoinedRow {
 
 impl<T: Transaction> Work<'_, T> {
     pub(super) async fn select(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
-        let rows = self.selected(select, bound).await?;
+        let rows = pin!(self.selected(select, bound)).await?;
         Ok(Outcome { count: rows.len() as u64, rows })
     }
 
@@ -38,10 +39,10 @@ impl<T: Transaction> Work<'_, T> {
         let mut rows = Vec::new();
         let cx = bound.context();
         if let Some(grouping) = &select.grouping {
-            let groups = match self.gathered(select, grouping, bound).await? {
+            let groups = match Box::pin(self.gathered(select, grouping, bound)).await? {
                 Some(groups) => groups,
                 None => {
-                    let joined = self.join(sources, bound, vec![Outer::default()], None).await?;
+                    let joined = Box::pin(self.join(sources, bound, vec![Outer::default()], None)).await?;
                     groups(grouping, sources, &joined, bound)?
                 }
             };
@@ -53,7 +54,8 @@ impl<T: Transaction> Work<'_, T> {
                 }
             }
         } else {
-            for row in &self.join(sources, bound, vec![Outer::default()], early).await? {
+            let joined = pin!(self.join(sources, bound, vec![Outer::default()], early)).await?;
+            for row in &joined {
                 if early.is_some_and(|most| rows.len() as u64 >= most) {
                     break;
                 }
