@@ -10,6 +10,7 @@
 //! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
 use crate::error::{syntax, too_complex};
+use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
@@ -52,6 +53,9 @@ pub(crate) enum Kind {
     Prepare { name: String, types: Vec<Option<SqlType>>, inner: Parsed },
     Execute { name: String, args: Vec<Expr> },
     AlterSequence(SequenceChange),
+    CreateRoutine(Box<CreateRoutine>),
+    DropRoutine(DropRoutine),
+    Call { name: String, args: Vec<Argument> },
 }
 
 impl PartialEq for Parsed {
@@ -101,7 +105,7 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
     let tokens = tokens.map_err(|error| placed(syntax(error.message), text, error.location))?;
     let mut parsed = Vec::new();
     let mut places = Places::new(text);
-    for statement in tokens.split(|token| token.token == Token::SemiColon) {
+    for statement in procedure_text::statements(&tokens) {
         let Some(first) = statement.iter().position(|token| !is_space(&token.token)) else { continue };
         let last = statement.iter().rposition(|token| !is_space(&token.token)).unwrap_or(first);
         let statement = &statement[first..=last];
@@ -156,6 +160,15 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
     if let Some(change) = alter_sequence(tokens)? {
         return Ok(Kind::AlterSequence(change));
     }
+    if let Some(create) = procedure_text::create(tokens, text)? {
+        return Ok(Kind::CreateRoutine(create.into()));
+    }
+    if let Some(drop) = procedure_text::drop(tokens)? {
+        return Ok(Kind::DropRoutine(drop));
+    }
+    if let Some((name, args)) = procedure_text::call(tokens)? {
+        return Ok(Kind::Call { name, args });
+    }
     sql_statement(readable(tokens))
 }
 
@@ -173,7 +186,7 @@ fn nested(tokens: &[TokenWithSpan], outer: &str) -> Result<Parsed, SqlError> {
     one(tokens, inner.to_owned())
 }
 
-fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
+pub(crate) fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
     let dialect = PostgreSqlDialect {};
     let mut parser = parser(&dialect, tokens);
     let statement = parser.parse_statement().map_err(told)?;
@@ -184,7 +197,7 @@ fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
     Ok(Kind::Sql(Box::new(statement)))
 }
 
-fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+pub(crate) fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
     Parser::new(dialect).with_recursion_limit(MAX_NESTED * 2).with_tokens_with_locations(tokens)
 }
 
@@ -212,7 +225,7 @@ fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<SqlType>>, SqlError
     named.collect()
 }
 
-fn is_space(token: &Token) -> bool {
+pub(crate) fn is_space(token: &Token) -> bool {
     matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
@@ -282,7 +295,7 @@ fn is_chaining(word: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-fn told(error: ParserError) -> SqlError {
+pub(crate) fn told(error: ParserError) -> SqlError {
     match error {
         ParserError::RecursionLimitExceeded => too_complex(),
         ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
@@ -318,18 +331,23 @@ fn placed(mut error: SqlError, text: &str, place: Location) -> SqlError {
 }
 
 /// Byte positions of places, asked for in ascending order.
-struct Places<'a> {
+pub(crate) struct Places<'a> {
     chars: std::iter::Peekable<std::str::CharIndices<'a>>,
     len: usize,
     at: Location,
 }
 
 impl<'a> Places<'a> {
-    fn new(text: &'a str) -> Places<'a> {
-        Places { chars: text.char_indices().peekable(), len: text.len(), at: Location { line: 1, column: 1 } }
+    pub fn new(text: &'a str) -> Places<'a> {
+        Places::from(text, Location { line: 1, column: 1 })
     }
 
-    fn byte(&mut self, place: Location) -> usize {
+    /// Positions in a text that begins at a place of a longer one.
+    pub fn from(text: &'a str, at: Location) -> Places<'a> {
+        Places { chars: text.char_indices().peekable(), len: text.len(), at }
+    }
+
+    pub fn byte(&mut self, place: Location) -> usize {
         while (self.at.line, self.at.column) < (place.line, place.column) {
             match self.chars.next() {
                 Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },

@@ -512,5 +512,6 @@ pub fn fill_type(fill: &Fill) -> SqlType {
         Fill::Setting(_) => SqlType::Text,
         Fill::Backend => SqlType::Int4,
         Fill::StatementTime | Fill::ClockTime => SqlType::TimestampTz,
+        Fill::Given(ty) => *ty,
     }
 }

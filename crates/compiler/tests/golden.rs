@@ -160,6 +160,11 @@ fn definitions() {
 }
 
 #[test]
+fn procedures() {
+    check("procedures.txt");
+}
+
+#[test]
 fn session() {
     check("session.txt");
 }

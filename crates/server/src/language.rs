@@ -45,7 +45,7 @@ impl Ready {
         });
         let columns = columns(&compiled);
         Ok(Ready {
-            program: query.map(|query| Arc::new(query.program.clone())),
+            program: query.map(|query| Arc::clone(&query.program)),
             params: match &compiled {
                 Compiled::Query(query) => query.params.clone(),
                 _ => Vec::new(),

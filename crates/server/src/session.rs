@@ -17,6 +17,7 @@ mod block;
 mod carry;
 mod copying;
 mod defining;
+mod explaining;
 mod extended;
 mod filling;
 mod simple;

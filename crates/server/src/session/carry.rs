@@ -1,6 +1,7 @@
 //! A compiled statement is carried out.
 
 use super::block::{Kind, in_failed};
+use super::explaining::call_of;
 use super::{Failure, Session, Stream, limit_of};
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
@@ -87,6 +88,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Compiled::Execute { .. } => {
                 return Err(SqlError::unsupported("EXECUTE inside of another statement", None).into());
             }
+            Compiled::Explain { analyze: false, inner } if call_of(inner).is_some() => {
+                self.explain_call(inner).await?
+            }
             Compiled::Explain { .. } => return Err(SqlError::unsupported("EXPLAIN", None).into()),
             Compiled::General { reason, .. } => return Err(SqlError::unsupported(reason, None).into()),
         };
@@ -105,6 +109,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("cannot execute {word} in a read-only transaction");
             return Err(SqlError::new(SqlState(*b"25006"), message).into());
         }
+        self.called(query, &mut params).await?;
         self.fill(&query.fills, &mut params).await?;
         let mut outcomes = self.run_program(ready, params).await?;
         let outcome = outcomes.pop().unwrap_or_default();
@@ -449,12 +454,14 @@ fn tag_word(tag: Tag) -> &'static str {
         Tag::Insert => "INSERT",
         Tag::Update => "UPDATE",
         Tag::Delete => "DELETE",
+        Tag::Call => "CALL",
     }
 }
 
 fn tag_text(tag: Tag, count: u64) -> String {
     match tag {
         Tag::Insert => format!("INSERT 0 {count}"),
+        Tag::Call => "CALL".into(),
         _ => format!("{} {count}", tag_word(tag)),
     }
 }

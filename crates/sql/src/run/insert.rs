@@ -1,7 +1,7 @@
 //! Inserts.
 
 use super::select::projected;
-use super::{Stop, Work};
+use super::{Carrier, Stop, Work};
 use crate::bound::Bound;
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
@@ -10,7 +10,6 @@ use crate::step::{Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::HashSet;
 use std::sync::Arc;
-use txn::Transaction;
 
 /// A new row, encoded and placed.
 pub(crate) struct NewRow {
@@ -19,7 +18,7 @@ pub(crate) struct NewRow {
     pub row: Vec<u8>,
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     pub(super) async fn insert(&mut self, insert: &Insert, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let rows = match &insert.rows {
             InsertRows::Values(rows) => {
