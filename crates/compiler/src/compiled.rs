@@ -1,5 +1,6 @@
 //! Compiled statements, as the server meets them.
 
+use crate::cursor::Declared;
 use crate::ddl::Definition;
 use crate::parse::Parsed;
 pub use crate::session::{Discard, Isolation, Modes, Session};
@@ -28,6 +29,12 @@ pub enum Compiled {
         name: String,
         /// Expressions without columns and parameters, with their types.
         args: Vec<(Expr, SqlType)>,
+    },
+    /// A cursor over a query.
+    Declare {
+        declared: Declared,
+        query: Box<Compiled>,
+        statement: Parsed,
     },
     /// A query that the direct path does not cover: its text, and the part that is missing.
     General {

@@ -27,7 +27,8 @@ pub fn copy(catalog: &Catalog, statement: &ast::Statement) -> Result<Copy, Stop>
     let what = match source {
         CopySource::Query(query) => {
             let statement = ast::Statement::Query(query.clone());
-            Copied::Query(Box::new(crate::query(catalog, &statement, 0, &[])?))
+            let mut compiler = Compiler::new(catalog, Params::default());
+            Copied::Query(Box::new(crate::query(&mut compiler, &statement)?))
         }
         CopySource::Table { table_name, columns } => {
             let table = table(catalog, table_name)?;

@@ -14,7 +14,8 @@ use sql::catalog::Catalog;
 use sql::expression::{BinaryOp, Function};
 use sql::program::AggregateCall;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
-use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
+use sqlparser::tokenizer::Location;
 use std::collections::BTreeSet;
 
 /// Operators and functions inside each other; the evaluation calls itself as often.
@@ -35,6 +36,8 @@ pub struct Compiler<'a> {
     pub hoisted: Option<Vec<Unit>>,
     /// The parameters of which the statement needs the value that another one gives.
     pub uses: BTreeSet<u16>,
+    /// Where the first error is, if that is known.
+    pub place: Option<Location>,
     depth: u32,
 }
 
@@ -48,6 +51,7 @@ impl<'a> Compiler<'a> {
             frame: None,
             hoisted: None,
             uses: BTreeSet::new(),
+            place: None,
             depth: 0,
         }
     }
@@ -88,7 +92,44 @@ impl<'a> Compiler<'a> {
         }
         let value = self.any(scope, expr);
         self.depth -= 1;
+        if let Err(Stop::Error(error)) = &value {
+            self.note_place(expr, error.state);
+        }
         value
+    }
+
+    /// Keeps the place of an error that has happened in an expression: names, functions, and literals
+    /// that cannot be read.
+    pub fn note_place(&mut self, expr: &ast::Expr, state: SqlState) {
+        use ast::Expr as E;
+        if self.place.is_some() {
+            return;
+        }
+        let at = match expr {
+            E::Identifier(_) | E::CompoundIdentifier(_) | E::Function(_) => expr,
+            E::Cast { expr, .. } if state == SqlState::INVALID_TEXT => expr,
+            E::BinaryOp { left, right, .. } if state == SqlState::INVALID_TEXT => {
+                match (left.as_ref(), right.as_ref()) {
+                    (_, E::Value(_)) => right,
+                    (E::Value(_), _) => left,
+                    _ => return,
+                }
+            }
+            _ => return,
+        };
+        self.place = Some(at.span().start).filter(|place| place.line > 0);
+    }
+
+    /// The table that a statement names.
+    ///
+    /// # Errors
+    /// Those of [`crate::names::table`].
+    pub fn table(&mut self, name: &ast::ObjectName) -> Result<&'a sql::catalog::Table, Stop> {
+        let found = crate::names::table(self.catalog, name);
+        if let (Err(Stop::Error(_)), None) = (&found, self.place) {
+            self.place = Some(name.span().start).filter(|place| place.line > 0);
+        }
+        found
     }
 
     fn any(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {

@@ -11,7 +11,7 @@
 //! The direct path covers queries that find their rows by keys, indexes or one scan, and what
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
-//! - [`mod@parse`], `words`, [`session`], `sequence_text`: text into statements.
+//! - [`mod@parse`], `words`, [`session`], [`cursor`], `sequence_text`: text into statements.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
@@ -25,6 +25,7 @@ mod change;
 mod coerce;
 pub mod compiled;
 mod copy;
+pub mod cursor;
 pub mod ddl;
 pub mod describe;
 pub mod describe_call;
@@ -130,31 +131,47 @@ fn any(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<
         Kind::AlterSequence(_) | Kind::CreateRoutine(_) | Kind::DropRoutine(_) => {
             Ok(Compiled::Define(ddl::Definition::new(parsed)))
         }
+        Kind::Declare { declared, inner } => Ok(Compiled::Declare {
+            declared: declared.clone(),
+            query: Box::new(any(catalog, inner, given)?),
+            statement: inner.clone(),
+        }),
         Kind::Call { name, args } => {
             let call = Call { name: name.clone(), args: args.clone(), form: Form::Call };
-            Ok(Compiled::Query(procedures::call(catalog, &call, parsed.params(), given)?))
+            let mut compiler = Compiler::new(catalog, Params::new(parsed.params(), given));
+            let query = procedures::call(&mut compiler, &call);
+            Ok(Compiled::Query(query.map_err(|stop| placed(stop, &compiler, parsed))?))
         }
         Kind::Sql(statement) => match statement.as_ref() {
             ast::Statement::Copy { .. } => Ok(Compiled::Copy(copy::copy(catalog, statement)?)),
             statement if ddl::is_definition(statement) => Ok(Compiled::Define(ddl::Definition::new(parsed))),
-            statement => Ok(Compiled::Query(query(catalog, statement, parsed.params(), given)?)),
+            statement => {
+                let mut compiler = Compiler::new(catalog, Params::new(parsed.params(), given));
+                let query = query(&mut compiler, statement);
+                Ok(Compiled::Query(query.map_err(|stop| placed(stop, &compiler, parsed))?))
+            }
         },
     }
 }
 
-/// A statement on rows.
-fn query(
-    catalog: &Catalog,
-    statement: &ast::Statement,
-    params: usize,
-    given: &[Option<SqlType>],
-) -> Result<Query, Stop> {
-    if let Some(call) = procedures::as_call(catalog, statement)? {
-        return procedures::call(catalog, &call, params, given);
+/// An error with its position in the client's text, if its place is known.
+fn placed(stop: Stop, compiler: &Compiler<'_>, parsed: &Parsed) -> Stop {
+    match (stop, compiler.place) {
+        (Stop::Error(mut error), Some(place)) => {
+            error.position = error.position.or_else(|| parsed.position(place));
+            Stop::Error(error)
+        }
+        (stop, _) => stop,
     }
-    let mut compiler = Compiler::new(catalog, Params::new(params, given));
+}
+
+/// A statement on rows.
+fn query(compiler: &mut Compiler<'_>, statement: &ast::Statement) -> Result<Query, Stop> {
+    if let Some(call) = procedures::as_call(compiler.catalog, statement)? {
+        return procedures::call(compiler, &call);
+    }
     let (statement, fields, tag, reads, writes, mut only_reads) =
-        row_statement(&mut compiler, &mut Cache::default(), statement)?;
+        row_statement(compiler, &mut Cache::default(), statement)?;
     let params = compiler.params.finish()?;
     let fills = std::mem::take(&mut compiler.fills);
     let all = params.iter().copied().chain(fills.iter().map(sources::fill_type)).collect();

@@ -9,6 +9,7 @@
 //! then need as much stack. So a path of the tree has at most `MAX_CHAIN` operators, and a tree
 //! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
+use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
@@ -43,6 +44,9 @@ struct Inner {
     is_long: bool,
     /// The greatest number of a parameter.
     params: usize,
+    /// The place of the text's first character in the client's text, and the characters before it.
+    start: Location,
+    before: usize,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ pub(crate) enum Kind {
     CreateRoutine(Box<CreateRoutine>),
     DropRoutine(DropRoutine),
     Call { name: String, args: Vec<Argument> },
+    Declare { declared: Declared, inner: Parsed },
 }
 
 impl PartialEq for Parsed {
@@ -84,6 +89,13 @@ impl Parsed {
         self.0.kind.as_ref().unwrap_or(&Kind::Session(Session::Nothing("")))
     }
 
+    /// The position of a place, in characters of the client's text from 1.
+    pub(crate) fn position(&self, place: Location) -> Option<u32> {
+        let mut places = Places::from(&self.0.text, self.0.start);
+        places.byte(place);
+        u32::try_from(self.0.before + places.passed + 1).ok()
+    }
+
     /// The greatest number of a parameter in the text.
     pub fn params(&self) -> usize {
         self.0.params
@@ -110,17 +122,21 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
         let last = statement.iter().rposition(|token| !is_space(&token.token)).unwrap_or(first);
         let statement = &statement[first..=last];
         let start = places.byte(statement[0].span.start);
+        let before = places.passed;
         let end = places.byte(statement[statement.len() - 1].span.end);
         let own = text.get(start..end).unwrap_or_default().to_owned();
-        parsed.push(one(statement, own).map_err(|error| at_place(error, text))?);
+        parsed.push(one(statement, own, before).map_err(|error| at_place(error, text))?);
     }
     Ok(parsed)
 }
 
-fn one(tokens: &[TokenWithSpan], text: String) -> Result<Parsed, SqlError> {
+/// A statement of which `before` characters stand before it in the client's text.
+fn one(tokens: &[TokenWithSpan], text: String, before: usize) -> Result<Parsed, SqlError> {
     let is_long = longest_chain(tokens)? > SHORT_CHAIN;
-    let kind = if is_long { stacker::grow(LONG_STACK, || kind(tokens, &text)) } else { kind(tokens, &text) };
-    Ok(Parsed(Arc::new(Inner { text, kind: Some(kind?), is_long, params: greatest(tokens)? })))
+    let kind = || kind(tokens, (&text, before));
+    let kind = Some(if is_long { stacker::grow(LONG_STACK, kind) } else { kind() }?);
+    let start = tokens.first().map_or(Location { line: 1, column: 1 }, |first| first.span.start);
+    Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, start, before })))
 }
 
 /// The greatest number of a parameter.
@@ -136,11 +152,12 @@ fn greatest(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
     Ok(greatest)
 }
 
-fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
+fn kind(tokens: &[TokenWithSpan], (text, before): (&str, usize)) -> Result<Kind, SqlError> {
+    let outer = (tokens, text, before);
     let mut words = Words::new(tokens);
     if words.take("EXPLAIN") {
         let analyze = words.explain_options()?;
-        let inner = nested(words.rest(), text)?;
+        let inner = nested(words.rest(), outer)?;
         return Ok(Kind::Explain { analyze, inner });
     }
     if words.is("PREPARE") && !words.second_is("TRANSACTION") {
@@ -148,11 +165,14 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
         let name = words.name()?;
         let types = prepare_types(&mut words)?;
         words.expect("AS")?;
-        return Ok(Kind::Prepare { name, types, inner: nested(words.rest(), text)? });
+        return Ok(Kind::Prepare { name, types, inner: nested(words.rest(), outer)? });
     }
     if words.take("EXECUTE") {
         let name = words.name()?;
         return Ok(Kind::Execute { name, args: arguments(words.rest())? });
+    }
+    if let Some((declared, query)) = cursor::declare(tokens)? {
+        return Ok(Kind::Declare { declared, inner: nested(query, outer)? });
     }
     if let Some(session) = session(tokens)? {
         return Ok(Kind::Session(session));
@@ -172,18 +192,21 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
     sql_statement(readable(tokens))
 }
 
-/// The text of an inner statement starts where its first token does, at the latest.
-fn nested(tokens: &[TokenWithSpan], outer: &str) -> Result<Parsed, SqlError> {
-    let Some(first) = tokens.first() else { return Err(syntax("syntax error at end of input")) };
+/// The statement inside of another one.
+fn nested(
+    tokens: &[TokenWithSpan],
+    (all, outer, before): (&[TokenWithSpan], &str, usize),
+) -> Result<Parsed, SqlError> {
+    let (Some(first), Some(start)) = (tokens.first(), all.first()) else {
+        return Err(syntax("syntax error at end of input"));
+    };
     let words = Words::new(tokens);
-    if words.is("EXPLAIN") || words.is("PREPARE") {
+    if words.is("EXPLAIN") || words.is("PREPARE") || words.is("DECLARE") {
         return Err(near(first));
     }
-    let inner = match &first.token {
-        Token::Word(word) => outer.find(&word.value).map_or(outer, |at| &outer[at..]),
-        _ => outer,
-    };
-    one(tokens, inner.to_owned())
+    let mut places = Places::from(outer, start.span.start);
+    let at = places.byte(first.span.start);
+    one(tokens, outer[at..].to_owned(), before + places.passed)
 }
 
 pub(crate) fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
@@ -335,6 +358,8 @@ pub(crate) struct Places<'a> {
     chars: std::iter::Peekable<std::str::CharIndices<'a>>,
     len: usize,
     at: Location,
+    /// Characters so far.
+    pub passed: usize,
 }
 
 impl<'a> Places<'a> {
@@ -344,7 +369,7 @@ impl<'a> Places<'a> {
 
     /// Positions in a text that begins at a place of a longer one.
     pub fn from(text: &'a str, at: Location) -> Places<'a> {
-        Places { chars: text.char_indices().peekable(), len: text.len(), at }
+        Places { chars: text.char_indices().peekable(), len: text.len(), at, passed: 0 }
     }
 
     pub fn byte(&mut self, place: Location) -> usize {
@@ -354,6 +379,7 @@ impl<'a> Places<'a> {
                 Some(_) => self.at.column += 1,
                 None => return self.len,
             }
+            self.passed += 1;
         }
         self.chars.peek().map_or(self.len, |(byte, _)| *byte)
     }

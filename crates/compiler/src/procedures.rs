@@ -357,13 +357,8 @@ pub fn as_call<'q>(catalog: &Catalog, statement: &'q ast::Statement) -> Result<O
 ///
 /// # Errors
 /// `42883` if there is none that takes the arguments.
-pub fn call(
-    catalog: &Catalog,
-    call: &Call<'_>,
-    params: usize,
-    given: &[Option<SqlType>],
-) -> Result<Query, Stop> {
-    let mut compiler = Compiler::new(catalog, Params::new(params, given));
+pub fn call(compiler: &mut Compiler<'_>, call: &Call<'_>) -> Result<Query, Stop> {
+    let catalog = compiler.catalog;
     let mut args = Vec::with_capacity(call.args.len());
     for argument in &call.args {
         args.push((argument.name.clone(), compiler.expr(&Scope::default(), &argument.value)?));
@@ -417,7 +412,11 @@ pub fn call(
         // The procedure itself must stay as it is while it runs.
         reads: body.reads.iter().copied().chain([procedure.oid]).collect(),
         writes: body.writes.clone(),
-        call: Some(Arc::new(Called { procedure: procedure.oid, args: inputs, fills: compiler.fills })),
+        call: Some(Arc::new(Called {
+            procedure: procedure.oid,
+            args: inputs,
+            fills: std::mem::take(&mut compiler.fills),
+        })),
     })
 }
 
@@ -505,8 +504,10 @@ pub fn inlined(
         params.push((param.name.clone(), Typed::new(expr, ty)));
     }
     let frame = compiler.frame.replace(Frame { procedure: name.to_owned(), params });
+    let place = compiler.place.take();
     let value = compiler.expr(&Scope::default(), value);
-    compiler.frame = frame;
+    // Places in the body are none in the statement.
+    (compiler.frame, compiler.place) = (frame, place);
     let expr = compiler.params.coerce(value?, returns, How::Assigned)?;
     Ok(Some(Typed::new(expr, returns)))
 }

@@ -85,6 +85,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.keep(name, Arc::new(prepared))?;
                 Product::Done("PREPARE".into())
             }
+            Compiled::Declare { declared, statement, .. } => {
+                if begins {
+                    self.begin(Kind::Implicit);
+                }
+                self.declare(declared, statement, params, reach).await?
+            }
             Compiled::Execute { .. } => {
                 return Err(SqlError::unsupported("EXECUTE inside of another statement", None).into());
             }
@@ -314,6 +320,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             About::DropDatabase { .. } => {
                 return Err(SqlError::unsupported("DROP DATABASE", Some("Drop its tables.")).into());
             }
+            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
+            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Nothing(word) => word,
         };
         Ok(Product::Done(tag.into()))
@@ -414,6 +422,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 }
                 self.statements.clear();
                 self.portals.clear();
+                self.cursors.clear();
                 self.numbers.clear();
                 self.reset_all();
                 "DISCARD ALL"
