@@ -4,7 +4,6 @@ use crate::Stop;
 use crate::error::syntax;
 use crate::expressions::Compiler;
 use crate::insert::{Written, assignments};
-use crate::names::table;
 use crate::sources::From;
 use crate::tables::Cache;
 use sql::catalog::Table;
@@ -13,12 +12,12 @@ use sqlparser::ast::{self, FromTable, TableFactor, UpdateTableFromKind};
 
 /// The only table of a clause, with its alias.
 fn target<'a, 'q>(
-    compiler: &Compiler<'a>,
+    compiler: &mut Compiler<'a>,
     clause: &'q ast::TableWithJoins,
 ) -> Result<(&'a Table, Option<&'q ast::TableAlias>), Stop> {
     match &clause.relation {
         TableFactor::Table { name, alias, args: None, .. } if clause.joins.is_empty() => {
-            Ok((table(compiler.catalog, name)?, alias.as_ref()))
+            Ok((compiler.table(name)?, alias.as_ref()))
         }
         _ => Err(syntax("UPDATE and DELETE change one table").into()),
     }

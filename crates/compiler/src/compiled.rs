@@ -1,10 +1,12 @@
 //! Compiled statements, as the server meets them.
 
+use crate::cursor::Declared;
 use crate::ddl::Definition;
 use crate::parse::Parsed;
 pub use crate::session::{Discard, Isolation, Modes, Session};
 use sql::catalog::Oid;
 use sql::{Expr, Program, SqlType};
+use std::sync::Arc;
 
 /// A statement, ready to be carried out.
 #[derive(Clone, PartialEq, Debug)]
@@ -28,6 +30,12 @@ pub enum Compiled {
         /// Expressions without columns and parameters, with their types.
         args: Vec<(Expr, SqlType)>,
     },
+    /// A cursor over a query.
+    Declare {
+        declared: Declared,
+        query: Box<Compiled>,
+        statement: Parsed,
+    },
     /// A query that the direct path does not cover: its text, and the part that is missing.
     General {
         text: String,
@@ -38,8 +46,9 @@ pub enum Compiled {
 /// A statement that reads or writes rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Query {
-    pub program: Program,
-    /// The types of the parameters that the client gives: the first ones of the program's.
+    pub program: Arc<Program>,
+    /// The types of the parameters that the client gives: the first ones of the program's, unless
+    /// it is a call.
     pub params: Vec<SqlType>,
     /// The program's parameters after those, which the server fills for each execution.
     pub fills: Vec<Fill>,
@@ -48,6 +57,18 @@ pub struct Query {
     pub tag: Tag,
     pub reads: Vec<Oid>,
     pub writes: Vec<Oid>,
+    /// For a call of a procedure: how the client's parameters become the program's.
+    pub call: Option<Arc<Called>>,
+}
+
+/// The arguments of a call.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Called {
+    pub procedure: Oid,
+    /// The first parameters of the program, over the client's parameters and `fills`.
+    pub args: Vec<Expr>,
+    /// Values that the server gives after the client's parameters.
+    pub fills: Vec<Fill>,
 }
 
 /// A value that the server knows and a program does not.
@@ -71,6 +92,8 @@ pub enum Fill {
     StatementTime,
     /// The time of the fill, as `TimestampTz`.
     ClockTime,
+    /// A value that a statement of the program gives; null before.
+    Given(SqlType),
 }
 
 /// One column that a client gets.
@@ -89,6 +112,7 @@ pub enum Tag {
     Insert,
     Update,
     Delete,
+    Call,
 }
 
 #[derive(Clone, PartialEq, Debug)]

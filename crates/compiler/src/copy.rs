@@ -27,7 +27,8 @@ pub fn copy(catalog: &Catalog, statement: &ast::Statement) -> Result<Copy, Stop>
     let what = match source {
         CopySource::Query(query) => {
             let statement = ast::Statement::Query(query.clone());
-            Copied::Query(Box::new(crate::query(catalog, &statement, 0, &[])?))
+            let mut compiler = Compiler::new(catalog, Params::default());
+            Copied::Query(Box::new(crate::query(&mut compiler, &statement)?))
         }
         CopySource::Table { table_name, columns } => {
             let table = table(catalog, table_name)?;
@@ -73,7 +74,10 @@ fn all_rows(table: &Table, columns: &[u16]) -> Query {
             statements: vec![Statement::Select(select)],
             params: Vec::new(),
             only_reads: true,
-        },
+            flow: None,
+        }
+        .into(),
+        call: None,
         params: Vec::new(),
         fills: Vec::new(),
         output: fields,
@@ -109,9 +113,19 @@ fn row(catalog: &Catalog, table: &Table, columns: &[u16]) -> Result<Query, Stop>
     let params = compiler.params.finish()?;
     let fills = std::mem::take(&mut compiler.fills);
     let all = params.iter().copied().chain(fills.iter().map(sources::fill_type)).collect();
-    let program = Program { statements: vec![Statement::Insert(insert)], params: all, only_reads: false };
+    let statements = vec![Statement::Insert(insert)];
+    let program = Program { statements, params: all, only_reads: false, flow: None };
     let reads = table.foreign_keys.iter().map(|key| key.to).collect();
-    Ok(Query { program, params, fills, output: Vec::new(), tag: Tag::Insert, reads, writes: vec![table.oid] })
+    Ok(Query {
+        program: program.into(),
+        params,
+        fills,
+        output: Vec::new(),
+        tag: Tag::Insert,
+        reads,
+        writes: vec![table.oid],
+        call: None,
+    })
 }
 
 fn options_of(options: &[CopyOption], legacy: &[CopyLegacyOption]) -> Result<CopyOptions, SqlError> {

@@ -8,6 +8,7 @@ mod alter_table;
 mod constraints;
 mod create_table;
 mod drop;
+mod procedure;
 mod sequence;
 
 use crate::Stop;
@@ -95,9 +96,12 @@ impl Definition {
         let result = match self.parsed.kind() {
             Kind::Sql(statement) => changing.statement(statement),
             Kind::AlterSequence(change) => changing.alter_sequence(change),
+            Kind::CreateRoutine(create) => changing.create_routine(create),
+            Kind::DropRoutine(drop) => changing.drop_routines(drop),
             _ => Err(SqlError::unsupported("this definition", None)),
         };
         let tag = result?;
+        changing.check_procedures()?;
         let catalog = &mut changing.change.catalog;
         catalog.version += 1;
         for task in &changing.change.tasks {

@@ -4,8 +4,8 @@ use crate::compiled::Query;
 use crate::operators::symbol;
 use sql::catalog::Slots;
 use sql::program::{
-    Conflict, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference, ReferenceKind,
-    RowLock, Select, Source, Statement, Stored,
+    Conflict, GivenValue, Insert, InsertRows, Joined, KeyRange, Order, Output, Path, Program, Reference,
+    ReferenceKind, RowLock, Select, Source, Statement, Stored,
 };
 use sql::{Datum, Expr, SqlType};
 
@@ -17,8 +17,32 @@ pub fn describe(query: &Query) -> Vec<String> {
 /// The lines of a program.
 pub fn program(program: &Program) -> Vec<String> {
     let mut lines = Lines { lines: Vec::new(), depth: 0 };
-    program.statements.iter().for_each(|statement| lines.statement(statement));
+    let Some(flow) = &program.flow else {
+        program.statements.iter().for_each(|statement| lines.statement(statement));
+        return lines.lines;
+    };
+    for (number, phase) in (1..).zip(&flow.phases) {
+        lines.add(format!("Phase {number}"));
+        for at in phase {
+            let Some(statement) = program.statements.get(usize::from(*at)) else { continue };
+            lines.inside(|lines| {
+                lines.statement(statement);
+                let given = flow.given.iter().filter(|given| given.statement == *at);
+                given.for_each(|given| {
+                    lines.add(format!("Gives ${}: {}", given.param + 1, value(given.what)))
+                });
+            });
+        }
+    }
     lines.lines
+}
+
+fn value(what: GivenValue) -> String {
+    match what {
+        GivenValue::Only(column) => format!("column {} of the only row", column + 1),
+        GivenValue::First(column) => format!("column {} of the first row", column + 1),
+        GivenValue::Exists => "whether there is a row".into(),
+    }
 }
 
 struct Lines {

@@ -5,14 +5,18 @@ mod functions;
 use crate::coerce::{How, Params, Typed, literal, negated};
 use crate::compiled::Fill;
 use crate::error::{no_operator, syntax, too_complex};
+use crate::flow::{Asked, Unit};
 use crate::names::{Scope, folded};
 use crate::operators::{alike, binary};
+use crate::procedures::Frame;
 use crate::{Stop, types};
 use sql::catalog::Catalog;
 use sql::expression::{BinaryOp, Function};
 use sql::program::AggregateCall;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
-use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
+use sqlparser::ast::{self, BinaryOperator, Spanned, UnaryOperator};
+use sqlparser::tokenizer::Location;
+use std::collections::BTreeSet;
 
 /// Operators and functions inside each other; the evaluation calls itself as often.
 const MAX_DEPTH: u32 = 200;
@@ -26,12 +30,30 @@ pub struct Compiler<'a> {
     pub fills: Vec<Fill>,
     /// Aggregates found so far, where they are allowed.
     pub aggregates: Option<Vec<AggregateCall>>,
+    /// The parameters of the procedure whose body this is.
+    pub frame: Option<Frame>,
+    /// Sub-queries that run before the statement, where there may be some.
+    pub hoisted: Option<Vec<Unit>>,
+    /// The parameters of which the statement needs the value that another one gives.
+    pub uses: BTreeSet<u16>,
+    /// Where the first error is, if that is known.
+    pub place: Option<Location>,
     depth: u32,
 }
 
 impl<'a> Compiler<'a> {
     pub fn new(catalog: &'a Catalog, params: Params) -> Compiler<'a> {
-        Compiler { catalog, params, fills: Vec::new(), aggregates: None, depth: 0 }
+        Compiler {
+            catalog,
+            params,
+            fills: Vec::new(),
+            aggregates: None,
+            frame: None,
+            hoisted: None,
+            uses: BTreeSet::new(),
+            place: None,
+            depth: 0,
+        }
     }
 
     /// A parameter that the server fills.
@@ -70,7 +92,44 @@ impl<'a> Compiler<'a> {
         }
         let value = self.any(scope, expr);
         self.depth -= 1;
+        if let Err(Stop::Error(error)) = &value {
+            self.note_place(expr, error.state);
+        }
         value
+    }
+
+    /// Keeps the place of an error that has happened in an expression: names, functions, and literals
+    /// that cannot be read.
+    pub fn note_place(&mut self, expr: &ast::Expr, state: SqlState) {
+        use ast::Expr as E;
+        if self.place.is_some() {
+            return;
+        }
+        let at = match expr {
+            E::Identifier(_) | E::CompoundIdentifier(_) | E::Function(_) => expr,
+            E::Cast { expr, .. } if state == SqlState::INVALID_TEXT => expr,
+            E::BinaryOp { left, right, .. } if state == SqlState::INVALID_TEXT => {
+                match (left.as_ref(), right.as_ref()) {
+                    (_, E::Value(_)) => right,
+                    (E::Value(_), _) => left,
+                    _ => return,
+                }
+            }
+            _ => return,
+        };
+        self.place = Some(at.span().start).filter(|place| place.line > 0);
+    }
+
+    /// The table that a statement names.
+    ///
+    /// # Errors
+    /// Those of [`crate::names::table`].
+    pub fn table(&mut self, name: &ast::ObjectName) -> Result<&'a sql::catalog::Table, Stop> {
+        let found = crate::names::table(self.catalog, name);
+        if let (Err(Stop::Error(_)), None) = (&found, self.place) {
+            self.place = Some(name.span().start).filter(|place| place.line > 0);
+        }
+        found
     }
 
     fn any(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
@@ -82,14 +141,25 @@ impl<'a> Compiler<'a> {
                 value => Ok(literal(value)?),
             },
             E::Identifier(ident) => {
-                let found = scope.column(&folded(ident))?;
-                Ok(Typed::new(Expr::Column(found.position), found.ty))
+                let name = folded(ident);
+                match scope.column(&name) {
+                    Ok(found) => Ok(Typed::new(Expr::Column(found.position), found.ty)),
+                    Err(error) if error.state != SqlState::UNDEFINED_COLUMN => Err(error.into()),
+                    Err(error) => self.param_named(&name).ok_or_else(|| error.into()),
+                }
             }
             E::CompoundIdentifier(idents) => {
                 let [.., relation, column] = idents.as_slice() else {
                     return Err(syntax("a column has a name").into());
                 };
-                let found = scope.column_of(&folded(relation), &folded(column))?;
+                let (relation, column) = (folded(relation), folded(column));
+                if self.frame.as_ref().is_some_and(|frame| frame.procedure == relation)
+                    && scope.relation(&relation).is_err()
+                    && let Some(value) = self.param_named(&column)
+                {
+                    return Ok(value);
+                }
+                let found = scope.column_of(&relation, &column)?;
                 Ok(Typed::new(Expr::Column(found.position), found.ty))
             }
             E::TypedString(typed) => {
@@ -113,6 +183,20 @@ impl<'a> Compiler<'a> {
             },
             _ => self.predicate(scope, expr),
         }
+    }
+
+    /// The value of a procedure's parameter.
+    fn param_named(&mut self, name: &str) -> Option<Typed> {
+        let value = self.frame.as_ref()?.get(name)?.clone();
+        self.note_uses(&value.expr);
+        Some(value)
+    }
+
+    fn note_uses(&mut self, expr: &Expr) {
+        if let Expr::Param(at) = expr {
+            self.uses.insert(*at);
+        }
+        crate::walk::children(expr, &mut |inner| self.note_uses(inner));
     }
 
     /// Expressions that are true or false, and those written in words.
@@ -164,7 +248,11 @@ impl<'a> Compiler<'a> {
                 args.extend(trim_what.as_deref());
                 functions::named(self, scope, name, &args)
             }
-            E::Subquery(_) | E::Exists { .. } | E::InSubquery { .. } => Err(Stop::General("a sub-query")),
+            E::Subquery(query) => self.sub_query(scope, query, Asked::Value),
+            E::Exists { subquery, negated } => {
+                negate_if(*negated, self.sub_query(scope, subquery, Asked::Existence)?)
+            }
+            E::InSubquery { .. } => Err(Stop::General("a sub-query")),
             E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => {
                 Err(Stop::General("an array"))
             }

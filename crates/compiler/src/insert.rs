@@ -5,7 +5,7 @@ use crate::coerce::{How, Typed};
 use crate::compiled::{Field, Fill};
 use crate::error::{INVALID_COLUMN_REFERENCE, no_column_of, syntax};
 use crate::expressions::Compiler;
-use crate::names::{Relation, Scope, folded, in_public, parts, table};
+use crate::names::{Relation, Scope, folded, in_public, parts};
 use crate::tables::Cache;
 use sql::catalog::{ColumnDefault, Table};
 use sql::program::{Assignment, Conflict, Insert, InsertRows, Statement};
@@ -24,7 +24,7 @@ pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Inse
     let TableObject::TableName(name) = &insert.table else {
         return Err(Stop::General("INSERT into a function"));
     };
-    let table = table(compiler.catalog, name)?;
+    let table = compiler.table(name)?;
     let columns = columns(table, &insert.columns)?;
     let mut reads = Vec::new();
     let rows = match &insert.source {

@@ -11,12 +11,13 @@
 //! The direct path covers queries that find their rows by keys, indexes or one scan, and what
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
-//! - [`mod@parse`], `words`, [`session`], `sequence_text`: text into statements.
+//! - [`mod@parse`], `words`, [`session`], [`cursor`], `sequence_text`: text into statements.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
+//! - `procedure_text`, `procedures`, `flow`: procedures, and statements that need others' values.
 //! - [`ddl`]: statements on the catalog.
-//! - [`describe`]: programs in words.
+//! - [`describe`], [`describe_call`]: programs in words.
 
 #![forbid(unsafe_code)]
 
@@ -24,15 +25,20 @@ mod change;
 mod coerce;
 pub mod compiled;
 mod copy;
+pub mod cursor;
 pub mod ddl;
 pub mod describe;
+pub mod describe_call;
 mod error;
 mod expressions;
+mod flow;
 mod insert;
 mod names;
 mod operators;
 pub mod parse;
 mod paths;
+mod procedure_text;
+mod procedures;
 mod references;
 mod select;
 mod sequence_text;
@@ -43,19 +49,22 @@ pub mod types;
 mod walk;
 mod words;
 
-pub use compiled::{Compiled, Field, Fill, Query, Tag};
+pub use compiled::{Called, Compiled, Field, Fill, Query, Tag};
 pub use parse::{Parsed, parse};
 pub use session::Session;
 
 use crate::coerce::Params;
 use crate::error::no_table;
 use crate::expressions::Compiler;
+use crate::flow::Unit;
 use crate::parse::Kind;
+use crate::procedures::{Call, Form};
 use crate::tables::Cache;
 use sql::catalog::Catalog;
-use sql::program::{Program, Statement};
+use sql::program::{FlowResult, Program, Statement};
 use sql::{SqlError, SqlType};
 use sqlparser::ast;
+use std::sync::Arc;
 
 /// Why a statement was not compiled.
 enum Stop {
@@ -80,6 +89,14 @@ pub fn compile(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) ->
         Ok(compiled) => Ok(compiled),
         Err(Stop::Error(error)) => Err(error),
         Err(Stop::General(reason)) => Ok(Compiled::General { text: parsed.text().to_owned(), reason }),
+    }
+}
+
+/// Where nothing else carries a statement out, what the direct path does not cover is refused.
+fn plainly(stop: Stop) -> SqlError {
+    match stop {
+        Stop::Error(error) => error,
+        Stop::General(reason) => SqlError::unsupported(reason, None),
     }
 }
 
@@ -111,26 +128,80 @@ fn any(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<
             }
             Ok(Compiled::Execute { name: name.clone(), args: values })
         }
-        Kind::AlterSequence(_) => Ok(Compiled::Define(ddl::Definition::new(parsed))),
+        Kind::AlterSequence(_) | Kind::CreateRoutine(_) | Kind::DropRoutine(_) => {
+            Ok(Compiled::Define(ddl::Definition::new(parsed)))
+        }
+        Kind::Declare { declared, inner } => Ok(Compiled::Declare {
+            declared: declared.clone(),
+            query: Box::new(any(catalog, inner, given)?),
+            statement: inner.clone(),
+        }),
+        Kind::Call { name, args } => {
+            let call = Call { name: name.clone(), args: args.clone(), form: Form::Call };
+            let mut compiler = Compiler::new(catalog, Params::new(parsed.params(), given));
+            let query = procedures::call(&mut compiler, &call);
+            Ok(Compiled::Query(query.map_err(|stop| placed(stop, &compiler, parsed))?))
+        }
         Kind::Sql(statement) => match statement.as_ref() {
             ast::Statement::Copy { .. } => Ok(Compiled::Copy(copy::copy(catalog, statement)?)),
             statement if ddl::is_definition(statement) => Ok(Compiled::Define(ddl::Definition::new(parsed))),
-            statement => Ok(Compiled::Query(query(catalog, statement, parsed.params(), given)?)),
+            statement => {
+                let mut compiler = Compiler::new(catalog, Params::new(parsed.params(), given));
+                let query = query(&mut compiler, statement);
+                Ok(Compiled::Query(query.map_err(|stop| placed(stop, &compiler, parsed))?))
+            }
         },
     }
 }
 
+/// An error with its position in the client's text, if its place is known.
+fn placed(stop: Stop, compiler: &Compiler<'_>, parsed: &Parsed) -> Stop {
+    match (stop, compiler.place) {
+        (Stop::Error(mut error), Some(place)) => {
+            error.position = error.position.or_else(|| parsed.position(place));
+            Stop::Error(error)
+        }
+        (stop, _) => stop,
+    }
+}
+
 /// A statement on rows.
-fn query(
-    catalog: &Catalog,
+fn query(compiler: &mut Compiler<'_>, statement: &ast::Statement) -> Result<Query, Stop> {
+    if let Some(call) = procedures::as_call(compiler.catalog, statement)? {
+        return procedures::call(compiler, &call);
+    }
+    let (statement, fields, tag, reads, writes, mut only_reads) =
+        row_statement(compiler, &mut Cache::default(), statement)?;
+    let params = compiler.params.finish()?;
+    let fills = std::mem::take(&mut compiler.fills);
+    let all = params.iter().copied().chain(fills.iter().map(sources::fill_type)).collect();
+    let mut units = compiler.hoisted.take().unwrap_or_default();
+    let mut reads = reads;
+    let (statements, flow) = if units.is_empty() {
+        (vec![statement], None)
+    } else {
+        let hoisted = units.iter().flat_map(|unit| unit.reads.iter().copied());
+        let hoisted: Vec<sql::catalog::Oid> = hoisted.collect();
+        let result = FlowResult::Statement(units.len() as u16);
+        let (uses, gives) = (std::mem::take(&mut compiler.uses), Vec::new());
+        units.push(Unit { statement, reads: reads.clone(), writes: writes.clone(), uses, gives });
+        let flow = flow::flow(&units, result);
+        reads.extend(hoisted);
+        only_reads &= writes.is_empty();
+        (units.into_iter().map(|unit| unit.statement).collect(), Some(flow))
+    };
+    let program = Arc::new(Program { statements, params: all, only_reads, flow });
+    Ok(Query { program, params, fills, output: fields, tag, reads, writes, call: None })
+}
+
+/// A statement on rows. Sub-queries that run before it are the compiler's `hoisted`.
+fn row_statement(
+    compiler: &mut Compiler<'_>,
+    cache: &mut Cache,
     statement: &ast::Statement,
-    params: usize,
-    given: &[Option<SqlType>],
-) -> Result<Query, Stop> {
-    let mut compiler = Compiler::new(catalog, Params::new(params, given));
-    let compiler = &mut compiler;
-    let cache = &mut Cache::default();
-    let (statement, fields, tag, reads, writes, only_reads) = match statement {
+) -> Result<Parts, Stop> {
+    compiler.hoisted = Some(Vec::new());
+    Ok(match statement {
         ast::Statement::Query(query) => {
             let selected = select::query(compiler, cache, query)?;
             let statement = Statement::Select(selected.select);
@@ -139,19 +210,13 @@ fn query(
         ast::Statement::Insert(insert) => of_written(insert::insert(compiler, cache, insert)?, Tag::Insert),
         ast::Statement::Update(update) => of_written(change::update(compiler, cache, update)?, Tag::Update),
         ast::Statement::Delete(delete) => of_written(change::delete(compiler, cache, delete)?, Tag::Delete),
-        ast::Statement::Call(_) => return Err(SqlError::unsupported("CALL", None).into()),
         ast::Statement::Merge(_) => return Err(Stop::General("MERGE")),
         other => {
             let text = other.to_string();
             let words: Vec<&str> = text.split_whitespace().take(2).collect();
             return Err(SqlError::unsupported(&words.join(" "), None).into());
         }
-    };
-    let params = compiler.params.finish()?;
-    let fills = std::mem::take(&mut compiler.fills);
-    let all = params.iter().copied().chain(fills.iter().map(sources::fill_type)).collect();
-    let program = Program { statements: vec![statement], params: all, only_reads };
-    Ok(Query { program, params, fills, output: fields, tag, reads, writes })
+    })
 }
 
 type Parts = (Statement, Vec<Field>, Tag, Vec<sql::catalog::Oid>, Vec<sql::catalog::Oid>, bool);

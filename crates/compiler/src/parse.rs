@@ -9,7 +9,9 @@
 //! then need as much stack. So a path of the tree has at most `MAX_CHAIN` operators, and a tree
 //! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
+use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
+use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
@@ -42,6 +44,9 @@ struct Inner {
     is_long: bool,
     /// The greatest number of a parameter.
     params: usize,
+    /// The place of the text's first character in the client's text, and the characters before it.
+    start: Location,
+    before: usize,
 }
 
 #[derive(Debug)]
@@ -52,6 +57,10 @@ pub(crate) enum Kind {
     Prepare { name: String, types: Vec<Option<SqlType>>, inner: Parsed },
     Execute { name: String, args: Vec<Expr> },
     AlterSequence(SequenceChange),
+    CreateRoutine(Box<CreateRoutine>),
+    DropRoutine(DropRoutine),
+    Call { name: String, args: Vec<Argument> },
+    Declare { declared: Declared, inner: Parsed },
 }
 
 impl PartialEq for Parsed {
@@ -80,6 +89,13 @@ impl Parsed {
         self.0.kind.as_ref().unwrap_or(&Kind::Session(Session::Nothing("")))
     }
 
+    /// The position of a place, in characters of the client's text from 1.
+    pub(crate) fn position(&self, place: Location) -> Option<u32> {
+        let mut places = Places::from(&self.0.text, self.0.start);
+        places.byte(place);
+        u32::try_from(self.0.before + places.passed + 1).ok()
+    }
+
     /// The greatest number of a parameter in the text.
     pub fn params(&self) -> usize {
         self.0.params
@@ -101,22 +117,26 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
     let tokens = tokens.map_err(|error| placed(syntax(error.message), text, error.location))?;
     let mut parsed = Vec::new();
     let mut places = Places::new(text);
-    for statement in tokens.split(|token| token.token == Token::SemiColon) {
+    for statement in procedure_text::statements(&tokens) {
         let Some(first) = statement.iter().position(|token| !is_space(&token.token)) else { continue };
         let last = statement.iter().rposition(|token| !is_space(&token.token)).unwrap_or(first);
         let statement = &statement[first..=last];
         let start = places.byte(statement[0].span.start);
+        let before = places.passed;
         let end = places.byte(statement[statement.len() - 1].span.end);
         let own = text.get(start..end).unwrap_or_default().to_owned();
-        parsed.push(one(statement, own).map_err(|error| at_place(error, text))?);
+        parsed.push(one(statement, own, before).map_err(|error| at_place(error, text))?);
     }
     Ok(parsed)
 }
 
-fn one(tokens: &[TokenWithSpan], text: String) -> Result<Parsed, SqlError> {
+/// A statement of which `before` characters stand before it in the client's text.
+fn one(tokens: &[TokenWithSpan], text: String, before: usize) -> Result<Parsed, SqlError> {
     let is_long = longest_chain(tokens)? > SHORT_CHAIN;
-    let kind = if is_long { stacker::grow(LONG_STACK, || kind(tokens, &text)) } else { kind(tokens, &text) };
-    Ok(Parsed(Arc::new(Inner { text, kind: Some(kind?), is_long, params: greatest(tokens)? })))
+    let kind = || kind(tokens, (&text, before));
+    let kind = Some(if is_long { stacker::grow(LONG_STACK, kind) } else { kind() }?);
+    let start = tokens.first().map_or(Location { line: 1, column: 1 }, |first| first.span.start);
+    Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, start, before })))
 }
 
 /// The greatest number of a parameter.
@@ -132,11 +152,12 @@ fn greatest(tokens: &[TokenWithSpan]) -> Result<usize, SqlError> {
     Ok(greatest)
 }
 
-fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
+fn kind(tokens: &[TokenWithSpan], (text, before): (&str, usize)) -> Result<Kind, SqlError> {
+    let outer = (tokens, text, before);
     let mut words = Words::new(tokens);
     if words.take("EXPLAIN") {
         let analyze = words.explain_options()?;
-        let inner = nested(words.rest(), text)?;
+        let inner = nested(words.rest(), outer)?;
         return Ok(Kind::Explain { analyze, inner });
     }
     if words.is("PREPARE") && !words.second_is("TRANSACTION") {
@@ -144,11 +165,14 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
         let name = words.name()?;
         let types = prepare_types(&mut words)?;
         words.expect("AS")?;
-        return Ok(Kind::Prepare { name, types, inner: nested(words.rest(), text)? });
+        return Ok(Kind::Prepare { name, types, inner: nested(words.rest(), outer)? });
     }
     if words.take("EXECUTE") {
         let name = words.name()?;
         return Ok(Kind::Execute { name, args: arguments(words.rest())? });
+    }
+    if let Some((declared, query)) = cursor::declare(tokens)? {
+        return Ok(Kind::Declare { declared, inner: nested(query, outer)? });
     }
     if let Some(session) = session(tokens)? {
         return Ok(Kind::Session(session));
@@ -156,24 +180,36 @@ fn kind(tokens: &[TokenWithSpan], text: &str) -> Result<Kind, SqlError> {
     if let Some(change) = alter_sequence(tokens)? {
         return Ok(Kind::AlterSequence(change));
     }
+    if let Some(create) = procedure_text::create(tokens, text)? {
+        return Ok(Kind::CreateRoutine(create.into()));
+    }
+    if let Some(drop) = procedure_text::drop(tokens)? {
+        return Ok(Kind::DropRoutine(drop));
+    }
+    if let Some((name, args)) = procedure_text::call(tokens)? {
+        return Ok(Kind::Call { name, args });
+    }
     sql_statement(readable(tokens))
 }
 
-/// The text of an inner statement starts where its first token does, at the latest.
-fn nested(tokens: &[TokenWithSpan], outer: &str) -> Result<Parsed, SqlError> {
-    let Some(first) = tokens.first() else { return Err(syntax("syntax error at end of input")) };
+/// The statement inside of another one.
+fn nested(
+    tokens: &[TokenWithSpan],
+    (all, outer, before): (&[TokenWithSpan], &str, usize),
+) -> Result<Parsed, SqlError> {
+    let (Some(first), Some(start)) = (tokens.first(), all.first()) else {
+        return Err(syntax("syntax error at end of input"));
+    };
     let words = Words::new(tokens);
-    if words.is("EXPLAIN") || words.is("PREPARE") {
+    if words.is("EXPLAIN") || words.is("PREPARE") || words.is("DECLARE") {
         return Err(near(first));
     }
-    let inner = match &first.token {
-        Token::Word(word) => outer.find(&word.value).map_or(outer, |at| &outer[at..]),
-        _ => outer,
-    };
-    one(tokens, inner.to_owned())
+    let mut places = Places::from(outer, start.span.start);
+    let at = places.byte(first.span.start);
+    one(tokens, outer[at..].to_owned(), before + places.passed)
 }
 
-fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
+pub(crate) fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
     let dialect = PostgreSqlDialect {};
     let mut parser = parser(&dialect, tokens);
     let statement = parser.parse_statement().map_err(told)?;
@@ -184,7 +220,7 @@ fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
     Ok(Kind::Sql(Box::new(statement)))
 }
 
-fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+pub(crate) fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
     Parser::new(dialect).with_recursion_limit(MAX_NESTED * 2).with_tokens_with_locations(tokens)
 }
 
@@ -212,7 +248,7 @@ fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<SqlType>>, SqlError
     named.collect()
 }
 
-fn is_space(token: &Token) -> bool {
+pub(crate) fn is_space(token: &Token) -> bool {
     matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
@@ -282,7 +318,7 @@ fn is_chaining(word: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-fn told(error: ParserError) -> SqlError {
+pub(crate) fn told(error: ParserError) -> SqlError {
     match error {
         ParserError::RecursionLimitExceeded => too_complex(),
         ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
@@ -318,24 +354,32 @@ fn placed(mut error: SqlError, text: &str, place: Location) -> SqlError {
 }
 
 /// Byte positions of places, asked for in ascending order.
-struct Places<'a> {
+pub(crate) struct Places<'a> {
     chars: std::iter::Peekable<std::str::CharIndices<'a>>,
     len: usize,
     at: Location,
+    /// Characters so far.
+    pub passed: usize,
 }
 
 impl<'a> Places<'a> {
-    fn new(text: &'a str) -> Places<'a> {
-        Places { chars: text.char_indices().peekable(), len: text.len(), at: Location { line: 1, column: 1 } }
+    pub fn new(text: &'a str) -> Places<'a> {
+        Places::from(text, Location { line: 1, column: 1 })
     }
 
-    fn byte(&mut self, place: Location) -> usize {
+    /// Positions in a text that begins at a place of a longer one.
+    pub fn from(text: &'a str, at: Location) -> Places<'a> {
+        Places { chars: text.char_indices().peekable(), len: text.len(), at, passed: 0 }
+    }
+
+    pub fn byte(&mut self, place: Location) -> usize {
         while (self.at.line, self.at.column) < (place.line, place.column) {
             match self.chars.next() {
                 Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
                 Some(_) => self.at.column += 1,
                 None => return self.len,
             }
+            self.passed += 1;
         }
         self.chars.peek().map_or(self.len, |(byte, _)| *byte)
     }

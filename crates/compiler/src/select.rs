@@ -530,6 +530,15 @@ fn name_of(expr: &ast::Expr) -> String {
         E::Position { .. } => "position".into(),
         E::Substring { .. } => "substring".into(),
         E::Trim { .. } => "btrim".into(),
+        E::Exists { .. } => "exists".into(),
+        E::Subquery(query) => match query.body.as_ref() {
+            SetExpr::Select(select) => match select.projection.first() {
+                Some(SelectItem::UnnamedExpr(inner)) => name_of(inner),
+                Some(SelectItem::ExprWithAlias { alias, .. }) => folded(alias),
+                _ => "?column?".into(),
+            },
+            _ => "?column?".into(),
+        },
         E::Value(value) if matches!(value.value, ast::Value::Boolean(_)) => "bool".into(),
         _ => "?column?".into(),
     }

@@ -1,5 +1,6 @@
 //! Statements about the session and its transaction.
 
+use crate::cursor::Fetch;
 use crate::words::Words;
 use sql::SqlError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -49,6 +50,9 @@ pub enum Session {
         name: String,
         if_exists: bool,
     },
+    Fetch(Fetch),
+    /// A cursor; `None` for all.
+    Close(Option<String>),
     /// Nothing to do; the word is the statement's tag.
     Nothing(&'static str),
 }
@@ -258,16 +262,17 @@ fn reset(words: &mut Words<'_>) -> Result<Session, SqlError> {
 
 /// Statements of upkeep; `None` for statements of other kinds.
 fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
-    // Sent by pools when a client gives a connection back: no cursor and no channel is open.
-    if words.is("CLOSE") && words.second_is("ALL") {
-        return Ok(Some(Session::Nothing("CLOSE CURSOR ALL")));
+    if words.take("CLOSE") {
+        let all = words.take("ALL");
+        let close = Session::Close(if all { None } else { Some(words.name()?) });
+        words.end()?;
+        return Ok(Some(close));
+    }
+    if let Some(fetch) = crate::cursor::fetch(words)? {
+        return Ok(Some(Session::Fetch(fetch)));
     }
     if words.take("UNLISTEN") {
         return Ok(Some(Session::Nothing("UNLISTEN")));
-    }
-    const CURSORS: [&str; 4] = ["DECLARE", "FETCH", "MOVE", "CLOSE"];
-    if words.take_any(&CURSORS).is_some() {
-        return Err(SqlError::unsupported("a cursor", Some("Run the query itself, with LIMIT if need be.")));
     }
     if words.take_any(&["LISTEN", "NOTIFY"]).is_some() {
         return Err(SqlError::unsupported("LISTEN or NOTIFY", None));

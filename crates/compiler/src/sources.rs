@@ -9,7 +9,7 @@ use crate::coerce::How;
 use crate::compiled::Fill;
 use crate::error::{DUPLICATE_ALIAS, syntax};
 use crate::expressions::Compiler;
-use crate::names::{Named, Relation, Scope, folded, parts, table};
+use crate::names::{Named, Relation, Scope, folded, parts};
 use crate::paths::{Wanted, find};
 use crate::tables::{Cache, unstored};
 use crate::walk::{all_columns, all_of, conjuncts, renumber};
@@ -134,7 +134,7 @@ impl From {
     ) -> Result<(), Stop> {
         match factor {
             TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
-                let table = table(compiler.catalog, name)?;
+                let table = compiler.table(name)?;
                 self.table(cache, table, alias.as_ref())
             }
             TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } => {
@@ -512,5 +512,6 @@ pub fn fill_type(fill: &Fill) -> SqlType {
         Fill::Setting(_) => SqlType::Text,
         Fill::Backend => SqlType::Int4,
         Fill::StatementTime | Fill::ClockTime => SqlType::TimestampTz,
+        Fill::Given(ty) => *ty,
     }
 }

@@ -35,7 +35,10 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
     };
     for statement in parsed {
         match compile(catalog, &statement, &[]) {
-            Err(error) => writeln!(out, "{} {error}", error.state.as_str()),
+            Err(error) => {
+                let place = error.position.map_or(String::new(), |at| format!(" at {at}"));
+                writeln!(out, "{}{place} {error}", error.state.as_str())
+            }
             Ok(Compiled::Query(query)) => {
                 query_lines(&query, &mut out);
                 Ok(())
@@ -74,6 +77,9 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
                     Ok(other) => writeln!(out, "{other:?}"),
                     Err(error) => writeln!(out, "{} {error}", error.state.as_str()),
                 }
+            }
+            Ok(Compiled::Declare { declared, statement, .. }) => {
+                writeln!(out, "{declared:?}: {}", statement.text())
             }
             Ok(Compiled::Session(session)) => writeln!(out, "{session:?}"),
             Ok(other) => writeln!(out, "{other:?}"),
@@ -157,6 +163,11 @@ fn changes() {
 #[test]
 fn definitions() {
     check("definitions.txt");
+}
+
+#[test]
+fn procedures() {
+    check("procedures.txt");
 }
 
 #[test]

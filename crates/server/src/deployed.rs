@@ -189,6 +189,21 @@ impl Engine for Deployed {
         self.inner.stations.next()
     }
 
+    fn reached(&self, request: &Request) -> Vec<(u32, Option<u32>)> {
+        let inner = &*self.inner;
+        let mut reached: Vec<(u32, Option<u32>)> = inner
+            .database
+            .reached(request)
+            .into_iter()
+            .map(|slot| {
+                let site = inner.placement.site(slot.into(), inner.database.sites.into());
+                (slot, Some(inner.placement.owner(site).0.into()))
+            })
+            .collect();
+        reached.dedup();
+        reached
+    }
+
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
     }

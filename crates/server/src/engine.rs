@@ -30,6 +30,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Runs a request as one transaction, durable at the end. An abandoned call may still commit.
     fn once(&self, request: Request) -> impl Future<Output = Result<Answer, RunError>> + Send;
 
+    /// The slots that a request surely reaches, with their instances, as far as they are known.
+    fn reached(&self, _request: &Request) -> Vec<(u32, Option<u32>)> {
+        Vec::new()
+    }
+
     /// A transaction of several commands. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
 

@@ -45,9 +45,13 @@ impl Ready {
         });
         let columns = columns(&compiled);
         Ok(Ready {
-            program: query.map(|query| Arc::new(query.program.clone())),
+            program: query.map(|query| Arc::clone(&query.program)),
             params: match &compiled {
                 Compiled::Query(query) => query.params.clone(),
+                Compiled::Declare { query, .. } => match query.as_ref() {
+                    Compiled::Query(query) => query.params.clone(),
+                    _ => Vec::new(),
+                },
                 _ => Vec::new(),
             },
             types: columns.iter().flatten().map(|(_, ty, _)| *ty).collect(),

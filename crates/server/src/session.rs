@@ -19,7 +19,9 @@
 mod block;
 mod carry;
 mod copying;
+mod cursors;
 mod defining;
+mod explaining;
 mod extended;
 mod filling;
 mod simple;
@@ -34,6 +36,7 @@ use crate::settings::Settings;
 use crate::shared::{Registered, Shared, stopped};
 use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, Transport};
 use block::{Block, Kind};
+use cursors::Cursor;
 use extended::Portal;
 use filling::Numbers;
 use sql::{SqlError, SqlState};
@@ -44,8 +47,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The stream of a client.
-pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
+pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static> Stream for T {}
 
 pub struct Session<S, E: Engine> {
     shared: Arc<Shared<E>>,
@@ -56,6 +59,7 @@ pub struct Session<S, E: Engine> {
     /// By name; the unnamed one has an empty name.
     statements: HashMap<String, Arc<Prepared>>,
     portals: HashMap<String, Portal>,
+    cursors: HashMap<String, Cursor>,
     block: Block<E::Conversation>,
     numbers: Numbers,
     /// After an error in the extended protocol, up to the next Sync.

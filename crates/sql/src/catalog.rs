@@ -5,7 +5,9 @@
 
 use crate::{Datum, Expr, SqlType};
 use serde::{Deserialize, Serialize};
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 /// The number of a catalog object, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -24,6 +26,7 @@ pub struct Catalog {
     /// Physical tables that nothing uses any more, of which the rows are still to be removed.
     pub emptying: BTreeSet<Store>,
     pub next_oid: u32,
+    pub procedures: BTreeMap<Oid, Procedure>,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -130,7 +133,98 @@ pub struct Sequence {
     pub owned_by: Option<(Oid, u16)>,
 }
 
+/// A procedure or a function in SQL.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Procedure {
+    pub oid: Oid,
+    pub name: String,
+    pub kind: ProcedureKind,
+    pub params: Vec<ProcedureParam>,
+    /// The text of its statements.
+    pub body: String,
+    /// The tables and sequences that the body names, and those that its changes reach: they cannot
+    /// be dropped while it is there.
+    pub uses: BTreeSet<Oid>,
+    /// What the compiler has made of it for the catalog that it belongs to.
+    #[serde(skip)]
+    pub compiled: Memo,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ProcedureKind {
+    Procedure,
+    /// With the type of its value; `None` is `void`, or that of its output parameters.
+    Function(Option<SqlType>),
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ProcedureParam {
+    /// Empty if it has none.
+    pub name: String,
+    pub ty: SqlType,
+    pub mode: ParamMode,
+    /// The value if a call leaves it out, with its text.
+    pub default: Option<(Expr, String)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ParamMode {
+    In,
+    Out,
+    InOut,
+}
+
+impl ParamMode {
+    pub fn is_input(self) -> bool {
+        matches!(self, ParamMode::In | ParamMode::InOut)
+    }
+
+    pub fn is_output(self) -> bool {
+        matches!(self, ParamMode::Out | ParamMode::InOut)
+    }
+}
+
+/// A value that is made when it is first needed. A copy has none: what it would be made from may
+/// change.
+#[derive(Default)]
+pub struct Memo(OnceLock<Arc<dyn Any + Send + Sync>>);
+
+impl Memo {
+    /// The value, if it is of this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.0.get()?).downcast().ok()
+    }
+
+    /// Keeps a value, unless there is one.
+    pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
+        // Another thread has kept the same one.
+        let _ = self.0.set(value);
+    }
+}
+
+impl Clone for Memo {
+    fn clone(&self) -> Memo {
+        Memo::default()
+    }
+}
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Memo) -> bool {
+        true
+    }
+}
+
+impl std::fmt::Debug for Memo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Memo")
+    }
+}
+
 impl Catalog {
+    pub fn procedure(&self, name: &str) -> Option<&Procedure> {
+        self.procedures.values().find(|procedure| procedure.name == name)
+    }
+
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.values().find(|table| table.name == name)
     }

@@ -11,7 +11,7 @@ pub use crate::catalog_rows::CATALOG;
 use crate::catalog_rows::{catalog_place, sequence_place};
 use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
-use crate::run::{Stop, Work};
+use crate::run::{Reach, Stop, Work};
 use crate::step::{Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
 use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ impl Workload for Database {
         match request {
             Request::Once(call) => {
                 let mut work = Work::new(txn, self.sites, call.statement);
-                let answer = pin!(self.call(&mut work, call)).await;
+                let answer = pin!(self.call(&mut work, call, Reach::Whole)).await;
                 answered(answer, txn)
             }
             Request::Converse(first) => Box::pin(self.converse(first.clone(), txn)).await,
@@ -254,6 +254,11 @@ impl Workload for Database {
     }
 }
 
+/// The value of a key's part. One that is null finds nothing, or an earlier statement gives it.
+fn known(expr: &crate::Expr, bound: &Bound) -> Option<Datum> {
+    expr.eval(&bound.context(), &Vec::new()).ok().filter(|value| !value.is_null())
+}
+
 /// The answer of a request; one that failed has no effect.
 fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result<Answer, Abort> {
     match answer {
@@ -267,10 +272,15 @@ fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result
 }
 
 impl Database {
-    async fn call<T: Transaction>(&self, work: &mut Work<'_, T>, call: &Call) -> Result<Answer, Stop> {
+    async fn call<T: Transaction>(
+        &self,
+        work: &mut Work<'_, T>,
+        call: &Call,
+        reach: Reach,
+    ) -> Result<Answer, Stop> {
         work.begin_statement(call.statement);
         let bound = Arc::new(Bound { params: call.params.clone(), now: call.now });
-        pin!(work.run(&call.program, &bound)).await.map(Answer::Outcomes)
+        pin!(work.run(&call.program, &bound, reach)).await.map(Answer::Outcomes)
     }
 
     async fn converse<T: Transaction>(&self, first: Command, txn: &mut T) -> Result<Answer, Abort> {
@@ -298,7 +308,7 @@ impl Database {
 
     async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
         match command {
-            Command::Run(call) => pin!(self.call(work, &call)).await,
+            Command::Run(call) => pin!(self.call(work, &call, Reach::Part)).await,
             Command::Define { from, catalog } => Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done),
             Command::Fill { table, index } => {
                 Box::pin(work.fill(&table, usize::from(index))).await.map(|()| Answer::Done)
@@ -326,8 +336,28 @@ impl Database {
         }
     }
 
+    /// The slots that a request surely touches, as far as its arguments tell; none if they tell
+    /// nothing.
+    pub fn reached(&self, request: &Request) -> Vec<u32> {
+        match request {
+            Request::Once(call) | Request::Converse(Command::Run(call)) => {
+                self.known_slots(call).into_iter().map(|(_, slot)| slot).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// The places that a call surely touches, as far as its arguments tell, its home first.
     fn slots_of_call(&self, call: &Call) -> Vec<(Store, u32)> {
+        let mut places = self.known_slots(call);
+        if places.is_empty() {
+            // Any home will do; this one spreads them.
+            places.push((CATALOG, (call.statement % i64::from(self.sites)) as u32));
+        }
+        places
+    }
+
+    fn known_slots(&self, call: &Call) -> Vec<(Store, u32)> {
         let bound = Bound { params: call.params.clone(), now: call.now };
         let mut places = Vec::new();
         for statement in &call.program.statements {
@@ -345,9 +375,7 @@ impl Database {
                     if let crate::program::InsertRows::Values(rows) = &insert.rows {
                         let table = &insert.table;
                         for row in rows.iter().take(8).filter(|_| !table.key.is_empty()) {
-                            let of = |&column: &u16| {
-                                row[usize::from(column)].eval(&bound.context(), &Vec::new()).ok()
-                            };
+                            let of = |&column: &u16| known(&row[usize::from(column)], &bound);
                             if let Some(key) = table.key.iter().map(of).collect::<Option<Vec<Datum>>>() {
                                 places.push((table.store, table.place(&key, self.sites).slot));
                             }
@@ -356,16 +384,12 @@ impl Database {
                 }
             }
         }
-        if places.is_empty() {
-            // Any home will do; this one spreads them.
-            places.push((CATALOG, (call.statement % i64::from(self.sites)) as u32));
-        }
         places
     }
 
     fn slots_of(&self, source: &Source, bound: &Bound, places: &mut Vec<(Store, u32)>) {
         let table = &source.table;
-        let value = |expr: &crate::Expr| expr.eval(&bound.context(), &Vec::new()).ok();
+        let value = |expr: &crate::Expr| known(expr, bound);
         match &source.path {
             Path::Keys(keys) => {
                 for key in keys.iter().take(8) {

@@ -20,6 +20,51 @@ pub struct Program {
     pub params: Vec<SqlType>,
     /// Whether no statement writes or locks.
     pub only_reads: bool,
+    /// How the statements of a procedure depend on each other; `None` if they run one by one and
+    /// each has an outcome.
+    pub flow: Option<Flow>,
+}
+
+/// The statements of a program as a graph.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Flow {
+    /// Positions of statements. Those of one phase depend on statements of earlier phases only, and
+    /// their steps run together.
+    pub phases: Vec<Vec<u16>>,
+    /// Values that statements leave in parameters, for later ones.
+    pub given: Vec<Given>,
+    /// The only outcome of the program.
+    pub result: FlowResult,
+}
+
+/// A value that a statement leaves in a parameter of its program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Given {
+    pub statement: u16,
+    pub what: GivenValue,
+    pub param: u16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum GivenValue {
+    /// A column of the only row; null without a row, and more rows are an error (a sub-query).
+    Only(u16),
+    /// A column of the first row; null without a row (`INTO`).
+    First(u16),
+    /// Whether there is a row (`EXISTS`).
+    Exists,
+}
+
+/// What a program with a flow gives.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub enum FlowResult {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What the statement at this position gives, or its sum of rows.
+    Statement(u16),
+    /// One row of these values, over the parameters.
+    Row(Vec<Expr>),
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -13,8 +13,10 @@
 //! effect ([`txn::Transaction::abandon`]), or they are undone from the rows as they were before
 //! ([`Work::undo_to`]), under the locks that the transaction still holds.
 
+mod carrier;
 mod change;
 mod find;
+mod flow;
 mod insert;
 mod select;
 
@@ -27,8 +29,9 @@ use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
-use txn::step::Each;
 use txn::{Abort, Transaction};
+
+pub use carrier::Carrier;
 
 /// Why a statement did not run to its end.
 #[derive(Clone, PartialEq, Debug)]
@@ -79,7 +82,7 @@ struct Undo {
 /// Steps of one phase: more would make too long a message.
 const PHASE: usize = 256;
 
-impl<'t, T: Transaction> Work<'t, T> {
+impl<'t, T: Carrier> Work<'t, T> {
     pub fn new(txn: &'t mut T, sites: u32, statement: i64) -> Work<'t, T> {
         Work { txn, sites, statement, hidden: 0, undo: None }
     }
@@ -123,26 +126,23 @@ impl<'t, T: Transaction> Work<'t, T> {
             })
             .collect();
         for puts in puts.chunks(PHASE) {
-            self.txn.all(Each::<Put>(puts.iter().cloned().collect())).await?;
+            self.txn.put(puts.iter().cloned().collect()).await?;
         }
         Ok(())
     }
 
-    /// Runs the statements of a program, one after the other.
-    ///
-    /// # Errors
-    /// [`Stop`]: the statement may have done a part of its work.
-    pub async fn run(&mut self, program: &Program, bound: &Arc<Bound>) -> Result<Vec<Outcome>, Stop> {
-        let mut outcomes = Vec::with_capacity(program.statements.len());
-        for statement in &program.statements {
-            outcomes.push(match statement {
-                Statement::Select(select) => Box::pin(self.select(select, bound)).await?,
-                Statement::Insert(insert) => Box::pin(self.insert(insert, bound)).await?,
-                Statement::Update(update) => Box::pin(self.update(update, bound)).await?,
-                Statement::Delete(delete) => Box::pin(self.delete(delete, bound)).await?,
-            });
+    /// Runs one statement.
+    pub(crate) async fn statement(
+        &mut self,
+        statement: &Statement,
+        bound: &Arc<Bound>,
+    ) -> Result<Outcome, Stop> {
+        match statement {
+            Statement::Select(select) => Box::pin(self.select(select, bound)).await,
+            Statement::Insert(insert) => Box::pin(self.insert(insert, bound)).await,
+            Statement::Update(update) => Box::pin(self.update(update, bound)).await,
+            Statement::Delete(delete) => Box::pin(self.delete(delete, bound)).await,
         }
-        Ok(outcomes)
     }
 
     /// Puts rows and entries, and keeps what was there before. Returns that, in the same order.
@@ -150,7 +150,7 @@ impl<'t, T: Transaction> Work<'t, T> {
         let mut befores = Vec::with_capacity(puts.len());
         for puts in puts.chunks(PHASE) {
             let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();
-            let found = pin!(self.txn.all(Each(phase))).await?;
+            let found = pin!(self.txn.put(phase)).await?;
             if let Some(undo) = &mut self.undo {
                 for (put, before) in puts.iter().zip(&found) {
                     if matches!(put.how, Putting::New(_)) && before.is_some() {
@@ -170,4 +170,34 @@ impl<'t, T: Transaction> Work<'t, T> {
         self.hidden += 1;
         vec![Datum::Int(self.statement), Datum::Int(self.hidden)]
     }
+}
+
+impl<T: Transaction> Work<'_, T> {
+    /// Runs the statements of a program: as its flow says, or one after the other. `reach` says
+    /// whether steps may follow in the same transaction.
+    ///
+    /// # Errors
+    /// [`Stop`]: the statements may have done a part of their work.
+    pub async fn run(
+        &mut self,
+        program: &Program,
+        bound: &Arc<Bound>,
+        reach: Reach,
+    ) -> Result<Vec<Outcome>, Stop> {
+        if let Some(flow) = &program.flow {
+            return self.run_flow((program, flow), bound, reach).await.map(|outcome| vec![outcome]);
+        }
+        let mut outcomes = Vec::with_capacity(program.statements.len());
+        for statement in &program.statements {
+            outcomes.push(self.statement(statement, bound).await?);
+        }
+        Ok(outcomes)
+    }
+}
+
+/// Whether steps of other programs may follow in the same transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    Whole,
+    Part,
 }

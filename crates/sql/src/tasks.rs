@@ -5,13 +5,12 @@ use crate::catalog::{Catalog, Oid, Sequence, Store};
 use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
 use crate::place::{self, Placed};
 use crate::program::{Checked, Reference, Stored, StoredColumn};
-use crate::run::{Stop, Work};
+use crate::run::{Carrier, Stop, Work};
 use crate::step::{Put, Putting};
 use crate::{Datum, SqlError, SqlState};
 use std::sync::Arc;
-use txn::Transaction;
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     pub(crate) async fn read_catalog(&mut self) -> Result<Catalog, Stop> {
         let bytes = self.read_raw(CATALOG, &catalog_place(0)).await?;
         let catalog = bytes.as_deref().map(postcard::from_bytes::<Catalog>);

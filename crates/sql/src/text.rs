@@ -226,8 +226,33 @@ fn read_int(text: &str, name: &str, least: i64, greatest: i64) -> Result<Datum, 
     })
 }
 
+/// A hexadecimal number as C's `strtod` reads it, rounded once: `0x1.8p3`.
+fn hexadecimal(text: &str) -> Option<f64> {
+    let (sign, rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X"))?;
+    let (mantissa, exponent) = match digits.split_once(['p', 'P']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (digits, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let all = format!("{whole}{fraction}");
+    // Thirteen digits fit into the bits of a mantissa, and the scaling by two is exact.
+    if all.is_empty() || all.trim_start_matches('0').len() > 13 {
+        return None;
+    }
+    let number = u64::from_str_radix(&all, 16).ok()?;
+    let shift = exponent.checked_sub(4 * i32::try_from(fraction.len()).ok()?)?;
+    Some(sign * number as f64 * 2_f64.powi(shift))
+}
+
 fn read_float(text: &str, name: &str, parse: impl Fn(&str) -> Option<f64>) -> Result<Datum, SqlError> {
     let trimmed = text.trim_matches(is_blank);
+    if let Some(value) = hexadecimal(trimmed).filter(|value| value.is_finite()) {
+        return Ok(Datum::Float(if name == "real" { f64::from(value as f32) } else { value }));
+    }
     let value = parse(trimmed).ok_or_else(|| invalid(name, text))?;
     let has_digit = trimmed.contains(|c: char| ('1'..='9').contains(&c));
     let mantissa = trimmed.split(['e', 'E']).next().unwrap_or("");

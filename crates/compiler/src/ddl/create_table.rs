@@ -20,14 +20,8 @@ const RUN: u32 = 64;
 const LONG_RUN: u32 = 4096;
 
 /// Words that other servers' storage has, without a meaning here.
-const IGNORED_OPTIONS: [&str; 6] = [
-    "fillfactor",
-    "autovacuum_enabled",
-    "toast_tuple_target",
-    "parallel_workers",
-    "replicated",
-    "colocate_with",
-];
+const IGNORED_OPTIONS: [&str; 4] =
+    ["fillfactor", "autovacuum_enabled", "toast_tuple_target", "parallel_workers"];
 
 impl Changing {
     pub fn create_table(&mut self, create: &CreateTable) -> Result<&'static str, SqlError> {
@@ -200,7 +194,7 @@ impl Changing {
             None => None,
             Some(by) => Some(partition_clause(by)?),
         };
-        let mut bounds = Vec::new();
+        let (mut bounds, mut colocated) = (Vec::new(), None);
         if let CreateTableOptions::With(options) | CreateTableOptions::Options(options) =
             &create.table_options
         {
@@ -211,17 +205,30 @@ impl Changing {
                         declared = Some((PartitionKind::Hash, columns));
                     }
                     (name, value) if name == "partition_bounds" => bounds = integers(&value)?,
+                    (name, value) if name == "colocate_with" => colocated = Some(value.trim().to_lowercase()),
+                    (name, _) if name == "replicated" => {
+                        let hint =
+                            "Each row lies in one slot. Place rows that are read together by colocate_with.";
+                        return Err(SqlError::unsupported("a replicated table", Some(hint)));
+                    }
                     (name, _) if IGNORED_OPTIONS.contains(&name.as_str()) => {}
                     (name, _) => {
                         let message = format!("unrecognized parameter \"{name}\"");
-                        let hint = "Atoll has fillfactor (ignored), partition_by, partition_bounds, colocate_with, replicated.";
+                        let hint =
+                            "Atoll has fillfactor (ignored), partition_by, partition_bounds, colocate_with.";
                         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message).with_hint(hint));
                     }
                 }
             }
         }
-        let Some((kind, columns)) = declared else { return Ok(()) };
-        let slots = slots_of(self.table_at(oid)?, kind, &columns, bounds)?;
+        let slots = match (declared, colocated) {
+            (None, None) => return Ok(()),
+            (Some((kind, columns)), None) => slots_of(self.table_at(oid)?, kind, &columns, bounds)?,
+            (declared, Some(other)) => {
+                let columns = declared.map_or(Vec::new(), |(_, columns)| columns);
+                slots_like(self.table_at(oid)?, &columns, self.table_named(&other)?)?
+            }
+        };
         self.table_mut(oid)?.slots = slots;
         self.place_indexes(oid)
     }
@@ -238,21 +245,7 @@ fn slots_of(
     columns: &[String],
     bounds: Vec<i64>,
 ) -> Result<Slots, SqlError> {
-    let mut positions = Vec::with_capacity(columns.len());
-    for name in columns {
-        let (column, _) = table.column(name).ok_or_else(|| no_column(name))?;
-        if table.key.is_empty() {
-            // Rows without a key are spread by their hidden numbers.
-            continue;
-        }
-        let position = table.key.iter().position(|key| *key == column).ok_or_else(|| {
-            let message = "unique constraint on partitioned table must include all partitioning columns";
-            let detail =
-                format!("PRIMARY KEY constraint on table \"{}\" lacks column \"{name}\".", table.name);
-            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail)
-        })?;
-        positions.push(position as u16);
-    }
+    let positions = key_positions(table, columns)?;
     let [position] = positions.as_slice() else {
         return Ok(if positions.is_empty() { table.slots.clone() } else { Slots::Hash(positions) });
     };
@@ -263,6 +256,73 @@ fn slots_of(
         _ if !bounds.is_empty() => Slots::Ranges { position, bounds },
         PartitionKind::Range => Slots::Runs { position, run: LONG_RUN },
         PartitionKind::Hash => Slots::Hash(vec![position]),
+    })
+}
+
+/// The positions of columns in the primary key; none of a table without one, of which the rows are
+/// spread by their hidden numbers.
+fn key_positions(table: &Table, columns: &[String]) -> Result<Vec<u16>, SqlError> {
+    let mut positions = Vec::with_capacity(columns.len());
+    for name in columns {
+        let (column, _) = table.column(name).ok_or_else(|| no_column(name))?;
+        if table.key.is_empty() {
+            continue;
+        }
+        let position = table.key.iter().position(|key| *key == column).ok_or_else(|| {
+            let message = "unique constraint on partitioned table must include all partitioning columns";
+            let detail =
+                format!("PRIMARY KEY constraint on table \"{}\" lacks column \"{name}\".", table.name);
+            SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail)
+        })?;
+        positions.push(position as u16);
+    }
+    Ok(positions)
+}
+
+/// Slots in which rows lie beside those of another table that have the same values in the columns
+/// by which it is placed. `columns` are this table's, or the first ones of its key.
+fn slots_like(table: &Table, columns: &[String], other: &Table) -> Result<Slots, SqlError> {
+    let refuse = |why: String| {
+        let message = format!("\"{}\" cannot be colocated with \"{}\"", table.name, other.name);
+        SqlError::new(INVALID_TABLE_DEFINITION, message).with_detail(why)
+    };
+    if table.key.is_empty() || other.key.is_empty() {
+        return Err(refuse("Both tables need a primary key.".into()));
+    }
+    let theirs: Vec<u16> = match &other.slots {
+        Slots::Hash(positions) => positions.clone(),
+        Slots::Runs { position, .. } | Slots::Ranges { position, .. } => vec![*position],
+    };
+    let ours = match columns {
+        [] => (0..theirs.len() as u16).collect(),
+        columns => key_positions(table, columns)?,
+    };
+    let type_at = |table: &Table, position: &u16| {
+        table.key.get(usize::from(*position)).map(|column| table.columns[usize::from(*column)].ty)
+    };
+    let is_alike = |(ours, theirs): (&u16, &u16)| match (type_at(table, ours), type_at(other, theirs)) {
+        (Some(ours), Some(theirs)) => {
+            types::same_kind(ours, theirs) || types::is_integer(ours) && types::is_integer(theirs)
+        }
+        _ => false,
+    };
+    if ours.len() != theirs.len() || !ours.iter().zip(&theirs).all(is_alike) {
+        let names: Vec<&str> = theirs
+            .iter()
+            .filter_map(|at| other.key.get(usize::from(*at)))
+            .map(|column| other.columns[usize::from(*column)].name.as_str())
+            .collect();
+        let why = format!(
+            "\"{}\" is placed by ({}); name as many columns of the primary key, of the same types, in partition_by.",
+            other.name,
+            names.join(", ")
+        );
+        return Err(refuse(why));
+    }
+    Ok(match &other.slots {
+        Slots::Hash(_) => Slots::Hash(ours),
+        Slots::Runs { run, .. } => Slots::Runs { position: ours[0], run: *run },
+        Slots::Ranges { bounds, .. } => Slots::Ranges { position: ours[0], bounds: bounds.clone() },
     })
 }
 

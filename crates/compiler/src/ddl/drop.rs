@@ -130,6 +130,10 @@ impl Changing {
             self.change.notices.push(format!("drop cascades to constraint {key} on table {name}"));
         }
         for oid in dropped {
+            let what = format!("table {}", self.table_at(*oid)?.name);
+            self.drop_users(&what, &[*oid], cascade)?;
+        }
+        for oid in dropped {
             let Some(table) = self.change.catalog.tables.remove(oid) else { continue };
             self.change.changed.remove(oid);
             self.change.removed.insert(*oid);
@@ -195,6 +199,7 @@ impl Changing {
                 column.default = None;
             }
         }
+        self.drop_users(&format!("sequence {name}"), &[oid], cascade)?;
         self.change.catalog.sequences.remove(&oid);
         self.change.removed.insert(oid);
         Ok(true)

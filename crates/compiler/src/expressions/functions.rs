@@ -29,6 +29,9 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
     if !function.within_group.is_empty() {
         return Err(Stop::General("WITHIN GROUP"));
     }
+    if let Some(value) = crate::procedures::inlined(compiler, scope, &name, function)? {
+        return Ok(value);
+    }
     let list = match &function.args {
         FunctionArguments::None => &[][..],
         FunctionArguments::Subquery(_) => return Err(Stop::General("a sub-query")),

@@ -34,13 +34,21 @@ pub(super) struct Block<C> {
     pub conversation: Option<C>,
     /// Whether the engine has ended it: no savepoint is left.
     pub lost: bool,
-    /// Names, and numbers in the conversation.
-    pub savepoints: Vec<(String, u64)>,
+    pub savepoints: Vec<Savepoint>,
     /// The tables of which the session holds a guard.
     pub held: Vec<Oid>,
     /// When it began, in microseconds since 2000-01-01.
     pub now: i64,
     pub changing: Option<Changing>,
+}
+
+/// A point of a transaction.
+pub(super) struct Savepoint {
+    pub name: String,
+    /// Its number in the conversation.
+    pub number: u64,
+    /// The catalog of that moment, if the transaction had changed it.
+    pub catalog: Option<Arc<Catalog>>,
 }
 
 /// A change of the catalog that has not committed.
@@ -197,6 +205,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.report(&before);
         }
         self.portals.clear();
+        self.end_cursors(commits);
     }
 
     /// Ends the transaction that a text or a run of messages began, without its effects: after an
@@ -231,24 +240,25 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Ok(other) => return Err(refusal(other).into_sql().into()),
             Err(error) => return Err(self.ended(error).into()),
         };
-        self.block.savepoints.push((name, number));
+        let catalog = self.block.changing.as_ref().map(|changing| Arc::clone(&changing.catalog));
+        self.block.savepoints.push(Savepoint { name, number, catalog });
         Ok(())
     }
 
     pub(super) async fn roll_back_to(&mut self, name: &str) -> Result<(), Failure> {
         self.require_block("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
-        if self.block.changing.is_some() {
-            return Err(SqlError::unsupported(
-                "ROLLBACK TO SAVEPOINT in a transaction that changes definitions",
-                Some("Roll the whole transaction back."),
-            )
-            .into());
-        }
-        let number = self.block.savepoints[at].1;
+        let number = self.block.savepoints[at].number;
         let undone = self.conversation()?.command(Command::UndoTo(number)).await;
         if let Err(error) = undone.and_then(done) {
             return Err(self.ended(error).into());
+        }
+        // Definitions since then are undone with their rows. Without any before it, the catalog is
+        // the one that other sessions know: no other transaction has changed it meanwhile.
+        let known = self.shared.catalog();
+        if let Some(changing) = &mut self.block.changing {
+            let before = self.block.savepoints[at].catalog.as_ref();
+            changing.catalog = before.map_or(known, Arc::clone);
         }
         self.block.savepoints.truncate(at + 1);
         self.block.failed = false;
@@ -276,7 +286,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.block
             .savepoints
             .iter()
-            .rposition(|(known, _)| known == name)
+            .rposition(|point| point.name == name)
             .ok_or_else(|| SqlError::new(SqlState(*b"3B001"), format!("savepoint \"{name}\" does not exist")))
     }
 

@@ -1,6 +1,7 @@
 //! A compiled statement is carried out.
 
 use super::block::{Kind, in_failed};
+use super::explaining::call_of;
 use super::{Failure, Session, Stream, limit_of};
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
@@ -86,8 +87,17 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.keep(name, Arc::new(prepared))?;
                 Product::Done("PREPARE".into())
             }
+            Compiled::Declare { declared, statement, .. } => {
+                if begins {
+                    self.begin(Kind::Implicit);
+                }
+                self.declare(declared, statement, params, reach).await?
+            }
             Compiled::Execute { .. } => {
                 return Err(SqlError::unsupported("EXECUTE inside of another statement", None).into());
+            }
+            Compiled::Explain { analyze: false, inner } if call_of(inner).is_some() => {
+                self.explain_call(inner).await?
             }
             Compiled::Explain { .. } => return Err(SqlError::unsupported("EXPLAIN", None).into()),
             Compiled::General { reason, .. } => return Err(SqlError::unsupported(reason, None).into()),
@@ -107,6 +117,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("cannot execute {word} in a read-only transaction");
             return Err(SqlError::new(SqlState(*b"25006"), message).into());
         }
+        self.called(query, &mut params).await?;
         if !query.fills.is_empty() {
             Box::pin(self.fill(&query.fills, &mut params)).await?;
         }
@@ -313,6 +324,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             About::DropDatabase { .. } => {
                 return Err(SqlError::unsupported("DROP DATABASE", Some("Drop its tables.")).into());
             }
+            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
+            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Nothing(word) => word,
         };
         Ok(Product::Done(tag.into()))
@@ -413,6 +426,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 }
                 self.statements.clear();
                 self.portals.clear();
+                self.cursors.clear();
                 self.numbers.clear();
                 self.reset_all();
                 "DISCARD ALL"
@@ -453,12 +467,14 @@ fn tag_word(tag: Tag) -> &'static str {
         Tag::Insert => "INSERT",
         Tag::Update => "UPDATE",
         Tag::Delete => "DELETE",
+        Tag::Call => "CALL",
     }
 }
 
 fn tag_text(tag: Tag, count: u64) -> String {
     match tag {
         Tag::Insert => format!("INSERT 0 {count}"),
+        Tag::Call => "CALL".into(),
         _ => format!("{} {count}", tag_word(tag)),
     }
 }

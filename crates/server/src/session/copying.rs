@@ -194,6 +194,7 @@ fn of_rows(program: &Program, rows: &[Vec<Datum>]) -> Result<Program, SqlError> 
         statements: vec![Statement::Insert(insert)],
         params: Vec::new(),
         only_reads: program.only_reads,
+        flow: None,
     })
 }
 

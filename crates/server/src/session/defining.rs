@@ -33,7 +33,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let before = self.catalog();
         let mut stores = Stores { free: self.free_stores(&before) };
         let change = definition.apply(&before, &mut stores)?;
-        for oid in change.changed.union(&change.removed).filter(|oid| before.tables.contains_key(oid)) {
+        for oid in change.changed.union(&change.removed).filter(|oid| is_guarded(&before, **oid)) {
             self.guard(*oid, Hold::Alone).await?;
         }
         let tag = change.tag;
@@ -197,5 +197,12 @@ fn table_of(catalog: &Catalog, oid: Oid) -> Result<&Table, SqlError> {
 
 /// Whether nothing but the version has changed (`IF NOT EXISTS` of what exists).
 fn is_same(before: &Catalog, after: &Catalog) -> bool {
-    before.tables == after.tables && before.sequences == after.sequences
+    before.tables == after.tables
+        && before.sequences == after.sequences
+        && before.procedures == after.procedures
+}
+
+/// Whether statements hold a guard on the object while they run.
+fn is_guarded(catalog: &Catalog, oid: Oid) -> bool {
+    catalog.tables.contains_key(&oid) || catalog.procedures.contains_key(&oid)
 }

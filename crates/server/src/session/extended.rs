@@ -12,12 +12,16 @@ use crate::engine::Engine;
 use crate::format;
 use crate::incoming::{Bind, Format, Target, violation};
 use crate::language::{Prepared, Ready};
-use crate::outgoing::Severity;
+use crate::outgoing::{Field, Severity};
 use crate::pgtype;
 use crate::transport::Lost;
+use compiler::compiled::{Compiled, Session as About};
 use sql::{Datum, SqlError, SqlState, SqlType};
 use std::pin::pin;
 use std::sync::Arc;
+
+/// The columns of rows, and their types.
+type Shape = (Vec<Field>, Vec<SqlType>);
 
 /// A statement with its values, and what is left of its result.
 pub(super) struct Portal {
@@ -40,7 +44,7 @@ fn no_portal(name: &str) -> SqlError {
 }
 
 /// The most statements, and the most portals, of one session.
-const MOST_NAMES: usize = 10_000;
+pub(super) const MOST_NAMES: usize = 10_000;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
@@ -106,7 +110,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
             );
             return Err(violation(message).into());
         }
-        let columns = ready.as_ref().and_then(|ready| ready.fields.as_ref()).map_or(0, Vec::len);
+        let named = ready.as_ref().map(|ready| self.named_shape(ready)).transpose()?.flatten();
+        let own = ready.as_ref().and_then(|ready| ready.fields.as_ref());
+        let columns = named.as_ref().map(|(fields, _)| fields).or(own).map_or(0, Vec::len);
         if bind.results.len() > 1 && bind.results.len() != columns {
             let message = format!(
                 "bind message has {} result formats but query has {columns} columns",
@@ -140,21 +146,46 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
                 let params = ready.as_ref().map_or(&[][..], |ready| &ready.params);
                 self.transport.out.parameter_description(params.iter().map(|ty| pgtype::number(*ty)));
-                self.describe_rows(ready.as_deref(), &[]);
+                self.describe_rows(ready.as_deref(), &[])?;
             }
             Target::Portal => {
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
                 let (ready, formats) = (portal.ready.clone(), portal.formats.clone());
-                self.describe_rows(ready.as_deref(), &formats);
+                self.describe_rows(ready.as_deref(), &formats)?;
             }
         }
         Ok(())
     }
 
-    fn describe_rows(&mut self, ready: Option<&Ready>, formats: &[Format]) {
-        match ready.filter(|ready| !ready.is_copy()).and_then(|ready| ready.fields.as_ref()) {
+    fn describe_rows(&mut self, ready: Option<&Ready>, formats: &[Format]) -> Result<(), SqlError> {
+        let Some(ready) = ready.filter(|ready| !ready.is_copy()) else {
+            self.transport.out.no_data();
+            return Ok(());
+        };
+        let named = self.named_shape(ready)?;
+        match named.as_ref().map(|(fields, _)| fields).or(ready.fields.as_ref()) {
             Some(fields) => self.transport.out.row_description(fields, formats),
             None => self.transport.out.no_data(),
+        }
+        Ok(())
+    }
+
+    /// The columns of the cursor or of the prepared statement that a statement names, and their
+    /// types; `None` for other statements, and where it has no rows.
+    ///
+    /// # Errors
+    /// If there is no such cursor or statement.
+    pub(super) fn named_shape(&self, ready: &Ready) -> Result<Option<Shape>, SqlError> {
+        match &ready.compiled {
+            Compiled::Session(About::Fetch(fetch)) if !fetch.moves => {
+                let cursor = self.cursor(&fetch.cursor)?;
+                Ok(Some((cursor.fields.clone(), cursor.types.clone())))
+            }
+            Compiled::Execute { name, .. } => {
+                let named = self.statement(name)?.ready(&self.catalog(), self.block.changing.is_none())?;
+                Ok(named.and_then(|named| Some((named.fields.clone()?, named.types.clone()))))
+            }
+            _ => Ok(None),
         }
     }
 
@@ -207,14 +238,20 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Kind::None if is_copy || self.transport.next_tag().await? == b'S' => Reach::Alone,
             _ => Reach::WithOthers,
         };
-        let params = std::mem::take(&mut portal.params);
-        let carried = pin!(self.carry(&portal.prepared, params, reach)).await?;
+        let mut params = std::mem::take(&mut portal.params);
+        let mut prepared = Arc::clone(&portal.prepared);
+        if portal.ready.as_ref().is_some_and(|ready| matches!(ready.compiled, Compiled::Execute { .. })) {
+            (prepared, params) = self.named(prepared)?;
+        }
+        let carried = pin!(self.carry(&prepared, params, reach)).await?;
         portal.state = State::Done;
         match carried {
             None => self.transport.out.empty_query(),
             Some((_, Product::Done(tag))) => self.transport.out.command_complete(&tag),
             Some((ready, Product::Rows { rows, tag })) => {
-                portal.state = State::Rows { rows: rows.into_iter(), types: ready.types.clone(), tag };
+                let named = self.named_shape(&ready)?;
+                let types = named.map_or_else(|| ready.types.clone(), |(_, types)| types);
+                portal.state = State::Rows { rows: rows.into_iter(), types, tag };
                 return Ok(true);
             }
         }

@@ -1,11 +1,13 @@
 //! The values that a program needs and only the server knows.
 
+use super::block::Kind;
 use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::engine::Engine;
 use crate::numbering;
 use crate::shared::now;
-use compiler::compiled::Fill;
+use compiler::compiled::{Fill, Query};
+use sql::bound::Bound;
 use sql::catalog::Oid;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
@@ -37,6 +39,17 @@ impl<S: Stream, E: Engine> Session<S, E> {
         Ok(())
     }
 
+    /// The program's first parameters in place of those that the client gave, if it is a call.
+    pub(super) async fn called(&mut self, query: &Query, params: &mut Vec<Datum>) -> Result<(), Failure> {
+        let Some(call) = &query.call else { return Ok(()) };
+        self.fill(&call.fills, params).await?;
+        let begun = if self.block.kind == Kind::None { now() } else { self.block.now };
+        let given = Bound { params: std::mem::take(params), now: begun };
+        let values = call.args.iter().map(|arg| arg.eval(&given.context(), &Vec::new()));
+        *params = values.collect::<Result<_, SqlError>>()?;
+        Ok(())
+    }
+
     async fn value(&mut self, fill: &Fill) -> Result<Datum, Failure> {
         Ok(match fill {
             Fill::Next(sequence) => Datum::Int(self.next_number(*sequence).await?),
@@ -59,6 +72,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Fill::Setting(name) => Datum::Text(self.settings.get(name)?.to_owned()),
             Fill::Backend => Datum::Int(self.registered.id.into()),
             Fill::StatementTime | Fill::ClockTime => Datum::Timestamp(now()),
+            Fill::Given(_) => Datum::Null,
         })
     }
 

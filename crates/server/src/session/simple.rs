@@ -76,7 +76,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// The statement to carry out, with its parameters: for `EXECUTE` the prepared one that it
     /// names, else the statement itself.
-    fn named(&self, prepared: Arc<Prepared>) -> Result<(Arc<Prepared>, Vec<Datum>), SqlError> {
+    pub(super) fn named(&self, prepared: Arc<Prepared>) -> Result<(Arc<Prepared>, Vec<Datum>), SqlError> {
         let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
         if let Some(Compiled::Execute { name, args }) = ready.as_ref().map(|ready| &ready.compiled) {
             let named = self.statements.get(name).ok_or_else(|| super::no_statement(name))?;
@@ -101,9 +101,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             Product::Rows { rows, tag } => (rows, tag),
         };
-        self.transport.out.row_description(ready.fields.as_deref().unwrap_or(&[]), &[]);
+        let named = self.named_shape(ready)?;
+        let (fields, types) = match &named {
+            Some((fields, types)) => (&fields[..], &types[..]),
+            None => (ready.fields.as_deref().unwrap_or(&[]), &ready.types[..]),
+        };
+        self.transport.out.row_description(fields, &[]);
         for row in &rows {
-            self.give_row(&ready.types, row, &[]).await?;
+            self.give_row(types, row, &[]).await?;
         }
         let tag = match tag {
             RowsTag::Counted(word) => format!("{word} {}", rows.len()),

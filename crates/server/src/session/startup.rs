@@ -142,6 +142,7 @@ async fn begin<S: Stream, E: Engine>(
         settings,
         statements: HashMap::new(),
         portals: HashMap::new(),
+        cursors: HashMap::new(),
         block: Block::default(),
         numbers: Numbers::default(),
         skips: false,

@@ -3,4 +3,5 @@
 mod bench;
 mod clients;
 mod model;
+mod procedures;
 mod raw;

@@ -3,20 +3,19 @@
 use super::find::Found;
 use super::insert::columns;
 use super::select::projected;
-use super::{Stop, Undo, Work};
+use super::{Carrier, Stop, Undo, Work};
 use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::place::Placed;
 use crate::program::{
-    Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, Source, Stored, Update,
+    Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, RowLock, Source, Stored, Update,
 };
-use crate::step::{Change, Changed, Fetch, FetchForUpdate, Outer, Put, Putting, Test, Wanted};
+use crate::step::{Change, Changed, Fetch, Outer, Put, Putting, Test, Wanted};
 use crate::{Datum, SqlError, SqlState};
+use smallvec::{SmallVec, smallvec};
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
-use txn::Transaction;
-use txn::step::Each;
 
 /// A row that a statement changes.
 struct Target {
@@ -26,7 +25,7 @@ struct Target {
     joined: Outer,
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     pub(super) async fn update(&mut self, update: &Update, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         if is_in_place(update) {
             return pin!(self.update_in_place(update, bound)).await;
@@ -61,7 +60,7 @@ impl<T: Transaction> Work<'_, T> {
         let condition = update.source.filter.clone().map(Arc::new);
         let (set, checks) = (Arc::new(update.set.clone()), Arc::new(update.checks.clone()));
         let returns = !update.returning.is_empty() || self.undo.is_some();
-        let mut steps: Vec<Change> = Vec::with_capacity(keys.len());
+        let mut steps: SmallVec<[Change; 4]> = SmallVec::new();
         for key in keys {
             let none: Vec<Datum> = Vec::new();
             let values = key.iter().map(|expr| expr.eval(&bound.context(), &none));
@@ -88,13 +87,7 @@ impl<T: Transaction> Work<'_, T> {
         let (mut count, mut rows, mut wrong) = (0, Vec::new(), None);
         let places: Vec<Placed> =
             steps.iter().map(|step| Placed { slot: step.slot, key: step.key.clone() }).collect();
-        let outputs = if steps.len() == 1
-            && let Some(step) = steps.pop()
-        {
-            vec![pin!(self.txn.all(step)).await?]
-        } else {
-            Box::pin(self.txn.all(Each::<Change>(steps.into()))).await?.into_vec()
-        };
+        let outputs = pin!(self.txn.change(steps)).await?;
         for (output, place) in outputs.into_iter().zip(places) {
             match output {
                 Ok(None) => {}
@@ -225,8 +218,7 @@ impl<T: Transaction> Work<'_, T> {
         let what = Wanted::Keys(vec![at.key.clone()]);
         let (table, bound) = (Arc::clone(table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test: None, slot: at.slot, what };
-        let hits = self.txn.all(FetchForUpdate(fetch)).await??;
-        Ok(hits.into_iter().next().and_then(|hit| hit.row))
+        self.one_row(fetch, RowLock::Update).await
     }
 
     /// The bytes at a place, of a row or an index entry.
@@ -234,7 +226,11 @@ impl<T: Transaction> Work<'_, T> {
         let table = Arc::new(Stored::raw(store));
         let what = Wanted::Keys(vec![at.key.clone()]);
         let fetch = Fetch { table, bound: Arc::default(), test: None, slot: at.slot, what };
-        let hits = self.txn.all(fetch).await??;
+        self.one_row(fetch, RowLock::None).await
+    }
+
+    async fn one_row(&mut self, fetch: Fetch, lock: RowLock) -> Result<Option<Vec<u8>>, Stop> {
+        let hits = self.txn.fetch(smallvec![fetch], lock).await?.pop().unwrap_or_else(|| Ok(Vec::new()))?;
         Ok(hits.into_iter().next().and_then(|hit| hit.row))
     }
 
@@ -331,7 +327,7 @@ impl<T: Transaction> Work<'_, T> {
 }
 
 /// Whether the rows of an update are found by their keys and change neither key nor index.
-fn is_in_place(update: &Update) -> bool {
+pub(super) fn is_in_place(update: &Update) -> bool {
     let table = &update.source.table;
     let sets = |columns: &[u16]| update.set.iter().any(|a| columns.contains(&a.column));
     matches!(update.source.path, Path::Keys(_))

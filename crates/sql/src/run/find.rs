@@ -1,17 +1,15 @@
 //! Finds the rows of a source, for each row of the sources before it.
 
-use super::{PHASE, Stop, Work};
+use super::{Carrier, PHASE, Stop, Work};
 use crate::bound::Bound;
 use crate::catalog::Slots;
 use crate::place::{self, Placed};
 use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
-use crate::step::{Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
+use crate::step::{Fetch, FetchAll, Hit, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
-use txn::Transaction;
-use txn::step::Each;
 
 /// A row as it is stored, and its place.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,7 +26,7 @@ struct Search {
     overlaps: bool,
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     /// The rows of `source` for each of `outers`, at most `limit` for each.
     pub(super) async fn find(
         &mut self,
@@ -119,7 +117,7 @@ impl<T: Transaction> Work<'_, T> {
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit } };
         let locks = source.lock == RowLock::Update;
-        Ok(self.txn.over(FetchAll { fetch, sites: self.sites, locks }).await??)
+        Ok(self.txn.fetch_all(FetchAll { fetch, sites: self.sites, locks }).await??)
     }
 
     /// The steps that find the rows for one outer row.
@@ -228,26 +226,11 @@ impl<T: Transaction> Work<'_, T> {
         Ok(hits)
     }
 
-    async fn fetch(&mut self, lock: RowLock, mut fetches: Vec<Fetch>) -> Result<Vec<Vec<Hit>>, Stop> {
+    async fn fetch(&mut self, lock: RowLock, fetches: Vec<Fetch>) -> Result<Vec<Vec<Hit>>, Stop> {
         if fetches.is_empty() {
             return Ok(Vec::new());
         }
-        if fetches.len() == 1
-            && let Some(fetch) = fetches.pop()
-        {
-            let hits = match lock {
-                RowLock::None => self.txn.all(fetch).await??,
-                RowLock::Update => self.txn.all(FetchForUpdate(fetch)).await??,
-            };
-            return Ok(vec![hits]);
-        }
-        let outputs = match lock {
-            RowLock::None => self.txn.all(Each::<Fetch>(fetches.into())).await?,
-            RowLock::Update => {
-                let fetches = fetches.into_iter().map(FetchForUpdate).collect();
-                self.txn.all(Each::<FetchForUpdate>(fetches)).await?
-            }
-        };
+        let outputs = self.txn.fetch(fetches.into(), lock).await?;
         Ok(outputs.into_iter().collect::<Result<_, SqlError>>()?)
     }
 }

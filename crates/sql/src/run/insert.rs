@@ -1,7 +1,7 @@
 //! Inserts.
 
 use super::select::projected;
-use super::{Stop, Work};
+use super::{Carrier, Rows, Stop, Work};
 use crate::bound::Bound;
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
@@ -10,7 +10,6 @@ use crate::step::{Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::HashSet;
 use std::sync::Arc;
-use txn::Transaction;
 
 /// A new row, encoded and placed.
 pub(crate) struct NewRow {
@@ -19,26 +18,10 @@ pub(crate) struct NewRow {
     pub row: Vec<u8>,
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     pub(super) async fn insert(&mut self, insert: &Insert, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
-        let rows = match &insert.rows {
-            InsertRows::Values(rows) => {
-                let none: Vec<Datum> = Vec::new();
-                let of = |exprs: &Vec<Expr>| exprs.iter().map(|e| e.eval(&bound.context(), &none)).collect();
-                rows.iter().map(of).collect::<Result<Vec<Vec<Datum>>, SqlError>>()?
-            }
-            InsertRows::Query { select, row } => {
-                let selected = self.selected(select, bound).await?;
-                let of = |from: &Vec<Datum>| row.iter().map(|e| e.eval(&bound.context(), from)).collect();
-                selected.iter().map(of).collect::<Result<Vec<Vec<Datum>>, SqlError>>()?
-            }
-        };
         let table = &insert.table;
-        let mut new = Vec::with_capacity(rows.len());
-        for values in rows {
-            table.check(&insert.checks, bound, &values)?;
-            new.push(self.new_row(table, values)?);
-        }
+        let (new, wrong) = self.new_rows(insert, bound).await?;
         let mut stored = Vec::with_capacity(new.len());
         match &insert.conflict {
             None => {
@@ -53,6 +36,9 @@ impl<T: Transaction> Work<'_, T> {
                 }
             }
         }
+        if let Some(wrong) = wrong {
+            return Err(wrong.into());
+        }
         for values in &stored {
             self.check_references(&insert.references, bound, values).await?;
         }
@@ -63,6 +49,37 @@ impl<T: Transaction> Work<'_, T> {
             rows.collect::<Result<_, SqlError>>()?
         };
         Ok(Outcome { count: stored.len() as u64, rows })
+    }
+
+    /// The rows to be stored, up to the first one that is wrong, and what is wrong with it. As the
+    /// statement stores row by row, an error of a row before it is told first.
+    async fn new_rows(
+        &mut self,
+        insert: &Insert,
+        bound: &Arc<Bound>,
+    ) -> Result<(Vec<NewRow>, Option<SqlError>), Stop> {
+        let none: Vec<Datum> = Vec::new();
+        let (exprs, selected): (Vec<&Vec<Expr>>, Rows) = match &insert.rows {
+            InsertRows::Values(rows) => (rows.iter().collect(), Vec::new()),
+            InsertRows::Query { select, row } => {
+                let selected = self.selected(select, bound).await?;
+                (vec![row; selected.len()], selected)
+            }
+        };
+        let mut new = Vec::with_capacity(exprs.len());
+        for (at, exprs) in exprs.into_iter().enumerate() {
+            let from = selected.get(at).unwrap_or(&none);
+            let values = exprs.iter().map(|expr| expr.eval(&bound.context(), from));
+            let row = values.collect::<Result<Vec<Datum>, SqlError>>().and_then(|values| {
+                insert.table.check(&insert.checks, bound, &values)?;
+                self.new_row(&insert.table, values)
+            });
+            match row {
+                Ok(row) => new.push(row),
+                Err(error) => return Ok((new, Some(error))),
+            }
+        }
+        Ok((new, None))
     }
 
     pub(crate) fn new_row(&mut self, table: &Stored, values: Vec<Datum>) -> Result<NewRow, SqlError> {

@@ -1,7 +1,7 @@
 //! Selects: joins, groups, sorts and cuts.
 
 use super::find::Found;
-use super::{Rows, Stop, Work};
+use super::{Carrier, Rows, Stop, Work};
 use crate::bound::Bound;
 use crate::compare;
 use crate::group::Groups;
@@ -12,7 +12,6 @@ use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
 use std::pin::pin;
 use std::sync::Arc;
-use txn::Transaction;
 
 /// A joined row: the values of the sources before the last one, and the last one's stored row.
 struct JoinedRow {
@@ -20,7 +19,7 @@ struct JoinedRow {
     last: Option<Found>,
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl<T: Carrier> Work<'_, T> {
     pub(super) async fn select(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let rows = pin!(self.selected(select, bound)).await?;
         Ok(Outcome { count: rows.len() as u64, rows })
@@ -94,7 +93,7 @@ impl<T: Transaction> Work<'_, T> {
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
         let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
         let mut groups = Groups::new(grouping);
-        groups.merge(self.txn.over(gather).await??)?;
+        groups.merge(self.txn.gather(gather).await??)?;
         Ok(Some(groups.finish()?))
     }
 

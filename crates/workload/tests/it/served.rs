@@ -108,7 +108,7 @@ fn delete(path: Path) -> Statement {
 }
 
 fn call(statements: Vec<Statement>) -> Call {
-    let program = Arc::new(Program { statements, params: Vec::new(), only_reads: false });
+    let program = Arc::new(Program { statements, params: Vec::new(), only_reads: false, flow: None });
     Call { program, params: Vec::new(), now: 0, statement: 1 }
 }
 
