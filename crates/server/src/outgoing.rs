@@ -4,6 +4,7 @@
 //! PostgreSQL's documentation, chapter "Frontend/Backend Protocol", "Message Formats".
 
 use crate::incoming::Format;
+use crate::language::RESULT_CHANGED;
 use sql::SqlError;
 
 /// Messages on their way to the client. The session writes them out when it waits for the client,
@@ -262,6 +263,10 @@ fn fields(out: &mut Vec<u8>, severity: Severity, error: &SqlError) {
         if let Some(value) = value {
             field(tag, value);
         }
+    }
+    if error.message == RESULT_CHANGED {
+        // The function of PostgreSQL by which pgJDBC knows that it has to prepare again.
+        field(b'R', "RevalidateCachedQuery");
     }
     out.push(0);
 }

@@ -84,10 +84,7 @@ async fn values_in_both_formats_are_postgresql_s() {
     let client = served.client().await;
     for (ty, written, bytes) in VALUES {
         let table = format!("v_{}", ty.split('(').next().unwrap());
-        client
-            .batch_execute(&format!("CREATE TABLE {table} (id int PRIMARY KEY, v {ty})"))
-            .await
-            .unwrap();
+        client.batch_execute(&format!("CREATE TABLE {table} (id int PRIMARY KEY, v {ty})")).await.unwrap();
         let insert = format!("INSERT INTO {table} VALUES ($1, $2)");
         client.execute(&insert, &[&1i32, &Raw(unhex(bytes))]).await.unwrap();
         let literal = written.replace('\'', "''");
@@ -158,17 +155,19 @@ async fn of_two_that_block_each_other_one_has_to_repeat() {
     ] {
         let served = Served::start(options);
         let (one, two) = (served.client().await, served.client().await);
-        one.batch_execute("CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d VALUES (1, 0), (70, 0)")
-            .await
-            .unwrap();
+        one.batch_execute(
+            "CREATE TABLE d (id int PRIMARY KEY, v int); INSERT INTO d VALUES (1, 0), (2561, 0)",
+        )
+        .await
+        .unwrap();
         one.batch_execute("BEGIN; UPDATE d SET v = v + 1 WHERE id = 1").await.unwrap();
-        two.batch_execute("BEGIN; UPDATE d SET v = v + 10 WHERE id = 70").await.unwrap();
+        two.batch_execute("BEGIN; UPDATE d SET v = v + 10 WHERE id = 2561").await.unwrap();
         let goes_on = async |client: &Client, change: &str| match client.batch_execute(change).await {
             Ok(()) => client.batch_execute("COMMIT").await,
             Err(error) => client.batch_execute("ROLLBACK").await.and(Err(error)),
         };
         let (first, second) = tokio::join!(
-            goes_on(&one, "UPDATE d SET v = v + 1 WHERE id = 70"),
+            goes_on(&one, "UPDATE d SET v = v + 1 WHERE id = 2561"),
             goes_on(&two, "UPDATE d SET v = v + 10 WHERE id = 1"),
         );
         let failed = [&first, &second].into_iter().filter_map(|outcome| outcome.as_ref().err());
@@ -196,7 +195,7 @@ async fn statements_in_a_pipeline_are_answered_in_their_order() {
     }
     // One that fails does not hold up those after it.
     let keys = [500, 1, 501];
-    let answers = join_all(keys.iter().map(|key| client.query(&insert, &[key, key]))).await;
+    let answers = join_all(keys.iter().map(async |key| client.query(&insert, &[key, key]).await)).await;
     assert_eq!(answers.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     let count: i64 = client.query_one("SELECT count(*) FROM p", &[]).await.unwrap().get(0);
     assert_eq!(count, 202);
@@ -216,7 +215,8 @@ async fn rows_are_copied_in_and_out() {
         writer.as_mut().write(&[&id, &name, &(f64::from(id) / 4.0)]).await.unwrap();
     }
     assert_eq!(writer.finish().await.unwrap(), 5000);
-    let stream = client.copy_out("COPY (SELECT * FROM c ORDER BY id) TO STDOUT (FORMAT binary)").await.unwrap();
+    let stream =
+        client.copy_out("COPY (SELECT * FROM c ORDER BY id) TO STDOUT (FORMAT binary)").await.unwrap();
     let rows: Vec<_> = BinaryCopyOutStream::new(stream, &types).try_collect().await.unwrap();
     assert_eq!(rows.len(), 5000);
     assert_eq!((rows[8].get::<i32>(0), rows[8].get::<&str>(1), rows[8].get::<f64>(2)), (8, "name 8", 2.0));
@@ -227,7 +227,8 @@ async fn rows_are_copied_in_and_out() {
     tokio::pin!(sink);
     sink.send(Bytes::from_static(b"9000\tx\\ty\n9001\t\\N\n")).await.unwrap();
     assert_eq!(sink.finish().await.unwrap(), 2);
-    let stream = txn.copy_out("COPY (SELECT id, t FROM c WHERE id >= 9000 ORDER BY id) TO STDOUT").await.unwrap();
+    let stream =
+        txn.copy_out("COPY (SELECT id, t FROM c WHERE id >= 9000 ORDER BY id) TO STDOUT").await.unwrap();
     let parts: Vec<Bytes> = stream.try_collect().await.unwrap();
     assert_eq!(parts.concat(), b"9000\tx\\ty\n9001\t\\N\n");
     txn.rollback().await.unwrap();
@@ -279,7 +280,8 @@ async fn portals_give_their_rows_in_parts() {
     client.batch_execute(table).await.unwrap();
     let txn = client.transaction().await.unwrap();
     let query = txn.prepare("SELECT id FROM k WHERE id > $1 ORDER BY id").await.unwrap();
-    let (low, high) = (txn.bind(&query, &[&0i32]).await.unwrap(), txn.bind(&query, &[&900i32]).await.unwrap());
+    let (low, high) =
+        (txn.bind(&query, &[&0i32]).await.unwrap(), txn.bind(&query, &[&900i32]).await.unwrap());
     let mut found = Vec::new();
     loop {
         let rows = txn.query_portal(&low, 130).await.unwrap();
@@ -300,7 +302,10 @@ async fn prepared_statements_follow_definitions() {
     let served = Served::start(&["--islands", "2"]);
     let client = served.client().await;
     let other = served.client().await;
-    client.batch_execute("CREATE TABLE s (id int PRIMARY KEY, v int); INSERT INTO s VALUES (1, 5)").await.unwrap();
+    client
+        .batch_execute("CREATE TABLE s (id int PRIMARY KEY, v int); INSERT INTO s VALUES (1, 5)")
+        .await
+        .unwrap();
     let named = client.prepare("SELECT v FROM s WHERE id = $1").await.unwrap();
     let all = client.prepare("SELECT * FROM s").await.unwrap();
     let ask = async || client.query_one(&named, &[&1i32]).await.map(|row| row.get::<_, i32>(0));

@@ -58,6 +58,6 @@ fn psycopg_3_passes_its_checks() {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let python = String::from_utf8(made.stdout).unwrap().trim_end().to_owned();
     let served = Served::start(&["--islands", "2"]);
-    let output = run(&served, Command::new(python).arg("use_psycopg3.py"));
+    let output = run(&served, Command::new(python).arg("-B").arg("use_psycopg3.py"));
     assert_all_ok(&output, 12);
 }

@@ -45,6 +45,30 @@ impl Served {
         connect(&self.config()).await.unwrap_or_else(|error| panic!("{error}\n{}", self.log()))
     }
 
+    /// The processes of the instances.
+    pub fn instances(&self) -> Vec<u32> {
+        let parent = self.child.id().to_string();
+        let is_own = |pid: &u32| {
+            // State and parent follow the name, which ends with the last parenthesis.
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.split(' ').nth(1) == Some(parent.as_str()))
+        };
+        let pids = std::fs::read_dir("/proc").unwrap().flatten();
+        pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_own).collect()
+    }
+
+    /// Ends the server as a crash does, and waits until its instances have ended too.
+    pub fn kill(&mut self) {
+        let instances = self.instances();
+        self.signal(rustix::process::Signal::KILL);
+        self.child.wait().unwrap();
+        let begun = Instant::now();
+        while instances.iter().any(|pid| Path::new(&format!("/proc/{pid}/exe")).exists()) {
+            assert!(begun.elapsed() < PATIENCE, "instances outlive their server");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// Ends the server as Ctrl-C does; it must end in order.
     pub fn stop(&mut self) {
         self.signal(rustix::process::Signal::TERM);
@@ -95,10 +119,15 @@ pub async fn connect(config: &str) -> Result<Client, tokio_postgres::Error> {
     Ok(client)
 }
 
+/// The built binary, or the one that a campaign names.
+pub fn program() -> std::ffi::OsString {
+    std::env::var_os("ATOLL_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_atoll").into())
+}
+
 /// Starts a server and waits until it is ready; port 0 stands for any free one.
 fn launch(dir: &Path, port: u16, options: &[String]) -> (Child, u16) {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_atoll"))
+    let mut child = Command::new(program())
         .args(["serve", "--data"])
         .arg(dir.join("db"))
         .args(["--workers", "2", "--memory", "64M", "--listen", &format!("127.0.0.1:{port}")])
