@@ -2,8 +2,8 @@
 
 A program names its checks by `@check`, notes each statement by `statement(text)`, and ends with
 `run()`. The server is that of libpq's environment: PGHOST, PGPORT, PGUSER, PGDATABASE. The output
-has a line for each check, `ok NAME` or `FAILED NAME: ERROR; at: STATEMENT`, and `needs-catalog`
-instead of `FAILED` where the statement reads the system catalogs. The exit code is 1 if any failed.
+has a line for each check, `ok NAME` or `FAILED NAME: ERROR; at: STATEMENT`, and `unsupported`
+instead of `FAILED` where the statement reads the system catalogs or the server says that it does not support it. The exit code is 1 if any failed.
 """
 
 import os
@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 
-CATALOGS = re.compile(r"\b(pg_[a-z]+|information_schema)\b")
+UNSUPPORTED = re.compile(r"\b(pg_[a-z]+|information_schema)\b|is not supported")
 
 _checks = []
 _last = ""
@@ -73,7 +73,7 @@ def run():
         except Exception as error:
             failed += 1
             text = line(_last)
-            word = "needs-catalog" if CATALOGS.search(text + str(error)) else "FAILED"
+            word = "unsupported" if UNSUPPORTED.search(text + str(error)) else "FAILED"
             print(f"{word} {name}: {line(error) or type(error).__name__}; at: {text}", flush=True)
             if os.environ.get("TRACE"):
                 traceback.print_exc()

@@ -160,7 +160,7 @@ func timeouts(db *sql.DB) error {
 }
 
 func main() {
-	catalogs := regexp.MustCompile(`\b(pg_[a-z]+|information_schema)\b`)
+	unsupported := regexp.MustCompile(`\b(pg_[a-z]+|information_schema)\b|is not supported`)
 	db, err := sql.Open("postgres", "")
 	if err != nil {
 		fmt.Println("FAILED connect:", err)
@@ -177,8 +177,8 @@ func main() {
 		} else {
 			failed = true
 			word := "FAILED"
-			if catalogs.MatchString(last + err.Error()) {
-				word = "needs-catalog"
+			if unsupported.MatchString(last + err.Error()) {
+				word = "unsupported"
 			}
 			fmt.Printf("%s %s: %s; at: %s\n", word, check.name, strings.Join(strings.Fields(err.Error()), " "), last)
 		}

@@ -219,7 +219,7 @@ func pools(*pgx.Conn) error {
 }
 
 func main() {
-	catalogs := regexp.MustCompile(`\b(pg_[a-z]+|information_schema)\b`)
+	unsupported := regexp.MustCompile(`\b(pg_[a-z]+|information_schema)\b|is not supported`)
 	failed := false
 	for _, check := range []struct {
 		name string
@@ -238,8 +238,8 @@ func main() {
 		}
 		failed = true
 		word := "FAILED"
-		if catalogs.MatchString(last + err.Error()) {
-			word = "needs-catalog"
+		if unsupported.MatchString(last + err.Error()) {
+			word = "unsupported"
 		}
 		fmt.Printf("%s %s: %s; at: %s\n", word, check.name, strings.Join(strings.Fields(err.Error()), " "), last)
 	}

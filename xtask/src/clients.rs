@@ -69,7 +69,7 @@ enum Shown {
 struct Checks {
     ok: usize,
     failed: usize,
-    need_catalog: usize,
+    unsupported: usize,
     first: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Checks {
             match line.split(' ').next() {
                 Some("ok") => checks.ok += 1,
                 Some("FAILED") => checks.failed += 1,
-                Some("needs-catalog") => checks.need_catalog += 1,
+                Some("unsupported") => checks.unsupported += 1,
                 _ => continue,
             }
             if !line.starts_with("ok ") && checks.first.is_none() {
@@ -107,16 +107,16 @@ pub fn clients(args: &[String]) -> Result<(), Failed> {
         eprintln!("+ {client}");
         shown.push((client, check(client, &atoll, &scratch, &options.serve)?));
     }
-    println!("{:<16}{:>7}{:>7}{:>15}  first failure", "client", "passed", "failed", "needs catalog");
+    println!("{:<16}{:>7}{:>7}{:>15}  first failure", "client", "passed", "failed", "unsupported");
     let mut bad = 0;
     for (client, shown) in &shown {
         match shown {
             Shown::Skipped(why) => println!("{client:<16}skipped: {why}"),
             Shown::Checks(checks) => {
-                let Checks { ok, failed, need_catalog, first } = checks;
+                let Checks { ok, failed, unsupported, first } = checks;
                 let first = first.as_deref().unwrap_or_default();
-                println!("{client:<16}{ok:>7}{failed:>7}{need_catalog:>15}  {first}");
-                bad += usize::from(*ok == 0 || failed + need_catalog > 0);
+                println!("{client:<16}{ok:>7}{failed:>7}{unsupported:>15}  {first}");
+                bad += usize::from(*ok == 0 || failed + unsupported > 0);
             }
         }
     }

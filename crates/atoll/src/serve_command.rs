@@ -76,7 +76,9 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
-    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, ..stop.deployment })
+    let mut options = stop.deployment.options.clone();
+    options.lock_timeout_ms = u64::try_from(args.lock_timeout.as_millis()).unwrap_or(u64::MAX);
+    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, options, ..stop.deployment })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {

@@ -154,7 +154,13 @@ impl Prepared {
             return Ok(Some(ready));
         }
         let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
-        if ready.fields != self.fields {
+        let is_same = match (&ready.fields, &self.fields) {
+            (Some(new), Some(old)) => {
+                new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.looks_like(old))
+            }
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        if !is_same {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, RESULT_CHANGED)
                 .with_hint("Prepare the statement again."));
         }

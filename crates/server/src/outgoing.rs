@@ -56,6 +56,14 @@ pub struct Field {
     pub modifier: i32,
 }
 
+impl Field {
+    /// Whether a client that knows `other` can read this one: a table that was made anew has
+    /// another number.
+    pub fn looks_like(&self, other: &Field) -> bool {
+        (&self.name, self.ty, self.modifier) == (&other.name, other.ty, other.modifier)
+    }
+}
+
 impl Outgoing {
     fn message(&mut self, tag: u8, body: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.push(tag);

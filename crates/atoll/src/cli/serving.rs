@@ -6,6 +6,7 @@ use crate::listen::listen_address;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use topology::IslandCount;
 
 const EXAMPLES: &str = "\
@@ -46,6 +47,10 @@ pub struct ServeArgs {
     /// Size of the buffer pools of all instances together, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "256M")]
     pub memory: u64,
+    /// How long a transaction waits for a row that another one holds; deadlocks between instances
+    /// end this way
+    #[arg(long, value_name = "TIME", value_parser = lock_timeout, default_value = "5s")]
+    pub lock_timeout: Duration,
     /// The most clients at a time
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub connections: u32,
@@ -64,4 +69,8 @@ pub struct ServeArgs {
     /// Write the log as JSON lines
     #[arg(long)]
     pub json: bool,
+}
+
+fn lock_timeout(text: &str) -> Result<Duration, String> {
+    traffic::parse_time_in(text, "ms", Duration::from_millis(1)..=Duration::from_secs(600))
 }

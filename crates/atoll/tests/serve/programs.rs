@@ -23,7 +23,7 @@ fn run(served: &Served, command: &mut Command) -> Output {
     command.envs(served.environment()).current_dir(clients()).output().unwrap()
 }
 
-/// Every check must succeed, apart from those for which the system catalogs are missing.
+/// Every check must succeed, apart from those of which the server says that it does not support it.
 fn assert_all_ok(output: &Output, least: usize) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let failed = text.lines().any(|line| line.starts_with("FAILED"));

@@ -1,7 +1,7 @@
 //! A server of the built binary, on a database of its own.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -26,10 +26,6 @@ impl Served {
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
         let (child, port) = launch(dir.path(), 0, &options);
         Served { dir, options, child, port }
-    }
-
-    pub fn database(&self) -> PathBuf {
-        self.dir.path().join("db")
     }
 
     /// What the server has said so far on standard error.
