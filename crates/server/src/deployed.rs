@@ -6,6 +6,7 @@ use base::InstanceId;
 use channel::Address;
 use sql::database::{Answer, Command, Database, Request};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use txn::{Abort, Placement, Schema, Workload};
 use workload::{AnyReply, AnyRequest};
@@ -19,6 +20,8 @@ struct Inner {
     database: Database,
     schema: Schema,
     placement: Placement,
+    /// Requests by their homes.
+    requests: Vec<AtomicU64>,
 }
 
 impl Deployed {
@@ -32,6 +35,7 @@ impl Deployed {
         (deployment, addresses): (u64, Vec<Address>),
     ) -> std::io::Result<Deployed> {
         let inner = Inner {
+            requests: addresses.iter().map(|_| AtomicU64::new(0)).collect(),
             bridge: Bridge::start(deployment, addresses)?,
             schema: database.schema(),
             database,
@@ -42,7 +46,7 @@ impl Deployed {
 }
 
 impl Inner {
-    /// The instance that owns the first place to which the request leads.
+    /// The instance that owns the first place to which the request leads. Counts the request.
     fn home(&self, request: &Request) -> InstanceId {
         let mut home = None;
         self.database.routes(request, &mut |route| {
@@ -51,7 +55,11 @@ impl Inner {
                 home = Some(self.placement.owner(self.placement.site(route.key, domain)));
             }
         });
-        home.unwrap_or(InstanceId(0))
+        let home = home.unwrap_or(InstanceId(0));
+        if let Some(requests) = self.requests.get(usize::from(home.0)) {
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+        home
     }
 }
 
@@ -105,6 +113,10 @@ impl Engine for Deployed {
 
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
+    }
+
+    fn requests(&self) -> Vec<u64> {
+        self.inner.requests.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 }
 

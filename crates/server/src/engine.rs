@@ -32,6 +32,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A transaction of several commands. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
+
+    /// The number of requests so far that began at each instance, by its number.
+    fn requests(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.

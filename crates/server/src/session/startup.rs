@@ -134,7 +134,8 @@ async fn begin<S: Stream, E: Engine>(
     let user = startup.parameter("user").unwrap_or_default();
     let database = startup.parameter("database").filter(|name| !name.is_empty()).unwrap_or(user).to_owned();
     let mut settings = Settings::default();
-    let refused = settings.start(&startup.parameters);
+    let given = [shared.limits.settings(), startup.parameters.clone()].concat();
+    let refused = settings.start(&given);
     let out = &mut transport.out;
     out.authentication_ok();
     refused.iter().for_each(|error| out.notice(Severity::Warning, error));
