@@ -5,6 +5,7 @@ use crate::{Failed, cargo, root};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::SystemTime;
 
 const CLIENTS: [&str; 13] = [
     "psql",
@@ -197,4 +198,36 @@ impl Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs the test of kills under a served database for more rounds.
+pub fn kill(args: &[String]) -> Result<(), Failed> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (mut rounds, mut seed, mut atoll) = (50, now, None);
+    let mut words = args.iter();
+    while let Some(option) = words.next() {
+        let usage = |what: &str| Failed::Usage(format!("kill serve {option}: {what}"));
+        let value = words.next().ok_or_else(|| usage("a value is missing"))?;
+        let number = || value.parse::<u64>().map_err(|_| usage("expected a number"));
+        match option.as_str() {
+            "--rounds" => rounds = number()?,
+            "--seed" => seed = number()?,
+            "--atoll" => atoll = Some(value.clone()),
+            _ => return Err(usage("expected [--rounds N] [--seed S] [--atoll FILE]")),
+        }
+    }
+    let atoll = match atoll {
+        Some(atoll) => PathBuf::from(atoll),
+        None => {
+            cargo(&["build", "--release", "--package", "atoll"], &[])?;
+            root().join("target/release/atoll")
+        }
+    };
+    let (rounds, seed) = (rounds.to_string(), seed.to_string());
+    let program = std::path::absolute(&atoll).unwrap_or(atoll);
+    let program = program.to_string_lossy();
+    cargo(
+        &["test", "--package", "atoll", "--test", "serve", "kills::", "--", "--nocapture"],
+        &[("ATOLL_PROGRAM", &program), ("KILL_ROUNDS", &rounds), ("KILL_SEED", &seed)],
+    )
 }

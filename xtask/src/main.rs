@@ -44,6 +44,9 @@ usage: cargo xtask <command> [arguments]
   bench [ARGS]     every table of results/benchmarks.md, measured now (arguments go to scripts/bench-tables)
   kill [N] [--design D]
                    kill -9 a random instance N times (200) under TPC-B, for each of several deployments (of this design)
+  kill serve [--rounds N] [--seed S] [--atoll FILE]
+                   kill -9 of atoll serve and of its instances under deposits of clients that remember what was acknowledged,
+                   N (50) databases with 4 kills each, over every design
   lives [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]
                    N times (300) kill -9 of instances under distributed deposits, opened again with other workers, over every
                    design and channel, N (4) at a time, with this program or the one that is built now
@@ -108,6 +111,7 @@ fn main() -> ExitCode {
         "ci" => ci(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "stress" => stress::stress(&rest),
+        "kill" if rest.first().is_some_and(|what| what == "serve") => clients::kill(&rest[1..]),
         "kill" => kill(&rest),
         "lives" => lives_command::lives(&rest),
         "crash" | "faults" | "flips" | "histories" => trial(&verb, &rest),

@@ -376,15 +376,18 @@ async fn every_script(design: &str) {
     ]);
     let client = served.client().await;
     client.batch_execute(TABLE).await.unwrap();
+    let mut committed = 0;
     // Rows in one instance, and in both.
     for keys in [[1, 2, 3, 4], [1, 2561, 2, 2562]] {
         for script in SCRIPTS {
             let outcome = play(&served, script, keys).await;
-            assert!(!outcome.committed.is_empty(), "{design}, {}: nothing has committed", script.name);
+            committed += outcome.committed.len();
             let explained = explanation(&client, script, keys, &outcome).await;
             assert!(explained.is_some(), "{design}, keys {keys:?}, {}: {outcome:?}", script.name);
         }
     }
+    // Of two that are in each other's way validation may refuse both, but not always.
+    assert!(committed >= 2 * SCRIPTS.len(), "{design}: only {committed} transactions have committed");
 }
 
 macro_rules! designs {

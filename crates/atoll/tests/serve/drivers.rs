@@ -247,12 +247,10 @@ async fn a_statement_that_waits_for_a_row_is_cancelled() {
     let served = Served::start(&["--islands", "2"]);
     let (holder, waiter) = (served.client().await, served.client().await);
     holder
-        .batch_execute(
-            "CREATE TABLE w (id int PRIMARY KEY, v int); INSERT INTO w VALUES (1, 0);
-             BEGIN; UPDATE w SET v = 1 WHERE id = 1",
-        )
+        .batch_execute("CREATE TABLE w (id int PRIMARY KEY, v int); INSERT INTO w VALUES (1, 0)")
         .await
         .unwrap();
+    holder.batch_execute("BEGIN; UPDATE w SET v = 1 WHERE id = 1").await.unwrap();
     let cancel = waiter.cancel_token();
     let waits = tokio::spawn(async move {
         waiter.batch_execute("BEGIN").await.unwrap();

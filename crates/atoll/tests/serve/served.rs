@@ -68,6 +68,11 @@ impl Served {
     /// Ends the server as Ctrl-C does; it must end in order.
     pub fn stop(&mut self) {
         self.signal(rustix::process::Signal::TERM);
+        self.await_end();
+    }
+
+    /// Waits for a server that was told to end.
+    pub fn await_end(&mut self) {
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {}", self.log());
     }

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::incoming::{First, Message, Startup, violation};
 use crate::outgoing::{Severity, Status};
 use crate::scram::{self, Exchange, Verifier};
-use crate::settings::Settings;
+use crate::settings::{Settings, of_options};
 use crate::shared::Shared;
 use crate::transport::{Frame, Lost, Transport};
 use sql::{SqlError, SqlState};
@@ -134,7 +134,8 @@ async fn begin<S: Stream, E: Engine>(
     let user = startup.parameter("user").unwrap_or_default();
     let database = startup.parameter("database").filter(|name| !name.is_empty()).unwrap_or(user).to_owned();
     let mut settings = Settings::default();
-    let given = [shared.limits.settings(), startup.parameters.clone()].concat();
+    let options = startup.parameter("options").map(of_options).unwrap_or_default();
+    let given = [shared.limits.settings(), options, startup.parameters.clone()].concat();
     let refused = settings.start(&given);
     let out = &mut transport.out;
     out.authentication_ok();
