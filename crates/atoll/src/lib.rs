@@ -71,6 +71,7 @@ mod lab;
 mod claimed;
 mod clock;
 mod columns;
+mod config_file;
 mod failure;
 mod forecast;
 mod interval;
@@ -80,6 +81,7 @@ mod plain;
 mod progress;
 mod results;
 mod row_table;
+mod service;
 mod sheet;
 mod signals;
 mod simulated;
@@ -102,9 +104,16 @@ pub fn main() -> ExitCode {
         return code;
     }
     driver::built_from(version::COMMIT);
-    let typed: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words = match config_file::with_its_options(std::env::args_os().collect()) {
+        Ok(words) => words,
+        Err(failure) => {
+            tell(format_args!("atoll: {failure}"));
+            return ExitCode::from(failure.code());
+        }
+    };
+    let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut command = Cli::command();
-    let read = command.try_get_matches_from_mut(std::env::args_os());
+    let read = command.try_get_matches_from_mut(words);
     let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match read {
         Ok(read) => read,

@@ -9,7 +9,9 @@ use crate::bench::live_machine;
 use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, ServeArgs};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::service;
 use crate::sweep::Sweep;
+use base::InstanceId;
 use clap::Parser;
 use deploy::{DataUse, Deployment, Host, Interrupt, Running, Standing, standing};
 use server::access::Access;
@@ -17,14 +19,17 @@ use server::deployed::Deployed;
 use server::serving::{self, Options};
 use server::shared::Limits;
 use server::station::Stations;
+use server::status::{About, Island, Recent, Status};
 use server::tls::Certificate;
 use sql::Database;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use topology::IslandCount;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use txn::Placement;
 use workload::benchmark::Benchmark;
 use world::tell;
@@ -37,7 +42,8 @@ const LONGEST_SOCKET: usize = 107;
 const SQL: &str = "sql";
 
 pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    log_to_stderr(args.json);
+    let recent = Recent::default();
+    log_to(args.json, &recent);
     let deployment = plan(args, interrupt)?;
     let is_new = !matches!(standing(&args.data)?, Standing::Database(_));
     if is_new {
@@ -54,7 +60,7 @@ pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
     let running = deployment.launch()?;
     set_password(args)?;
-    let outcome = serve(args, running, stations, interrupt);
+    let outcome = serve(args, running, stations, interrupt, recent);
     tracing::info!("the server has ended");
     outcome
 }
@@ -82,9 +88,12 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
+    let mut options = stop.deployment.options.clone();
+    options.lock_timeout_ms = u64::try_from(args.lock_timeout.as_millis()).unwrap_or(u64::MAX);
     // The threads of sessions need the cores too: no worker may wait for messages on its core.
     let oversubscribed = true;
-    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, oversubscribed, ..stop.deployment })
+    let data = Some(args.data.clone());
+    Ok(Deployment { data, data_use: DataUse::Keep, options, oversubscribed, ..stop.deployment })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {
@@ -112,10 +121,13 @@ fn serve(
     mut running: Running,
     stations: Arc<Stations>,
     interrupt: &Interrupt,
+    recent: Recent,
 ) -> Result<(), Failure> {
     let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
     let engine = engine_of(&running, database, stations).map_err(Failure::run)?;
-    let options = options(args, database);
+    let about = about(running.deployment());
+    let status = args.status.map(|listen| Status { listen, about: about.clone(), recent });
+    let options = options(args, database, status);
     let (stop, stopping) = watch::channel(false);
     // It accepts clients and has the server's own tasks; sessions run on the stations.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -129,6 +141,7 @@ fn serve(
     while !server.is_finished() && !interrupt.is_set() {
         match running.tend(LOOK_EVERY) {
             Ok(restarted) => restarted.iter().for_each(|instance| {
+                about.islands[usize::from(instance.0)].restarts.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(instance = instance.0, "an instance has died and runs again");
             }),
             Err(error) => {
@@ -137,6 +150,7 @@ fn serve(
             }
         }
     }
+    service::tell("STOPPING=1");
     // The server may have ended already.
     let _ = stop.send(true);
     let served = runtime.block_on(server).map_err(Failure::run)?;
@@ -157,7 +171,26 @@ fn engine_of(running: &Running, database: Database, stations: Arc<Stations>) -> 
     Deployed::new(database, placement, (deployment.number, addresses), stations)
 }
 
-fn options(args: &ServeArgs, database: Database) -> Options {
+/// What the status page tells of the deployment.
+fn about(deployment: &Deployment) -> About {
+    let placement = Placement::even(deployment.sites, deployment.islands);
+    let islands = (0..deployment.islands).map(|number| {
+        let sites = placement.sites_of(InstanceId(number));
+        Island {
+            workers: deployment.workers_of(number),
+            slots: (sites.start.into(), sites.end.saturating_sub(1).into()),
+            restarts: AtomicU64::new(0),
+        }
+    });
+    About {
+        version: format!("atoll {}", crate::version::short()),
+        design: deployment.design.name().into(),
+        durability: deployment.durability.name().into(),
+        islands: islands.collect(),
+    }
+}
+
+fn options(args: &ServeArgs, database: Database, status: Option<Status>) -> Options {
     let certificate = match (&args.certificate, &args.key) {
         (Some(certificate), Some(key)) => {
             Certificate::Files { certificate: certificate.clone(), key: key.clone() }
@@ -169,9 +202,14 @@ fn options(args: &ServeArgs, database: Database) -> Options {
         unix: socket_in(&args.data, args.listen.port()),
         dir: args.data.clone(),
         certificate: Some(certificate),
-        limits: Limits { connections: args.connections as usize, ..Limits::default() },
+        limits: Limits {
+            connections: args.connections as usize,
+            statement: args.statement_timeout,
+            idle_transaction: args.idle_transaction_timeout,
+            ..Limits::default()
+        },
         stores: database.stores,
-        metrics: args.metrics,
+        status,
     }
 }
 
@@ -190,12 +228,15 @@ fn announce(address: SocketAddr) {
     let line = format!("ready at {address}; try: psql -h {host} -p {port} -U {} test", server::access::USER);
     // A server with a closed output serves all the same.
     let _ = print(&line);
+    service::tell("READY=1");
     tracing::info!(%address, "the server is ready");
 }
 
-/// Events of the server, a line each on standard error.
-fn log_to_stderr(json: bool) {
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
+/// Events of the server, a line each on standard error and for the status page.
+fn log_to(json: bool, recent: &Recent) {
+    let recent = recent.clone();
+    let writer = std::io::stderr.and(move || recent.clone());
+    let builder = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_target(false);
     // Only a test sets a log before this.
     let _ = if json { builder.json().try_init() } else { builder.try_init() };
 }

@@ -13,6 +13,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Held until it is dropped.
 pub(crate) struct Lock {
@@ -99,6 +100,19 @@ impl Lock {
     }
 }
 
+/// Waits until no process holds the lock of the instance in `dir`, at most `longest`. The instances
+/// of a killed process end with it, but one in the middle of a write ends a moment later.
+pub(crate) fn await_release(dir: &Path, longest: Duration) {
+    let end = Instant::now() + longest;
+    let is_held = || {
+        let file = File::open(dir.join(LOCK));
+        file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    };
+    while is_held() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 fn directory(dir: &Path, how: FlockOperation) -> Result<Option<File>, DeployError> {
     let file = File::open(dir).map_err(DeployError::io("open", dir))?;
     match flock(&file, how) {
@@ -124,4 +138,25 @@ fn holder(mut file: impl Read) -> String {
     let mut pid = String::new();
     let _ = file.read_to_string(&mut pid); // only for the message
     pid.trim().parse::<u32>().map_or("another process".into(), |p| format!("process {p}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_released_soon_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        await_release(dir.path(), Duration::from_secs(100));
+        let held = exclusive_file(dir.path()).unwrap();
+        let released = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            drop(held);
+        });
+        await_release(dir.path(), Duration::from_secs(100));
+        assert!(exclusive_file(dir.path()).is_ok());
+        released.join().unwrap();
+        let _held = exclusive_file(dir.path()).unwrap();
+        await_release(dir.path(), Duration::ZERO);
+    }
 }

@@ -10,6 +10,7 @@ use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, Durability, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
+use crate::lock;
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::Member;
 use crate::scratch::Scratch;
@@ -238,7 +239,8 @@ impl Running {
     /// Spawns every instance in its directory, starts and connects them.
     fn bring_up(&mut self) -> Result<(), DeployError> {
         for config in self.deployment.configs(self.home.path(), self.run_dir.path()) {
-            self.home.subdirectory(&config.id.to_string())?;
+            let dir = self.home.subdirectory(&config.id.to_string())?;
+            lock::await_release(&dir, patience::SHORT);
             self.members.push(Member::spawn(config, self.deployment.host, &self.deployment.interrupt)?);
         }
         self.start(&(0..self.members.len()).collect::<Vec<_>>())?;

@@ -11,6 +11,7 @@ use base::InstanceId;
 use channel::Address;
 use sql::database::{Answer, Command, Database, Request};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use txn::{Abort, Placement, Schema, Workload};
 use workload::{AnyReply, AnyRequest};
@@ -26,6 +27,8 @@ struct Inner {
     database: Database,
     schema: Schema,
     placement: Placement,
+    /// Requests by their homes.
+    requests: Vec<AtomicU64>,
 }
 
 /// On which links a call is.
@@ -60,6 +63,7 @@ impl Deployed {
         stations.connect(instances.clone());
         stations.start(stations_beside_instances())?;
         let inner = Inner {
+            requests: instances.addresses.iter().map(|_| AtomicU64::new(0)).collect(),
             bridge: Bridge::start(instances)?,
             stations,
             deployment,
@@ -84,8 +88,16 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// The instance that owns the first place to which the request leads.
+    /// The instance that owns the first place to which the request leads. Counts the request.
     fn home(&self, request: &Request) -> InstanceId {
+        let home = self.first_owner(request);
+        if let Some(requests) = self.requests.get(usize::from(home.0)) {
+            requests.fetch_add(1, Ordering::Relaxed);
+        }
+        home
+    }
+
+    fn first_owner(&self, request: &Request) -> InstanceId {
         if self.placement.instances() == 1 {
             return InstanceId(0);
         }
@@ -206,6 +218,10 @@ impl Engine for Deployed {
 
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
+    }
+
+    fn requests(&self) -> Vec<u64> {
+        self.inner.requests.iter().map(|count| count.load(Ordering::Relaxed)).collect()
     }
 }
 

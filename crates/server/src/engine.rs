@@ -43,6 +43,11 @@ pub trait Engine: Send + Sync + 'static {
     fn station(&self) -> Option<tokio::runtime::Handle> {
         None
     }
+
+    /// The number of requests so far that began at each instance, by its number.
+    fn requests(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.

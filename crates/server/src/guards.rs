@@ -36,6 +36,8 @@ struct Table {
     alone: Option<SessionId>,
     /// Sessions that wait to have it alone.
     waiting: usize,
+    /// Sessions that wait to have it in either way.
+    waiters: usize,
     changed: Arc<Notify>,
 }
 
@@ -107,6 +109,13 @@ impl Guards {
         }
     }
 
+    /// How many sessions wait for each table for which any do.
+    pub fn waits(&self) -> Vec<(Oid, usize)> {
+        let tables = self.lock();
+        let waits = tables.iter().filter(|(_, table)| table.waiters > 0);
+        waits.map(|(oid, table)| (*oid, table.waiters)).collect()
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Oid, Table>> {
         // No code panics while it holds this mutex, so its content is whole.
         self.tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -136,6 +145,7 @@ impl<'g> Waiting<'g> {
         let mut tables = guards.lock();
         let table = tables.entry(oid).or_default();
         table.waiting += usize::from(hold == Hold::Alone);
+        table.waiters += 1;
         Waiting { guards, table: oid, hold, changed: Arc::clone(&table.changed) }
     }
 }
@@ -143,9 +153,9 @@ impl<'g> Waiting<'g> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut tables = self.guards.lock();
-        if let Some(table) = tables.get_mut(&self.table)
-            && self.hold == Hold::Alone
-        {
+        let Some(table) = tables.get_mut(&self.table) else { return };
+        table.waiters -= 1;
+        if self.hold == Hold::Alone {
             table.waiting -= 1;
             // Those behind it may go on if it gave up.
             table.changed.notify_waiters();
@@ -176,6 +186,7 @@ mod tests {
         while guards.lock()[&T].waiting == 0 {
             tokio::task::yield_now().await;
         }
+        assert_eq!(guards.waits(), [(T, 1)]);
         assert!(guards.take(5, T, Hold::Shared, SHORT).await.is_err(), "it overtook the change");
         // One that shares already is not held up: the change waits for it.
         guards.take(1, T, Hold::Shared, LONG).await.unwrap();
@@ -186,6 +197,7 @@ mod tests {
         guards.take(5, T, Hold::Shared, LONG).await.unwrap();
         guards.release(5, [T]);
         guards.take(6, T, Hold::Alone, SHORT).await.unwrap();
+        assert_eq!(guards.waits(), []);
     }
 
     #[tokio::test]

@@ -109,6 +109,9 @@ fn is_select(query: &Query) -> bool {
     matches!(query.tag, compiled::Tag::Select)
 }
 
+/// PostgreSQL's words: asyncpg and pgx prepare the statement again if they meet them.
+pub const RESULT_CHANGED: &str = "cached plan must not change result type";
+
 /// A statement under a name, or the unnamed one.
 pub struct Prepared {
     /// `None` for an empty text.
@@ -155,12 +158,15 @@ impl Prepared {
             return Ok(Some(ready));
         }
         let ready = Arc::new(Ready::of(parsed, &self.types, catalog)?);
-        if ready.fields != self.fields {
-            return Err(SqlError::unsupported(
-                "a change of the result's columns of a prepared statement",
-                None,
-            )
-            .with_hint("Prepare it again."));
+        let is_same = match (&ready.fields, &self.fields) {
+            (Some(new), Some(old)) => {
+                new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.looks_like(old))
+            }
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        if !is_same {
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, RESULT_CHANGED)
+                .with_hint("Prepare the statement again."));
         }
         if keeps {
             *self.kept() = Some(Arc::clone(&ready));

@@ -11,6 +11,7 @@
 //! execution.
 //!
 //! - [`serving`], [`listening`], [`shared`]: the server, its listeners, what all sessions share.
+//! - [`counters`], [`status`]: what it counts, and tells over HTTP.
 //! - [`access`], [`scram`], [`tls`]: which clients get in.
 //! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
@@ -50,5 +51,6 @@ pub mod session;
 pub mod settings;
 pub mod shared;
 pub mod station;
+pub mod status;
 pub mod tls;
 pub mod transport;

@@ -4,6 +4,7 @@
 //! PostgreSQL's documentation, chapter "Frontend/Backend Protocol", "Message Formats".
 
 use crate::incoming::Format;
+use crate::language::RESULT_CHANGED;
 use sql::SqlError;
 
 /// Messages on their way to the client. The session writes them out when it waits for the client,
@@ -53,6 +54,14 @@ pub struct Field {
     pub ty: u32,
     pub size: i16,
     pub modifier: i32,
+}
+
+impl Field {
+    /// Whether a client that knows `other` can read this one: a table that was made anew has
+    /// another number.
+    pub fn looks_like(&self, other: &Field) -> bool {
+        (&self.name, self.ty, self.modifier) == (&other.name, other.ty, other.modifier)
+    }
 }
 
 impl Outgoing {
@@ -262,6 +271,10 @@ fn fields(out: &mut Vec<u8>, severity: Severity, error: &SqlError) {
         if let Some(value) = value {
             field(tag, value);
         }
+    }
+    if error.message == RESULT_CHANGED {
+        // The function of PostgreSQL by which pgJDBC knows that it has to prepare again.
+        field(b'R', "RevalidateCachedQuery");
     }
     out.push(0);
 }

@@ -5,6 +5,7 @@ use crate::emptying;
 use crate::engine::{Engine, RunError, refusal};
 use crate::listening::Listeners;
 use crate::shared::{Limits, Shared};
+use crate::status::{self, Status};
 use crate::tls::{Certificate, TlsError};
 use sql::catalog::Catalog;
 use sql::database::{Answer, Request};
@@ -12,7 +13,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -30,8 +30,8 @@ pub struct Options {
     pub limits: Limits,
     /// The number of physical tables of the database.
     pub stores: u16,
-    /// Where metrics are served over HTTP.
-    pub metrics: Option<SocketAddr>,
+    /// What is told over HTTP, and where.
+    pub status: Option<Status>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -66,15 +66,21 @@ pub async fn serve<E: Engine>(
     let listeners = Listeners::bind(options.listen, options.unix.as_deref())
         .await
         .map_err(at(options.listen.to_string()))?;
-    let metrics = match options.metrics {
-        Some(address) => Some(TcpListener::bind(address).await.map_err(at(address.to_string()))?),
+    let status = match options.status {
+        Some(status) => {
+            let bound = TcpListener::bind(status.listen).await;
+            Some((bound.map_err(at(status.listen.to_string()))?, status))
+        }
         None => None,
     };
     let catalog = read_catalog(&engine).await.map_err(ServeError::Catalog)?;
     let shared = Arc::new(Shared::new(engine, access, options.limits, (catalog, options.stores), stopping));
     let address = listeners.address().map_err(at(options.listen.to_string()))?;
-    if let Some(metrics) = metrics {
-        tokio::spawn(serve_metrics(metrics, Arc::clone(&shared)));
+    if let Some((listener, status)) = status {
+        if let Ok(address) = listener.local_addr() {
+            tracing::info!(%address, "the status page is ready");
+        }
+        tokio::spawn(status::serve(listener, status, Arc::clone(&shared)));
     }
     // What an earlier server has left.
     tokio::spawn(emptying::empty(Arc::clone(&shared)));
@@ -95,28 +101,5 @@ async fn read_catalog<E: Engine>(engine: &E) -> Result<Catalog, RunError> {
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Answers `GET /metrics`, one request a connection.
-async fn serve_metrics<E: Engine>(listener: TcpListener, shared: Arc<Shared<E>>) {
-    loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let mut request = [0; 1024];
-        let read = tokio::time::timeout(Duration::from_secs(1), stream.read(&mut request)).await;
-        let length = read.ok().and_then(Result::ok).unwrap_or(0);
-        let (status, body) = match request[..length].starts_with(b"GET /metrics ") {
-            true => ("200 OK", shared.counters.text(shared.sessions())),
-            false => ("404 Not Found", "expected GET /metrics\n".into()),
-        };
-        let answer = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-            body.len()
-        );
-        // The reader may have gone.
-        let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes())).await;
     }
 }

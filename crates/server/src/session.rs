@@ -27,7 +27,6 @@ mod filling;
 mod simple;
 pub mod startup;
 
-use crate::counters::Counters;
 use crate::engine::Engine;
 use crate::incoming::{Message, is_extended, violation};
 use crate::language::Prepared;
@@ -184,7 +183,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// Tells the client of an error; the transaction has failed.
     async fn failed(&mut self, error: &SqlError) {
-        Counters::add(&self.shared.counters.errors);
+        self.shared.counters.error(error.state);
         tracing::debug!(session = self.registered.id, state = error.state.as_str(), "{error}");
         self.transport.out.error(Severity::Error, error);
         self.fail().await;

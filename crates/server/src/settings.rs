@@ -125,6 +125,39 @@ struct Changed {
     after: Values,
 }
 
+/// The settings in the start-up parameter `options`: words such as `-c name=value` and
+/// `--name=value`. Other words are for a server of another kind.
+pub fn of_options(options: &str) -> Vec<(String, String)> {
+    let mut settings = Vec::new();
+    let mut words = words_of(options).into_iter();
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("-c") {
+            Some("") => words.next(),
+            Some(setting) => Some(setting.to_owned()),
+            None => word.strip_prefix("--").map(str::to_owned),
+        };
+        if let Some((name, value)) = setting.as_deref().and_then(|setting| setting.split_once('=')) {
+            settings.push((name.replace('-', "_"), value.to_owned()));
+        }
+    }
+    settings
+}
+
+/// Words between blanks; a backslash keeps the character after it.
+fn words_of(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => words.last_mut().into_iter().for_each(|word| word.extend(characters.next())),
+            blank if blank.is_ascii_whitespace() => words.push(String::new()),
+            other => words.last_mut().into_iter().for_each(|word| word.push(other)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// How long a change lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lasts {
@@ -365,6 +398,16 @@ mod tests {
         let refused = settings.start(&[("timezone".into(), "Europe/Berlin".into())]);
         assert_eq!(refused.len(), 1);
         assert_eq!(settings.get("TIMEZONE"), Ok("UTC"));
+    }
+
+    #[test]
+    fn options_of_the_start_are_settings() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            of_options("-c statement_timeout=5s --lock-timeout=10 -cDateStyle=ISO,\\ MDY -x -c"),
+            [pair("statement_timeout", "5s"), pair("lock_timeout", "10"), pair("DateStyle", "ISO, MDY")]
+        );
+        assert_eq!(of_options(" "), []);
     }
 
     #[test]

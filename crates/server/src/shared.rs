@@ -1,7 +1,7 @@
 //! What all sessions of a server share.
 
 use crate::access::Access;
-use crate::counters::Counters;
+use crate::counters::{Activity, Counters};
 use crate::engine::Engine;
 use crate::guards::{Guards, SessionId};
 use crate::language::Cache;
@@ -26,6 +26,22 @@ pub struct Limits {
     pub write: Duration,
     /// For transactions under way when the server stops.
     pub stop: Duration,
+    /// For a statement, and for a transaction between two statements, if the client chooses no limit;
+    /// `None` for none.
+    pub statement: Option<Duration>,
+    pub idle_transaction: Option<Duration>,
+}
+
+impl Limits {
+    /// Settings with which each session begins.
+    pub fn settings(&self) -> Vec<(String, String)> {
+        let limits = [
+            ("statement_timeout", self.statement),
+            ("idle_in_transaction_session_timeout", self.idle_transaction),
+        ];
+        let given = limits.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
+        given.map(|(name, limit)| (name.to_owned(), limit.as_millis().to_string())).collect()
+    }
 }
 
 impl Default for Limits {
@@ -35,6 +51,8 @@ impl Default for Limits {
             startup: Duration::from_secs(30),
             write: Duration::from_secs(60),
             stop: Duration::from_secs(10),
+            statement: None,
+            idle_transaction: None,
         }
     }
 }
@@ -62,10 +80,11 @@ pub struct Shared<E: Engine> {
     pub stopping: watch::Receiver<bool>,
 }
 
-/// What a cancel request needs to know of a session.
+/// What others need to know of a session: those that cancel, and those that look at the server.
 struct Running {
     key: Vec<u8>,
     cancel: Arc<Cancel>,
+    activity: Arc<Activity>,
 }
 
 /// The wish of another connection that a session's statement end.
@@ -104,6 +123,7 @@ pub struct Registered {
     pub id: SessionId,
     pub key: Vec<u8>,
     pub cancel: Arc<Cancel>,
+    pub activity: Arc<Activity>,
 }
 
 /// Bytes of the secret key in protocol 3.0, and in 3.2.
@@ -166,8 +186,11 @@ impl<E: Engine> Shared<E> {
             self.next.compare_exchange(i32::MIN, 1, Ordering::Relaxed, Ordering::Relaxed).ok();
             id = self.next.fetch_add(1, Ordering::Relaxed);
         }
-        running.insert(id, Running { key: key.clone(), cancel: Arc::clone(&cancel) });
-        Registered { id, key, cancel }
+        let activity = Arc::new(Activity::default());
+        let known =
+            Running { key: key.clone(), cancel: Arc::clone(&cancel), activity: Arc::clone(&activity) };
+        running.insert(id, known);
+        Registered { id, key, cancel, activity }
     }
 
     pub fn unregister(&self, id: SessionId) {
@@ -180,6 +203,12 @@ impl<E: Engine> Shared<E> {
         if let Some(session) = running.get(&id).filter(|session| session.key == key) {
             session.cancel.ask();
         }
+    }
+
+    /// The sessions, and how long the statement of each has run that has one under way.
+    pub fn activities(&self) -> Vec<(SessionId, Option<Duration>)> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.iter().map(|(id, session)| (*id, session.activity.runs_for())).collect()
     }
 
     pub fn sessions(&self) -> usize {

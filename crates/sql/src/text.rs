@@ -174,6 +174,8 @@ pub fn fit(ty: SqlType, mut text: String, excess: Excess) -> Result<String, SqlE
         return Err(SqlError::new(SqlState::INVALID_CHARACTER, message));
     }
     let (length, name) = match ty {
+        // Of a parameter: the column to which it goes has the length.
+        SqlType::Char(0) => (u32::MAX, "character"),
         SqlType::Char(length) => (length, "character"),
         SqlType::Varchar(Some(length)) => (length, "character varying"),
         SqlType::Name => {

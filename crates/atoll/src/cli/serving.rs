@@ -6,6 +6,7 @@ use crate::listen::listen_address;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 use topology::IslandCount;
 
 const EXAMPLES: &str = "\
@@ -46,6 +47,16 @@ pub struct ServeArgs {
     /// Size of the buffer pools of all instances together, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "256M")]
     pub memory: u64,
+    /// How long a transaction waits for a row that another one holds; deadlocks between instances
+    /// end this way
+    #[arg(long, value_name = "TIME", value_parser = lock_timeout, default_value = "5s")]
+    pub lock_timeout: Duration,
+    /// How long a statement may take that sets no statement_timeout itself [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = limit)]
+    pub statement_timeout: Option<Duration>,
+    /// How long a transaction may be idle between statements [default: no limit]
+    #[arg(long, value_name = "TIME", value_parser = limit)]
+    pub idle_transaction_timeout: Option<Duration>,
     /// The most clients at a time
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub connections: u32,
@@ -58,10 +69,23 @@ pub struct ServeArgs {
     /// The certificate's private key, in PEM form
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Serve counts for Prometheus at http://HOST:PORT/metrics
+    /// Serve a page for the browser at http://HOST:PORT/, and counts for Prometheus at /metrics; without a
+    /// password
     #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
-    pub metrics: Option<SocketAddr>,
+    pub status: Option<SocketAddr>,
+    /// Take options from this file, in lines such as islands = 2 or listen = "0.0.0.0:5432"; those that
+    /// are typed count more
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Write the log as JSON lines
     #[arg(long)]
     pub json: bool,
+}
+
+fn limit(text: &str) -> Result<Duration, String> {
+    traffic::parse_time_in(text, "s", Duration::from_millis(1)..=Duration::from_secs(7 * 86_400))
+}
+
+fn lock_timeout(text: &str) -> Result<Duration, String> {
+    traffic::parse_time_in(text, "ms", Duration::from_millis(1)..=Duration::from_secs(600))
 }

@@ -146,6 +146,11 @@ impl Page<'_> {
 
     /// Loads a file and waits until its scripts have run.
     pub fn open(&mut self, file: &Path, screen: Screen) {
+        self.visit(&format!("file://{}", file.display()), screen);
+    }
+
+    /// Loads a page and waits until its scripts have run.
+    pub fn visit(&mut self, url: &str, screen: Screen) {
         let Screen { width, height, mobile, scheme } = screen;
         self.order(
             "Emulation.setDeviceMetricsOverride",
@@ -154,7 +159,7 @@ impl Page<'_> {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.order("Emulation.setEmulatedMedia", json!({"features": features}));
         self.events.clear();
-        self.order("Page.navigate", json!({"url": format!("file://{}", file.display())}));
+        self.order("Page.navigate", json!({"url": url}));
         while !self.events.iter().any(|e| e["method"] == "Page.loadEventFired") {
             let event = self.next();
             self.events.push(event);

@@ -3,7 +3,7 @@
 use super::block::{Kind, in_failed};
 use super::explaining::call_of;
 use super::{Failure, Session, Stream, limit_of};
-use crate::counters::Counters;
+use crate::counters::{Counters, Timed};
 use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
@@ -45,6 +45,18 @@ const RUNS: u32 = 6;
 impl<S: Stream, E: Engine> Session<S, E> {
     /// Carries a statement out. `params` has a value for each of its parameters.
     pub(super) async fn carry(
+        &mut self,
+        prepared: &Prepared,
+        params: Vec<Datum>,
+        reach: Reach,
+    ) -> Result<Option<(Arc<Ready>, Product)>, Failure> {
+        let timed = Timed::begin(&self.registered.activity);
+        let carried = self.carry_out(prepared, params, reach).await;
+        self.shared.counters.latency.add(timed.time());
+        carried
+    }
+
+    async fn carry_out(
         &mut self,
         prepared: &Prepared,
         params: Vec<Datum>,

@@ -133,10 +133,16 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let form = copy_format(copy);
         self.transport.out.copy_out(form, ready.types.len());
         let names: Vec<&str> = query.output.iter().map(|field| field.name.as_str()).collect();
-        self.transport.out.copy_data(|out| writer.begin(&names, out));
+        let mut beginning = Vec::new();
+        writer.begin(&names, &mut beginning);
+        if form == Format::Text && !beginning.is_empty() {
+            self.transport.out.copy_data(|out| out.append(&mut beginning));
+        }
         let mut text = Vec::new();
         for row in &rows {
             self.transport.out.copy_data(|out| {
+                // Clients expect the signature of the binary format in the message of the first row.
+                out.append(&mut beginning);
                 writer.row(ready.types.len(), out, |i, out| {
                     text.clear();
                     let is_there = format::write(ready.types[i], &row[i], form, &mut text);
@@ -146,7 +152,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.transport.relieve().await?;
         }
         if form == Format::Binary {
-            self.transport.out.copy_data(|out| out.extend_from_slice(&[0xff, 0xff]));
+            self.transport.out.copy_data(|out| {
+                out.append(&mut beginning);
+                out.extend_from_slice(&[0xff, 0xff]);
+            });
         }
         self.transport.out.copy_done();
         Ok(Product::Done(format!("COPY {}", rows.len())))

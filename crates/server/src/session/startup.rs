@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::incoming::{First, Message, Startup, violation};
 use crate::outgoing::{Severity, Status};
 use crate::scram::{self, Exchange, Verifier};
-use crate::settings::Settings;
+use crate::settings::{Settings, of_options};
 use crate::shared::Shared;
 use crate::transport::{Frame, Lost, Transport};
 use sql::{SqlError, SqlState};
@@ -33,7 +33,14 @@ pub async fn serve<S: Stream, E: Engine>(
     match opened {
         Err(_) => tracing::info!(?origin, "the start-up of a client took longer than {limit:?}"),
         Ok(None) => {}
-        Ok(Some(Opened::Cancel { session, key })) => shared.cancel(session, &key),
+        Ok(Some(Opened::Cancel { session, key, tls })) => {
+            shared.cancel(session, &key);
+            // A client may wait for the end of its connection, and takes one without the words of
+            // TLS for an error.
+            if let Some(mut transport) = tls {
+                transport.shut().await;
+            }
+        }
         Ok(Some(Opened::Plain(transport, startup))) => begin(transport, startup, origin, shared).await,
         Ok(Some(Opened::Tls(transport, startup))) => begin(*transport, startup, origin, shared).await,
     }
@@ -42,14 +49,14 @@ pub async fn serve<S: Stream, E: Engine>(
 enum Opened<S> {
     Plain(Transport<S>, Startup),
     Tls(Box<Transport<tokio_rustls::server::TlsStream<S>>>, Startup),
-    Cancel { session: i32, key: Vec<u8> },
+    Cancel { session: i32, key: Vec<u8>, tls: Option<Box<Transport<tokio_rustls::server::TlsStream<S>>>> },
 }
 
 /// Up to the start-up packet; `None` if the client left or was refused.
 async fn open<S: Stream>(mut transport: Transport<S>, tls: Option<TlsAcceptor>) -> Option<Opened<S>> {
     match negotiate(&mut transport, tls.is_some()).await {
         Ok(First::Startup(startup)) => Some(Opened::Plain(transport, startup)),
-        Ok(First::Cancel { session, key }) => Some(Opened::Cancel { session, key }),
+        Ok(First::Cancel { session, key }) => Some(Opened::Cancel { session, key, tls: None }),
         Ok(First::Tls | First::Gss) => {
             let stream = match transport.into_stream() {
                 Ok(stream) => stream,
@@ -60,7 +67,9 @@ async fn open<S: Stream>(mut transport: Transport<S>, tls: Option<TlsAcceptor>) 
             let mut transport = Transport::new(stream, std::time::Duration::from_secs(60));
             match transport.first().await {
                 Ok(First::Startup(startup)) => Some(Opened::Tls(Box::new(transport), startup)),
-                Ok(First::Cancel { session, key }) => Some(Opened::Cancel { session, key }),
+                Ok(First::Cancel { session, key }) => {
+                    Some(Opened::Cancel { session, key, tls: Some(Box::new(transport)) })
+                }
                 Ok(First::Tls | First::Gss) => refused(transport, violation("TLS is on already")).await,
                 Err(Lost::Refused(error)) => refused(transport, error).await,
                 Err(lost) => told(lost),
@@ -125,7 +134,9 @@ async fn begin<S: Stream, E: Engine>(
     let user = startup.parameter("user").unwrap_or_default();
     let database = startup.parameter("database").filter(|name| !name.is_empty()).unwrap_or(user).to_owned();
     let mut settings = Settings::default();
-    let refused = settings.start(&startup.parameters);
+    let options = startup.parameter("options").map(of_options).unwrap_or_default();
+    let given = [shared.limits.settings(), options, startup.parameters.clone()].concat();
+    let refused = settings.start(&given);
     let out = &mut transport.out;
     out.authentication_ok();
     refused.iter().for_each(|error| out.notice(Severity::Warning, error));

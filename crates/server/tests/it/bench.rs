@@ -30,7 +30,7 @@ impl Bench {
             certificate: Some(Certificate::Own(dir.path().into())),
             limits: Limits { stop: Duration::from_millis(500), ..Limits::default() },
             stores: STORES,
-            metrics: None,
+            status: None,
         };
         change(&mut options);
         let (stop, stopping) = watch::channel(false);

@@ -237,3 +237,26 @@ async fn prepared_statements_after_a_change_of_the_table() {
     assert_eq!(changed.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
     assert_eq!(client.query("SELECT * FROM t", &[]).await.unwrap()[0].len(), 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_after_a_left_join() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client
+        .batch_execute(
+            "CREATE TABLE a (id int PRIMARY KEY, b int); CREATE TABLE b (id int PRIMARY KEY, v int);
+             INSERT INTO a VALUES (1, 1), (2, 1), (3, 7), (4, NULL); INSERT INTO b VALUES (1, NULL)",
+        )
+        .await
+        .unwrap();
+    let ids = async |condition: &str| {
+        let query =
+            format!("SELECT a.id FROM a LEFT JOIN b ON a.b = b.id WHERE {condition} ORDER BY a.id LIMIT 3");
+        let rows = client.query(&query, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, i32>(0)).collect::<Vec<_>>()
+    };
+    assert_eq!(ids("b.id IS NULL").await, [3, 4]);
+    assert_eq!(ids("b.v IS NULL").await, [1, 2, 3]);
+    assert_eq!(ids("coalesce(b.id, 9) = 9 AND a.b IS NOT NULL").await, [3]);
+    assert_eq!(ids("b.id = 1").await, [1, 2]);
+}

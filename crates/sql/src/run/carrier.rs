@@ -17,6 +17,11 @@ pub type AfterChange = Result<Option<Changed>, SqlError>;
 /// The steps of one call are one phase.
 pub trait Carrier {
     async fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Result<Few<Hits>, Abort>;
+    /// One fetch, as a phase of its own.
+    async fn fetch_one(&mut self, fetch: Fetch, lock: RowLock) -> Result<Hits, Abort> {
+        let mut hits = self.fetch(smallvec![fetch], lock).await?;
+        Ok(hits.pop().unwrap_or_else(|| Ok(Vec::new())))
+    }
     async fn put(&mut self, puts: Few<Put>) -> Result<Few<Before>, Abort>;
     async fn change(&mut self, changes: Few<Change>) -> Result<Few<AfterChange>, Abort>;
     async fn fetch_all(&mut self, fetch: FetchAll) -> Result<Hits, Abort>;
@@ -28,16 +33,20 @@ impl<T: Transaction> Carrier for T {
         if fetches.len() == 1
             && let Some(fetch) = fetches.pop()
         {
-            return Ok(match lock {
-                RowLock::None => smallvec![self.all(fetch).await?],
-                RowLock::Update => smallvec![self.all(FetchForUpdate(fetch)).await?],
-            });
+            return Ok(smallvec![self.fetch_one(fetch, lock).await?]);
         }
         match lock {
             RowLock::None => self.all(Each(fetches)).await,
             RowLock::Update => {
                 self.all(Each::<FetchForUpdate>(fetches.into_iter().map(FetchForUpdate).collect())).await
             }
+        }
+    }
+
+    async fn fetch_one(&mut self, fetch: Fetch, lock: RowLock) -> Result<Hits, Abort> {
+        match lock {
+            RowLock::None => self.all(fetch).await,
+            RowLock::Update => self.all(FetchForUpdate(fetch)).await,
         }
     }
 

@@ -83,10 +83,7 @@ impl<T: Carrier> Work<'_, T> {
         });
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot, what: Wanted::Keys(vec![key]) };
-        let hits = match source.lock {
-            RowLock::None => pin!(self.txn.all(fetch)).await??,
-            RowLock::Update => pin!(self.txn.all(FetchForUpdate(fetch))).await??,
-        };
+        let hits = pin!(self.txn.fetch_one(fetch, source.lock)).await??;
         Ok(hits.into_iter().filter_map(row_of).collect())
     }
 

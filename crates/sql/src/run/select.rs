@@ -58,9 +58,16 @@ impl<T: Carrier> Work<'_, T> {
                 if early.is_some_and(|most| rows.len() as u64 >= most) {
                     break;
                 }
-                rows.push(with_columns(sources, row, |columns| {
-                    select.output.iter().map(|output| output.expr.eval(&cx, columns)).collect()
-                })?);
+                // What must hold after an outer join.
+                let passes = |columns: &dyn Columns| match &select.having {
+                    Some(having) => Ok::<_, SqlError>(having.eval(&cx, columns)? == Datum::Bool(true)),
+                    None => Ok(true),
+                };
+                let output = with_columns(sources, row, |columns| match passes(columns)? {
+                    true => projected(&select.output, bound, columns).map(Some),
+                    false => Ok(None),
+                })?;
+                rows.extend(output);
             }
         }
         if select.distinct {

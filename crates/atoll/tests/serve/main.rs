@@ -1,0 +1,11 @@
+//! `atoll serve` from outside: the built binary, and real clients of PostgreSQL.
+
+mod anomalies;
+#[allow(dead_code)]
+#[path = "../../../report/tests/it/browser.rs"]
+mod browser;
+mod drivers;
+mod kills;
+mod operations;
+mod programs;
+mod served;
