@@ -28,11 +28,6 @@ impl Connection {
         Connection { pipe }
     }
 
-    /// Whether it can be given to another user: no transaction is open.
-    pub(crate) fn is_clean(&self) -> bool {
-        !self.pipe.is_in_transaction()
-    }
-
     /// Runs a statement with its parameters (`$1`, `$2`, ...), and returns the number of rows that
     /// it selected or changed. A statement outside of a transaction is one of its own.
     ///
@@ -65,6 +60,29 @@ impl Connection {
                 Err(SqlError::new(SqlState(*b"P0003"), message).into())
             }
         }
+    }
+
+    /// As [`Connection::query`]; returns also the columns of a result without rows, and the count.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), atoll::Error> {
+    /// let db = atoll::Database::in_memory()?;
+    /// let outcome = db.connect()?.run("SELECT 1 AS one LIMIT 0", ())?;
+    /// assert_eq!((outcome.count, outcome.columns[0].name.as_str()), (0, "one"));
+    /// # db.close()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Connection::execute`].
+    pub fn run(&mut self, text: &str, params: impl Values) -> Result<Outcome, Error> {
+        self.pipe.run(text, &params.into_values())
+    }
+
+    /// Whether a transaction is open, also one that has failed: by [`Connection::begin`], or by a
+    /// statement.
+    pub fn is_in_transaction(&self) -> bool {
+        self.pipe.is_in_transaction()
     }
 
     /// Runs several statements, separated by semicolons, as one transaction unless they say

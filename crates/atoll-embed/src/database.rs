@@ -177,7 +177,7 @@ impl Database {
             None => self.connect()?,
         };
         let outcome = f(&mut connection);
-        if !matches!(outcome, Err(Error::Closed)) && connection.is_clean() {
+        if !matches!(outcome, Err(Error::Closed)) && !connection.is_in_transaction() {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
             if idle.len() < MOST_IDLE {
                 idle.push(connection);

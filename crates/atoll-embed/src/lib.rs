@@ -55,6 +55,7 @@ mod procedures;
 mod rooms;
 mod row;
 mod table;
+mod text;
 mod wait;
 
 pub use connection::{Connection, Transaction};
@@ -62,10 +63,11 @@ pub use copies::{back_up, restore};
 pub use database::Database;
 pub use error::{Error, Sql};
 pub use options::{Design, Durability, Host, Options};
-pub use pipe::Column;
+pub use pipe::{Column, Outcome};
 pub use procedures::{Procedures, host_instance};
 pub use row::Row;
 pub use table::Table;
+pub use text::to_text;
 
 pub use sql::native::convert::{FromDatum as FromValue, Values};
 pub use sql::native::phase::Phase;

@@ -17,17 +17,29 @@ use std::sync::Arc;
 const MOST_STATEMENTS: usize = 256;
 
 /// A column of a result.
+///
+/// ```
+/// # fn main() -> Result<(), atoll::Error> {
+/// let db = atoll::Database::in_memory()?;
+/// let row = db.query_one("SELECT 1::int2 AS one", ())?;
+/// assert_eq!((row.columns()[0].name.as_str(), row.columns()[0].ty), ("one", atoll::Type::Int2));
+/// # db.close()
+/// # }
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Column {
     pub name: String,
     pub ty: SqlType,
 }
 
-/// The result of a statement.
+/// The whole result of a statement: see [`Connection::run`](crate::Connection::run).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
+    /// Rows that were selected or changed.
     pub count: u64,
+    /// The columns of the rows; none if the statement has no rows.
     pub columns: Arc<[Column]>,
+    /// The values of each row, in the order of the columns.
     pub rows: Vec<Vec<Datum>>,
 }
 
@@ -310,11 +322,26 @@ fn columns_of(body: &[u8]) -> Result<Vec<Column>, Error> {
         // The table and the column's number in it.
         parts.take(6)?;
         let ty = ty(parts.number::<4>()?);
-        // The type's size and modifier, and the format.
-        parts.take(8)?;
+        // The type's size.
+        parts.take(2)?;
+        let ty = with_modifier(ty, parts.number::<4>()? as i32 - 4);
+        // The format.
+        parts.take(2)?;
         columns.push(Column { name, ty });
     }
     Ok(columns)
+}
+
+/// A type with its length, or its precision and scale, from the modifier without its offset.
+fn with_modifier(ty: SqlType, modifier: i32) -> SqlType {
+    match ty {
+        SqlType::Numeric(None) if modifier >= 0 => {
+            SqlType::Numeric(Some(((modifier >> 16) as u16, modifier as u16)))
+        }
+        SqlType::Varchar(None) if modifier >= 0 => SqlType::Varchar(Some(modifier as u32)),
+        SqlType::Char(0) if modifier >= 0 => SqlType::Char(modifier as u32),
+        ty => ty,
+    }
 }
 
 fn row(body: &[u8], columns: &[Column]) -> Result<Vec<Datum>, Error> {

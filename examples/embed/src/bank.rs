@@ -48,8 +48,10 @@ impl Procedure for Transfer {
     type Output = ();
 
     async fn run(&self, txn: &mut Txn<'_>) -> Result<(), Failure> {
-        let mut adds =
-            vec![Add { account: self.from, amount: -self.amount }, Add { account: self.to, amount: self.amount }];
+        let mut adds = vec![
+            Add { account: self.from, amount: -self.amount },
+            Add { account: self.to, amount: self.amount },
+        ];
         // Transfers that meet at two accounts lock them in the same order.
         adds.sort_by_key(|add| add.account);
         txn.last((adds, Book { number: self.number, amount: self.amount })).await.map(drop)
