@@ -180,7 +180,7 @@ impl Answer {
     /// A stream of one Arrow batch, in the form of the Arrow PyCapsule interface.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let stream = batches::stream(&self.0).map_err(|why| PyValueError::new_err(why.to_string()))?;
-        PyCapsule::new(py, stream, Some(c"arrow_array_stream".to_owned()))
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 }
 

@@ -21,7 +21,7 @@ use std::fmt;
 pub enum Error {
     /// An error of SQL, with its code. The statement had no effect, and its transaction has none
     /// either, unless [`Error::is_outcome_unknown`].
-    Sql(Sql),
+    Sql(Box<Sql>),
     /// The options, or the directory, do not fit; the text says what was expected.
     Usage(String),
     /// The database could not be opened, copied or closed, or has failed while it was open.
@@ -84,7 +84,7 @@ impl std::error::Error for Error {}
 
 impl From<SqlError> for Error {
     fn from(error: SqlError) -> Error {
-        Error::Sql(Sql {
+        Error::Sql(Box::new(Sql {
             state: error.state.as_str().to_owned(),
             message: error.message.clone(),
             detail: error.detail.clone(),
@@ -92,7 +92,7 @@ impl From<SqlError> for Error {
             table: error.table.clone(),
             column: error.column.clone(),
             constraint: error.constraint.clone(),
-        })
+        }))
     }
 }
 

@@ -391,5 +391,5 @@ fn error(body: &[u8]) -> Error {
             _ => {}
         }
     }
-    Error::Sql(error)
+    Error::Sql(Box::new(error))
 }
