@@ -7,14 +7,17 @@ use crate::workspace::Workspace;
 /// Marks of blocks that are no Rust.
 const OTHER_LANGUAGES: &[&str] = &["text", "toml"];
 
-/// The names of the crates with an example that `rustdoc` would compile. `peers` has `doctest =
-/// false`.
+/// Crates with `doctest = false`.
+const WITHOUT: &[&str] = &["peers", "atoll-python"];
+
+/// The names of the crates with an example that `rustdoc` would compile.
 pub fn crates(workspace: &Workspace) -> Vec<&str> {
     let with_examples = |folder: &std::path::Path| {
         let mut sources = workspace.with_extension("rs").filter(|path| path.starts_with(folder.join("src")));
         sources.any(|path| std::fs::read_to_string(root().join(path)).is_ok_and(|text| has_example(&text)))
     };
-    let crates = workspace.crates.iter().filter(|c| c.name != "peers" && with_examples(&c.folder));
+    let crates =
+        workspace.crates.iter().filter(|c| !WITHOUT.contains(&c.name.as_str()) && with_examples(&c.folder));
     crates.map(|c| c.name.as_str()).collect()
 }
 

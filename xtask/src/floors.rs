@@ -26,7 +26,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
-    ("doors", &["trials", "claims", "hostile", "atoll", "peers", "xtask"]),
+    ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
 pub enum Rule {
@@ -51,6 +51,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
+    ("atoll-embed", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 
@@ -61,8 +62,8 @@ pub const SYSTEM_CRATES: &[&str] =
     &["hwlocality", "io-uring", "libc", "memmap2", "nix", "perf-event-open-sys", "rustix"];
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
-/// Crates that link other engines, and are built only on request.
-const ON_DEMAND: &[&str] = &["peers"];
+/// Crates that link other engines or Python, and are built only on request.
+const ON_DEMAND: &[&str] = &["peers", "atoll-python"];
 
 pub fn check(workspace: &Workspace) -> Vec<String> {
     let mut complaints = listed(workspace);

@@ -1,5 +1,6 @@
-//! The tool of this repository: `cargo xtask` with one of the commands tidy, test, ci, stress,
-//! bench, kill, lives, crash, faults, flips, histories, fuzz, report-test, tsan, validate-plan.
+//! The tool of this repository: `cargo xtask` with one of the commands tidy, test, ci, examples,
+//! stress, bench, kill, lives, crash, faults, flips, histories, fuzz, report-test, tsan,
+//! validate-plan.
 //!
 //! A check is a function that returns complaints. `tidy` prints all of them, and a test runs each
 //! check, so a rule holds under this tool and under plain `cargo test`. [`floors`] has the rules
@@ -37,7 +38,8 @@ usage: cargo xtask <command> [arguments]
 
   tidy             formatting, clippy, the floors of the house, the text rules, the language of comments and docs
   test [ARGS]      every test, a test binary for each CPU at a time; with arguments, `cargo test ARGS` over all crates
-  ci               tidy, test, documentation: what ./test and CI run
+  ci               tidy, test, examples, documentation: what ./test and CI run
+  examples         the programs of their own in examples/: built, run, killed
   stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
                    the tests of all crates or these side by side, beside busy threads, again and again (3 rounds, a thread
                    for each CPU), until a round in which one fails (ARGS go to the test binaries)
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
         "tidy" => tidy(),
         "test" => test(&rest),
         "ci" => ci(),
+        "examples" => examples(),
         "bench" => run("scripts/bench-tables", &rest.iter().map(String::as_str).collect::<Vec<_>>()),
         "stress" => stress::stress(&rest),
         "kill" if rest.first().is_some_and(|what| what == "serve") => clients::kill(&rest[1..]),
@@ -154,16 +157,19 @@ fn tidy() -> Result<(), Failed> {
         return Err(Failed::Tidy(complaints.len()));
     }
     cargo(&["fmt", "--all", "--check"], &[])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"], &[])
+    let clippy = ["clippy", "--workspace", "--exclude", "atoll-python", "--all-targets", "--quiet"];
+    cargo(&[&clippy[..], &["--", "-D", "warnings"]].concat(), &[])
 }
 
 /// The whole workspace, so that the benchmarks against other engines are compiled too; RocksDB
 /// stays behind its feature. Clippy checks the examples: to link them would instantiate every
 /// design once more in each.
-const EVERY: [&str; 4] = ["--workspace", "--lib", "--bins", "--tests"];
+/// `atoll-python` is a module of Python, which `scripts/python-test` builds and tests.
+const EVERY: [&str; 6] = ["--workspace", "--exclude", "atoll-python", "--lib", "--bins", "--tests"];
 /// An engine with planted bugs is another build. `--workspace` keeps the features of all other
 /// crates as they are in [`EVERY`], so that only the crates over the bugs are built again.
-const PLANTED: [&str; 5] = ["--workspace", "--features", "trials/planted", "--test", "planted"];
+const PLANTED: [&str; 7] =
+    ["--workspace", "--exclude", "atoll-python", "--features", "trials/planted", "--test", "planted"];
 
 fn test(rest: &[String]) -> Result<(), Failed> {
     if !rest.is_empty() {
@@ -201,13 +207,30 @@ fn run_tests(choice: &[&str]) -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(Failed::Tests(failures.len())) }
 }
 
+/// A program that embeds the library, with a workspace of its own: as threads, as processes of which
+/// one is killed, and killed itself. It shares the target directory, and with the lock file's
+/// versions also the compiled crates of other projects.
+fn examples() -> Result<(), Failed> {
+    const EMBED: &str = "examples/embed/Cargo.toml";
+    cargo(&["fmt", "--manifest-path", EMBED, "--check"], &[])?;
+    let target = root().join("target");
+    let target = target.to_string_lossy();
+    let run = ["run", "--quiet", "--locked", "--manifest-path", EMBED, "--target-dir", &target, "--"];
+    for how in [&[][..], &["processes"], &["crash"]] {
+        cargo(&[&run[..], how].concat(), &[])?;
+    }
+    Ok(())
+}
+
 fn ci() -> Result<(), Failed> {
     tidy()?;
     test(&[])?;
+    examples()?;
     // Documents the same as plain `cargo doc`. An example among the targets gives the dependencies
     // the features that clippy has checked them with, so that none is checked again.
     let targets = ["--lib", "--bin", "xtask", "--example", "balance"];
-    let doc = ["doc", "--workspace", "--exclude", "peers", "--no-deps", "--quiet"];
+    let doc =
+        ["doc", "--workspace", "--exclude", "peers", "--exclude", "atoll-python", "--no-deps", "--quiet"];
     cargo(&[&doc[..], &targets].concat(), &[("RUSTDOCFLAGS", "-D warnings")])
 }
 

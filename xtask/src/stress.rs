@@ -105,7 +105,7 @@ fn hog(over: &AtomicBool) {
 fn build(crates: &[String]) -> Result<Vec<Part>, Failed> {
     let mut args = vec!["--lib", "--bins", "--tests"];
     match crates.is_empty() {
-        true => args.extend(["--workspace", "--exclude", "xtask"]),
+        true => args.extend(["--workspace", "--exclude", "xtask", "--exclude", "atoll-python"]),
         false => crates.iter().for_each(|name| args.extend(["--package", name.as_str()])),
     }
     parts::build(&args)

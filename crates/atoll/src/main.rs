@@ -1,4 +1,4 @@
-//! The binary: [`atoll::main`] and nothing else.
+//! The binary: [`atoll_command::main`] and nothing else.
 
 use std::process::ExitCode;
 
@@ -6,5 +6,5 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    atoll::main()
+    atoll_command::main()
 }

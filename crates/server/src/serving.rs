@@ -89,7 +89,11 @@ pub async fn serve<E: Engine>(
     Ok(())
 }
 
-async fn read_catalog<E: Engine>(engine: &E) -> Result<Catalog, RunError> {
+/// The catalog as it is stored. Waits for an engine that is about to start.
+///
+/// # Errors
+/// When the engine does not answer, or not with a catalog.
+pub async fn read_catalog<E: Engine>(engine: &E) -> Result<Catalog, RunError> {
     let end = Instant::now() + FIRST_ANSWER;
     loop {
         match engine.once(Request::ReadCatalog).await {

@@ -9,6 +9,10 @@ use crate::catalog::{Catalog, Oid, Sequence, Store};
 pub use crate::catalog_rows::CATALOG;
 
 use crate::catalog_rows::{catalog_place, sequence_place};
+use crate::native::issued::Issued;
+use crate::native::procedure::Procedure;
+use crate::native::run::IssuedRead;
+use crate::native::{self, NativeCall};
 use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Reach, Stop, Work};
@@ -51,6 +55,8 @@ pub enum Request {
     TakeNumbers { sequence: Sequence, most: u32 },
     /// Sets the number of a sequence, and whether it was taken already.
     SetNumber { sequence: Oid, number: i64, is_taken: bool },
+    /// A procedure in Rust, as one transaction.
+    Native(Box<NativeCall>),
 }
 
 /// One command of a conversation.
@@ -119,6 +125,8 @@ pub enum Answer {
     /// The statement failed, and may have done a part of its work: the transaction has to be rolled
     /// back, at least to a savepoint. A request that ends so had no effect.
     Failed(SqlError),
+    /// The output of a procedure in Rust, as bytes.
+    Native(Vec<u8>),
 }
 
 impl Workload for Database {
@@ -157,6 +165,11 @@ impl Workload for Database {
                 let set = Box::pin(work.set_number(*sequence, *number, *is_taken)).await;
                 answered(set.map(|()| Answer::Done), txn)
             }
+            Request::Native(call) => {
+                let mut work = Work::new(txn, self.sites, call.statement);
+                let said = native::run::call(&mut work, call).await;
+                answered(said.map(Answer::Native), txn)
+            }
             Request::ReadCatalog => {
                 let mut work = Work::new(txn, self.sites, 0);
                 match Box::pin(work.read_catalog()).await {
@@ -175,7 +188,8 @@ impl Workload for Database {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        txn::run_one_of!(id, args, access, out; Fetch, FetchForUpdate, Put, Change, Share<FetchAll>, Share<Gather>)
+        txn::run_one_of!(id, args, access, out; Fetch, FetchForUpdate, Put, Change, Share<FetchAll>, Share<Gather>,
+            Issued, IssuedRead)
     }
 
     fn routes(&self, request: &Request, visit: &mut dyn FnMut(Route)) {
@@ -189,6 +203,10 @@ impl Workload for Database {
             | Request::SetNumber { sequence, .. } => {
                 visit(place::route(CATALOG, sequence_place(*sequence, self.sites).slot));
             }
+            Request::Native(call) if !call.places.is_empty() => {
+                call.places.iter().for_each(|(store, slot)| visit(place::route(*store, *slot)));
+            }
+            Request::Native(call) => visit(place::route(CATALOG, self.any_slot(call.statement))),
             Request::Converse(_) | Request::ReadCatalog => visit(place::route(CATALOG, 0)),
         }
     }
@@ -209,6 +227,7 @@ impl Workload for Database {
         match request {
             Request::Converse(_) => "conversation",
             Request::ReadCatalog => "catalog",
+            Request::Native(_) => "procedure",
             Request::TakeNumbers { .. } | Request::SetNumber { .. } => "sequence",
             Request::Once(call) => match call.program.statements.as_slice() {
                 [Statement::Select(_)] => "select",
@@ -309,7 +328,9 @@ impl Database {
     async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
         match command {
             Command::Run(call) => pin!(self.call(work, &call, Reach::Part)).await,
-            Command::Define { from, catalog } => Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done),
+            Command::Define { from, catalog } => {
+                Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done)
+            }
             Command::Fill { table, index } => {
                 Box::pin(work.fill(&table, usize::from(index))).await.map(|()| Answer::Done)
             }
@@ -336,6 +357,21 @@ impl Database {
         }
     }
 
+    /// The places that a call of a procedure surely touches, its home first: those that the
+    /// procedure names, or those of its first phase. None if it has none, or fails before.
+    pub fn places_of<P: Procedure>(&self, procedure: &P, call: &NativeCall) -> Vec<(Store, u32)> {
+        let (now, statement) = (call.now, call.statement);
+        let begins = |program: &Arc<Program>, params| {
+            self.slots_of_call(&Call { program: Arc::clone(program), params, now, statement })
+        };
+        native::run::places_of(procedure, call, self.sites, &begins)
+    }
+
+    /// A home for a statement that could have any: the homes of all statements are spread.
+    fn any_slot(&self, statement: i64) -> u32 {
+        statement.rem_euclid(i64::from(self.sites)) as u32
+    }
+
     /// The slots that a request surely touches, as far as its arguments tell; none if they tell
     /// nothing.
     pub fn reached(&self, request: &Request) -> Vec<u32> {
@@ -348,11 +384,11 @@ impl Database {
     }
 
     /// The places that a call surely touches, as far as its arguments tell, its home first.
-    fn slots_of_call(&self, call: &Call) -> Vec<(Store, u32)> {
+    pub(crate) fn slots_of_call(&self, call: &Call) -> Vec<(Store, u32)> {
         let mut places = self.known_slots(call);
         if places.is_empty() {
             // Any home will do; this one spreads them.
-            places.push((CATALOG, (call.statement % i64::from(self.sites)) as u32));
+            places.push((CATALOG, self.any_slot(call.statement)));
         }
         places
     }

@@ -9,6 +9,7 @@ mod like;
 mod strings;
 mod times;
 
+pub use cast::cast_to;
 pub use context::Context;
 
 use crate::{Datum, SqlType};

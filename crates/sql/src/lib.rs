@@ -19,6 +19,7 @@
 //! - `tasks`: work on the catalog, on whole tables, and on sequences.
 //! - [`aggregate`], [`group`]: functions of many rows.
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
+//! - [`native`]: procedures and steps written in Rust by the program that embeds the database.
 //! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
 //! - [`error`]: an error of SQL, with its SQLSTATE.
 
@@ -40,6 +41,7 @@ pub mod group;
 pub mod json;
 pub mod kept;
 pub mod key;
+pub mod native;
 pub mod number_format;
 pub mod numeric;
 pub mod place;

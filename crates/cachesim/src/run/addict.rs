@@ -134,7 +134,8 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
         }
     }
     // Cores that are left go to the operations by their frequency, entries first.
-    let frequency = |place: &Place| operations.iter().find(|(op, _)| *op == place.operation).map_or(0, |o| o.1.runs);
+    let frequency =
+        |place: &Place| operations.iter().find(|(op, _)| *op == place.operation).map_or(0, |o| o.1.runs);
     let mut order: Vec<usize> = (1..places.len()).collect();
     order.sort_by_key(|&at| (std::cmp::Reverse(frequency(&places[at].0)), places[at].0.line != 0));
     let turns = if order.is_empty() { vec![0] } else { order };
@@ -231,7 +232,11 @@ impl Policy for Addict {
             // Without places, as the baseline does.
             let all = 0..run.contexts.len();
             let emptiest = all.min_by_key(|&c| run.load(c)).unwrap_or(0);
-            let context = if self.places.is_empty() { emptiest } else { self.places[0].1.first().copied().unwrap_or(emptiest) };
+            let context = if self.places.is_empty() {
+                emptiest
+            } else {
+                self.places[0].1.first().copied().unwrap_or(emptiest)
+            };
             run.contexts[context].queue.push_back(thread);
             free -= 1;
         }

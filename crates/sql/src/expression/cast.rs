@@ -31,6 +31,30 @@ pub(super) fn cast(value: Datum, from: SqlType, to: SqlType, explicit: bool) -> 
     }
 }
 
+/// A value from outside as a column of type `to` takes it: the cast of an assignment, from the type
+/// that the value shows.
+///
+/// # Errors
+/// As [`cast`].
+pub fn cast_to(value: Datum, to: SqlType) -> Result<Datum, SqlError> {
+    let from = match &value {
+        Datum::Null => return Ok(Datum::Null),
+        Datum::Bool(_) => SqlType::Bool,
+        Datum::Int(_) => SqlType::Int8,
+        Datum::Float(_) => SqlType::Float8,
+        Datum::Numeric(_) => SqlType::Numeric(None),
+        Datum::Text(_) => SqlType::Text,
+        Datum::Bytes(_) => SqlType::Bytea,
+        Datum::Date(_) => SqlType::Date,
+        Datum::Time(_) => SqlType::Time,
+        Datum::Timestamp(_) if to == SqlType::Timestamp => SqlType::Timestamp,
+        Datum::Timestamp(_) => SqlType::TimestampTz,
+        Datum::Interval(_) => SqlType::Interval,
+        Datum::Uuid(_) => SqlType::Uuid,
+    };
+    cast(value, from, to, false)
+}
+
 fn is_string(ty: SqlType) -> bool {
     matches!(ty, SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Text | SqlType::Name | SqlType::Unknown)
 }
