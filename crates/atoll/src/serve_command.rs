@@ -88,7 +88,7 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
-    let mut options = stop.deployment.options.clone();
+    let mut options = stop.deployment.options;
     options.lock_timeout_ms = u64::try_from(args.lock_timeout.as_millis()).unwrap_or(u64::MAX);
     // The threads of sessions need the cores too: no worker may wait for messages on its core.
     let oversubscribed = true;

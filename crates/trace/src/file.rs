@@ -134,7 +134,7 @@ impl TraceFile {
                 };
                 self.functions = text()?.lines().map(function).collect::<Option<_>>()?;
             }
-            b"BLCK" if content.len() % BLOCK_BYTES == 0 => {
+            b"BLCK" if content.len().is_multiple_of(BLOCK_BYTES) => {
                 self.blocks = content.chunks_exact(BLOCK_BYTES).map(block_of).collect::<Option<_>>()?;
             }
             b"STRM" => self.streams.push(content.to_vec()),

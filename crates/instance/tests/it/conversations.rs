@@ -49,7 +49,8 @@ fn int(value: i64) -> Expr {
 
 fn call(statement: Statement) -> Call {
     let only_reads = matches!(statement, Statement::Select(_));
-    let program = Arc::new(Program { statements: vec![statement], params: Vec::new(), only_reads });
+    let program =
+        Arc::new(Program { statements: vec![statement], params: Vec::new(), flow: None, only_reads });
     Call { program, params: Vec::new(), now: 0, statement: 1 }
 }
 

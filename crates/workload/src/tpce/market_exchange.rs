@@ -258,12 +258,6 @@ impl Exchange {
         state.errands.extend(again);
         part.note(&state);
     }
-
-    /// Orders that are open, at all sites.
-    #[cfg(test)]
-    pub fn open(&self) -> usize {
-        self.parts.iter().map(|part| held(&part.state).open.len()).sum()
-    }
 }
 
 impl Part {
