@@ -84,7 +84,12 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     };
     // The threads of sessions need the cores too: no worker may wait for messages on its core.
     let oversubscribed = true;
-    Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, oversubscribed, ..stop.deployment })
+    Ok(Deployment {
+        data: Some(args.data.clone()),
+        data_use: DataUse::Keep,
+        oversubscribed,
+        ..stop.deployment
+    })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {

@@ -260,9 +260,8 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     fn is_idle(&self) -> bool {
         let local = &self.local;
         let engine = &local.shared.engine;
-        let idle = local.shared.inboxes[local.worker].is_empty()
-            && !local.executor.has_ready()
-            && !engine.ready();
+        let idle =
+            local.shared.inboxes[local.worker].is_empty() && !local.executor.has_ready() && !engine.ready();
         idle && engine.is_quiet(&local.ctx) && local.forwarding.is_quiet()
     }
 

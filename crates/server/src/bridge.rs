@@ -62,9 +62,8 @@ impl Bridge {
         let unparker = carrier.parker.unparker();
         let inbox = Arc::new(Inbox { orders: Mutex::default(), stops: AtomicBool::new(false) });
         let theirs = Arc::clone(&inbox);
-        let thread = std::thread::Builder::new()
-            .name("atoll-bridge".into())
-            .spawn(move || carry(&theirs, carrier))?;
+        let thread =
+            std::thread::Builder::new().name("atoll-bridge".into()).spawn(move || carry(&theirs, carrier))?;
         Ok(Bridge { inbox, unparker, thread: Some(thread) })
     }
 
@@ -135,9 +134,9 @@ fn carry(inbox: &Inbox, mut carrier: Carrier) {
         if inbox.stops.load(Ordering::Acquire) {
             return;
         }
-        carrier.parker.park(Some(LOOK_EVERY), || {
-            !inbox.stops.load(Ordering::Acquire) && inbox.orders().is_empty()
-        });
+        carrier
+            .parker
+            .park(Some(LOOK_EVERY), || !inbox.stops.load(Ordering::Acquire) && inbox.orders().is_empty());
         carrier.look_at_ends();
     }
 }

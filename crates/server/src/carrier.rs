@@ -130,7 +130,8 @@ impl Carrier {
 
     /// The link to an instance, opened if need be.
     fn link(&mut self, instance: usize) -> Result<&mut Link, String> {
-        let address = self.instances.get().and_then(|all| Some((all.deployment, all.addresses.get(instance)?)));
+        let address =
+            self.instances.get().and_then(|all| Some((all.deployment, all.addresses.get(instance)?)));
         let Some((deployment, address)) = address else {
             return Err(format!("there is no instance {instance}"));
         };

@@ -299,7 +299,9 @@ impl Database {
     async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
         match command {
             Command::Run(call) => pin!(self.call(work, &call)).await,
-            Command::Define { from, catalog } => Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done),
+            Command::Define { from, catalog } => {
+                Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done)
+            }
             Command::Fill { table, index } => {
                 Box::pin(work.fill(&table, usize::from(index))).await.map(|()| Answer::Done)
             }

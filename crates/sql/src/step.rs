@@ -228,7 +228,9 @@ impl Fetch {
             Wanted::Range { index: None, low, high, order, limit } => {
                 Box::pin(self.in_order(access, Range::new(low, high), *order, *limit, locks)).await
             }
-            Wanted::All { limit } => Box::pin(self.in_order(access, Range::ALL, Order::Forward, *limit, locks)).await,
+            Wanted::All { limit } => {
+                Box::pin(self.in_order(access, Range::ALL, Order::Forward, *limit, locks)).await
+            }
             Wanted::Range { index: Some(index), low, high, order, limit } => {
                 Box::pin(self.by_index(access, *index, (low, high), *order, *limit, locks)).await
             }

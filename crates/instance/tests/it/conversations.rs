@@ -330,7 +330,8 @@ fn workers_on_threads_that_they_share_do_all_that_others_do() {
         deployment.stop();
     }
     lodging::close(NUMBER);
-    let [rounds, sleeps, ended] = [&house.rounds, &house.sleeps, &house.ended].map(|n| n.load(Ordering::Relaxed));
+    let [rounds, sleeps, ended] =
+        [&house.rounds, &house.sleeps, &house.ended].map(|n| n.load(Ordering::Relaxed));
     assert_eq!(ended, 2 * DesignKind::ALL.len() as u64);
     assert!(sleeps > 0 && sleeps < rounds, "{sleeps} of {rounds}");
 }

@@ -4,3 +4,4 @@ mod bench;
 mod clients;
 mod model;
 mod raw;
+mod stations;
