@@ -17,7 +17,7 @@
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
 //! - [`engine`]; [`deployed`]: the engine of a deployment, over the links of a [`carrier`].
-//! - [`station`]: the threads of sessions, shared with workers; [`bridge`]: the way for other tasks.
+//! - [`station`]: threads of sessions, shared with workers; [`bridge`]: the way of other tasks.
 //!
 //! The messages have a codec of their own: that of the crate `pgwire` reads past the end of a
 //! malformed message and panics, and its sessions cannot suspend a portal, look at the next

@@ -2,17 +2,17 @@
 //! the worker of an instance as a lodger, if that instance runs in this process.
 //!
 //! ```text
-//!   sockets --epoll--> sessions --> carrier --ring--> worker of this thread      no thread is woken
-//!                                      |  --ring--> workers of other threads     one bell for all that
-//!                                      |  --ring--> instances in other processes   was sent in a turn
+//!   sockets --epoll--> sessions --> carrier --ring--> worker of this thread: no thread is woken
+//!                                      +-----ring--> workers of other threads, and instances in
+//!                                                    other processes: one bell for a whole turn
 //!   sockets <--write-- sessions <-- carrier <---------- answers
 //! ```
 //!
-//! A station is a tokio runtime of one thread. One of its tasks, the *turn*, flushes the links, gives
-//! the lodger a round, and delivers answers. A session that sends makes the turn ready; the turn is
-//! then behind all sessions that are ready, so it carries what all of them have sent. The thread
-//! sleeps only when nothing is ready, in the runtime's own wait for sockets and timers, to which the
-//! descriptors of the two parkers (the links' and the worker's) belong.
+//! A station is a tokio runtime of one thread. One of its tasks, the *turn*, flushes the links,
+//! gives the lodger a round, and delivers answers. A session that sends makes the turn ready; the
+//! turn is then behind all sessions that are ready, so it carries what all of them have sent. The
+//! thread sleeps only when nothing is ready, in the runtime's own wait for sockets and timers, to
+//! which the descriptors of the two parkers (the links' and the worker's) belong.
 //!
 //! # Access rules
 //!

@@ -5,3 +5,4 @@ mod clients;
 mod model;
 mod procedures;
 mod raw;
+mod stations;
