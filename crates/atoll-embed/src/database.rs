@@ -228,9 +228,9 @@ impl Database {
     /// db.execute("CREATE TABLE account (id int8 PRIMARY KEY, balance int8)", ())?;
     /// db.execute("INSERT INTO account VALUES (1, 100), (2, 0)", ())?;
     /// let left: i64 = db.transaction(|transaction| {
-    ///     transaction.execute("UPDATE account SET balance = balance + $2 WHERE id = $1", (2, 30))?;
-    ///     let text = "UPDATE account SET balance = balance - $2 WHERE id = $1 RETURNING balance";
-    ///     transaction.query_one(text, (1, 30))?.at(0)
+    ///     let text = "UPDATE account SET balance = balance + $2 WHERE id = $1 RETURNING balance";
+    ///     transaction.execute(text, (2, 30))?;
+    ///     transaction.query_one(text, (1, -30))?.at(0)
     /// })?;
     /// assert_eq!(left, 70);
     /// # db.close()

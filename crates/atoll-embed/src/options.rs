@@ -34,8 +34,8 @@ const CONNECTIONS: usize = 1000;
 ///
 /// # fn main() -> Result<(), atoll::Error> {
 /// let dir = tempfile::tempdir().unwrap();
-/// let options = Options::new().islands(2).workers(2).design(Design::Logical).durability(Durability::Async);
-/// let db = options.open(dir.path().join("db"))?;
+/// let options = Options::new().islands(2).workers(2).design(Design::Logical);
+/// let db = options.durability(Durability::Async).open(dir.path().join("db"))?;
 /// db.execute("CREATE TABLE t (id int8 PRIMARY KEY)", ())?;
 /// db.close()
 /// # }
@@ -99,7 +99,8 @@ impl Options {
     }
 
     /// How rows are shared among the workers of an instance; by default
-    /// [`Design::Conventional`]. A database opens with any design that stores rows in the same form.
+    /// [`Design::Conventional`]. A database opens with any design that stores rows in the same
+    /// form.
     #[must_use]
     pub fn design(mut self, design: Design) -> Options {
         self.design = design;
