@@ -38,9 +38,9 @@
 //! # Values
 //!
 //! Parameters are given as a value, a tuple, an array or a vector ([`Values`]), and become values
-//! of the type that the statement expects, as in an SQL assignment. Columns are read as Rust's types
-//! ([`FromValue`]): `i64` for all integers, `f64` for floats and numerics, `String`, `bool`,
-//! `Vec<u8>` for `bytea`, `Option` of these where there may be nulls, and [`Value`] for all types.
+//! of the type that the statement expects, as in an SQL assignment. Columns are read as types of
+//! Rust ([`FromValue`]): `i64` for all integers, `f64` for floats and numerics, `String`, `bool`,
+//! `Vec<u8>` for `bytea`, `Option` of these where there may be nulls, [`Value`] for all types.
 
 #![forbid(unsafe_code)]
 
