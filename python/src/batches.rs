@@ -2,7 +2,8 @@
 //!
 //! | SQL | Arrow |
 //! |---|---|
-//! | bool, int2, int4, int8, oid, float4, float8 | bool, int16, int32, int64, int64, float32, float64 |
+//! | bool, float4, float8 | bool, float32, float64 |
+//! | int2, int4, int8, oid | int16, int32, int64, int64 |
 //! | numeric(p, s) | decimal128(p, s) if p is at most 38 |
 //! | other numeric | float64: Arrow has no number without a limit |
 //! | bytea, date, time | binary, date32, time64 in µs |

@@ -35,8 +35,8 @@ pub fn of_python(value: &Bound<'_, PyAny>) -> PyResult<Value> {
     }
 }
 
-/// A value as a plain one: microseconds or days since 2000 for times and dates, text for what Python
-/// has no plain type for.
+/// A value as a plain one: microseconds or days since 2000 for times and dates, text where Python
+/// has no plain type.
 ///
 /// # Errors
 /// When Python has no memory.

@@ -207,8 +207,8 @@ fn run_tests(choice: &[&str]) -> Result<(), Failed> {
     if failures.is_empty() { Ok(()) } else { Err(Failed::Tests(failures.len())) }
 }
 
-/// A program that embeds the library, with a workspace of its own: as threads, as processes of which
-/// one is killed, and killed itself. It shares the target directory, and with the lock file's
+/// A program that embeds the library, with a workspace of its own: as threads, as processes of
+/// which one is killed, and killed itself. It shares the target directory, and with the lock file's
 /// versions also the compiled crates of other projects.
 fn examples() -> Result<(), Failed> {
     const EMBED: &str = "examples/embed/Cargo.toml";

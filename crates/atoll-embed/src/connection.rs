@@ -12,7 +12,8 @@ use sql::{SqlError, SqlState};
 /// # fn main() -> Result<(), atoll::Error> {
 /// let db = atoll::Database::in_memory()?;
 /// let mut connection = db.connect()?;
-/// connection.batch("CREATE TABLE t (id int8 PRIMARY KEY, name text); INSERT INTO t VALUES (1, 'one')")?;
+/// connection.batch("CREATE TABLE t (id int8 PRIMARY KEY, name text)")?;
+/// connection.execute("INSERT INTO t VALUES (1, 'one')", ())?;
 /// let changed = connection.execute("UPDATE t SET name = $2 WHERE id = $1", (1, "uno"))?;
 /// assert_eq!(changed, 1);
 /// assert_eq!(connection.query_one("SELECT name FROM t", ())?.get::<String>("name")?, "uno");
@@ -168,8 +169,8 @@ pub struct Transaction<'c> {
 }
 
 impl Transaction<'_> {
-    /// See [`Connection::execute`]. After an error only a rollback is possible, to a savepoint or of
-    /// all.
+    /// See [`Connection::execute`]. After an error only a rollback is possible, of all or to a
+    /// savepoint.
     ///
     /// # Errors
     /// As [`Connection::execute`]; `25P02` after an earlier error.

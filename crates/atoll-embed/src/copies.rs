@@ -12,7 +12,8 @@ use std::path::Path;
 ///
 /// # fn main() -> Result<(), atoll::Error> {
 /// # let dir = tempfile::tempdir().unwrap();
-/// # let (path, copy, other) = (dir.path().join("db"), dir.path().join("db.tar"), dir.path().join("other"));
+/// # let (path, copy) = (dir.path().join("db"), dir.path().join("db.tar"));
+/// # let other = dir.path().join("other");
 /// let db = Database::open(&path)?;
 /// db.execute("CREATE TABLE t (id int8 PRIMARY KEY)", ())?;
 /// assert!(atoll::back_up(&path, &copy).is_err(), "it is open");
@@ -26,8 +27,8 @@ use std::path::Path;
 /// ```
 ///
 /// # Errors
-/// [`Error::Usage`] if there is no database, or if `to` exists; [`Error::Failed`] if the database is
-/// open, damaged, or cannot be copied. Nothing is left at `to` then.
+/// [`Error::Usage`] if there is no database, or if `to` exists; [`Error::Failed`] if the database
+/// is open, damaged, or cannot be copied. Nothing is left at `to` then.
 pub fn back_up(path: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<u64, Error> {
     watched(|watch| Ok(deploy::back_up(path.as_ref(), to.as_ref(), watch)?.bytes))
 }

@@ -2,7 +2,7 @@
 
 use crate::calls::Calls;
 use crate::connection::{Connection, Transaction};
-use crate::options::{Host, Options};
+use crate::options::{Durability, Host, Options};
 use crate::pipe::Pipe;
 use crate::procedures::hosts_processes;
 use crate::rooms::Rooms;
@@ -77,6 +77,33 @@ pub struct Database {
     _place: Option<TempDir>,
 }
 
+impl Options {
+    /// Opens the database in a directory, or creates it if the directory is empty or missing.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the options do not fit each other or the database, or if another process
+    /// has it open; [`Error::Failed`] if it cannot be read or written.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database, Error> {
+        if self.durability == Durability::Memory {
+            return Err(Error::Usage(
+                "durability memory: nothing would stay in the directory; expected sync or async, or \
+                 open_in_memory"
+                    .into(),
+            ));
+        }
+        Database::start(self, Some(path.as_ref()))
+    }
+
+    /// Opens an empty database that is gone with the [`Database`].
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open_in_memory(&self) -> Result<Database, Error> {
+        let options = Options { durability: Durability::Memory, ..self.clone() };
+        Database::start(&options, None)
+    }
+}
+
 impl Database {
     /// Opens the database in a directory with the default options, or creates it there.
     ///
@@ -94,7 +121,7 @@ impl Database {
         Options::new().open_in_memory()
     }
 
-    pub(crate) fn start(options: &Options, path: Option<&Path>) -> Result<Database, Error> {
+    fn start(options: &Options, path: Option<&Path>) -> Result<Database, Error> {
         options.procedures.register()?;
         if options.host == Host::Processes && !hosts_processes() {
             return Err(Error::Usage(
@@ -231,9 +258,9 @@ impl Database {
     /// db.execute("CREATE TABLE account (id int8 PRIMARY KEY, balance int8)", ())?;
     /// db.execute("INSERT INTO account VALUES (1, 100), (2, 0)", ())?;
     /// let left: i64 = db.transaction(|transaction| {
-    ///     transaction.execute("UPDATE account SET balance = balance + $2 WHERE id = $1", (2, 30))?;
-    ///     let text = "UPDATE account SET balance = balance - $2 WHERE id = $1 RETURNING balance";
-    ///     transaction.query_one(text, (1, 30))?.at(0)
+    ///     let text = "UPDATE account SET balance = balance + $2 WHERE id = $1 RETURNING balance";
+    ///     transaction.execute(text, (2, 30))?;
+    ///     transaction.query_one(text, (1, -30))?.at(0)
     /// })?;
     /// assert_eq!(left, 70);
     /// # db.close()

@@ -9,7 +9,7 @@
 //! # let path = dir.path().join("mydb");
 //! let db = Database::open(&path)?;
 //! db.execute("CREATE TABLE city (name text PRIMARY KEY, people int8)", ())?;
-//! db.execute("INSERT INTO city VALUES ($1, $2), ($3, $4)", ("Lausanne", 141_418, "Zurich", 427_721))?;
+//! db.execute("INSERT INTO city VALUES ($1, $2)", ("Lausanne", 141_418))?;
 //! let row = db.query_one("SELECT people FROM city WHERE name = $1", "Lausanne")?;
 //! assert_eq!(row.get::<i64>("people")?, 141_418);
 //! db.close()
@@ -37,10 +37,10 @@
 //!
 //! # Values
 //!
-//! Parameters are given as a value, a tuple, an array or a vector ([`Values`]), and become values of
-//! the type that the statement expects, as in an SQL assignment. Columns are read as Rust's types
-//! ([`FromValue`]): `i64` for all integers, `f64` for floats and numerics, `String`, `bool`,
-//! `Vec<u8>` for `bytea`, `Option` of these where there may be nulls, and [`Value`] for all types.
+//! Parameters are given as a value, a tuple, an array or a vector ([`Values`]), and become values
+//! of the type that the statement expects, as in an SQL assignment. Columns are read as types of
+//! Rust ([`FromValue`]): `i64` for all integers, `f64` for floats and numerics, `String`, `bool`,
+//! `Vec<u8>` for `bytea`, `Option` of these where there may be nulls, [`Value`] for all types.
 
 #![forbid(unsafe_code)]
 

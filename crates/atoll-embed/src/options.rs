@@ -1,6 +1,6 @@
 //! How a database is opened.
 
-use crate::{Database, Error, Procedures};
+use crate::{Error, Procedures};
 use deploy::engine::{Backing, EngineOptions};
 use deploy::{ChannelKind, DataUse, Deployment, Interrupt, LOOPBACK, Standing, standing};
 use std::path::Path;
@@ -34,8 +34,8 @@ const CONNECTIONS: usize = 1000;
 ///
 /// # fn main() -> Result<(), atoll::Error> {
 /// let dir = tempfile::tempdir().unwrap();
-/// let options = Options::new().islands(2).workers(2).design(Design::Logical).durability(Durability::Async);
-/// let db = options.open(dir.path().join("db"))?;
+/// let options = Options::new().islands(2).workers(2).design(Design::Logical);
+/// let db = options.durability(Durability::Async).open(dir.path().join("db"))?;
 /// db.execute("CREATE TABLE t (id int8 PRIMARY KEY)", ())?;
 /// db.close()
 /// # }
@@ -45,7 +45,7 @@ pub struct Options {
     islands: Option<u16>,
     workers: Option<usize>,
     design: Design,
-    durability: Durability,
+    pub(crate) durability: Durability,
     pub(crate) host: Host,
     memory: u64,
     lock_timeout: Option<Duration>,
@@ -99,7 +99,8 @@ impl Options {
     }
 
     /// How rows are shared among the workers of an instance; by default
-    /// [`Design::Conventional`]. A database opens with any design that stores rows in the same form.
+    /// [`Design::Conventional`]. A database opens with any design that stores rows in the same
+    /// form.
     #[must_use]
     pub fn design(mut self, design: Design) -> Options {
         self.design = design;
@@ -137,43 +138,19 @@ impl Options {
         self
     }
 
-    /// The most connections at a time, also those over [`Database::listen`]; by default 1000.
+    /// The most connections at a time, also those over
+    /// [`Database::listen`](crate::Database::listen); by default 1000.
     #[must_use]
     pub fn connections(mut self, most: usize) -> Options {
         self.connections = most;
         self
     }
 
-    /// The procedures in Rust that [`Database::call`] can call.
+    /// The procedures in Rust that [`Database::call`](crate::Database::call) can call.
     #[must_use]
     pub fn procedures(mut self, procedures: &Procedures) -> Options {
         self.procedures = procedures.clone();
         self
-    }
-
-    /// Opens the database in a directory, or creates it if the directory is empty or missing.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if the options do not fit each other or the database, or if another process
-    /// has it open; [`Error::Failed`] if it cannot be read or written.
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Database, Error> {
-        if self.durability == Durability::Memory {
-            return Err(Error::Usage(
-                "durability memory: nothing would stay in the directory; expected sync or async, or \
-                 open_in_memory"
-                    .into(),
-            ));
-        }
-        Database::start(self, Some(path.as_ref()))
-    }
-
-    /// Opens an empty database that is gone with the [`Database`].
-    ///
-    /// # Errors
-    /// As [`Options::open`].
-    pub fn open_in_memory(&self) -> Result<Database, Error> {
-        let options = Options { durability: Durability::Memory, ..self.clone() };
-        Database::start(&options, None)
     }
 
     pub(crate) fn most_connections(&self) -> usize {

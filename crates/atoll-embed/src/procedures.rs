@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///             row.set("balance", balance + self.amount);
 ///             Ok(())
 ///         });
-///         changed.await?.ok_or_else(|| Failure::refuse(format!("there is no account {}", self.account)))
+///         changed.await?.ok_or_else(|| Failure::refuse("there is no such account"))
 ///     }
 /// }
 ///
@@ -53,22 +53,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///     type Output = ();
 ///
 ///     async fn run(&self, txn: &mut Txn<'_>) -> Result<(), Failure> {
-///         let (from, to) = (Add { account: self.from, amount: -self.amount }, Add { account: self.to, amount: self.amount });
-///         txn.last((from, to)).await.map(drop)
+///         let from = Add { account: self.from, amount: -self.amount };
+///         txn.last((from, Add { account: self.to, amount: self.amount })).await.map(drop)
 ///     }
 /// }
 ///
 /// # fn main() -> Result<(), atoll::Error> {
 /// let procedures = Procedures::new().procedure::<Transfer>().step::<Add>();
 /// let db = Options::new().islands(2).procedures(&procedures).open_in_memory()?;
-/// db.execute("CREATE TABLE account (id int8 PRIMARY KEY, balance int8 CHECK (balance >= 0))", ())?;
+/// let columns = "id int8 PRIMARY KEY, balance int8 CHECK (balance >= 0)";
+/// db.execute(&format!("CREATE TABLE account ({columns})"), ())?;
 /// db.execute("INSERT INTO account VALUES (1, 100), (2, 0)", ())?;
 /// db.call(&Transfer { from: 1, to: 2, amount: 30 })?;
 /// // The whole transaction has no effect if a step fails.
 /// let refused = db.call(&Transfer { from: 1, to: 2, amount: 1000 }).unwrap_err();
 /// assert_eq!(refused.sqlstate(), Some("23514"));
-/// let balance: i64 = db.query_one("SELECT balance FROM account WHERE id = $1", 2)?.get("balance")?;
-/// assert_eq!(balance, 30);
+/// let row = db.query_one("SELECT balance FROM account WHERE id = $1", 2)?;
+/// assert_eq!(row.get::<i64>("balance")?, 30);
 /// # db.close()
 /// # }
 /// ```
@@ -135,7 +136,10 @@ pub fn host_instance(procedures: &Procedures) -> Result<(), Error> {
     procedures.register()?;
     HOSTS.store(true, Ordering::Release);
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let is_asked = matches!(&args[..], [word, option, number] if word == "instance" && option == "--number" && number.parse::<u16>().is_ok());
+    let is_asked = match &args[..] {
+        [word, option, number] => word == "instance" && option == "--number" && number.parse::<u16>().is_ok(),
+        _ => false,
+    };
     // Without the socket of a deployment these words are the program's own arguments.
     if is_asked && deploy::host_child().is_ok() {
         std::process::exit(0);

@@ -12,7 +12,10 @@ pub fn create(db: &Database) -> Result<(), Error> {
     db.create_table(&account.check("balance >= 0"))?;
     let booking = Table::new("booking").key("number", Type::Int8).column("amount", Type::Int8);
     db.create_table(&booking)?;
-    db.execute("INSERT INTO account SELECT i, $1 FROM generate_series(0, $2) AS i", (OPENING, ACCOUNTS - 1))?;
+    db.execute(
+        "INSERT INTO account SELECT i, $1::int8 FROM generate_series(0, $2) AS i",
+        (OPENING, ACCOUNTS - 1),
+    )?;
     Ok(())
 }
 
