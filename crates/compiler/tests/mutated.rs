@@ -23,8 +23,9 @@ fn run(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> usize {
         match compile(catalog, &statement, &[]) {
             Ok(Compiled::Query(query)) => {
                 compiled += 1;
-                assert!(!describe::describe(&query).is_empty());
-                assert_eq!(query.program.params.len(), query.params.len() + query.fills.len());
+                assert!(query.call.is_some() || !describe::describe(&query).is_empty());
+                let given = query.call.as_ref().map_or(query.params.len(), |call| call.args.len());
+                assert_eq!(query.program.params.len(), given + query.fills.len());
             }
             Ok(Compiled::Define(definition)) => {
                 if let Ok(change) = definition.apply(catalog, stores) {

@@ -2,6 +2,7 @@
 
 mod bench;
 mod clients;
+mod cursors;
 mod model;
 mod procedures;
 mod raw;
