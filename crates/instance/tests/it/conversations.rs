@@ -271,3 +271,17 @@ fn a_request_that_is_no_conversation_hears_nothing() {
     assert_eq!(any().sites(), SITES);
     deployment.stop();
 }
+
+/// A message for a conversation that is over, or that an earlier life of the instance had, is
+/// answered: otherwise its client would wait for ever.
+#[test]
+fn a_message_after_the_end_is_answered() {
+    each_deployment(|deployment, at| {
+        let mut client = Sql::new(&deployment);
+        let mut talk = client.begin(Command::Run(insert(&[1])));
+        talk.say(&Command::Commit);
+        let late = talk.try_say(&Command::Run(read(1)));
+        assert!(matches!(late, Err(ClientError::Aborted(Abort::InstanceDown))), "{at}: {late:?}");
+        assert_eq!(client.n(1), Some(0), "{at}");
+    });
+}
