@@ -50,13 +50,16 @@ impl Conversations {
         self.0.borrow_mut().remove(&id);
     }
 
-    /// Delivers a client's message. A conversation that has ended takes none: its client finds the
-    /// answer to its request.
-    pub(crate) fn deliver(&self, id: ConversationId, message: Vec<u8>) {
-        if let Some(conversation) = self.0.borrow_mut().get_mut(&id) {
-            conversation.messages.push_back(message);
-            conversation.wake();
-        }
+    /// Delivers a client's message. Returns false if there is no such conversation: it has ended, or
+    /// an earlier life of this instance had it. Its client must get to know, for it may wait for an
+    /// answer to this message.
+    #[must_use]
+    pub(crate) fn deliver(&self, id: ConversationId, message: Vec<u8>) -> bool {
+        let mut all = self.0.borrow_mut();
+        let Some(conversation) = all.get_mut(&id) else { return false };
+        conversation.messages.push_back(message);
+        conversation.wake();
+        true
     }
 
     /// Ends the conversations of a link that has broken.

@@ -100,6 +100,8 @@ impl Listeners {
                 Some(_) = sessions.join_next(), if !sessions.is_empty() => {}
             }
         }
+        // Clients that come now are refused by the system, and do not wait for the end.
+        drop(self.tcp);
         let all = async { while sessions.join_next().await.is_some() {} };
         if tokio::time::timeout(shared.limits.stop, all).await.is_err() {
             tracing::warn!("transactions under way are rolled back, for the server stops");

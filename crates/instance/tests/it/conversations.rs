@@ -336,3 +336,17 @@ fn workers_on_threads_that_they_share_do_all_that_others_do() {
     assert_eq!(ended, 2 * DesignKind::ALL.len() as u64);
     assert!(sleeps > 0 && sleeps < rounds, "{sleeps} of {rounds}");
 }
+
+/// A message for a conversation that is over, or that an earlier life of the instance had, is
+/// answered: otherwise its client would wait for ever.
+#[test]
+fn a_message_after_the_end_is_answered() {
+    each_deployment(|deployment, at| {
+        let mut client = Sql::new(&deployment);
+        let mut talk = client.begin(Command::Run(insert(&[1])));
+        talk.say(&Command::Commit);
+        let late = talk.try_say(&Command::Run(read(1)));
+        assert!(matches!(late, Err(ClientError::Aborted(Abort::InstanceDown))), "{at}: {late:?}");
+        assert_eq!(client.n(1), Some(0), "{at}");
+    });
+}
