@@ -1,5 +1,4 @@
-//! Broker-Volume: the open limit orders of some brokers for the
-//! securities of one sector.
+//! Broker-Volume: the open limit orders of some brokers for the securities of one sector.
 
 use super::geometry::security_of;
 use super::ops::{scan_prefix, text};

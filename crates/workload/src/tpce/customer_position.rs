@@ -1,5 +1,5 @@
-//! Customer-Position: the worth of a customer's accounts, and
-//! perhaps the last trades of one account.
+//! Customer-Position: the worth of a customer's accounts, and perhaps the last trades of one
+//! account.
 
 use super::market_steps::{Prices, by_place, in_order};
 use super::ops::{found, key, scan_prefix, security_in, text};

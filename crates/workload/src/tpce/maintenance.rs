@@ -1,5 +1,5 @@
-//! Data-Maintenance: changes of seldom changed tables, one table
-//! after the other. A change of a market's row is made in every copy of the market.
+//! Data-Maintenance: changes of seldom changed tables, one table after the other. A change of a
+//! market's row is made in every copy of the market.
 
 use super::geometry::{Geometry, security_of, symbol};
 use super::market_time::{self, civil, date};

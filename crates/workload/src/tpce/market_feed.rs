@@ -1,5 +1,5 @@
-//! Market-Feed: twenty entries of the ticker set the prices of
-//! securities, in every copy of the market, and submit the limit orders that wait for them.
+//! Market-Feed: twenty entries of the ticker set the prices of securities, in every copy of the
+//! market, and submit the limit orders that wait for them.
 //!
 //! ```text
 //! {U LAST_TRADE (symbol) in every copy; D TRADE_REQUEST (symbol) in the copy of the feed's group}

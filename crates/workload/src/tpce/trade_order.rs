@@ -1,5 +1,5 @@
-//! Trade-Order: an order for an account; estimates of its
-//! cost; and its rows. One of 101 is rolled back at the end.
+//! Trade-Order: an order for an account; estimates of its cost; and its rows. One of 101 is rolled
+//! back at the end.
 //!
 //! ```text
 //! {R CUSTOMER_ACCOUNT, CUSTOMER, (PERMISSION) (c) || R SECURITY, COMPANY, LAST_TRADE (symbol)}

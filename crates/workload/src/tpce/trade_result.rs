@@ -1,10 +1,11 @@
-//! Trade-Result: the market has carried out an order: holdings,
-//! taxes, commission, settlement and balance.
+//! Trade-Result: the market has carried out an order: holdings, taxes, commission, settlement and
+//! balance.
 //!
 //! ```text
 //! {R TRADE (t), CUSTOMER_ACCOUNT, CUSTOMER, tax rates; U HOLDING_SUMMARY; walk HOLDING;
-//!   I HOLDING_HISTORY || R SECURITY (symbol)} -> {U TRADE; I TRADE_HISTORY, SETTLEMENT, CASH_TRANSACTION;
-//!   U CUSTOMER_ACCOUNT (ca) || U BROKER (b)} -> commit
+//!   I HOLDING_HISTORY || R SECURITY (symbol)}
+//!   -> {U TRADE; I TRADE_HISTORY, SETTLEMENT, CASH_TRANSACTION; U CUSTOMER_ACCOUNT (ca)
+//!   || U BROKER (b)} -> commit
 //! ```
 //!
 //! A result for a trade that is not submitted any more changes nothing: results may be delivered
