@@ -155,6 +155,7 @@ pub struct Addict {
     /// The type of the batch under way.
     kind: u32,
     refill: bool,
+    patience: usize,
     /// Per thread: its operation, and the point that it passed last.
     at: Vec<(u16, u64)>,
 }
@@ -170,12 +171,14 @@ impl Addict {
             numbers: HashMap::new(),
             kind: u32::MAX,
             refill: settings.refill,
+            patience: settings.patience,
             at: Vec::new(),
         }
     }
 
     /// Where a transaction that reaches a place goes on: a context of the place that is free, or an
-    /// idle one of another place, which is then this place's, or the one with the shortest queue.
+    /// idle one of a place that has others, which is then this place's, or the one of the place with
+    /// the shortest queue.
     fn go(&mut self, run: &Run<'_>, context: usize, number: usize) -> Step {
         let own = &self.places[number].1;
         if own.contains(&context) {
@@ -184,15 +187,18 @@ impl Addict {
         if let Some(&free) = own.iter().find(|&&c| run.is_idle(c)) {
             return Step::To(free);
         }
-        if let Some(idle) = (0..run.contexts.len()).find(|&c| run.is_idle(c)) {
+        let shortest = own.iter().copied().min_by_key(|&c| run.load(c));
+        if let Some(context) = shortest.filter(|&c| run.load(c) < self.patience) {
+            return Step::To(context);
+        }
+        let spare = |(_, contexts): &&(Place, Vec<usize>)| contexts.len() > 1;
+        let idle = self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
+        if let Some(&idle) = idle {
             self.places.iter_mut().for_each(|(_, contexts)| contexts.retain(|&c| c != idle));
             self.places[number].1.push(idle);
             return Step::To(idle);
         }
-        let all: Vec<usize> = (0..run.contexts.len()).collect();
-        let among = if own.is_empty() { &all } else { own };
-        let shortest = among.iter().copied().min_by_key(|&c| run.load(c)).unwrap_or(context);
-        if shortest == context { Step::Stay } else { Step::To(shortest) }
+        shortest.map_or(Step::Stay, Step::To)
     }
 
     /// Begins with batches of the type of the transaction that has waited longest.
@@ -230,12 +236,10 @@ impl Policy for Addict {
             let thread = run.take_up(at, self.now(run));
             self.at.resize(thread + 1, (0, 0));
             // Without places, as the baseline does.
-            let all = 0..run.contexts.len();
-            let emptiest = all.min_by_key(|&c| run.load(c)).unwrap_or(0);
-            let context = if self.places.is_empty() {
-                emptiest
-            } else {
-                self.places[0].1.first().copied().unwrap_or(emptiest)
+            let emptiest = (0..run.contexts.len()).min_by_key(|&c| run.load(c)).unwrap_or(0);
+            let context = match self.reach(run, usize::MAX, ENTRY) {
+                Step::To(context) => context,
+                _ => emptiest,
             };
             run.contexts[context].queue.push_back(thread);
             free -= 1;

@@ -92,6 +92,9 @@ pub struct Settings {
     /// ADDICT: whether a transaction may follow each one that ends, as long as it is of the type of
     /// the batch. Otherwise the next batch begins when all of the last one have ended.
     pub refill: bool,
+    /// ADDICT: transactions that a place's context must have before an idle one of another place is
+    /// taken in its stead.
+    pub patience: usize,
     /// Transactions that only warm the caches: counts begin when so many have ended.
     pub warm: usize,
 }
@@ -116,6 +119,7 @@ impl Default for Settings {
             batch: 0,
             profile: 0,
             refill: true,
+            patience: 2,
             warm: 0,
         }
     }
