@@ -192,7 +192,8 @@ impl Addict {
             return Step::To(context);
         }
         let spare = |(_, contexts): &&(Place, Vec<usize>)| contexts.len() > 1;
-        let idle = self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
+        let idle =
+            self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
         if let Some(&idle) = idle {
             self.places.iter_mut().for_each(|(_, contexts)| contexts.retain(|&c| c != idle));
             self.places[number].1.push(idle);
