@@ -98,8 +98,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_in_memory(&self) -> Result<Database, Error> {
-        let options = Options { durability: Durability::Memory, ..self.clone() };
-        Database::start(&options, None)
+        Database::start(&self.clone().durability(Durability::Memory), None)
     }
 }
 
