@@ -99,8 +99,7 @@ impl Options {
     /// # Errors
     /// As [`Options::open`].
     pub fn open_in_memory(&self) -> Result<Database, Error> {
-        let options = self.clone().durability(Durability::Memory);
-        Database::start(&options, None)
+        Database::start(&self.clone().durability(Durability::Memory), None)
     }
 }
 
