@@ -1,7 +1,6 @@
 //! A compiled statement is carried out.
 
 use super::block::{Kind, in_failed};
-use super::explaining::call_of;
 use super::{Failure, Session, Stream, limit_of};
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
@@ -94,7 +93,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Compiled::Execute { .. } => {
                 return Err(SqlError::unsupported("EXECUTE inside of another statement", None).into());
             }
-            Compiled::Explain { analyze: false, inner } if call_of(inner).is_some() => {
+            Compiled::Explain { analyze: false, inner } if inner.as_call().is_some() => {
                 self.explain_call(inner).await?
             }
             Compiled::Explain { .. } => return Err(SqlError::unsupported("EXPLAIN", None).into()),
