@@ -11,7 +11,8 @@
 //! The direct path covers queries that find their rows by keys, indexes or one scan, and what
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
-//! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into statements.
+//! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into
+//!   statements.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.

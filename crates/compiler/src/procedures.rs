@@ -435,18 +435,37 @@ fn placed(
     Some(values)
 }
 
+/// Procedures of the built-in workloads, which run on databases of their own.
+const BUILT_IN: [(&str, &str); 6] = [
+    ("deposit", "tpcb"),
+    ("new_order", "tpcc"),
+    ("payment", "tpcc"),
+    ("order_status", "tpcc"),
+    ("delivery", "tpcc"),
+    ("stock_level", "tpcc"),
+];
+
 fn no_routine(name: &str, types: &[SqlType], is_call: bool) -> SqlError {
     let types: Vec<String> = types.iter().map(|ty| name_of(*ty)).collect();
     let word = if is_call { "procedure" } else { "function" };
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("{word} {name}({}) does not exist", types.join(", ")))
-        .with_hint(format!(
+    let message = format!("{word} {name}({}) does not exist", types.join(", "));
+    let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message);
+    let Some((_, workload)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
+        return error.with_hint(format!(
             "No {word} matches the given name and argument types. You might need to add explicit type casts."
+        ));
+    };
+    error
+        .with_detail(format!(
+            "The workload {workload} has a procedure of this name, in Rust, for the tables of its own \
+             database. A database that is served has SQL tables only, so it cannot be called here."
         ))
+        .with_hint(format!("Write it in SQL: CREATE PROCEDURE. Or run the workload: atoll bench {workload}."))
 }
 
 impl Compiler<'_> {
-    /// A function of which the body is one value computed from its parameters, as that value; `None`
-    /// if there is no function of the name.
+    /// A function of which the body is one value computed from its parameters, as that value;
+    /// `None` if there is no function of the name.
     ///
     /// # Errors
     /// `General` for one that has other statements.

@@ -286,6 +286,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             | About::ShowAll
             | About::Reset(_)
             | About::ResetAll => return self.about_settings(about),
+            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
+            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Deallocate(None) => {
                 self.statements.clear();
                 "DEALLOCATE ALL"
@@ -310,17 +312,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 "LOCK TABLE"
             }
             About::CreateDatabase { if_not_exists: true, .. } => "CREATE DATABASE",
-            About::CreateDatabase { name, .. } => {
-                let message = format!("database \"{name}\" already exists");
-                return Err(SqlError::new(SqlState(*b"42P04"), message)
-                    .with_detail("A server has one database, under every name.")
-                    .into());
-            }
+            About::CreateDatabase { name, .. } => return Err(one_database(name).into()),
             About::DropDatabase { .. } => {
                 return Err(SqlError::unsupported("DROP DATABASE", Some("Drop its tables.")).into());
             }
-            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
-            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Nothing(word) => word,
         };
         Ok(Product::Done(tag.into()))
@@ -445,6 +440,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
         }
     }
+}
+
+fn one_database(name: &str) -> SqlError {
+    SqlError::new(SqlState(*b"42P04"), format!("database \"{name}\" already exists"))
+        .with_detail("A server has one database, under every name.")
 }
 
 fn level(isolation: Isolation) -> &'static str {
