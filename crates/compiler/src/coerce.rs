@@ -149,6 +149,18 @@ impl Params {
     }
 }
 
+/// The parameters of a body, by name.
+pub struct Frame {
+    pub procedure: String,
+    pub params: Vec<(String, Typed)>,
+}
+
+impl Frame {
+    pub fn get(&self, name: &str) -> Option<&Typed> {
+        self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}
+
 /// The type without its length or precision.
 pub fn without_length(ty: SqlType) -> SqlType {
     match ty {

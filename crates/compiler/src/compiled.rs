@@ -43,6 +43,14 @@ pub enum Compiled {
     },
 }
 
+impl Compiled {
+    /// The call that it is, with its query.
+    pub fn as_call(&self) -> Option<(&Query, &Called)> {
+        let Compiled::Query(query) = self else { return None };
+        query.call.as_deref().map(|call| (query, call))
+    }
+}
+
 /// A statement that reads or writes rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Query {

@@ -2,13 +2,12 @@
 
 mod functions;
 
-use crate::coerce::{How, Params, Typed, literal, negated};
+use crate::coerce::{Frame, How, Params, Typed, literal, negated};
 use crate::compiled::Fill;
 use crate::error::{no_operator, syntax, too_complex};
 use crate::flow::{Asked, Unit};
 use crate::names::{Scope, folded};
 use crate::operators::{alike, binary};
-use crate::procedures::Frame;
 use crate::{Stop, types};
 use sql::catalog::Catalog;
 use sql::expression::{BinaryOp, Function};
@@ -98,8 +97,8 @@ impl<'a> Compiler<'a> {
         value
     }
 
-    /// Keeps the place of an error that has happened in an expression: names, functions, and literals
-    /// that cannot be read.
+    /// Keeps the place of an error that has happened in an expression: of names, functions, and of
+    /// literals that cannot be read.
     pub fn note_place(&mut self, expr: &ast::Expr, state: SqlState) {
         use ast::Expr as E;
         if self.place.is_some() {

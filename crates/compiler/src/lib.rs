@@ -11,11 +11,13 @@
 //! The direct path covers queries that find their rows by keys, indexes or one scan, and what
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
-//! - [`mod@parse`], `words`, [`session`], [`cursor`], `sequence_text`: text into statements.
+//! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into
+//!   statements.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
-//! - `procedure_text`, `procedures`, `flow`: procedures, and statements that need others' values.
+//! - `procedure_text`, `procedures`, `sub_queries`, `flow`: procedures, and statements that need
+//!   others' values.
 //! - [`ddl`]: statements on the catalog.
 //! - [`describe`], [`describe_call`]: programs in words.
 
@@ -39,11 +41,13 @@ pub mod parse;
 mod paths;
 mod procedure_text;
 mod procedures;
+mod reading;
 mod references;
 mod select;
 mod sequence_text;
 pub mod session;
 mod sources;
+mod sub_queries;
 mod tables;
 pub mod types;
 mod walk;

@@ -12,13 +12,14 @@
 use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
+use crate::reading::{MAX_NESTED, Places, is_space, parser, sql_statement, told};
 use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
 use sql::{SqlError, SqlState, SqlType};
 use sqlparser::ast::{Expr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::{Parser, ParserError};
+use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use std::sync::Arc;
 
@@ -27,8 +28,6 @@ pub const MAX_TEXT: usize = 16 << 20;
 /// Operators and parentheses on one path of a statement's tree.
 const MAX_CHAIN: usize = 12_000;
 const SHORT_CHAIN: usize = 200;
-/// Parentheses in parentheses.
-const MAX_NESTED: usize = 200;
 /// Stack for a tree of `MAX_CHAIN`, in bytes.
 const LONG_STACK: usize = 64 << 20;
 
@@ -189,7 +188,7 @@ fn kind(tokens: &[TokenWithSpan], (text, before): (&str, usize)) -> Result<Kind,
     if let Some((name, args)) = procedure_text::call(tokens)? {
         return Ok(Kind::Call { name, args });
     }
-    sql_statement(readable(tokens))
+    Ok(Kind::Sql(Box::new(sql_statement(readable(tokens))?)))
 }
 
 /// The statement inside of another one.
@@ -207,21 +206,6 @@ fn nested(
     let mut places = Places::from(outer, start.span.start);
     let at = places.byte(first.span.start);
     one(tokens, outer[at..].to_owned(), before + places.passed)
-}
-
-pub(crate) fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Kind, SqlError> {
-    let dialect = PostgreSqlDialect {};
-    let mut parser = parser(&dialect, tokens);
-    let statement = parser.parse_statement().map_err(told)?;
-    let rest = parser.peek_token();
-    if rest.token != Token::EOF {
-        return Err(near(&rest));
-    }
-    Ok(Kind::Sql(Box::new(statement)))
-}
-
-pub(crate) fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
-    Parser::new(dialect).with_recursion_limit(MAX_NESTED * 2).with_tokens_with_locations(tokens)
 }
 
 fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Expr>, SqlError> {
@@ -246,10 +230,6 @@ fn prepare_types(words: &mut Words<'_>) -> Result<Vec<Option<SqlType>>, SqlError
         _ => crate::types::resolve(ty).map(Some),
     });
     named.collect()
-}
-
-pub(crate) fn is_space(token: &Token) -> bool {
-    matches!(token, Token::Whitespace(_) | Token::EOF)
 }
 
 /// The most operators on a path of the statement's tree, or more; an error past the limits.
@@ -318,21 +298,6 @@ fn is_chaining(word: &str) -> bool {
     WORDS.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-pub(crate) fn told(error: ParserError) -> SqlError {
-    match error {
-        ParserError::RecursionLimitExceeded => too_complex(),
-        ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
-            let (words, place) = match message.rfind(" at Line: ") {
-                Some(at) => message.split_at(at),
-                None => (message.as_str(), ""),
-            };
-            let mut error = syntax(format!("syntax error: {words}"));
-            error.detail = (!place.is_empty()).then(|| place.trim().to_owned());
-            error
-        }
-    }
-}
-
 /// A place that the parser told in words becomes a position.
 fn at_place(mut error: SqlError, text: &str) -> SqlError {
     let place = error.detail.as_deref().and_then(|detail| {
@@ -351,36 +316,4 @@ fn placed(mut error: SqlError, text: &str, place: Location) -> SqlError {
         error.position = u32::try_from(before + 1).ok();
     }
     error
-}
-
-/// Byte positions of places, asked for in ascending order.
-pub(crate) struct Places<'a> {
-    chars: std::iter::Peekable<std::str::CharIndices<'a>>,
-    len: usize,
-    at: Location,
-    /// Characters so far.
-    pub passed: usize,
-}
-
-impl<'a> Places<'a> {
-    pub fn new(text: &'a str) -> Places<'a> {
-        Places::from(text, Location { line: 1, column: 1 })
-    }
-
-    /// Positions in a text that begins at a place of a longer one.
-    pub fn from(text: &'a str, at: Location) -> Places<'a> {
-        Places { chars: text.char_indices().peekable(), len: text.len(), at, passed: 0 }
-    }
-
-    pub fn byte(&mut self, place: Location) -> usize {
-        while (self.at.line, self.at.column) < (place.line, place.column) {
-            match self.chars.next() {
-                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
-                Some(_) => self.at.column += 1,
-                None => return self.len,
-            }
-            self.passed += 1;
-        }
-        self.chars.peek().map_or(self.len, |(byte, _)| *byte)
-    }
 }

@@ -5,7 +5,7 @@
 //! statement is parsed.
 
 use crate::error::syntax;
-use crate::parse::{Places, is_space, parser, sql_statement, told};
+use crate::reading::{Places, is_space, parser, sql_statement, told};
 use crate::sequence_text::readable;
 use crate::words::{Words, near};
 use sql::catalog::ParamMode;
@@ -93,7 +93,8 @@ fn routine(words: &mut Words<'_>) -> Option<Routine> {
     })
 }
 
-/// `CREATE PROCEDURE` or `CREATE FUNCTION`; `None` for another statement. `text` is the statement's.
+/// `CREATE PROCEDURE` or `CREATE FUNCTION`; `None` for another statement. `text` is all of the
+/// statement.
 ///
 /// # Errors
 /// `42601`, `0A000` for languages and options that Atoll does not have.
@@ -398,8 +399,8 @@ pub fn body(text: &str) -> Result<Vec<BodyStatement>, SqlError> {
             return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         }
         let (part, into) = without_into(part)?;
-        let crate::parse::Kind::Sql(statement) = sql_statement(readable(&part))? else { continue };
-        statements.push(BodyStatement { text: own, statement: *statement, into });
+        let statement = sql_statement(readable(&part))?;
+        statements.push(BodyStatement { text: own, statement, into });
     }
     Ok(statements)
 }

@@ -11,7 +11,7 @@
 //! `INTO` has that statement's value from there on.
 
 use crate::Stop;
-use crate::coerce::{How, Params, Typed, without_length};
+use crate::coerce::{Frame, How, Params, Typed, without_length};
 use crate::compiled::{Called, Field, Fill, Query, Tag};
 use crate::error::no_column;
 use crate::expressions::Compiler;
@@ -26,18 +26,6 @@ use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, SelectItem, SetExpr, TableFactor};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The parameters of a body, by name.
-pub struct Frame {
-    pub procedure: String,
-    pub params: Vec<(String, Typed)>,
-}
-
-impl Frame {
-    pub fn get(&self, name: &str) -> Option<&Typed> {
-        self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value)
-    }
-}
 
 /// A body, compiled for one catalog.
 #[derive(Debug)]
@@ -447,67 +435,89 @@ fn placed(
     Some(values)
 }
 
+/// Procedures of the built-in workloads, which run on databases of their own.
+const BUILT_IN: [(&str, &str); 6] = [
+    ("deposit", "tpcb"),
+    ("new_order", "tpcc"),
+    ("payment", "tpcc"),
+    ("order_status", "tpcc"),
+    ("delivery", "tpcc"),
+    ("stock_level", "tpcc"),
+];
+
 fn no_routine(name: &str, types: &[SqlType], is_call: bool) -> SqlError {
     let types: Vec<String> = types.iter().map(|ty| name_of(*ty)).collect();
     let word = if is_call { "procedure" } else { "function" };
-    SqlError::new(SqlState::UNDEFINED_FUNCTION, format!("{word} {name}({}) does not exist", types.join(", ")))
-        .with_hint(format!(
+    let message = format!("{word} {name}({}) does not exist", types.join(", "));
+    let error = SqlError::new(SqlState::UNDEFINED_FUNCTION, message);
+    let Some((_, workload)) = BUILT_IN.iter().find(|(known, _)| *known == name) else {
+        return error.with_hint(format!(
             "No {word} matches the given name and argument types. You might need to add explicit type casts."
+        ));
+    };
+    error
+        .with_detail(format!(
+            "The workload {workload} has a procedure of this name, in Rust, for the tables of its own \
+             database. A database that is served has SQL tables only, so it cannot be called here."
         ))
+        .with_hint(format!("Write it in SQL: CREATE PROCEDURE. Or run the workload: atoll bench {workload}."))
 }
 
-/// A function of which the body is one value computed from its parameters, as that value; `None`
-/// if there is no function of the name.
-///
-/// # Errors
-/// `General` for one that has other statements.
-pub fn inlined(
-    compiler: &mut Compiler<'_>,
-    scope: &Scope,
-    name: &str,
-    function: &ast::Function,
-) -> Result<Option<Typed>, Stop> {
-    let catalog = compiler.catalog;
-    let Some(procedure) = catalog.procedure(name) else { return Ok(None) };
-    let ProcedureKind::Function(Some(returns)) = procedure.kind else { return Ok(None) };
-    const REASON: &str = "a function that is more than an expression, inside an expression";
-    let mut statements = procedure_text::body(&procedure.body)?;
-    let (Some(BodyStatement { statement: ast::Statement::Query(query), .. }), true) =
-        (statements.pop(), statements.is_empty())
-    else {
-        return Err(Stop::General(REASON));
-    };
-    let SetExpr::Select(select) = query.body.as_ref() else { return Err(Stop::General(REASON)) };
-    let ([SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }], [], None) =
-        (select.projection.as_slice(), select.from.as_slice(), &select.selection)
-    else {
-        return Err(Stop::General(REASON));
-    };
-    if !crate::sources::is_plain(&query) {
-        return Err(Stop::General(REASON));
-    }
-    let mut args = Vec::new();
-    for argument in procedure_text::arguments(function)? {
-        args.push((argument.name, compiler.expr(scope, &argument.value)?));
-    }
-    let types: Vec<SqlType> = args.iter().map(|(_, value)| value.ty).collect();
-    let refuse = || no_routine(name, &types, false);
-    let values = placed(procedure, args, false).ok_or_else(refuse)?;
-    let mut params = Vec::with_capacity(values.len());
-    for (param, value) in procedure.params.iter().zip(values) {
-        let ty = without_length(param.ty);
-        let expr = match (value, &param.default) {
-            (Some(value), _) => compiler.params.coerce(value, ty, How::Implicit)?,
-            (None, Some((default, _))) => default.clone(),
-            (None, None) => return Err(refuse().into()),
+impl Compiler<'_> {
+    /// A function of which the body is one value computed from its parameters, as that value;
+    /// `None` if there is no function of the name.
+    ///
+    /// # Errors
+    /// `General` for one that has other statements.
+    pub fn inlined(
+        &mut self,
+        scope: &Scope,
+        name: &str,
+        function: &ast::Function,
+    ) -> Result<Option<Typed>, Stop> {
+        let compiler = self;
+        let catalog = compiler.catalog;
+        let Some(procedure) = catalog.procedure(name) else { return Ok(None) };
+        let ProcedureKind::Function(Some(returns)) = procedure.kind else { return Ok(None) };
+        const REASON: &str = "a function that is more than an expression, inside an expression";
+        let mut statements = procedure_text::body(&procedure.body)?;
+        let (Some(BodyStatement { statement: ast::Statement::Query(query), .. }), true) =
+            (statements.pop(), statements.is_empty())
+        else {
+            return Err(Stop::General(REASON));
         };
-        params.push((param.name.clone(), Typed::new(expr, ty)));
+        let SetExpr::Select(select) = query.body.as_ref() else { return Err(Stop::General(REASON)) };
+        let ([SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }], [], None) =
+            (select.projection.as_slice(), select.from.as_slice(), &select.selection)
+        else {
+            return Err(Stop::General(REASON));
+        };
+        if !crate::sources::is_plain(&query) {
+            return Err(Stop::General(REASON));
+        }
+        let mut args = Vec::new();
+        for argument in procedure_text::arguments(function)? {
+            args.push((argument.name, compiler.expr(scope, &argument.value)?));
+        }
+        let types: Vec<SqlType> = args.iter().map(|(_, value)| value.ty).collect();
+        let refuse = || no_routine(name, &types, false);
+        let values = placed(procedure, args, false).ok_or_else(refuse)?;
+        let mut params = Vec::with_capacity(values.len());
+        for (param, value) in procedure.params.iter().zip(values) {
+            let ty = without_length(param.ty);
+            let expr = match (value, &param.default) {
+                (Some(value), _) => compiler.params.coerce(value, ty, How::Implicit)?,
+                (None, Some((default, _))) => default.clone(),
+                (None, None) => return Err(refuse().into()),
+            };
+            params.push((param.name.clone(), Typed::new(expr, ty)));
+        }
+        let frame = compiler.frame.replace(Frame { procedure: name.to_owned(), params });
+        let place = compiler.place.take();
+        let value = compiler.expr(&Scope::default(), value);
+        // Places in the body are none in the statement.
+        (compiler.frame, compiler.place) = (frame, place);
+        let expr = compiler.params.coerce(value?, returns, How::Assigned)?;
+        Ok(Some(Typed::new(expr, returns)))
     }
-    let frame = compiler.frame.replace(Frame { procedure: name.to_owned(), params });
-    let place = compiler.place.take();
-    let value = compiler.expr(&Scope::default(), value);
-    // Places in the body are none in the statement.
-    (compiler.frame, compiler.place) = (frame, place);
-    let expr = compiler.params.coerce(value?, returns, How::Assigned)?;
-    Ok(Some(Typed::new(expr, returns)))
 }

@@ -29,7 +29,7 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
     if !function.within_group.is_empty() {
         return Err(Stop::General("WITHIN GROUP"));
     }
-    if let Some(value) = crate::procedures::inlined(compiler, scope, &name, function)? {
+    if let Some(value) = compiler.inlined(scope, &name, function)? {
         return Ok(value);
     }
     let list = match &function.args {

@@ -1,7 +1,6 @@
 //! A compiled statement is carried out.
 
 use super::block::{Kind, in_failed};
-use super::explaining::call_of;
 use super::{Failure, Session, Stream, limit_of};
 use crate::counters::{Counters, Timed};
 use crate::engine::{Conversation, Engine, RunError, outcomes};
@@ -108,7 +107,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Compiled::Execute { .. } => {
                 return Err(SqlError::unsupported("EXECUTE inside of another statement", None).into());
             }
-            Compiled::Explain { analyze: false, inner } if call_of(inner).is_some() => {
+            Compiled::Explain { analyze: false, inner } if inner.as_call().is_some() => {
                 self.explain_call(inner).await?
             }
             Compiled::Explain { .. } => return Err(SqlError::unsupported("EXPLAIN", None).into()),
@@ -303,6 +302,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
             | About::ShowAll
             | About::Reset(_)
             | About::ResetAll => return self.about_settings(about),
+            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
+            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Deallocate(None) => {
                 self.statements.clear();
                 "DEALLOCATE ALL"
@@ -327,17 +328,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 "LOCK TABLE"
             }
             About::CreateDatabase { if_not_exists: true, .. } => "CREATE DATABASE",
-            About::CreateDatabase { name, .. } => {
-                let message = format!("database \"{name}\" already exists");
-                return Err(SqlError::new(SqlState(*b"42P04"), message)
-                    .with_detail("A server has one database, under every name.")
-                    .into());
-            }
+            About::CreateDatabase { name, .. } => return Err(one_database(name).into()),
             About::DropDatabase { .. } => {
                 return Err(SqlError::unsupported("DROP DATABASE", Some("Drop its tables.")).into());
             }
-            About::Fetch(fetch) => return Ok(self.fetch_rows(fetch)?),
-            About::Close(name) => self.close_cursor(name.as_ref())?,
             About::Nothing(word) => word,
         };
         Ok(Product::Done(tag.into()))
@@ -462,6 +456,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
         }
     }
+}
+
+fn one_database(name: &str) -> SqlError {
+    SqlError::new(SqlState(*b"42P04"), format!("database \"{name}\" already exists"))
+        .with_detail("A server has one database, under every name.")
 }
 
 fn level(isolation: Isolation) -> &'static str {

@@ -4,24 +4,18 @@ use super::carry::{Product, RowsTag};
 use super::{Failure, Session, Stream};
 use crate::engine::Engine;
 use crate::shared::now;
-use compiler::compiled::{Called, Compiled, Query};
+use compiler::compiled::Compiled;
 use compiler::describe_call::{Reached, alone, explain_call};
 use sql::Datum;
 use sql::database::Request;
 use sql::program::Program;
 use std::sync::Arc;
 
-/// The call of a statement that is one, with its query.
-pub(super) fn call_of(compiled: &Compiled) -> Option<(&Query, &Arc<Called>)> {
-    let Compiled::Query(query) = compiled else { return None };
-    query.call.as_ref().map(|call| (query, call))
-}
-
 impl<S: Stream, E: Engine> Session<S, E> {
     /// The phases and statements of a procedure, with the slots that they reach with the arguments
     /// of the call. Arguments that the client has not given are null, and lead nowhere.
     pub(super) async fn explain_call(&mut self, compiled: &Compiled) -> Result<Product, Failure> {
-        let Some((query, call)) = call_of(compiled) else { return Ok(Product::Done("EXPLAIN".into())) };
+        let Some((query, call)) = compiled.as_call() else { return Ok(Product::Done("EXPLAIN".into())) };
         let mut params = vec![Datum::Null; query.params.len()];
         let has_numbers = !call.fills.is_empty();
         if has_numbers {

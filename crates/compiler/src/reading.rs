@@ -1,0 +1,83 @@
+//! What all readers of statements share: places in a text, the parser, and its errors.
+
+use crate::error::{syntax, too_complex};
+use crate::words::near;
+use sql::SqlError;
+use sqlparser::ast::Statement;
+use sqlparser::dialect::PostgreSqlDialect;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+
+/// Parentheses in parentheses.
+pub const MAX_NESTED: usize = 200;
+
+/// A statement of rows or of definitions, and nothing after it.
+///
+/// # Errors
+/// `42601`, `54001`.
+pub fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> {
+    let dialect = PostgreSqlDialect {};
+    let mut parser = parser(&dialect, tokens);
+    let statement = parser.parse_statement().map_err(told)?;
+    let rest = parser.peek_token();
+    if rest.token != Token::EOF {
+        return Err(near(&rest));
+    }
+    Ok(statement)
+}
+
+pub fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {
+    Parser::new(dialect).with_recursion_limit(MAX_NESTED * 2).with_tokens_with_locations(tokens)
+}
+
+pub fn is_space(token: &Token) -> bool {
+    matches!(token, Token::Whitespace(_) | Token::EOF)
+}
+
+/// The parser's error; its place stands in the detail until it becomes a position.
+pub fn told(error: ParserError) -> SqlError {
+    match error {
+        ParserError::RecursionLimitExceeded => too_complex(),
+        ParserError::ParserError(message) | ParserError::TokenizerError(message) => {
+            let (words, place) = match message.rfind(" at Line: ") {
+                Some(at) => message.split_at(at),
+                None => (message.as_str(), ""),
+            };
+            let mut error = syntax(format!("syntax error: {words}"));
+            error.detail = (!place.is_empty()).then(|| place.trim().to_owned());
+            error
+        }
+    }
+}
+
+/// Byte positions of places, asked for in ascending order.
+pub struct Places<'a> {
+    chars: std::iter::Peekable<std::str::CharIndices<'a>>,
+    len: usize,
+    at: Location,
+    /// Characters so far.
+    pub passed: usize,
+}
+
+impl<'a> Places<'a> {
+    pub fn new(text: &'a str) -> Places<'a> {
+        Places::from(text, Location { line: 1, column: 1 })
+    }
+
+    /// Positions in a text that begins at a place of a longer one.
+    pub fn from(text: &'a str, at: Location) -> Places<'a> {
+        Places { chars: text.char_indices().peekable(), len: text.len(), at, passed: 0 }
+    }
+
+    pub fn byte(&mut self, place: Location) -> usize {
+        while (self.at.line, self.at.column) < (place.line, place.column) {
+            match self.chars.next() {
+                Some((_, '\n')) => self.at = Location { line: self.at.line + 1, column: 1 },
+                Some(_) => self.at.column += 1,
+                None => return self.len,
+            }
+            self.passed += 1;
+        }
+        self.chars.peek().map_or(self.len, |(byte, _)| *byte)
+    }
+}
