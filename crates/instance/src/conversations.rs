@@ -50,9 +50,9 @@ impl Conversations {
         self.0.borrow_mut().remove(&id);
     }
 
-    /// Delivers a client's message. Returns false if there is no such conversation: it has ended, or
-    /// an earlier life of this instance had it. Its client must get to know, for it may wait for an
-    /// answer to this message.
+    /// Delivers a client's message. Returns false if there is no such conversation: it has ended,
+    /// or an earlier life of this instance had it. Its client must get to know, for it may wait for
+    /// an answer to this message.
     #[must_use]
     pub(crate) fn deliver(&self, id: ConversationId, message: Vec<u8>) -> bool {
         let mut all = self.0.borrow_mut();

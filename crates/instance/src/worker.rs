@@ -332,7 +332,8 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
             self.two_phase(link, from, message);
         }
         for (link, call) in strays {
-            // Nothing of the transaction is left. If the link is full its client knows by its own limits.
+            // Nothing of the transaction is left. If the link is full, its client knows by its own
+            // limits.
             let _ = local.send(link, &Frame::Done { call, outcome: Err(Abort::InstanceDown), reply: b"" });
         }
         for (link, offence) in offences {

@@ -1,7 +1,7 @@
 //! Statements of clients: parsed once, compiled for each version of the catalog.
 
 use crate::incoming::Format;
-use crate::outgoing::Field;
+use crate::outgoing::{Field, RESULT_CHANGED};
 use crate::pgtype;
 use compiler::Parsed;
 use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
@@ -108,9 +108,6 @@ fn columns(compiled: &Compiled) -> Option<Vec<Column>> {
 fn is_select(query: &Query) -> bool {
     matches!(query.tag, compiled::Tag::Select)
 }
-
-/// PostgreSQL's words: asyncpg and pgx prepare the statement again if they meet them.
-pub const RESULT_CHANGED: &str = "cached plan must not change result type";
 
 /// A statement under a name, or the unnamed one.
 pub struct Prepared {

@@ -4,7 +4,6 @@
 //! PostgreSQL's documentation, chapter "Frontend/Backend Protocol", "Message Formats".
 
 use crate::incoming::Format;
-use crate::language::RESULT_CHANGED;
 use sql::SqlError;
 
 /// Messages on their way to the client. The session writes them out when it waits for the client,
@@ -13,6 +12,10 @@ use sql::SqlError;
 pub struct Outgoing {
     pub bytes: Vec<u8>,
 }
+
+/// The words for a prepared statement of which the result has changed, as PostgreSQL has them:
+/// asyncpg and pgx prepare the statement again if they meet them.
+pub const RESULT_CHANGED: &str = "cached plan must not change result type";
 
 /// The transaction status in ReadyForQuery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

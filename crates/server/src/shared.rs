@@ -26,8 +26,8 @@ pub struct Limits {
     pub write: Duration,
     /// For transactions under way when the server stops.
     pub stop: Duration,
-    /// For a statement, and for a transaction between two statements, if the client chooses no limit;
-    /// `None` for none.
+    /// For a statement, and for a transaction between two statements, if the client chooses no
+    /// limit; `None` for none.
     pub statement: Option<Duration>,
     pub idle_transaction: Option<Duration>,
 }

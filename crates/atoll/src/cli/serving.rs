@@ -69,12 +69,12 @@ pub struct ServeArgs {
     /// The certificate's private key, in PEM form
     #[arg(long, value_name = "FILE", requires = "certificate")]
     pub key: Option<PathBuf>,
-    /// Serve a page for the browser at http://HOST:PORT/, and counts for Prometheus at /metrics; without a
-    /// password
+    /// Serve a page for the browser at http://HOST:PORT/, and counts for Prometheus at /metrics;
+    /// without a password
     #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
     pub status: Option<SocketAddr>,
-    /// Take options from this file, in lines such as islands = 2 or listen = "0.0.0.0:5432"; those that
-    /// are typed count more
+    /// Take options from this file, in lines such as islands = 2 or listen = "0.0.0.0:5432"; those
+    /// that are typed count more
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Write the log as JSON lines

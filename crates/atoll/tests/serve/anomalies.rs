@@ -1,12 +1,14 @@
-//! The anomalies of weak isolation, tried over the wire by two and three sessions under every design.
+//! The anomalies of weak isolation, tried over the wire by two and three sessions under every
+//! design.
 //!
 //! A script says in which order the sessions send their statements. A statement may wait for
-//! another session, and its transaction may fail. Then those that committed, in some order one after
-//! the other, must explain what each of them has read, and the rows at the end. The server itself
-//! plays each such order.
+//! another session, and its transaction may fail. Then those that committed, in some order one
+//! after the other, must explain what each of them has read, and the rows at the end. The server
+//! itself plays each such order.
 //!
 //! Sources of the scripts: A. Adya, "Weak Consistency", 1999 (G0 to G2); A. Fekete et al., "A
-//! Read-Only Transaction Anomaly Under Snapshot Isolation", 2004; M. Kleppmann's Hermitage (OTV, PMP).
+//! Read-Only Transaction Anomaly Under Snapshot Isolation", 2004; M. Kleppmann's Hermitage (OTV,
+//! PMP).
 
 use crate::served::Served;
 use std::time::Duration;

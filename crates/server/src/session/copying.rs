@@ -141,7 +141,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let mut text = Vec::new();
         for row in &rows {
             self.transport.out.copy_data(|out| {
-                // Clients expect the signature of the binary format in the message of the first row.
+                // Clients expect the signature of the binary format in the first row's message.
                 out.append(&mut beginning);
                 writer.row(ready.types.len(), out, |i, out| {
                     text.clear();
