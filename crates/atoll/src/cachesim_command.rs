@@ -31,7 +31,8 @@ pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 /// The rows of the study, or of the one run, that was asked for.
 pub fn rows(args: &CachesimArgs, trace: &Trace) -> Result<Vec<Row>, Failure> {
     let single_core = args.study == Some(StudyArg::Chapter6);
-    let machine = machine(args.machine.as_deref().unwrap_or(if single_core { "xeon-e5-2660" } else { "zesto" }))?;
+    let machine =
+        machine(args.machine.as_deref().unwrap_or(if single_core { "xeon-e5-2660" } else { "zesto" }))?;
     let half = trace.transactions.len() / 2;
     let settings = settings(args);
     let made = match args.study {
@@ -97,7 +98,8 @@ fn tables(rows: &[Row]) -> Vec<(String, Table)> {
 }
 
 fn table(rows: &[Row], name: &str) -> Table {
-    let theirs: Vec<&Row> = rows.iter().filter(|row| row.get("table").and_then(Value::as_str) == Some(name)).collect();
+    let theirs: Vec<&Row> =
+        rows.iter().filter(|row| row.get("table").and_then(Value::as_str) == Some(name)).collect();
     let mut columns: Vec<&str> = Vec::new();
     for column in theirs.iter().flat_map(|row| row.keys()) {
         if !FACTS.contains(&column.as_str()) && !columns.contains(&column.as_str()) {

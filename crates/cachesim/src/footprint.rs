@@ -44,7 +44,8 @@ impl Group {
     /// The share of the union that at least `share` of the instances touch.
     pub fn overlap(&self, share: f64) -> f64 {
         let needed = share * f64::from(self.instances);
-        let common = self.touched.iter().filter(|(_, count)| *count > 0 && f64::from(*count) >= needed).count();
+        let common =
+            self.touched.iter().filter(|(_, count)| *count > 0 && f64::from(*count) >= needed).count();
         common as f64 / self.union().max(1) as f64
     }
 }

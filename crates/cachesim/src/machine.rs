@@ -19,7 +19,9 @@ pub const BUILT_IN: [(&str, &str); 5] = [
 pub enum MachineError {
     #[error("{file}: {problem}; expected a file as in machines/caches")]
     File { file: String, problem: String },
-    #[error("{file}: {cache} cannot be {kb} KB of {ways} ways: expected at least one set of whole lines of 64 bytes")]
+    #[error(
+        "{file}: {cache} cannot be {kb} KB of {ways} ways: expected at least one set of whole lines of 64 bytes"
+    )]
     Geometry { file: String, cache: &'static str, kb: usize, ways: usize },
 }
 
@@ -106,7 +108,8 @@ impl Machine {
             }
         }
         let cycles = [machine.memory_cycles, machine.l1i.cycles, machine.l1d.cycles];
-        let rates = machine.shared.map_or([1.0; 4], |s| [s.ipc, s.cycles, s.switch_cycles + 1.0, s.hop_cycles + 1.0]);
+        let rates =
+            machine.shared.map_or([1.0; 4], |s| [s.ipc, s.cycles, s.switch_cycles + 1.0, s.hop_cycles + 1.0]);
         if cycles.iter().chain(&rates).any(|n| !n.is_finite() || *n <= 0.0) {
             return Err(problem("cycles and rates have to be positive".into()));
         }

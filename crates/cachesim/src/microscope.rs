@@ -48,7 +48,11 @@ impl Misses {
 
     /// The misses of a cache in some operations and components.
     pub fn sum(&self, cache: usize, wanted: impl Fn(usize, usize) -> bool) -> u64 {
-        let cells = self.misses.iter().enumerate().flat_map(|(o, row)| row.iter().enumerate().map(move |(c, m)| (o, c, m)));
+        let cells = self
+            .misses
+            .iter()
+            .enumerate()
+            .flat_map(|(o, row)| row.iter().enumerate().map(move |(c, m)| (o, c, m)));
         cells.filter(|(o, c, _)| wanted(*o, *c)).map(|(_, _, misses)| misses[cache]).sum()
     }
 

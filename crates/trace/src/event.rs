@@ -213,7 +213,9 @@ mod tests {
         let events: Vec<Event> = (0..20_000)
             .map(|_| match random.u32(0..20) {
                 0 => Event::Begin { kind: random.u32(0..9), stack: random.u64(..) >> 6 },
-                1 => Event::End(Counts { instructions: random.u64(..), loads: 3, stores: 1 << 40, repeats: 0 }),
+                1 => {
+                    Event::End(Counts { instructions: random.u64(..), loads: 3, stores: 1 << 40, repeats: 0 })
+                }
                 2 => Event::Task(random.u32(..)),
                 3 => Event::Mark(random.u16(4..0x100)),
                 4..10 => Event::Load(random.u64(..) >> random.u32(6..60)),

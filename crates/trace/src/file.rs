@@ -17,7 +17,9 @@ pub enum TraceError {
     Io { path: String, problem: std::io::Error },
     #[error("{path} is no trace: expected a file that atoll trace wrote")]
     Foreign { path: String },
-    #[error("{path} is a trace of version {found}: expected {VERSION}; capture it again, or use the program that wrote it")]
+    #[error(
+        "{path} is a trace of version {found}: expected {VERSION}; capture it again, or use the program that wrote it"
+    )]
     Version { path: String, found: u32 },
     #[error("{path} is damaged: {what}; capture it again")]
     Damaged { path: String, what: String },
@@ -59,10 +61,12 @@ impl TraceFile {
 
     /// The file as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let lines = |lines: &mut dyn Iterator<Item = String>| lines.flat_map(|l| (l + "\n").into_bytes()).collect();
+        let lines =
+            |lines: &mut dyn Iterator<Item = String>| lines.flat_map(|l| (l + "\n").into_bytes()).collect();
         let meta: Vec<u8> = lines(&mut self.meta.iter().map(|(name, value)| format!("{name}={value}")));
         let kinds: Vec<u8> = lines(&mut self.kinds.iter().cloned());
-        let names: Vec<u8> = lines(&mut self.functions.iter().map(|f| format!("{}\t{}", f.component, f.name)));
+        let names: Vec<u8> =
+            lines(&mut self.functions.iter().map(|f| format!("{}\t{}", f.component, f.name)));
         let blocks: Vec<u8> = self.blocks.iter().flat_map(block_bytes).collect();
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -102,7 +106,8 @@ impl TraceFile {
         for number in 0..sections {
             let (name, content) =
                 rest.section().ok_or_else(|| damaged(&format!("section {number} is cut or was changed")))?;
-            file.add(name, content).ok_or_else(|| damaged(&format!("section {number} is not as expected")))?;
+            file.add(name, content)
+                .ok_or_else(|| damaged(&format!("section {number} is not as expected")))?;
         }
         if !rest.0.is_empty() {
             return Err(damaged("bytes follow the last section"));

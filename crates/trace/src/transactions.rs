@@ -174,7 +174,9 @@ mod tests {
     #[test]
     fn a_stream_of_something_else_is_refused() {
         let end = Event::End(Counts::default());
-        for wrong in [vec![begin(5), end], vec![begin(0), Event::Block(9), end], vec![end], vec![Event::Block(0)]] {
+        for wrong in
+            [vec![begin(5), end], vec![begin(0), Event::Block(9), end], vec![end], vec![Event::Block(0)]]
+        {
             assert!(Trace::of("t", file(vec![wrong])).is_err());
         }
         assert_eq!(Trace::of("t", file(vec![vec![begin(0)]])).unwrap().transactions.len(), 0);

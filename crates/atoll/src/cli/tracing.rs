@@ -88,7 +88,13 @@ pub struct CachesimArgs {
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
     /// The figures of one chapter of the thesis
-    #[arg(long, value_name = "S", value_enum, required_unless_present = "scheduler", conflicts_with = "scheduler")]
+    #[arg(
+        long,
+        value_name = "S",
+        value_enum,
+        required_unless_present = "scheduler",
+        conflicts_with = "scheduler"
+    )]
     pub study: Option<StudyArg>,
     /// One run under this scheduler
     #[arg(long, value_name = "S", value_enum)]
@@ -156,10 +162,14 @@ fn cores(word: &str) -> Result<usize, String> {
 }
 
 fn small(word: &str) -> Result<usize, String> {
-    word.parse().ok().filter(|n| (1..=128).contains(n)).ok_or_else(|| "expected a number from 1 to 128".to_owned())
+    word.parse()
+        .ok()
+        .filter(|n| (1..=128).contains(n))
+        .ok_or_else(|| "expected a number from 1 to 128".to_owned())
 }
 
 fn signature(word: &str) -> Result<usize, String> {
-    let bits = word.parse().ok().filter(|n: &usize| *n == 0 || n.is_power_of_two() && (512..=65_536).contains(n));
+    let bits =
+        word.parse().ok().filter(|n: &usize| *n == 0 || n.is_power_of_two() && (512..=65_536).contains(n));
     bits.ok_or_else(|| "expected 0, or a power of two from 512 to 65536".to_owned())
 }

@@ -50,7 +50,8 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         }
         std::thread::sleep(LOOK);
     };
-    let wanted = if args.quota.is_empty() { args.transactions } else { args.quota.iter().map(|(_, n)| n).sum() };
+    let wanted =
+        if args.quota.is_empty() { args.transactions } else { args.quota.iter().map(|(_, n)| n).sum() };
     let done = std::fs::read_to_string(format!("{}.done", prefix.display())).unwrap_or_default();
     let recorded: u64 = done.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     if recorded < wanted {
@@ -87,7 +88,8 @@ fn plugin(program: &Path) -> Result<PathBuf, Failure> {
 
 /// Makes sure that qemu is there; installs it where the package manager can.
 fn ensure_qemu() -> Result<(), Failure> {
-    let is_there = || Command::new(QEMU).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
+    let is_there =
+        || Command::new(QEMU).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success());
     if is_there() {
         return Ok(());
     }
@@ -129,7 +131,8 @@ fn design_name(args: &TraceArgs) -> String {
 fn collect(args: &TraceArgs, program: &Path, prefix: &Path) -> Result<TraceFile, Failure> {
     let read = |name: &str| {
         let path = format!("{}.{name}", prefix.display());
-        std::fs::read(&path).map_err(|e| Failure::Run(format!("cannot read {path}: {e}; the plugin should have left it")))
+        std::fs::read(&path)
+            .map_err(|e| Failure::Run(format!("cannot read {path}: {e}; the plugin should have left it")))
     };
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |n, &byte| n << 8 | u64::from(byte));
     let block = |bytes: &[u8]| Block {

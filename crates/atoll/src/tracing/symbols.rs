@@ -96,7 +96,9 @@ fn symbolized(program: &Path, addresses: &[u64]) -> Result<Vec<Vec<Frame>>, Fail
         let output = child.wait_with_output();
         let _ = writer.join();
         match output {
-            Ok(output) if output.status.success() => return Ok(frames(&String::from_utf8_lossy(&output.stdout))),
+            Ok(output) if output.status.success() => {
+                return Ok(frames(&String::from_utf8_lossy(&output.stdout)));
+            }
             _ => {}
         }
     }
@@ -127,7 +129,8 @@ fn frames(text: &str) -> Vec<Vec<Frame>> {
 fn function_of(frames: &[Frame]) -> Function {
     for (function, file) in frames {
         let path = path_of(function, file);
-        let Some(path) = path.filter(|path| !SERVANTS.iter().any(|s| path.split('/').next() == Some(s))) else {
+        let Some(path) = path.filter(|path| !SERVANTS.iter().any(|s| path.split('/').next() == Some(s)))
+        else {
             continue;
         };
         let fits = COMPONENTS.iter().filter(|(front, _)| path.starts_with(front));
@@ -156,7 +159,8 @@ fn path_of(function: &str, file: &str) -> Option<String> {
 
 /// A name without its hash, and without what a tab or a line break would spoil.
 fn plain(function: &str) -> String {
-    let name = function.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16).map_or(function, |(name, _)| name);
+    let name =
+        function.rsplit_once("::h").filter(|(_, hash)| hash.len() == 16).map_or(function, |(name, _)| name);
     name.replace(['\t', '\n'], " ")
 }
 

@@ -134,7 +134,8 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
         }
     }
     // Cores that are left go to the operations by their frequency, entries first.
-    let frequency = |place: &Place| operations.iter().find(|(op, _)| *op == place.operation).map_or(0, |o| o.1.runs);
+    let frequency =
+        |place: &Place| operations.iter().find(|(op, _)| *op == place.operation).map_or(0, |o| o.1.runs);
     let mut order: Vec<usize> = (1..places.len()).collect();
     order.sort_by_key(|&at| (std::cmp::Reverse(frequency(&places[at].0)), places[at].0.line != 0));
     let turns = if order.is_empty() { vec![0] } else { order };
@@ -191,7 +192,8 @@ impl Addict {
             return Step::To(context);
         }
         let spare = |(_, contexts): &&(Place, Vec<usize>)| contexts.len() > 1;
-        let idle = self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
+        let idle =
+            self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
         if let Some(&idle) = idle {
             self.places.iter_mut().for_each(|(_, contexts)| contexts.retain(|&c| c != idle));
             self.places[number].1.push(idle);

@@ -227,7 +227,8 @@ impl Chip {
     pub fn hops(&self, from: usize, to: usize) -> usize {
         let height = self.cores.len().div_ceil(self.width);
         let around = |a: usize, b: usize, n: usize| a.abs_diff(b).min(n - a.abs_diff(b));
-        around(from % self.width, to % self.width, self.width) + around(from / self.width, to / self.width, height)
+        around(from % self.width, to % self.width, self.width)
+            + around(from / self.width, to / self.width, height)
     }
 }
 

@@ -38,7 +38,14 @@ pub trait Policy {
 
     /// It has fetched a line, by so many fetches.
     #[inline]
-    fn after(&mut self, _run: &mut Run<'_>, _place: (usize, usize), _line: u64, _hit: bool, _fetches: u32) -> Step {
+    fn after(
+        &mut self,
+        _run: &mut Run<'_>,
+        _place: (usize, usize),
+        _line: u64,
+        _hit: bool,
+        _fetches: u32,
+    ) -> Step {
         Step::Stay
     }
 
@@ -257,8 +264,7 @@ impl<'t> Run<'t> {
         let until = start + self.settings.slice;
         // Other contexts of the core may have used its caches since.
         self.contexts[context].last_line = u64::MAX;
-        let per_instruction =
-            f64::from(self.active[self.contexts[context].core]) / self.chip.shared.ipc;
+        let per_instruction = f64::from(self.active[self.contexts[context].core]) / self.chip.shared.ipc;
         let mut step = Step::Stay;
         let mut ended = false;
         while self.contexts[context].time < until {
@@ -300,7 +306,8 @@ impl<'t> Run<'t> {
     #[inline]
     fn access(&mut self, context: usize, thread: usize, line: u64, store: bool) {
         let t = &self.threads[thread];
-        let line = if line >= t.private.0 && line <= t.private.1 { line + ((t.slot + 1) << 42) } else { line };
+        let line =
+            if line >= t.private.0 && line <= t.private.1 { line + ((t.slot + 1) << 42) } else { line };
         let core = self.contexts[context].core;
         let stall = self.chip.data(core, line, store);
         self.contexts[context].time += stall;

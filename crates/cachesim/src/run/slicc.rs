@@ -168,9 +168,9 @@ impl Slicc {
     fn free(&self, wanted: usize) -> Option<Range<usize>> {
         let starts = (0..self.cores()).step_by(wanted).map(|start| start..start + wanted);
         let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-        starts
-            .filter(|cores| cores.end <= self.cores())
-            .find(|cores| !self.teams.iter().any(|(taken, team)| meets(cores, taken) && self.fills(taken, team)))
+        starts.filter(|cores| cores.end <= self.cores()).find(|cores| {
+            !self.teams.iter().any(|(taken, team)| meets(cores, taken) && self.fills(taken, team))
+        })
     }
 
     /// Whether a team still has a transaction for each of its contexts: then no other one shares its
@@ -217,7 +217,14 @@ impl Policy for Slicc {
         Step::Stay
     }
 
-    fn after(&mut self, run: &mut Run<'_>, place: (usize, usize), line: u64, hit: bool, fetches: u32) -> Step {
+    fn after(
+        &mut self,
+        run: &mut Run<'_>,
+        place: (usize, usize),
+        line: u64,
+        hit: bool,
+        fetches: u32,
+    ) -> Step {
         let (context, thread) = place;
         let core = run.contexts[context].core;
         let monitor = &mut self.monitors[core];

@@ -79,7 +79,10 @@ fn every_transaction_ends() {
         let blocks = (start..start + length).map(Event::Block);
         let marks = [Event::Mark(READ), Event::Mark(READ | END)];
         let accesses = [Event::Load(random.u64(0..5000)), Event::Store(random.u64(0..5000))];
-        Transaction::of(random.u32(0..2), marks[..1].iter().copied().chain(blocks).chain(accesses).chain(marks[1..].iter().copied()))
+        Transaction::of(
+            random.u32(0..2),
+            marks[..1].iter().copied().chain(blocks).chain(accesses).chain(marks[1..].iter().copied()),
+        )
     };
     let transactions: Vec<Transaction> = (0..70).map(|_| one(&mut random)).collect();
     let trace = trace(transactions, 11_000);
@@ -153,7 +156,8 @@ fn points(lines: &[u64], runs: u64) -> Points {
 #[test]
 fn places_get_their_cores() {
     let profile: Profile =
-        [((0, READ), points(&[], 30)), ((0, UPDATE), points(&[700, 800], 20)), ((0, COMMIT), points(&[], 1))].into();
+        [((0, READ), points(&[], 30)), ((0, UPDATE), points(&[700, 800], 20)), ((0, COMMIT), points(&[], 1))]
+            .into();
     let place = |operation, line, before| Place { operation, line, before };
     let all = assign(&profile, 0, 6).unwrap();
     let expected = [
@@ -170,7 +174,10 @@ fn places_get_their_cores() {
     assert!(five.iter().all(|(place, _)| place.line != 800) && five.len() == 5);
     // Too many: READ's entry, then those of UPDATE, then its points.
     let nine = assign(&profile, 0, 9).unwrap();
-    assert_eq!((nine[1].1.clone(), nine[2].1.clone(), nine[3].1.clone()), (vec![1, 6], vec![2, 7], vec![3, 8]));
+    assert_eq!(
+        (nine[1].1.clone(), nine[2].1.clone(), nine[3].1.clone()),
+        (vec![1, 6], vec![2, 7], vec![3, 8])
+    );
     assert_eq!(assign(&profile, 0, 3), None);
 }
 

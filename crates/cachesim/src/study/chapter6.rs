@@ -93,7 +93,12 @@ fn operation_name(number: usize) -> &'static str {
     OPERATIONS.get(number).map_or(ELSEWHERE, |(_, name)| name)
 }
 
-fn shares(row: &mut Row, misses: &Misses, part: impl Fn(usize, usize) -> bool, whole: impl Fn(usize, usize) -> bool) {
+fn shares(
+    row: &mut Row,
+    misses: &Misses,
+    part: impl Fn(usize, usize) -> bool,
+    whole: impl Fn(usize, usize) -> bool,
+) {
     for (cache, name) in CACHES.iter().enumerate() {
         let (part, whole) = (misses.sum(cache, &part), misses.sum(cache, &whole));
         set(row, name, rounded(part as f64 / whole.max(1) as f64));
@@ -186,7 +191,11 @@ fn parts(trace: &Trace, prints: &Footprints) -> Vec<Row> {
         set(&mut row, "part", part);
         set(&mut row, "kb", kb(group.union() as f64));
         set(&mut row, "share", rounded(group.union() as f64 / around.union().max(1) as f64));
-        set(&mut row, "instances_each", rounded(f64::from(group.instances) / f64::from(around.instances.max(1))));
+        set(
+            &mut row,
+            "instances_each",
+            rounded(f64::from(group.instances) / f64::from(around.instances.max(1))),
+        );
         rows.push(row);
     }
     rows

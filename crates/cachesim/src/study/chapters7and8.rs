@@ -44,7 +44,13 @@ impl<'t> Study<'t> {
         Ok(Study { trace, code: Code::of(trace), chosen: (0..found).collect(), warm, jobs: Vec::new() })
     }
 
-    fn add(&mut self, table: &'static str, machine: &Machine, label: (&'static str, f64), settings: Settings) {
+    fn add(
+        &mut self,
+        table: &'static str,
+        machine: &Machine,
+        label: (&'static str, f64),
+        settings: Settings,
+    ) {
         let settings = Settings { warm: self.warm, ..settings };
         self.jobs.push(Job { table, machine: machine.clone(), settings, label });
     }
@@ -125,7 +131,11 @@ fn fill(row: &mut Row, outcome: &Outcome, settings: &Settings) {
     let each = tally.instructions as f64 / outcome.switches.max(1) as f64;
     set(row, "instructions_per_switch", rounded(each));
     let busy = outcome.busy.max(1.0);
-    set(row, "busy_share", rounded(outcome.busy / (outcome.cycles * cores * settings.contexts as f64).max(1.0)));
+    set(
+        row,
+        "busy_share",
+        rounded(outcome.busy / (outcome.cycles * cores * settings.contexts as f64).max(1.0)),
+    );
     set(row, "switch_share", rounded(outcome.switch_cycles / busy));
     set(row, "instruction_stall_share", rounded(tally.instruction_stalls / busy));
     set(row, "data_stall_share", rounded(tally.data_stalls / busy));
@@ -140,7 +150,12 @@ fn fill(row: &mut Row, outcome: &Outcome, settings: &Settings) {
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
-pub fn one_run(trace: &Trace, machine: &Machine, settings: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+pub fn one_run(
+    trace: &Trace,
+    machine: &Machine,
+    settings: &Settings,
+    warm: usize,
+) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "a scheduler")?;
     study.add("run", machine, ("", 0.0), settings.clone());
     Ok(study.run())
@@ -151,7 +166,12 @@ pub fn one_run(trace: &Trace, machine: &Machine, settings: &Settings, warm: usiz
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
-pub fn chapter_7(trace: &Trace, machine: &Machine, base: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+pub fn chapter_7(
+    trace: &Trace,
+    machine: &Machine,
+    base: &Settings,
+    warm: usize,
+) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "chapter 7")?;
     let of = |scheduler| Settings { scheduler, ..base.clone() };
     for cores in [2, 4, 8, 16] {
@@ -198,7 +218,12 @@ pub fn chapter_7(trace: &Trace, machine: &Machine, base: &Settings, warm: usize)
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
-pub fn chapter_8(trace: &Trace, machine: &Machine, base: &Settings, warm: usize) -> Result<Vec<Row>, StudyError> {
+pub fn chapter_8(
+    trace: &Trace,
+    machine: &Machine,
+    base: &Settings,
+    warm: usize,
+) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "chapter 8")?;
     let profiled = if warm > 0 { warm } else { base.profile };
     let base = Settings { team: 16, profile: profiled, ..base.clone() };

@@ -17,7 +17,9 @@ pub type Row = Map<String, Value>;
 /// What a study needs and the trace does not have.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    #[error("the trace holds {found} transactions: expected at least {needed}; capture more, or choose a smaller --warm")]
+    #[error(
+        "the trace holds {found} transactions: expected at least {needed}; capture more, or choose a smaller --warm"
+    )]
     TooFew { found: usize, needed: usize },
     #[error("the trace has no marks of operations, which {study} needs; capture it with this program")]
     NoMarks { study: &'static str },
