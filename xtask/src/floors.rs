@@ -8,7 +8,7 @@ use crate::workspace::Workspace;
 
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
-    ("ground", &["base", "world", "topology", "probe", "latch", "traffic"]),
+    ("ground", &["base", "world", "topology", "probe", "latch", "traffic", "trace", "tracer", "cachesim"]),
     ("language", &["txn", "sql", "compiler", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
@@ -49,6 +49,9 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
+    ("trace", Only(&["base"])),
+    ("tracer", Only(&["base", "trace"])),
+    ("cachesim", Only(&["base", "trace"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("atoll-embed", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),

@@ -67,6 +67,15 @@ impl<const CODE: u32> Drop for Marked<CODE> {
     }
 }
 
+impl<const CODE: u32> Marked<CODE> {
+    /// Ends this part and begins another one.
+    #[inline(always)]
+    pub fn then<const NEXT: u32>(self) -> Marked<NEXT> {
+        drop(self);
+        marked::<NEXT>()
+    }
+}
+
 /// Begins a part of a transaction.
 #[inline(always)]
 pub fn marked<const CODE: u32>() -> Marked<CODE> {

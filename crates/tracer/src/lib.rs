@@ -37,6 +37,8 @@ pub static qemu_plugin_version: c_int = 1;
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// The number under which qemu knows this plugin.
 static SELF: AtomicU64 = AtomicU64::new(0);
+/// Registers the callbacks anew after a reset.
+static AGAIN: OnceLock<extern "C" fn(u64)> = OnceLock::new();
 /// Whether blocks and accesses are instrumented.
 static FULL: AtomicBool = AtomicBool::new(false);
 /// The transactions that have begun, those chosen for recording, and those of them that have ended.
@@ -66,6 +68,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     }
     SELF.store(id, std::sync::atomic::Ordering::Relaxed);
     FULL.store(settings().skip == 0, std::sync::atomic::Ordering::Relaxed);
+    let _ = AGAIN.set(translation::register);
     translation::register(id);
     0
 }

@@ -2,7 +2,7 @@
 
 use crate::calls::*;
 use crate::output::{self, Done};
-use crate::{BEGUN, CHOSEN, ENDED, FULL, SELF, settings, translation};
+use crate::{AGAIN, BEGUN, CHOSEN, ENDED, FULL, SELF, settings};
 use std::cell::UnsafeCell;
 use std::ffi::{c_uint, c_void};
 use std::sync::Arc;
@@ -128,11 +128,13 @@ impl Recorder {
     fn begin(&mut self, kind: &'static str, stack: u64) {
         let before = BEGUN.fetch_add(1, Relaxed);
         if !FULL.load(Relaxed) {
-            if before + 1 == settings().skip {
+            if before + 1 == settings().skip
+                && let Some(again) = AGAIN.get()
+            {
                 FULL.store(true, Relaxed);
                 // SAFETY: the number is this plugin's; this is the only reset, out of code without
                 // callbacks for accesses.
-                unsafe { qemu_plugin_reset(SELF.load(Relaxed), translation::register) };
+                unsafe { qemu_plugin_reset(SELF.load(Relaxed), *again) };
             }
             return;
         }

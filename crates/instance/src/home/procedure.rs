@@ -43,8 +43,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
     mut parcel: Option<Parcel<'_>>,
 ) -> Result<(W::Reply, Reach), Abort> {
     let workload = local.workload();
-    probe::transaction(workload.kind(request));
-    let _traced = mark::transaction(workload.kind(request));
+    let _traced = begun(workload.kind(request));
     local.note_meeting(request);
     let (engine, ctx) = (&local.shared.engine, &local.ctx);
     let mut protection = first_protection(local, &*workload, request, keys);
@@ -78,9 +77,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
         };
         match (outcome, gtid) {
             (Ok(reply), None) => {
-                let traced = mark::marked::<{ mark::COMMIT }>();
-                let lsn = engine.commit(ctx, txn)?;
-                drop(traced);
+                let lsn = commit_here(&**engine, ctx, txn)?;
                 local.durable(lsn).await?;
                 workload.committed(request, &reply);
                 observe(local, &*workload, request, Some(&reply));
@@ -110,6 +107,20 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             }
         }
     }
+}
+
+/// Tells the profile, and a trace, that a transaction of a kind begins.
+#[inline(always)]
+fn begun(kind: &'static str) -> mark::Marked<{ mark::TRANSACTION }> {
+    probe::transaction(kind);
+    mark::transaction(kind)
+}
+
+/// Commits a transaction that no other instance took part in.
+#[inline(always)]
+fn commit_here<E: Engine>(engine: &E, ctx: &E::WorkerContext, txn: &mut E::LocalTxn) -> Result<Lsn, Abort> {
+    let _traced = mark::marked::<{ mark::COMMIT }>();
+    engine.commit(ctx, txn)
 }
 
 fn reach_of(gtid: Option<Gtid>) -> Reach {

@@ -252,8 +252,7 @@ impl Store {
         rid: Rid,
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<UpdateOutcome<R>, Stop> {
-        let _traced = marked::<{ mark::CHANGE }>();
-        let heap = self.heap(table);
+        let (heap, _traced) = (self.heap(table), marked::<{ mark::CHANGE }>());
         let Txn { chain, row, old_row, .. } = txn;
         let mut set = Columns::NONE;
         let change = |row: &mut Vec<u8>| {
@@ -454,7 +453,6 @@ impl Store {
         let reference = table.reference(rid);
         for (index, entry) in table.indexes.iter().zip(entries()) {
             let tree = self.secondary(index);
-            let _traced = marked::<{ mark::CREATE_ENTRY }>();
             let put = self.insist(|| {
                 tree.insert::<P::Secondary>(
                     &mut self.writer(&mut txn.chain),
@@ -482,8 +480,7 @@ impl Store {
         value: impl FnOnce(Rid) -> V,
     ) -> Result<Result<Rid, InsertOutcome>, Stop> {
         let tree = self.tree(table);
-        let before = txn.mark();
-        let creating = marked::<{ mark::CREATE_RECORD }>();
+        let (before, creating) = (txn.mark(), marked::<{ mark::CREATE_RECORD }>());
         let rid = if table.form() == HeapForm::Shared {
             if tree.get::<P::Index, _>(key, |_| ())?.is_some() {
                 return Ok(Err(InsertOutcome::Exists));
@@ -496,8 +493,7 @@ impl Store {
             }
         };
         let value = value(rid);
-        drop(creating);
-        let _traced = marked::<{ mark::CREATE_ENTRY }>();
+        let _traced = creating.then::<{ mark::CREATE_ENTRY }>();
         let outcome = match self.insist(|| {
             tree.insert::<P::Index>(&mut self.writer(&mut txn.chain), key, value.as_ref(), expect)
         })? {
