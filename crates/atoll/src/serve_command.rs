@@ -102,6 +102,7 @@ fn set_password(args: &ServeArgs) -> Result<(), Failure> {
 fn serve(args: &ServeArgs, mut running: Running, interrupt: &Interrupt) -> Result<(), Failure> {
     let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
     let engine = engine_of(&running, database).map_err(Failure::run)?;
+    add_planners();
     let options = options(args, database);
     let (stop, stopping) = watch::channel(false);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -140,6 +141,12 @@ fn engine_of(running: &Running, database: Database) -> std::io::Result<Deployed>
     let addresses = addresses.into_iter().map(|(_, address)| address).collect();
     let placement = Placement::even(deployment.sites, deployment.islands);
     Deployed::new(database, placement, (deployment.number, addresses))
+}
+
+/// Adds what plans queries that are no programs, if it was built.
+fn add_planners() {
+    #[cfg(feature = "query")]
+    server::general::add(std::sync::Arc::new(query::Queries::default()));
 }
 
 fn options(args: &ServeArgs, database: Database) -> Options {

@@ -17,6 +17,7 @@
 //! - `select`, `insert`, `change`, `references`: statements on rows.
 //! - [`ddl`]: statements on the catalog.
 //! - [`describe`]: programs in words.
+//! - [`general`], [`typed`]: the door to what runs all other queries, and what it needs from here.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +29,7 @@ pub mod ddl;
 pub mod describe;
 mod error;
 mod expressions;
+pub mod general;
 mod insert;
 mod names;
 mod operators;
@@ -39,6 +41,7 @@ mod sequence_text;
 pub mod session;
 mod sources;
 mod tables;
+pub mod typed;
 pub mod types;
 mod walk;
 mod words;

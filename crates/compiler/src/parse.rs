@@ -80,6 +80,22 @@ impl Parsed {
         self.0.kind.as_ref().unwrap_or(&Kind::Session(Session::Nothing("")))
     }
 
+    /// The statement's tree, if it is one that `sqlparser` reads.
+    pub fn tree(&self) -> Option<&Statement> {
+        match self.kind() {
+            Kind::Sql(statement) => Some(statement),
+            _ => None,
+        }
+    }
+
+    /// What `EXPLAIN` explains, and whether it is to be carried out.
+    pub fn explained(&self) -> Option<(bool, &Parsed)> {
+        match self.kind() {
+            Kind::Explain { analyze, inner } => Some((*analyze, inner)),
+            _ => None,
+        }
+    }
+
     /// The greatest number of a parameter in the text.
     pub fn params(&self) -> usize {
         self.0.params

@@ -103,6 +103,10 @@ impl Engine for Deployed {
         }
     }
 
+    fn island_of(&self, slot: u32) -> Option<u32> {
+        Some(self.inner.placement.owner(base::SiteId(slot)).0.into())
+    }
+
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
     }

@@ -32,6 +32,11 @@ pub trait Engine: Send + Sync + 'static {
 
     /// A transaction of several commands. It begins with the first of them.
     fn begin(&self) -> Self::Conversation;
+
+    /// The island that has a slot of each table; `None` if there is one for all.
+    fn island_of(&self, _slot: u32) -> Option<u32> {
+        None
+    }
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.

@@ -14,6 +14,7 @@
 //! - [`access`], [`scram`], [`tls`]: which clients get in.
 //! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
+//! - [`general`]: queries that are no programs.
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
 //! - [`engine`]; [`deployed`] over a [`bridge`]: the engine of a deployment.
 //!
@@ -33,6 +34,7 @@ pub mod deployed;
 pub mod emptying;
 pub mod engine;
 pub mod format;
+pub mod general;
 pub mod guards;
 pub mod incoming;
 pub mod language;

@@ -17,8 +17,10 @@ mod block;
 mod carry;
 mod copying;
 mod defining;
+mod explaining;
 mod extended;
 mod filling;
+mod general;
 mod simple;
 pub mod startup;
 

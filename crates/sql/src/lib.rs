@@ -39,6 +39,7 @@ pub mod expression;
 pub mod group;
 pub mod json;
 pub mod key;
+pub mod measured;
 pub mod number_format;
 pub mod numeric;
 pub mod place;

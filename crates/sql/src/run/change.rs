@@ -6,6 +6,7 @@ use super::select::projected;
 use super::{Stop, Undo, Work};
 use crate::bound::Bound;
 use crate::catalog::Store;
+use crate::measured::Did;
 use crate::place::Placed;
 use crate::program::{
     Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, Source, Stored, Update,
@@ -87,6 +88,7 @@ impl<T: Transaction> Work<'_, T> {
         let (mut count, mut rows, mut wrong) = (0, Vec::new(), None);
         let places: Vec<Placed> =
             steps.iter().map(|step| Placed { slot: step.slot, key: step.key.clone() }).collect();
+        self.phases.add(Did::Change, || steps.iter().map(|step| step.slot));
         let outputs = if steps.len() == 1
             && let Some(step) = steps.pop()
         {
@@ -94,6 +96,7 @@ impl<T: Transaction> Work<'_, T> {
         } else {
             self.txn.all(Each::<Change>(steps.into())).await?.into_vec()
         };
+        self.phases.found(places.len());
         for (output, place) in outputs.into_iter().zip(places) {
             match output {
                 Ok(None) => {}
@@ -224,7 +227,9 @@ impl<T: Transaction> Work<'_, T> {
         let what = Wanted::Keys(vec![at.key.clone()]);
         let (table, bound) = (Arc::clone(table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test: None, slot: at.slot, what };
+        self.phases.add(Did::Lock, || std::iter::once(at.slot));
         let hits = self.txn.all(FetchForUpdate(fetch)).await??;
+        self.phases.found(hits.len());
         Ok(hits.into_iter().next().and_then(|hit| hit.row))
     }
 

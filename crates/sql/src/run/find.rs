@@ -3,6 +3,7 @@
 use super::{PHASE, Stop, Work};
 use crate::bound::Bound;
 use crate::catalog::Slots;
+use crate::measured::Did;
 use crate::place::{self, Placed};
 use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
 use crate::step::{Fetch, FetchAll, FetchForUpdate, Hit, Outer, Test, Wanted};
@@ -87,7 +88,10 @@ impl<T: Transaction> Work<'_, T> {
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit } };
         let locks = source.lock == RowLock::Update;
-        Ok(self.txn.over(FetchAll { fetch, sites: self.sites, locks }).await??)
+        self.phases.add(if locks { Did::Lock } else { Did::Read }, std::iter::empty);
+        let hits = self.txn.over(FetchAll { fetch, sites: self.sites, locks }).await??;
+        self.phases.found(hits.len());
+        Ok(hits)
     }
 
     /// The steps that find the rows for one outer row.
@@ -200,6 +204,8 @@ impl<T: Transaction> Work<'_, T> {
         if fetches.is_empty() {
             return Ok(Vec::new());
         }
+        let did = if lock == RowLock::Update { Did::Lock } else { Did::Read };
+        self.phases.add(did, || fetches.iter().map(|fetch| fetch.slot));
         if fetches.len() == 1
             && let Some(fetch) = fetches.pop()
         {
@@ -207,6 +213,7 @@ impl<T: Transaction> Work<'_, T> {
                 RowLock::None => self.txn.all(fetch).await??,
                 RowLock::Update => self.txn.all(FetchForUpdate(fetch)).await??,
             };
+            self.phases.found(hits.len());
             return Ok(vec![hits]);
         }
         let outputs = match lock {
@@ -216,7 +223,9 @@ impl<T: Transaction> Work<'_, T> {
                 self.txn.all(Each::<FetchForUpdate>(fetches)).await?
             }
         };
-        Ok(outputs.into_iter().collect::<Result<_, SqlError>>()?)
+        let hits = outputs.into_iter().collect::<Result<Vec<Vec<Hit>>, SqlError>>()?;
+        self.phases.found(hits.iter().map(Vec::len).sum());
+        Ok(hits)
     }
 }
 

@@ -5,6 +5,7 @@ use super::{Rows, Stop, Work};
 use crate::bound::Bound;
 use crate::compare;
 use crate::group::Groups;
+use crate::measured::Did;
 use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
 use crate::row::{Columns, Pair};
 use crate::step::{Fetch, Gather, Outer, Test, Wanted};
@@ -92,7 +93,10 @@ impl<T: Transaction> Work<'_, T> {
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
         let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
         let mut groups = Groups::new(grouping);
-        groups.merge(self.txn.over(gather).await??)?;
+        self.phases.add(Did::Read, std::iter::empty);
+        let parts = self.txn.over(gather).await??;
+        self.phases.found(parts.len());
+        groups.merge(parts)?;
         Ok(Some(groups.finish()?))
     }
 
