@@ -274,7 +274,11 @@ fn of_statement(
     let state = SessionStateBuilder::new_from_existing(base().clone())
         .with_catalog_list(Arc::new(catalogs))
         .with_scalar_functions(all)
-        .with_expr_planners(vec![Arc::clone(&planner) as _])
+        .with_expr_planners(vec![
+            Arc::clone(&planner) as _,
+            Arc::new(datafusion::functions_aggregate::planner::AggregateFunctionPlanner),
+            Arc::new(datafusion::functions_window::planner::WindowFunctionPlanner),
+        ])
         .build();
     // The tables are in memory, so nothing is waited for.
     let plan = state.statement_to_plan(statement).now_or_never();
