@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic", "trace", "tracer", "cachesim"]),
-    ("language", &["txn", "sql", "compiler", "workload"]),
+    ("language", &["txn", "sql", "compiler", "catalogs", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     (
@@ -25,7 +25,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
+    ("archipelago", &["client", "server", "query", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -46,6 +46,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("workload", Only(&["base", "txn", "sql"])),
     ("sql", Only(&["base", "txn"])),
     ("compiler", Only(&["base", "txn", "sql"])),
+    ("catalogs", Only(&["base", "txn", "sql", "compiler"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
@@ -66,7 +67,7 @@ pub const SYSTEM_CRATES: &[&str] =
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
 /// Crates that link other engines or Python, and are built only on request.
-const ON_DEMAND: &[&str] = &["peers", "atoll-python"];
+const ON_DEMAND: &[&str] = &["peers", "query", "atoll-python"];
 
 pub fn check(workspace: &Workspace) -> Vec<String> {
     let mut complaints = listed(workspace);

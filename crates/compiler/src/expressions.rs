@@ -1,6 +1,6 @@
 //! Expressions: names resolved in their scope, types decided, casts inserted.
 
-mod functions;
+pub mod functions;
 
 use crate::coerce::{Frame, How, Params, Typed, literal, negated};
 use crate::compiled::Fill;

@@ -20,6 +20,7 @@
 //!   others' values.
 //! - [`ddl`]: statements on the catalog.
 //! - [`describe`], [`describe_call`]: programs in words.
+//! - [`general`], [`typed`]: the door to what runs all other queries, and what it needs from here.
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod describe_call;
 mod error;
 mod expressions;
 mod flow;
+pub mod general;
 mod insert;
 mod names;
 mod operators;
@@ -49,6 +51,7 @@ pub mod session;
 mod sources;
 mod sub_queries;
 mod tables;
+pub mod typed;
 pub mod types;
 mod walk;
 mod words;

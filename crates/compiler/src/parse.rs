@@ -95,6 +95,22 @@ impl Parsed {
         u32::try_from(self.0.before + places.passed + 1).ok()
     }
 
+    /// The statement's tree, if it is one that `sqlparser` reads.
+    pub fn tree(&self) -> Option<&Statement> {
+        match self.kind() {
+            Kind::Sql(statement) => Some(statement),
+            _ => None,
+        }
+    }
+
+    /// What `EXPLAIN` explains, and whether it is to be carried out.
+    pub fn explained(&self) -> Option<(bool, &Parsed)> {
+        match self.kind() {
+            Kind::Explain { analyze, inner } => Some((*analyze, inner)),
+            _ => None,
+        }
+    }
+
     /// The greatest number of a parameter in the text.
     pub fn params(&self) -> usize {
         self.0.params

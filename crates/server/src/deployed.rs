@@ -216,6 +216,12 @@ impl Engine for Deployed {
         reached
     }
 
+    fn island_of(&self, slot: u32) -> Option<u32> {
+        let inner = &*self.inner;
+        let site = inner.placement.site(slot.into(), inner.database.sites.into());
+        Some(inner.placement.owner(site).0.into())
+    }
+
     fn begin(&self) -> Talk {
         Talk { inner: Arc::clone(&self.inner), call: None, is_over: false }
     }

@@ -48,6 +48,11 @@ pub trait Engine: Send + Sync + 'static {
     fn requests(&self) -> Vec<u64> {
         Vec::new()
     }
+
+    /// The island that has a slot of each table; `None` if there is one for all.
+    fn island_of(&self, _slot: u32) -> Option<u32> {
+        None
+    }
 }
 
 /// A transaction under way. Dropping it rolls it back. After any error it is over.

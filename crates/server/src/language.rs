@@ -1,10 +1,12 @@
 //! Statements of clients: parsed once, compiled for each version of the catalog.
 
+use crate::general;
 use crate::incoming::Format;
 use crate::outgoing::{Field, RESULT_CHANGED};
 use crate::pgtype;
 use compiler::Parsed;
 use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
+use compiler::general::{Column as PlanColumn, Plan};
 use sql::catalog::{Catalog, Oid};
 use sql::{Program, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
@@ -25,16 +27,36 @@ pub struct Ready {
     pub tables: Vec<Oid>,
     /// The version of the catalog that it was compiled for.
     pub version: u64,
+    /// What carries it out if it has no program.
+    pub plan: Option<Arc<dyn Plan>>,
 }
 
 impl Ready {
     /// # Errors
     /// Those of the compiler.
-    pub fn of(parsed: &Parsed, types: &[Option<SqlType>], catalog: &Catalog) -> Result<Ready, SqlError> {
-        let compiled = compiler::compile(catalog, parsed, types)?;
+    pub fn of(parsed: &Parsed, types: &[Option<SqlType>], catalog: &Arc<Catalog>) -> Result<Ready, SqlError> {
+        let compiled = match compiler::compile(catalog, parsed, types) {
+            // The compiler knows few functions of the catalogs.
+            Err(error) => match general::of_catalogs(catalog, parsed, types)? {
+                Some(plan) => return Ok(Ready::general(parsed, plan, catalog)),
+                None => return Err(error),
+            },
+            Ok(Compiled::General { reason, .. }) => {
+                let plan = general::plan(catalog, parsed, types, reason)?;
+                return Ok(Ready::general(parsed, plan, catalog));
+            }
+            Ok(Compiled::Explain { inner, .. }) if matches!(*inner, Compiled::General { .. }) => {
+                return Ready::explained(parsed, types, catalog);
+            }
+            Ok(compiled) => compiled,
+        };
         let query = match &compiled {
             Compiled::Query(query) => Some(query),
             Compiled::Copy(copy) => Some(copied(copy)),
+            Compiled::Explain { inner, .. } => match inner.as_ref() {
+                Compiled::Query(query) => Some(query),
+                _ => None,
+            },
             _ => None,
         };
         let tables = query.map_or(Vec::new(), |query| {
@@ -52,6 +74,7 @@ impl Ready {
                     Compiled::Query(query) => query.params.clone(),
                     _ => Vec::new(),
                 },
+                Compiled::Explain { .. } => query.map_or(Vec::new(), |query| query.params.clone()),
                 _ => Vec::new(),
             },
             types: columns.iter().flatten().map(|(_, ty, _)| *ty).collect(),
@@ -60,8 +83,48 @@ impl Ready {
             }),
             tables,
             version: catalog.version,
+            plan: None,
             compiled,
         })
+    }
+
+    /// `EXPLAIN` of a statement that a plan carries out.
+    fn explained(
+        parsed: &Parsed,
+        types: &[Option<SqlType>],
+        catalog: &Arc<Catalog>,
+    ) -> Result<Ready, SqlError> {
+        let Some((analyze, inner)) = parsed.explained() else {
+            return Err(SqlError::new(SqlState::INTERNAL, "EXPLAIN without a statement"));
+        };
+        let mut ready = Ready::of(inner, types, catalog)?;
+        let inner = Compiled::General { text: String::new(), reason: "" };
+        let inner = Box::new(std::mem::replace(&mut ready.compiled, inner));
+        ready.compiled = Compiled::Explain { analyze, inner };
+        ready.fields = Some(vec![pgtype::field("QUERY PLAN", SqlType::Text, None)]);
+        ready.types = vec![SqlType::Text];
+        Ok(ready)
+    }
+
+    /// A statement that a plan carries out.
+    fn general(parsed: &Parsed, plan: Arc<dyn Plan>, catalog: &Catalog) -> Ready {
+        let field = |column: &PlanColumn| {
+            let mut field = pgtype::field(&column.field.name, column.field.ty, column.field.column);
+            if let Some(number) = column.number {
+                (field.ty, field.size) = (number, -1);
+            }
+            field
+        };
+        Ready {
+            compiled: Compiled::General { text: parsed.text().to_owned(), reason: "" },
+            program: None,
+            params: plan.params().to_vec(),
+            fields: Some(plan.columns().iter().map(field).collect()),
+            types: plan.columns().iter().map(|column| column.field.ty).collect(),
+            tables: plan.tables().to_vec(),
+            version: catalog.version,
+            plan: Some(plan),
+        }
     }
 
     /// Whether the client gets data from it, or sends data to it, by COPY.
@@ -122,7 +185,11 @@ pub struct Prepared {
 impl Prepared {
     /// # Errors
     /// Those of the compiler; 42601 for a text with several statements.
-    pub fn new(text: &str, types: Vec<Option<SqlType>>, catalog: &Catalog) -> Result<Prepared, SqlError> {
+    pub fn new(
+        text: &str,
+        types: Vec<Option<SqlType>>,
+        catalog: &Arc<Catalog>,
+    ) -> Result<Prepared, SqlError> {
         let mut parsed = compiler::parse(text)?;
         if parsed.len() > 1 {
             let message = "cannot insert multiple commands into a prepared statement";
@@ -136,7 +203,7 @@ impl Prepared {
     pub fn of(
         parsed: Option<Parsed>,
         types: Vec<Option<SqlType>>,
-        catalog: &Catalog,
+        catalog: &Arc<Catalog>,
     ) -> Result<Prepared, SqlError> {
         let ready = parsed.as_ref().map(|parsed| Ready::of(parsed, &types, catalog)).transpose()?;
         let fields = ready.as_ref().and_then(|ready| ready.fields.clone());
@@ -148,7 +215,7 @@ impl Prepared {
     ///
     /// # Errors
     /// Those of the compiler; 0A000 if the columns of the result have changed.
-    pub fn ready(&self, catalog: &Catalog, keeps: bool) -> Result<Option<Arc<Ready>>, SqlError> {
+    pub fn ready(&self, catalog: &Arc<Catalog>, keeps: bool) -> Result<Option<Arc<Ready>>, SqlError> {
         let Some(parsed) = &self.parsed else { return Ok(None) };
         let kept = self.kept().clone();
         if let Some(ready) = kept.filter(|ready| keeps && ready.version == catalog.version) {
@@ -195,7 +262,7 @@ impl Cache {
         &self,
         text: &str,
         types: Vec<Option<SqlType>>,
-        catalog: &Catalog,
+        catalog: &Arc<Catalog>,
     ) -> Result<Arc<Prepared>, SqlError> {
         let key = (text.to_owned(), types);
         if let Some(prepared) = self.lock().get(&key) {

@@ -15,6 +15,7 @@
 //! - [`access`], [`scram`], [`tls`]: which clients get in.
 //! - [`transport`], [`incoming`], [`outgoing`], [`mod@format`], [`pgtype`], [`copy_format`]: bytes.
 //! - [`session`]: one client, from the first packet to the end; [`settings`], [`language`].
+//! - [`general`]: queries that are no programs.
 //! - [`guards`], [`sequences`], [`emptying`]: what sessions must agree on besides rows.
 //! - [`engine`]; [`deployed`]: the engine of a deployment, over the links of a [`carrier`].
 //! - [`station`]: threads of sessions, shared with workers; [`bridge`]: the way of other tasks.
@@ -36,6 +37,7 @@ pub mod deployed;
 pub mod emptying;
 pub mod engine;
 pub mod format;
+pub mod general;
 pub mod guards;
 pub mod incoming;
 pub mod language;

@@ -22,8 +22,10 @@ mod copying;
 mod cursors;
 mod defining;
 mod explaining;
+mod explaining_call;
 mod extended;
 mod filling;
+mod general;
 mod simple;
 pub mod startup;
 

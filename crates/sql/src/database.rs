@@ -9,6 +9,7 @@ use crate::catalog::{Catalog, Oid, Sequence, Store};
 pub use crate::catalog_rows::CATALOG;
 
 use crate::catalog_rows::{catalog_place, sequence_place};
+use crate::measured::Phase;
 use crate::native::issued::Issued;
 use crate::native::procedure::Procedure;
 use crate::native::run::IssuedRead;
@@ -63,6 +64,8 @@ pub enum Request {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Command {
     Run(Call),
+    /// As `Run`, with an account of what was done.
+    Analyze(Call),
     /// Changes the catalog, if it has the version `from`.
     Define {
         from: u64,
@@ -112,6 +115,8 @@ pub enum Command {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Answer {
     Outcomes(Vec<Outcome>),
+    /// As `Outcomes`, with the phases of the program.
+    Analyzed(Vec<Outcome>, Vec<Phase>),
     /// A savepoint.
     Point(u64),
     /// Nothing but success.
@@ -194,7 +199,7 @@ impl Workload for Database {
 
     fn routes(&self, request: &Request, visit: &mut dyn FnMut(Route)) {
         match request {
-            Request::Once(call) | Request::Converse(Command::Run(call)) => {
+            Request::Once(call) | Request::Converse(Command::Run(call) | Command::Analyze(call)) => {
                 for (store, slot) in self.slots_of_call(call) {
                     visit(place::route(store, slot));
                 }
@@ -328,6 +333,15 @@ impl Database {
     async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
         match command {
             Command::Run(call) => pin!(self.call(work, &call, Reach::Part)).await,
+            Command::Analyze(call) => {
+                work.phases.begin();
+                let answer = pin!(self.call(work, &call, Reach::Part)).await;
+                let phases = work.phases.end();
+                match answer? {
+                    Answer::Outcomes(outcomes) => Ok(Answer::Analyzed(outcomes, phases)),
+                    other => Ok(other),
+                }
+            }
             Command::Define { from, catalog } => {
                 Box::pin(work.define(from, &catalog)).await.map(|()| Answer::Done)
             }

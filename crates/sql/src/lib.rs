@@ -41,6 +41,7 @@ pub mod group;
 pub mod json;
 pub mod kept;
 pub mod key;
+pub mod measured;
 pub mod native;
 pub mod number_format;
 pub mod numeric;

@@ -22,6 +22,7 @@ mod select;
 
 use crate::bound::Bound;
 use crate::catalog::Store;
+use crate::measured::{Did, Phases};
 use crate::program::{Outcome, Program, Statement};
 use crate::step::{Put, Putting};
 use crate::{Datum, SqlError};
@@ -68,6 +69,8 @@ pub struct Work<'t, T> {
     hidden: i64,
     /// The rows before each change, oldest first, if changes may have to be undone.
     undo: Option<Vec<Undo>>,
+    /// What has been done, if that is asked for.
+    pub phases: Phases,
 }
 
 /// A row, or none, as it was before a change.
@@ -84,7 +87,7 @@ const PHASE: usize = 256;
 
 impl<'t, T: Carrier> Work<'t, T> {
     pub fn new(txn: &'t mut T, sites: u32, statement: i64) -> Work<'t, T> {
-        Work { txn, sites, statement, hidden: 0, undo: None }
+        Work { txn, sites, statement, hidden: 0, undo: None, phases: Phases::default() }
     }
 
     pub fn txn(&mut self) -> &mut T {
@@ -150,7 +153,9 @@ impl<'t, T: Carrier> Work<'t, T> {
         let mut befores = Vec::with_capacity(puts.len());
         for puts in puts.chunks(PHASE) {
             let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();
+            self.phases.add(Did::Put, || puts.iter().map(|put| put.slot));
             let found = pin!(self.txn.put(phase)).await?;
+            self.phases.found(found.len());
             if let Some(undo) = &mut self.undo {
                 for (put, before) in puts.iter().zip(&found) {
                     if matches!(put.how, Putting::New(_)) && before.is_some() {

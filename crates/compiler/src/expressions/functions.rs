@@ -136,7 +136,7 @@ fn aggregated(
     Ok(Typed::new(Expr::Column(AGGREGATES + at), ty))
 }
 
-fn aggregate_type(function: Aggregate, arg: SqlType) -> Option<SqlType> {
+pub fn aggregate_type(function: Aggregate, arg: SqlType) -> Option<SqlType> {
     Some(match (function, arg) {
         (Aggregate::CountRows | Aggregate::Count, _) => Int8,
         (Aggregate::Sum, Int2 | Int4) => Int8,
@@ -259,6 +259,25 @@ pub fn date_part(
     ty: SqlType,
 ) -> Result<Typed, Stop> {
     let value = compiler.expr(scope, value)?;
+    part_of(compiler, field, value, ty)
+}
+
+/// A field of a time, of operands: `date_part`, or `extract`.
+pub fn part(
+    compiler: &mut Compiler<'_>,
+    name: &str,
+    field: &crate::typed::Operand,
+    value: &crate::typed::Operand,
+) -> Result<Typed, Stop> {
+    let Some(Datum::Text(field)) = &field.constant else {
+        return Err(Stop::General("a field of a time that is no literal"));
+    };
+    let expr = value.constant.clone().map_or(Expr::Column(1), Expr::Const);
+    let ty = if name == "extract" { Numeric(None) } else { Float8 };
+    part_of(compiler, field, Typed::new(expr, value.ty), ty)
+}
+
+fn part_of(compiler: &mut Compiler<'_>, field: &str, value: Typed, ty: SqlType) -> Result<Typed, Stop> {
     let from = if value.ty == Unknown { Timestamp } else { value.ty };
     if !matches!(from, Date | Timestamp | TimestampTz | SqlType::Time | Interval) {
         return Err(no_function("extract", &[Text, value.ty]).into());

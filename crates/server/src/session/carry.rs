@@ -110,8 +110,15 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Compiled::Explain { analyze: false, inner } if inner.as_call().is_some() => {
                 self.explain_call(inner).await?
             }
-            Compiled::Explain { .. } => return Err(SqlError::unsupported("EXPLAIN", None).into()),
-            Compiled::General { reason, .. } => return Err(SqlError::unsupported(reason, None).into()),
+            Compiled::Explain { analyze, inner } => {
+                Box::pin(self.explain(&ready, (inner, *analyze), params)).await?
+            }
+            Compiled::General { .. } => {
+                if begins {
+                    self.begin(Kind::Implicit);
+                }
+                Box::pin(self.general(&ready, params)).await?
+            }
         };
         self.release_guards();
         Ok(Some((ready, product)))
@@ -492,7 +499,7 @@ fn tag_text(tag: Tag, count: u64) -> String {
 
 /// Before the next run: some milliseconds, more after each, of which a part is chance, so that two
 /// that met do not meet again.
-fn pause(run: u32) -> Duration {
+pub(super) fn pause(run: u32) -> Duration {
     let chance = crate::scram::random::<1>().map_or(0, |[byte]| u64::from(byte));
     Duration::from_micros(500 * (1 << run.min(8)) + chance * 8 * u64::from(run))
 }

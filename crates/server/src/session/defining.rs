@@ -149,7 +149,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     async fn verify_key(&mut self, catalog: &Catalog, table: Oid, name: &str) -> Result<(), Failure> {
         let table = table_of(catalog, table)?;
         let parsed = compiler::parse(&without_partner(catalog, table, name)?)?.pop().ok_or_else(missing)?;
-        let ready = Ready::of(&parsed, &[], catalog)?;
+        let ready = Ready::of(&parsed, &[], &Arc::new(catalog.clone()))?;
         let found = self.run_program(&ready, Vec::new()).await?;
         if found.iter().all(|outcome| outcome.rows.is_empty()) {
             return Ok(());

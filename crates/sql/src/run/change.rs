@@ -6,6 +6,7 @@ use super::select::projected;
 use super::{Carrier, Stop, Undo, Work};
 use crate::bound::Bound;
 use crate::catalog::Store;
+use crate::measured::Did;
 use crate::place::Placed;
 use crate::program::{
     Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, RowLock, Source, Stored, Update,
@@ -87,7 +88,9 @@ impl<T: Carrier> Work<'_, T> {
         let (mut count, mut rows, mut wrong) = (0, Vec::new(), None);
         let places: Vec<Placed> =
             steps.iter().map(|step| Placed { slot: step.slot, key: step.key.clone() }).collect();
+        self.phases.add(Did::Change, || steps.iter().map(|step| step.slot));
         let outputs = pin!(self.txn.change(steps)).await?;
+        self.phases.found(places.len());
         for (output, place) in outputs.into_iter().zip(places) {
             match output {
                 Ok(None) => {}
@@ -218,7 +221,10 @@ impl<T: Carrier> Work<'_, T> {
         let what = Wanted::Keys(vec![at.key.clone()]);
         let (table, bound) = (Arc::clone(table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test: None, slot: at.slot, what };
-        self.one_row(fetch, RowLock::Update).await
+        self.phases.add(Did::Lock, || std::iter::once(at.slot));
+        let row = self.one_row(fetch, RowLock::Update).await?;
+        self.phases.found(usize::from(row.is_some()));
+        Ok(row)
     }
 
     /// The bytes at a place, of a row or an index entry.

@@ -3,6 +3,7 @@
 use super::{Carrier, PHASE, Stop, Work};
 use crate::bound::Bound;
 use crate::catalog::Slots;
+use crate::measured::Did;
 use crate::place::{self, Placed};
 use crate::program::{KeyRange, Order, Path, RowLock, Source, Stored};
 use crate::step::{Fetch, FetchAll, Hit, Outer, Test, Wanted};
@@ -83,7 +84,10 @@ impl<T: Carrier> Work<'_, T> {
         });
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot, what: Wanted::Keys(vec![key]) };
+        let did = if source.lock == RowLock::Update { Did::Lock } else { Did::Read };
+        self.phases.add(did, || std::iter::once(slot));
         let hits = pin!(self.txn.fetch_one(fetch, source.lock)).await??;
+        self.phases.found(hits.len());
         Ok(hits.into_iter().filter_map(row_of).collect())
     }
 
@@ -114,7 +118,10 @@ impl<T: Carrier> Work<'_, T> {
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit } };
         let locks = source.lock == RowLock::Update;
-        Ok(self.txn.fetch_all(FetchAll { fetch, sites: self.sites, locks }).await??)
+        self.phases.add(if locks { Did::Lock } else { Did::Read }, std::iter::empty);
+        let hits = self.txn.fetch_all(FetchAll { fetch, sites: self.sites, locks }).await??;
+        self.phases.found(hits.len());
+        Ok(hits)
     }
 
     /// The steps that find the rows for one outer row.
@@ -227,8 +234,12 @@ impl<T: Carrier> Work<'_, T> {
         if fetches.is_empty() {
             return Ok(Vec::new());
         }
+        let did = if lock == RowLock::Update { Did::Lock } else { Did::Read };
+        self.phases.add(did, || fetches.iter().map(|fetch| fetch.slot));
         let outputs = self.txn.fetch(fetches.into(), lock).await?;
-        Ok(outputs.into_iter().collect::<Result<_, SqlError>>()?)
+        let hits = outputs.into_iter().collect::<Result<Vec<Vec<Hit>>, SqlError>>()?;
+        self.phases.found(hits.iter().map(Vec::len).sum());
+        Ok(hits)
     }
 }
 

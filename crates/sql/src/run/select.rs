@@ -5,6 +5,7 @@ use super::{Carrier, Rows, Stop, Work};
 use crate::bound::Bound;
 use crate::compare;
 use crate::group::Groups;
+use crate::measured::Did;
 use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
 use crate::row::{Columns, Pair};
 use crate::step::{Fetch, Gather, Outer, Test, Wanted};
@@ -100,7 +101,10 @@ impl<T: Carrier> Work<'_, T> {
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
         let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
         let mut groups = Groups::new(grouping);
-        groups.merge(self.txn.gather(gather).await??)?;
+        self.phases.add(Did::Read, std::iter::empty);
+        let parts = self.txn.gather(gather).await??;
+        self.phases.found(parts.len());
+        groups.merge(parts)?;
         Ok(Some(groups.finish()?))
     }
 

@@ -1,0 +1,106 @@
+//! Columns and their defaults.
+
+use super::{Rows, World, indexes, number_of, types};
+use crate::system;
+use crate::value::{Type, Value};
+
+fn number(v: impl Into<i64>) -> Value {
+    Value::Int(v.into())
+}
+
+/// A column of any class: its class, name, position from 1, type and modifier.
+struct Attribute<'a> {
+    class: i64,
+    name: &'a str,
+    at: i64,
+    ty: (u32, i64),
+    not_null: bool,
+    has_default: bool,
+    dropped: bool,
+}
+
+pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
+    for table in world.catalog.tables.values() {
+        for (column, at) in table.columns.iter().zip(1..) {
+            let dropped_name = format!("........pg.dropped.{at}........");
+            add(
+                rows,
+                Attribute {
+                    class: table.oid.0.into(),
+                    name: if column.dropped { &dropped_name } else { &column.name },
+                    at,
+                    ty: if column.dropped { (0, -1) } else { number_of(column.ty) },
+                    not_null: !column.nullable && !column.dropped,
+                    has_default: column.default.is_some() && !column.dropped,
+                    dropped: column.dropped,
+                },
+            );
+        }
+    }
+    for index in indexes(world.catalog) {
+        for (position, at) in index.columns.iter().zip(1..) {
+            let Some(column) = index.table.columns.get(usize::from(*position)) else { continue };
+            let ty = number_of(column.ty);
+            let (class, name) = (index.number, column.name.as_str());
+            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+        }
+    }
+    for sequence in world.catalog.sequences.values() {
+        for (name, at, ty) in
+            [("last_value", 1, Type::INT8), ("log_cnt", 2, Type::INT8), ("is_called", 3, Type::BOOL)]
+        {
+            let (class, ty) = (sequence.oid.0.into(), (ty.0, -1));
+            add(rows, Attribute { class, name, at, ty, not_null: true, has_default: false, dropped: false });
+        }
+    }
+    for relation in world.relations.iter() {
+        // The last one is `tableoid`.
+        let columns = &relation.columns[..relation.columns.len() - 1];
+        for ((name, ty), at) in columns.iter().zip(1..) {
+            let (class, ty) = (relation.number, (ty.0, -1));
+            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+        }
+    }
+}
+
+fn add(rows: &mut Rows<'_>, of: Attribute<'_>) {
+    let (length, align, storage, collation) = types::layout_of(of.ty.0);
+    rows.add(&[
+        ("attrelid", number(of.class)),
+        ("attname", Value::text(of.name)),
+        ("atttypid", number(of.ty.0)),
+        ("attstattarget", number(-1)),
+        ("attlen", number(length)),
+        ("attnum", number(of.at)),
+        ("attcacheoff", number(-1)),
+        ("atttypmod", number(of.ty.1)),
+        ("attalign", Value::text(align)),
+        ("attstorage", Value::text(storage)),
+        ("attnotnull", Value::Bool(of.not_null)),
+        ("atthasdef", Value::Bool(of.has_default)),
+        ("attisdropped", Value::Bool(of.dropped)),
+        ("attislocal", Value::Bool(true)),
+        ("attcollation", number(collation)),
+    ]);
+}
+
+pub fn defaults(world: &World<'_>, rows: &mut Rows<'_>) {
+    let mut oid = FIRST_DEFAULT;
+    for table in world.catalog.tables.values() {
+        for (column, at) in table.columns.iter().zip(1..) {
+            let Some(text) = system::default_text(world.catalog, column).filter(|_| !column.dropped) else {
+                continue;
+            };
+            rows.add(&[
+                ("oid", number(oid)),
+                ("adrelid", number(table.oid.0)),
+                ("adnum", number(at)),
+                ("adbin", Value::Text(text)),
+            ]);
+            oid += 1;
+        }
+    }
+}
+
+/// Numbers of defaults: above those of all other objects but the indexes of keys.
+const FIRST_DEFAULT: i64 = 1_000_000_000;

@@ -1,0 +1,57 @@
+//! Queries that are no programs: which planners this process has, and which of them takes one.
+//!
+//! The system catalogs are always here. What else there is was decided when the binary was built,
+//! so it is one list for the process.
+
+use compiler::Parsed;
+use compiler::general::{General, Plan};
+use sql::catalog::Catalog;
+use sql::{SqlError, SqlType};
+use std::sync::{Arc, PoisonError, RwLock};
+
+static PLANNERS: RwLock<Vec<Arc<dyn General>>> = RwLock::new(Vec::new());
+
+/// What a user can do where no planner takes a query.
+const HINT: &str =
+    "This binary has no query engine. Build it with `cargo build --release -p atoll --features query`.";
+const TOO_MUCH: &str = "Ask for it in several queries.";
+
+/// Adds a planner, for all servers of the process.
+pub fn add(planner: Arc<dyn General>) {
+    PLANNERS.write().unwrap_or_else(PoisonError::into_inner).push(planner);
+}
+
+/// The plan of a query on the system catalogs; `None` if it is none.
+///
+/// # Errors
+/// Those of the query.
+pub fn of_catalogs(
+    catalog: &Arc<Catalog>,
+    statement: &Parsed,
+    given: &[Option<SqlType>],
+) -> Result<Option<Arc<dyn Plan>>, SqlError> {
+    catalogs::Catalogs.plan(catalog, statement, given)
+}
+
+/// The plan of a query that lacks `reason` to be a program.
+///
+/// # Errors
+/// Those of the query; `0A000` if no planner takes it.
+pub fn plan(
+    catalog: &Arc<Catalog>,
+    statement: &Parsed,
+    given: &[Option<SqlType>],
+    reason: &str,
+) -> Result<Arc<dyn Plan>, SqlError> {
+    if let Some(plan) = of_catalogs(catalog, statement, given)? {
+        return Ok(plan);
+    }
+    let planners = PLANNERS.read().unwrap_or_else(PoisonError::into_inner).clone();
+    for planner in &planners {
+        if let Some(plan) = planner.plan(catalog, statement, given)? {
+            return Ok(plan);
+        }
+    }
+    let hint = if planners.is_empty() { HINT } else { TOO_MUCH };
+    Err(SqlError::unsupported(reason, Some(hint)))
+}

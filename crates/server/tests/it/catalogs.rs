@@ -1,0 +1,81 @@
+//! The system catalogs, as clients ask for them.
+
+use crate::bench::Bench;
+use std::process::Command;
+
+const TABLES: &str = "
+    CREATE TABLE dept (id int PRIMARY KEY, name text NOT NULL UNIQUE, city varchar(20) DEFAULT 'Bern');
+    CREATE TABLE emp (id serial PRIMARY KEY, dept_id int REFERENCES dept (id) ON DELETE CASCADE,
+        salary numeric(10,2) CHECK (salary > 0), hired timestamp, code char(4), big bigint DEFAULT 5);
+    CREATE INDEX emp_hired ON emp (hired, code)";
+
+/// What psql shows of these tables on PostgreSQL 15, but for the text of the check.
+const SHOWN: &str = include_str!("psql.txt");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn psql_describes_tables_as_it_does_on_postgresql() {
+    let bench = Bench::new().await;
+    bench.client().await.batch_execute(TABLES).await.unwrap();
+    let port = bench.address.port().to_string();
+    let mut wrong = String::new();
+    for part in SHOWN.split("--- ").filter(|part| !part.is_empty()) {
+        let (command, expected) = part.split_once('\n').unwrap();
+        let output = Command::new("psql")
+            .args(["-X", "-h", "127.0.0.1", "-p", &port, "-U", "atoll", "-d", "test", "-c", command])
+            .output();
+        let Ok(output) = output else {
+            return eprintln!("psql is not installed, so this test is skipped");
+        };
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        let lines = |text: &str| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
+        if lines(text.trim_end()) != lines(expected.trim_end()) {
+            wrong += &format!("--- {command}\n{text}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn catalogs_take_parameters_and_arrays() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    let names = "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE n.nspname = $1 AND relkind = ANY (ARRAY['r', 'p']) ORDER BY relname";
+    let rows = client.query(names, &[&"public"]).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<_, &str>(0)).collect::<Vec<_>>(), ["dept", "emp"]);
+    let columns = "SELECT column_name, data_type, is_nullable FROM information_schema.columns
+        WHERE table_name = $1 ORDER BY ordinal_position";
+    let rows = client.query(columns, &[&"dept"]).await.unwrap();
+    let texts: Vec<&str> = rows.iter().map(|row| row.get::<_, &str>(1)).collect();
+    assert_eq!(texts, ["integer", "text", "character varying"]);
+    let unknown = client.simple_query("SELECT no_such FROM pg_class").await.unwrap_err();
+    assert_eq!(unknown.code().unwrap().code(), "42703");
+    let missing = client.simple_query("SELECT 'no_such'::regclass").await.unwrap_err();
+    assert_eq!(missing.code().unwrap().code(), "42P01");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_are_explained() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    client.batch_execute("INSERT INTO dept VALUES (1, 'a'), (2, 'b')").await.unwrap();
+    let text = async |query: &str| -> String {
+        let rows = client.query(query, &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0) + "\n").collect()
+    };
+    let plan = text("EXPLAIN SELECT name FROM dept WHERE id = 1").await;
+    assert!(plan.contains("From dept by key (id = 1), one slot"), "{plan}");
+    let plan = text("EXPLAIN ANALYZE UPDATE dept SET city = 'x' WHERE id = 2").await;
+    assert!(plan.contains("Update dept: city = ") && plan.contains("Phase 1 "), "{plan}");
+    assert!(plan.contains("Islands: 1\n") && plan.contains("Rows: 1\n"), "{plan}");
+    // It has been carried out.
+    let city: String = client.query_one("SELECT city FROM dept WHERE id = 2", &[]).await.unwrap().get(0);
+    assert_eq!(city, "x");
+    let needs =
+        client.simple_query("EXPLAIN SELECT 1 FROM dept a, dept b WHERE a.id < b.id").await.unwrap_err();
+    let needs = needs.as_db_error().unwrap();
+    assert_eq!(needs.code().code(), "0A000");
+    assert!(needs.hint().is_some_and(|hint| hint.contains("--features query")), "{needs:?}");
+}
