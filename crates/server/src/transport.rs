@@ -169,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
     /// The next message, if it is here as a whole, and not too long.
     pub fn frame_here(&mut self) -> Option<Frame> {
         let length = self.inbox.get(1..5)?.get_u32() as usize;
-        if length < 4 || length > MOST_SHORT_BYTES || self.inbox.len() <= length {
+        if !(4..=MOST_SHORT_BYTES).contains(&length) || self.inbox.len() <= length {
             return None;
         }
         let tag = self.inbox[0];
