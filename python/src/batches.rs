@@ -112,8 +112,11 @@ fn timestamp(value: &Value) -> Option<i64> {
     }
 }
 
-/// The digits of a number with this scale; a null for NaN.
+/// The digits of a number with this scale; a null for NaN, too.
 fn decimal(value: &Value, scale: u16) -> Option<i128> {
+    if value.is_null() {
+        return None;
+    }
     let text = atoll::to_text(Type::Numeric(None), value);
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
     let missing = usize::from(scale).checked_sub(fraction.len())?;
