@@ -82,7 +82,7 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     let Some(stop) = sweep.stops.into_iter().next() else {
         return Err(Failure::Usage("there is nothing to serve".into()));
     };
-    let mut options = stop.deployment.options.clone();
+    let mut options = stop.deployment.options;
     options.lock_timeout_ms = u64::try_from(args.lock_timeout.as_millis()).unwrap_or(u64::MAX);
     Ok(Deployment { data: Some(args.data.clone()), data_use: DataUse::Keep, options, ..stop.deployment })
 }
