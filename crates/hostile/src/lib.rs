@@ -8,7 +8,6 @@
 //! - `words`: text that users type and write: options, machines, claims.
 //! - `deployments`: phase scripts, manifests, result rows. Only with the feature of that name:
 //!   without it the rest builds in a fraction of the time.
-//! - `clients`: messages, values and COPY data of SQL clients. With the same feature.
 //! - `plain`: wire frames, keys, rows, single log records.
 //! - `disk`: the files of a database, corrupted, then opened, read, checked and written to.
 //!
@@ -21,8 +20,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "deployments")]
-mod clients;
 #[cfg(feature = "deployments")]
 mod deployments;
 mod disk;
@@ -74,12 +71,6 @@ pub const TARGETS: &[Target] = &[
     deployments::BACKUP,
     #[cfg(feature = "deployments")]
     deployments::RESULTS,
-    #[cfg(feature = "deployments")]
-    clients::MESSAGE,
-    #[cfg(feature = "deployments")]
-    clients::VALUE,
-    #[cfg(feature = "deployments")]
-    clients::COPY,
     disk::CONTROL,
     disk::LOG,
     disk::RECORDS,
