@@ -173,7 +173,7 @@ async fn history<A: Access>(
             all.push(HistoryRow { t, symbol: symbol.clone(), quantity, status, dts });
         }
     }
-    all.sort_by(|a, b| (b.dts, b.t).cmp(&(a.dts, a.t)));
+    all.sort_by_key(|row| std::cmp::Reverse((row.dts, row.t)));
     all.truncate(HISTORY_ROWS);
     Ok(all)
 }

@@ -170,7 +170,7 @@ impl Tpce {
         in_range("sf", options.sf, 1..=1_000_000)?;
         in_range("market-days", options.market_days, 50..=market_time::MARKET_DAYS as u32)?;
         in_range("news-bytes", options.news_bytes, 255..=100_000)?;
-        if options.unit % 200 != 0 {
+        if !options.unit.is_multiple_of(200) {
             let (value, expected) = (options.unit.to_string(), "a multiple of 200".into());
             return Err(SpecError::Value { option: "unit".into(), value, expected });
         }
