@@ -2,11 +2,11 @@
 //! and the conditions that an instance can decide alone.
 
 use super::Tpce;
-use super::check::TpceAudit;
 use super::geometry::{Geometry, security_of};
 use super::people;
 use super::rows::*;
 use crate::findings::Findings;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use txn::Row;
@@ -25,6 +25,29 @@ fn state(text: &[u8]) -> u8 {
         b"CNCL" => CNCL,
         _ => 0,
     }
+}
+
+/// The findings of one instance.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TpceAudit {
+    pub sites: Range<u32>,
+    /// Trades since loading.
+    pub orders: u64,
+    /// Trades with the state SBMT.
+    pub submitted: u64,
+    /// Trades with the state PNDG, with the brokers of their accounts.
+    pub pending: Vec<(i64, i64)>,
+    /// Rows of TRADE_REQUEST: trades and brokers.
+    pub requests: Vec<(i64, i64)>,
+    /// By broker: B_NUM_TRADES and B_COMM_TOTAL, if the broker's row is here; number and commissions
+    /// of the completed trades that are here.
+    pub brokers: Vec<(i64, [i64; 4])>,
+    /// By copy of the market: the sum of digests of the rows of LAST_TRADE that are here.
+    pub feeds: Vec<(u32, u64)>,
+    /// Rows by table, of the tables that are not fixed.
+    pub rows: Vec<(u16, u64)>,
+    /// Violations, one per line.
+    pub damage: Vec<String>,
 }
 
 /// A trade, with the rows of other tables about it.

@@ -5,40 +5,16 @@
 //! all sites of a unit; limit orders and their requests, which lie at different sites; and a digest
 //! of each copy of LAST_TRADE.
 
-use super::books::Books;
+use super::books::{Books, TpceAudit};
 use super::geometry::first_security;
 use super::rows::*;
 use super::{Tpce, people};
 use crate::findings::{Findings, check_cover};
 use base::TableId;
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use txn::workload::Verdict;
 use txn::{Abort, Access, Direction, Flow, Row};
-
-/// The findings of one instance.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct TpceAudit {
-    pub sites: Range<u32>,
-    /// Trades since loading.
-    pub orders: u64,
-    /// Trades with the state SBMT.
-    pub submitted: u64,
-    /// Trades with the state PNDG, with the brokers of their accounts.
-    pub pending: Vec<(i64, i64)>,
-    /// Rows of TRADE_REQUEST: trades and brokers.
-    pub requests: Vec<(i64, i64)>,
-    /// By broker: B_NUM_TRADES and B_COMM_TOTAL, if the broker's row is here; number and commissions
-    /// of the completed trades that are here.
-    pub brokers: Vec<(i64, [i64; 4])>,
-    /// By copy of the market: the sum of digests of the rows of LAST_TRADE that are here.
-    pub feeds: Vec<(u32, u64)>,
-    /// Rows by table, of the tables that are not fixed.
-    pub rows: Vec<(u16, u64)>,
-    /// Violations, one per line.
-    pub damage: Vec<String>,
-}
 
 async fn each<A: Access>(
     access: &mut A,

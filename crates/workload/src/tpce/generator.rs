@@ -5,8 +5,8 @@
 //! replacement: with the hundred results and ten feeds that the deck's orders cause, the mix is that
 //! of the definition. A stream over some sites draws their customers.
 
+use super::fixed::{INDUSTRIES, SECTORS, industry_name};
 use super::geometry::{self, Geometry};
-use super::load::{INDUSTRIES, SECTORS, industry_name};
 use super::maintenance::{DataMaintenanceRequest, Maintained};
 use super::market_exchange::Errand;
 use super::market_feed::{MarketFeedRequest, Ticker};

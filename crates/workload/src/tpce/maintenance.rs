@@ -132,7 +132,7 @@ impl Maintain {
 
     async fn exchanges<A: Access>(&self, access: &mut A) -> Result<u32, Abort> {
         const MARK: &str = " LAST UPDATED ";
-        for (id, _) in super::load::EXCHANGES {
+        for (id, _) in super::fixed::EXCHANGES {
             let change = |row: &mut RowMut<'_>| {
                 let old = row.row().text(exchange::EX_DESC);
                 let kept = old.split(MARK).next().unwrap_or(old);

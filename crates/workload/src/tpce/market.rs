@@ -1,8 +1,8 @@
 //! The market's initial rows: companies, with their news and figures, and their securities.
 
 use super::Tpce;
+use super::fixed::{EXCHANGES, INDUSTRIES, address, industry_id};
 use super::geometry::{self, Geometry, ISSUES, stream};
-use super::load::{EXCHANGES, INDUSTRIES, address, industry_id};
 use super::market_time::{self, date, market_day, midnight};
 use super::names;
 use super::ops::insert;

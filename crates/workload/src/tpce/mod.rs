@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Read it in this order: where everything lies ([`geometry`]), tables ([`rows`]), the population
-//! (`load`, `market`, `trades`), the transactions, one file each, the exchange (`market_exchange`),
+//! (`fixed`, `load`, `market`, `trades`), the transactions, one file each, the exchange (`market_exchange`),
 //! the inputs (`generator`), the check. The reasons for the partitioning are in `docs/tpce.md`. Ids
 //! are not shifted, money is in cents, and time is virtual.
 
@@ -21,6 +21,7 @@ mod books;
 mod broker_volume;
 mod check;
 mod customer_position;
+mod fixed;
 mod generator;
 pub mod geometry;
 mod load;
@@ -40,6 +41,7 @@ pub mod rows;
 mod security_detail;
 mod settle;
 mod statistics;
+mod trade_detail;
 mod trade_lookup;
 mod trade_order;
 mod trade_result;
@@ -47,8 +49,9 @@ mod trade_status;
 mod trade_texts;
 mod trades;
 
+pub use books::TpceAudit;
 pub use broker_volume::{BrokerVolumeReply, BrokerVolumeRequest};
-pub use check::TpceAudit;
+
 pub use customer_position::{CustomerPositionReply, CustomerPositionRequest, HistoryRow};
 pub use generator::{Card, TpceGenerator};
 pub use geometry::Geometry;
@@ -58,7 +61,8 @@ pub use market_watch::{MarketWatchReply, MarketWatchRequest, Watched};
 pub use reopen::{ReopenReply, ReopenRequest};
 pub use requests::{TpceReply, TpceRequest};
 pub use security_detail::{SecurityDetailReply, SecurityDetailRequest};
-pub use trade_lookup::{Sought, TradeDetail, TradeLookupReply, TradeLookupRequest};
+pub use trade_detail::TradeDetail;
+pub use trade_lookup::{Sought, TradeLookupReply, TradeLookupRequest};
 pub use trade_order::{TradeOrderReply, TradeOrderRequest};
 pub use trade_result::{TradeResultReply, TradeResultRequest};
 pub use trade_status::{StatusRow, TradeStatusReply, TradeStatusRequest};
@@ -279,7 +283,7 @@ impl Workload for Tpce {
     }
 
     async fn load_replicated<A: Access>(&self, access: &mut A) -> Result<(), Abort> {
-        load::fixed(access).await
+        fixed::load(access).await
     }
 
     async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<TpceAudit, Abort> {

@@ -5,6 +5,7 @@ use super::geometry::{Geometry, symbol};
 use super::market_steps::SecurityFacts;
 use super::ops::{found, key, scan_prefix, symbol_key, text};
 use super::rows::*;
+use super::trade_detail::TradeDetail;
 use super::trade_texts::{Change, change};
 use super::{Tpce, route};
 use base::Key;
@@ -33,29 +34,6 @@ pub enum Sought {
 pub struct TradeLookupRequest {
     pub home: u32,
     pub sought: Sought,
-}
-
-/// A trade with its settlement.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct TradeDetail {
-    pub t: i64,
-    pub ca: i64,
-    pub dts: i64,
-    pub trade_type: String,
-    pub is_cash: bool,
-    pub is_market: bool,
-    pub symbol: String,
-    pub quantity: i64,
-    pub bid: i64,
-    pub executor: String,
-    /// `None` before the trade is completed.
-    pub price: Option<i64>,
-    /// SE_CASH_TYPE, due date and amount.
-    pub settlement: Option<(String, i64, i64)>,
-    /// Stamp, amount and name of the cash transaction.
-    pub cash: Option<(i64, i64, String)>,
-    /// Stamps and states, in the order of time.
-    pub history: Vec<(i64, String)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -450,7 +450,7 @@ pub(super) async fn run<T: Transaction>(
     txn: &mut T,
 ) -> Result<TradeOrderReply, Abort> {
     let site = tpce.customer_site(r.ca / 10)?;
-    let known = super::load::TRADE_TYPES.iter().any(|row| row.0.as_bytes() == r.trade_type);
+    let known = super::fixed::TRADE_TYPES.iter().any(|row| row.0.as_bytes() == r.trade_type);
     if r.security >= tpce.geometry.securities() || !known || !(1..=999_999).contains(&r.quantity) {
         return Err(Abort::BadRequest);
     }

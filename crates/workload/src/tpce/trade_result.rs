@@ -320,7 +320,7 @@ pub(super) async fn run<T: Transaction>(
     let Some(closed) = closed else { return Ok(TradeResultReply::Before) };
     let (ca, broker, tax) = (closed.ca, closed.broker, closed.tax);
     // The same value as the one that the settling step computes: the broker need not wait for it.
-    let rate = super::load::commission_rate(closed.tier, &exchange, closed.quantity);
+    let rate = super::fixed::commission_rate(closed.tier, &exchange, closed.quantity);
     let credit = CreditBroker { broker, commission: settle::commission(rate, closed.quantity, r.price) };
     let settle = Settle { site, request: *r, closed, security_name, exchange };
     let ((balance, commission, amount), ()) = txn.last((settle, credit)).await?;

@@ -2,7 +2,7 @@
 
 use super::ops::{found, key};
 use super::rows::*;
-use super::trade_lookup::TradeDetail;
+use super::trade_detail::TradeDetail;
 use serde::{Deserialize, Serialize};
 use txn::{Abort, Access, RowMut};
 

@@ -2,8 +2,8 @@
 //! arrive one after the other in trading time, complete when the price allows it, and change the
 //! holdings in the order of their completion.
 
+use super::fixed::{TRADE_TYPES, charge, commission_rate};
 use super::geometry::{Geometry, stream, symbol};
-use super::load::{TRADE_TYPES, charge, commission_rate};
 use super::market::exchange_of;
 use super::market_time::{Trigger, date_of, price, stamp, wait_for};
 use super::ops::insert;
