@@ -16,8 +16,8 @@
 //! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
 //! experiments (`lab`) and print their results.
 //!
-//! `tracing` records transactions under an emulator, and `cachesim_command` runs a trace on modelled
-//! caches.
+//! `tracing` records transactions under an emulator, and `cachesim_command` runs a trace on
+//! modelled caches.
 //!
 //! Results go to standard output, everything else to standard error. Exit code 0: success; 1: the
 //! run failed or a consistency check did not hold; 2: wrong usage; 130: interrupted (Ctrl-C,

@@ -60,8 +60,8 @@ pub struct Footprints {
     pub code: BTreeMap<GroupKey, Group>,
     /// Of whole transactions only.
     pub data: BTreeMap<GroupKey, Group>,
-    /// Accesses to lines of data that at least 99 % of the transactions touch; how many of them were
-    /// loads.
+    /// Accesses to lines of data that at least 99 % of the transactions touch; how many of them
+    /// were loads.
     pub common: (u64, u64),
 }
 

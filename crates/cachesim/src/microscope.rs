@@ -167,8 +167,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The operation is the innermost one. What an update or a deletion does to find and lock its row
-    /// is an index probe, as in the engine of the thesis, and so are descents ahead of reads.
+    /// The operation is the innermost one. What an update or a deletion does to find and lock its
+    /// row is an index probe, as in the engine of the thesis, and so are descents ahead of reads.
     fn mark(&mut self, mark: u16) {
         let code = mark & !END;
         if mark & END != 0 {

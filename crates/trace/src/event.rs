@@ -11,7 +11,7 @@
 //!
 //! | mark | what follows |
 //! |---|---|
-//! | [`TRANSACTION`](crate::code::TRANSACTION) | the kind; the line of the stack at which the transaction began |
+//! | [`TRANSACTION`](crate::code::TRANSACTION) | the kind; the line of the stack where it began |
 //! | its end | instructions, loads, stores, further rounds of `rep` instructions |
 //! | [`TASK`](crate::code::TASK) | the number of the task that goes on |
 //!

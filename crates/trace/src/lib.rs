@@ -24,11 +24,11 @@
 //! | `META` | text: a line `name=value` for each fact about the capture |
 //! | `KIND` | text: a line for each kind of transaction; a kind is the number of its line |
 //! | `NAME` | text: a line `component TAB function` for each function |
-//! | `BLCK` | a basic block after the other: u64 address, u16 bytes, u16 instructions, u32 function (the number of a line of `NAME`) |
-//! | `STRM` | one thread: chunks, each u32 bytes before compression, u32 bytes, and that many bytes of an LZ4 block |
+//! | `BLCK` | basic blocks: u64 address, u16 bytes, u16 instructions, u32 line of `NAME` |
+//! | `STRM` | chunks of one thread: u32 bytes unpacked, u32 bytes, so many bytes of an LZ4 block |
 //!
-//! The first four sections stand once each, before the streams. The chunks of a stream, decompressed
-//! and joined, are its events ([`event`]).
+//! The first four sections stand once each, before the streams. The chunks of a stream,
+//! decompressed and joined, are its events ([`event`]).
 //!
 //! - [`event`]: events as bytes, and back. [`chunk`]: streams in pieces, compressed.
 //! - [`mod@file`]: the file. [`Trace`]: its transactions, each with its own events.

@@ -18,8 +18,8 @@ pub struct TraceArgs {
     /// Transactions to record
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub transactions: u64,
-    /// Record this many transactions of a kind, in place of --transactions of the mix; once for each
-    /// kind
+    /// Record this many transactions of a kind, in place of --transactions of the mix; once for
+    /// each kind
     #[arg(long, value_name = "KIND=N", value_parser = quota, conflicts_with = "transactions")]
     pub quota: Vec<(String, u64)>,
     /// Workers, each with one client: with 1, no transaction waits for another one; with 16, each

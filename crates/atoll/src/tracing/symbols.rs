@@ -1,6 +1,6 @@
 //! From addresses to functions and components, by `llvm-symbolizer` or `addr2line`. Where the
-//! program has line tables (`CARGO_PROFILE_RELEASE_DEBUG=line-tables-only`), inlined code counts for
-//! the crate that it was written in; without them, for the function that it was inlined into.
+//! program has line tables (`CARGO_PROFILE_RELEASE_DEBUG=line-tables-only`), inlined code counts
+//! for the crate that it was written in; without them, for the function that it was inlined into.
 
 use crate::failure::Failure;
 use std::collections::HashMap;

@@ -177,8 +177,8 @@ impl Addict {
     }
 
     /// Where a transaction that reaches a place goes on: a context of the place that is free, or an
-    /// idle one of a place that has others, which is then this place's, or the one of the place with
-    /// the shortest queue.
+    /// idle one of a place that has others, which is then this place's, or the one of the place
+    /// with the shortest queue.
     fn go(&mut self, run: &Run<'_>, context: usize, number: usize) -> Step {
         let own = &self.places[number].1;
         if own.contains(&context) {

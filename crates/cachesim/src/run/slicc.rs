@@ -173,8 +173,8 @@ impl Slicc {
         })
     }
 
-    /// Whether a team still has a transaction for each of its contexts: then no other one shares its
-    /// cores.
+    /// Whether a team still has a transaction for each of its contexts: then no other one shares
+    /// its cores.
     fn fills(&self, cores: &Range<usize>, team: &[usize]) -> bool {
         team.len() >= cores.len() * self.settings.contexts
     }
