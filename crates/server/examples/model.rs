@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         certificate: Some(Certificate::Own(dir.path().into())),
         limits: Limits::default(),
         stores: model::STORES,
-        metrics: None,
+        status: None,
     };
     let (_stop, stopping) = watch::channel(false);
     let told = |address| println!("it listens on {address}");
