@@ -25,7 +25,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "server", "query", "deploy", "driver", "report", "deploysim", "advisor"]),
+    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -67,7 +67,7 @@ pub const SYSTEM_CRATES: &[&str] =
 pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
 
 /// Crates that link other engines or Python, and are built only on request.
-const ON_DEMAND: &[&str] = &["peers", "query", "atoll-python"];
+const ON_DEMAND: &[&str] = &["peers", "atoll-python"];
 
 pub fn check(workspace: &Workspace) -> Vec<String> {
     let mut complaints = listed(workspace);

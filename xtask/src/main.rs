@@ -230,7 +230,7 @@ fn ci() -> Result<(), Failed> {
     // the features that clippy has checked them with, so that none is checked again.
     let targets = ["--lib", "--bin", "xtask", "--example", "balance"];
     let doc = ["doc", "--workspace", "--no-deps", "--quiet"];
-    let without = ["--exclude", "peers", "--exclude", "query", "--exclude", "atoll-python"];
+    let without = ["--exclude", "peers", "--exclude", "atoll-python"];
     cargo(&[&doc[..], &without, &targets].concat(), &[("RUSTDOCFLAGS", "-D warnings")])
 }
 

@@ -125,7 +125,6 @@ fn serve(
 ) -> Result<(), Failure> {
     let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
     let engine = engine_of(&running, database, stations).map_err(Failure::run)?;
-    add_planners();
     let about = about(running.deployment());
     let status = args.status.map(|listen| Status { listen, about: about.clone(), recent });
     let options = options(args, database, status);
@@ -170,12 +169,6 @@ fn engine_of(running: &Running, database: Database, stations: Arc<Stations>) -> 
     let addresses = addresses.into_iter().map(|(_, address)| address).collect();
     let placement = Placement::even(deployment.sites, deployment.islands);
     Deployed::new(database, placement, (deployment.number, addresses), stations)
-}
-
-/// Adds what plans queries that are no programs, if it was built.
-fn add_planners() {
-    #[cfg(feature = "query")]
-    server::general::add(std::sync::Arc::new(query::Queries::default()));
 }
 
 /// What the status page tells of the deployment.

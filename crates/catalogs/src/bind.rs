@@ -3,8 +3,9 @@
 mod expressions;
 mod queries;
 mod sources;
+mod type_names;
 
-pub use expressions::type_named;
+pub use type_names::type_named;
 
 use crate::plan::{Aggregate, Ex, Query, Window};
 use crate::relations::Relations;

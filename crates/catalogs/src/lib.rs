@@ -71,7 +71,8 @@ impl General for Catalogs {
     }
 }
 
-/// Whether all relations of the query are of the catalogs, and it names one or a function of theirs.
+/// Whether all relations of the query are of the catalogs, and it names one of them or one of their
+/// functions.
 fn is_of_catalogs(query: &ast::Query) -> bool {
     struct Seen {
         with: Vec<String>,

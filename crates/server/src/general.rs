@@ -12,9 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 static PLANNERS: RwLock<Vec<Arc<dyn General>>> = RwLock::new(Vec::new());
 
 /// What a user can do where no planner takes a query.
-const HINT: &str =
-    "This binary has no query engine. Build it with `cargo build --release -p atoll --features query`.";
-const TOO_MUCH: &str = "Ask for it in several queries.";
+const HINT: &str = "Ask for it in several queries, of which keys, indexes or one scan find the rows.";
 
 /// Adds a planner, for all servers of the process.
 pub fn add(planner: Arc<dyn General>) {
@@ -52,6 +50,5 @@ pub fn plan(
             return Ok(plan);
         }
     }
-    let hint = if planners.is_empty() { HINT } else { TOO_MUCH };
-    Err(SqlError::unsupported(reason, Some(hint)))
+    Err(SqlError::unsupported(reason, Some(HINT)))
 }

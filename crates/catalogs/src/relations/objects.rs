@@ -35,7 +35,9 @@ pub fn classes(world: &World<'_>, rows: &mut Rows<'_>) {
         let mut values = class(table.oid.0.into(), &table.name, "r", PUBLIC, table.columns.len(), HEAP);
         values.push(("relhasindex", Value::Bool(!indexes_of(table).is_empty())));
         values.push(("relchecks", number(table.checks.len() as i64)));
-        values.push(("relhastriggers", Value::Bool(!table.foreign_keys.is_empty())));
+        let refers = |other: &sql::catalog::Table| other.foreign_keys.iter().any(|key| key.to == table.oid);
+        let is_referred = world.catalog.tables.values().any(refers);
+        values.push(("relhastriggers", Value::Bool(is_referred || !table.foreign_keys.is_empty())));
         rows.add(&values);
     }
     for index in indexes(world.catalog) {
