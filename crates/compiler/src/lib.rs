@@ -38,6 +38,7 @@ mod flow;
 pub mod general;
 mod insert;
 mod names;
+mod operand;
 mod operators;
 pub mod parse;
 mod paths;

@@ -1,28 +1,15 @@
 //! Operators, functions and casts for operands of known types: the meaning of an expression for a
 //! planner that has a syntax of its own.
 
-use crate::coerce::{How, Params, Typed};
+use crate::coerce::{How, Params};
 use crate::expressions::{Compiler, functions};
+use crate::operand::typed;
 use crate::{Stop, types};
 use sql::catalog::Catalog;
 use sql::expression::{Aggregate, BinaryOp};
-use sql::{Datum, Expr, SqlError, SqlType};
+use sql::{Expr, SqlError, SqlType};
 
-/// An operand: its type, and its value if it is a constant. One that is no constant is the column
-/// of its position in the row that the expression is evaluated over.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Operand {
-    pub ty: SqlType,
-    pub constant: Option<Datum>,
-}
-
-fn typed(operands: &[Operand]) -> Vec<Typed> {
-    let one = |(operand, at): (&Operand, u16)| {
-        let expr = operand.constant.clone().map_or(Expr::Column(at), Expr::Const);
-        Typed::new(expr, operand.ty)
-    };
-    operands.iter().zip(0..).map(one).collect()
-}
+pub use crate::operand::Operand;
 
 /// The operator with this symbol, and the type of its result.
 ///

@@ -4,9 +4,10 @@
 //! holds rows, their machines, and notes for the reader; [`Report::html`] is the result. In
 //! between, [`sweep`] finds the options in which the rows differ and chooses the one for the axis,
 //! `figures` turns rows into charts as plain values, each with a table of the same content, and
-//! `page` writes both as HTML. An [`Essay`] is a page of other charts. ECharts draws the charts in the reader's browser; only their look is
-//! decided there. [`verdict`] has the one rule by which a row is better than another; [`compare`]
-//! applies it to two sets of rows, and [`flat`] writes rows as CSV.
+//! `page` writes both as HTML. An [`Essay`] is a page of other charts. ECharts draws the charts in
+//! the reader's browser; only their look is decided there. [`verdict`] has the one rule by which a
+//! row is better than another; [`compare`] applies it to two sets of rows, and [`flat`] writes rows
+//! as CSV.
 //!
 //! This crate reads values and returns text. It opens no file, and does not know how rows are
 //! measured.

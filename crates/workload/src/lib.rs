@@ -8,8 +8,9 @@
 //!
 //! Read it in this order: the list of all workloads, with their names ([`spec`]), and the
 //! properties that the measuring code needs ([`benchmark`]); the islands microbenchmark
-//! ([`micro`]), TPC-B ([`tpcb`]), TPC-C ([`tpcc`]), TPC-E ([`tpce`]) and TATP ([`tatp`]), each as schema and loader,
-//! steps, generator, check; the random draws that they share ([`random`], and hot ranges, [`hot`]).
+//! ([`micro`]), TPC-B ([`tpcb`]), TPC-C ([`tpcc`]), TPC-E ([`tpce`]) and TATP ([`tatp`]), each as
+//! schema and loader, steps, generator, check; the random draws that they share ([`random`], and
+//! hot ranges, [`hot`]).
 //! With the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), the
 //! do-nothing storage on which the language itself is measured (`null`), and a workload without
 //! data (`idle`).

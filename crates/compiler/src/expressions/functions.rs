@@ -266,8 +266,8 @@ pub fn date_part(
 pub fn part(
     compiler: &mut Compiler<'_>,
     name: &str,
-    field: &crate::typed::Operand,
-    value: &crate::typed::Operand,
+    field: &crate::operand::Operand,
+    value: &crate::operand::Operand,
 ) -> Result<Typed, Stop> {
     let Some(Datum::Text(field)) = &field.constant else {
         return Err(Stop::General("a field of a time that is no literal"));

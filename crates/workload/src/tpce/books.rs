@@ -39,8 +39,8 @@ pub struct TpceAudit {
     pub pending: Vec<(i64, i64)>,
     /// Rows of TRADE_REQUEST: trades and brokers.
     pub requests: Vec<(i64, i64)>,
-    /// By broker: B_NUM_TRADES and B_COMM_TOTAL, if the broker's row is here; number and commissions
-    /// of the completed trades that are here.
+    /// By broker: B_NUM_TRADES and B_COMM_TOTAL, if the broker's row is here; number and
+    /// commissions of the completed trades that are here.
     pub brokers: Vec<(i64, [i64; 4])>,
     /// By copy of the market: the sum of digests of the rows of LAST_TRADE that are here.
     pub feeds: Vec<(u32, u64)>,

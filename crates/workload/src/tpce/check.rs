@@ -1,9 +1,9 @@
 //! The consistency conditions.
 //!
 //! An instance checks the trades, holdings and balances of its own sites: conditions 3 to 7. For
-//! conditions over instances it reports parts: the sums of brokers (1 and 2), which have accounts at
-//! all sites of a unit; limit orders and their requests, which lie at different sites; and a digest
-//! of each copy of LAST_TRADE.
+//! conditions over instances it reports parts: the sums of brokers (1 and 2), which have accounts
+//! at all sites of a unit; limit orders and their requests, which lie at different sites; and a
+//! digest of each copy of LAST_TRADE.
 
 use super::books::{Books, TpceAudit};
 use super::geometry::first_security;

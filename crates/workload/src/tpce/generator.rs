@@ -2,8 +2,8 @@
 //!
 //! A stream first opens the exchange for the sites that have no stream yet. Then it takes the
 //! exchange's errands as they come, and otherwise the next card of a deck of 890 without
-//! replacement: with the hundred results and ten feeds that the deck's orders cause, the mix is that
-//! of the definition. A stream over some sites draws their customers.
+//! replacement: with the hundred results and ten feeds that the deck's orders cause, the mix is
+//! that of the definition. A stream over some sites draws their customers.
 
 use super::fixed::{INDUSTRIES, SECTORS, industry_name};
 use super::geometry::{self, Geometry};

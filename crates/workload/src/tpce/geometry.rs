@@ -163,8 +163,8 @@ impl Geometry {
         c / n * n + (c % n * factor + 97) % n
     }
 
-    /// The rank of a customer among those of its unit: the higher within its tier, the more often it
-    /// is drawn: position = 677 rank + 33 (unit + 1).
+    /// The rank of a customer among those of its unit: the higher within its tier, the more often
+    /// it is drawn: position = 677 rank + 33 (unit + 1).
     pub fn rank_of(&self, c: i64) -> u32 {
         let n = i64::from(self.unit);
         let (unit, position) = (c / n, c % n);

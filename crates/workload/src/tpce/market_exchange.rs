@@ -2,14 +2,14 @@
 //! answers with results of trades and with the ticker.
 //!
 //! ```text
-//! committed Trade-Order --+-- market: after a short delay ---------> result; ticker: entry, padding
-//!                         +-- limit:  when the price is reached ---> in the money --> padding entry
+//! committed Trade-Order --+-- market: after a short delay -------> result; ticker: entry, padding
+//!                         +-- limit:  when the price is reached -> in the money --> padding entry
 //! padding entry: the next order in the money, or a random security
 //! twenty entries of the ticker -> Market-Feed -> limit orders that it submits, now market orders
 //! ```
 //!
-//! **Parts.** Each site has a part of its own, which knows the orders of the site's customers and is
-//! guarded by one short lock. Streams of requests take results and feeds from the parts of their
+//! **Parts.** Each site has a part of its own, which knows the orders of the site's customers and
+//! is guarded by one short lock. Streams of requests take results and feeds from the parts of their
 //! sites, before they draw a card of their deck.
 //!
 //! **Clock.** Time is virtual: each accepted order moves the clock by the time that passes between
@@ -132,8 +132,8 @@ impl Exchange {
         self.clock_ms.fetch_max(trading_ms, Ordering::Relaxed);
     }
 
-    /// A stream over these sites begins. Returns those that had none: their parts are empty now, and
-    /// the stream must have them filled.
+    /// A stream over these sites begins. Returns those that had none: their parts are empty now,
+    /// and the stream must have them filled.
     pub fn join(&self, sites: Range<u32>) -> Vec<u32> {
         let mut live = held(&self.live);
         let mut first = Vec::new();

@@ -1,5 +1,5 @@
-//! Market-Watch: the change of the worth of some securities since a day: those on a customer's watch
-//! list, those of an account, or those of an industry.
+//! Market-Watch: the change of the worth of some securities since a day: those on a customer's
+//! watch list, those of an account, or those of an industry.
 
 use super::customer_position::holdings_of;
 use super::geometry::symbol;

@@ -8,13 +8,13 @@
 //!
 //! a customer's transaction   {its site} -> {places of its securities, broker} -> {its site}
 //! Market-Feed                {places of twenty securities, every copy} -> {sites of trades}
-//! the exchange               in process: is told of committed orders, gives Trade-Results and feeds
+//! the exchange               in process: is told of committed orders, gives results and feeds
 //! ```
 //!
 //! Read it in this order: where everything lies ([`geometry`]), tables ([`rows`]), the population
-//! (`fixed`, `load`, `market`, `trades`), the transactions, one file each, the exchange (`market_exchange`),
-//! the inputs (`generator`), the check. The reasons for the partitioning are in `docs/tpce.md`. Ids
-//! are not shifted, money is in cents, and time is virtual.
+//! (`fixed`, `load`, `market`, `trades`), the transactions, one file each, the exchange
+//! (`market_exchange`), the inputs (`generator`), the check. The reasons for the partitioning are in
+//! `docs/tpce.md`. Ids are not shifted, money is in cents, and time is virtual.
 
 mod benchmark;
 mod books;

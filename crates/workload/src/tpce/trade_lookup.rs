@@ -1,5 +1,5 @@
-//! Trade-Lookup and Trade-Update: up to twenty trades with all that belongs to them, found in one of
-//! four ways; an update changes one text of each.
+//! Trade-Lookup and Trade-Update: up to twenty trades with all that belongs to them, found in one
+//! of four ways; an update changes one text of each.
 
 use super::geometry::{Geometry, symbol};
 use super::market_steps::SecurityFacts;
