@@ -82,12 +82,12 @@ impl Binder<'_> {
             E::IsNotDistinctFrom(a, b) => bool(self.same(scope, a, b)?),
             E::InList { expr, list, negated } => {
                 let left = self.expr(scope, expr)?;
-                let mut any = Ex::Const(Value::Bool(false));
+                let mut equal = Vec::with_capacity(list.len());
                 for item in list {
                     let right = self.expr(scope, item)?;
-                    let equal = self.compared(Op::Equal, left.clone(), right);
-                    any = Ex::Or(any.into(), equal.into());
+                    equal.push(self.compared(Op::Equal, left.clone(), right));
                 }
+                let any = any_of(equal);
                 bool(if *negated { not(any) } else { any })
             }
             E::InSubquery { expr, subquery, negated } => {
@@ -518,6 +518,22 @@ impl Binder<'_> {
         computed.windows.push(Window { name: name.to_owned(), partition, order });
         Ok((Ex::Window(computed.windows.len() - 1), Type::INT8))
     }
+}
+
+/// A balanced tree: one that is as deep as the list is long could take more stack than there is.
+fn any_of(mut all: Vec<Ex>) -> Ex {
+    while all.len() > 1 {
+        let mut half = Vec::with_capacity(all.len().div_ceil(2));
+        let mut rest = all.into_iter();
+        while let Some(first) = rest.next() {
+            half.push(match rest.next() {
+                Some(second) => Ex::Or(first.into(), second.into()),
+                None => first,
+            });
+        }
+        all = half;
+    }
+    all.pop().unwrap_or(Ex::Const(Value::Bool(false)))
 }
 
 fn not(ex: Ex) -> Ex {

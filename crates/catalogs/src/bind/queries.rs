@@ -102,6 +102,10 @@ impl Binder<'_> {
                     Some(_) => {}
                 }
             }
+            if items.len() != columns.len() {
+                let message = "VALUES lists must all be the same length";
+                return Err(SqlError::new(SqlState::SYNTAX_ERROR, message));
+            }
             rows.push(items);
         }
         Ok(plain(Body::Values(rows), columns))

@@ -76,9 +76,11 @@ impl Run<'_> {
                 _ => Value::Null,
             },
             Ex::Element(array, index) => match (self.value(array, env)?, self.value(index, env)?) {
-                (Value::Array(items), Value::Int(at)) => {
-                    usize::try_from(at - 1).ok().and_then(|at| items.get(at).cloned()).unwrap_or_default()
-                }
+                (Value::Array(items), Value::Int(at)) => at
+                    .checked_sub(1)
+                    .and_then(|at| usize::try_from(at).ok())
+                    .and_then(|at| items.get(at).cloned())
+                    .unwrap_or_default(),
                 _ => Value::Null,
             },
             other => self.of_query(other, env)?,

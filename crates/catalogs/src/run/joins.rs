@@ -135,6 +135,9 @@ impl Run<'_> {
     }
 }
 
+/// Rows of a series: it is cut there.
+const MOST_NUMBERS: usize = 1_000_000;
+
 /// The rows of a function of a set; `None` if it is a function of one value.
 pub(super) fn elements(name: &str, args: &[Value], columns: usize) -> Option<Vec<Row>> {
     let int = |at: usize| args.get(at).and_then(Value::as_int);
@@ -154,8 +157,10 @@ pub(super) fn elements(name: &str, args: &[Value], columns: usize) -> Option<Vec
         }
         "generate_series" => {
             let (from, to, step) = (int(0)?, int(1)?, int(2).unwrap_or(1));
-            let count = if step == 0 { 0 } else { ((to - from) / step + 1).clamp(0, 1_000_000) };
-            (0..count).map(|at| vec![Value::Int(from + at * step)]).collect()
+            let is_within = |at: &i64| if step > 0 { *at <= to } else { *at >= to };
+            let next = |at: &i64| at.checked_add(step).filter(is_within);
+            let numbers = std::iter::successors(Some(from).filter(|at| step != 0 && is_within(at)), next);
+            numbers.take(MOST_NUMBERS).map(|at| vec![Value::Int(at)]).collect()
         }
         "generate_subscripts" => {
             let length = match args.first() {
