@@ -283,20 +283,7 @@ fn text_function(name: &str, args: &[Value]) -> Option<Value> {
             let at = args[2].as_int().unwrap_or(1).max(1) as usize;
             Value::text(text.split(separator).nth(at - 1).unwrap_or(""))
         }
-        ("substring" | "substr", [text, from, rest @ ..]) => match args[1].as_int() {
-            Some(start) => {
-                let length = rest.first().and_then(|length| length.parse::<i64>().ok());
-                let end = length.map_or(i64::MAX, |length| start.saturating_add(length));
-                let kept = text.chars().zip(1_i64..).filter(|(_, at)| *at >= start && *at < end);
-                Value::Text(kept.map(|(c, _)| c).collect())
-            }
-            None => {
-                let found = regex_lite::Regex::new(from).ok()?.captures(text);
-                found
-                    .and_then(|found| found.get(1).or_else(|| found.get(0)))
-                    .map_or(Value::Null, |part| Value::text(part.as_str()))
-            }
-        },
+        ("substring" | "substr", [text, from, rest @ ..]) => substring(text, (from, args[1].as_int()), rest)?,
         ("regexp_replace", [text, pattern, to, ..]) => {
             let regex = regex_lite::Regex::new(pattern).ok()?;
             let to = to.replace('$', "$$").replace("\\1", "${1}");
@@ -308,27 +295,40 @@ fn text_function(name: &str, args: &[Value]) -> Option<Value> {
         ("quote_ident", [text]) => Value::Text(crate::relations::quoted(text)),
         ("quote_literal", [text]) => Value::Text(format!("'{}'", text.replace('\'', "''"))),
         ("round" | "to_char", [_, ..]) => args[0].clone(),
-        ("format", [pattern, ..]) => {
-            let mut rest = texts[1..].iter();
-            let mut out = String::new();
-            let mut parts = pattern.split('%');
-            out.push_str(parts.next().unwrap_or(""));
-            for part in parts {
-                let mut chars = part.chars();
-                match chars.next() {
-                    Some('I') => out.push_str(&crate::relations::quoted(rest.next().unwrap_or(&""))),
-                    Some('s') => out.push_str(rest.next().unwrap_or(&"")),
-                    Some('L') => {
-                        out.push_str(&format!("'{}'", rest.next().unwrap_or(&"").replace('\'', "''")))
-                    }
-                    _ => out.push('%'),
-                }
-                out.push_str(chars.as_str());
-            }
-            Value::Text(out)
-        }
+        ("format", [pattern, values @ ..]) => Value::Text(formatted(pattern, values)),
         _ => return None,
     })
+}
+
+/// From a position, or what a pattern matches.
+fn substring(text: &str, (from, start): (&str, Option<i64>), rest: &[&str]) -> Option<Value> {
+    let Some(start) = start else {
+        let found = regex_lite::Regex::new(from).ok()?.captures(text);
+        let part = found.and_then(|found| found.get(1).or_else(|| found.get(0)));
+        return Some(part.map_or(Value::Null, |part| Value::text(part.as_str())));
+    };
+    let length = rest.first().and_then(|length| length.parse::<i64>().ok());
+    let end = length.map_or(i64::MAX, |length| start.saturating_add(length));
+    let kept = text.chars().zip(1_i64..).filter(|(_, at)| *at >= start && *at < end);
+    Some(Value::Text(kept.map(|(c, _)| c).collect()))
+}
+
+/// `%I`, `%s` and `%L` in the pattern are the values in turn: as a name, as text, as a literal.
+fn formatted(pattern: &str, values: &[&str]) -> String {
+    let mut values = values.iter();
+    let mut parts = pattern.split('%');
+    let mut out = parts.next().unwrap_or("").to_owned();
+    for part in parts {
+        let mut chars = part.chars();
+        match chars.next() {
+            Some('I') => out.push_str(&crate::relations::quoted(values.next().unwrap_or(&""))),
+            Some('s') => out.push_str(values.next().unwrap_or(&"")),
+            Some('L') => out.push_str(&format!("'{}'", values.next().unwrap_or(&"").replace('\'', "''"))),
+            _ => out.push('%'),
+        }
+        out.push_str(chars.as_str());
+    }
+    out
 }
 
 fn json_object(args: &[Value]) -> Value {

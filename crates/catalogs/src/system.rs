@@ -244,21 +244,8 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
             Value::Array(implicit.into_iter().chain([Value::text("public")]).collect())
         }
         "version" => Value::text(concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION"), ")")),
-        "current_setting" => {
-            let name = args.first().map(Value::to_text).unwrap_or_default();
-            let known = facts.settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
-            match known {
-                Some((_, value)) => Value::text(value),
-                None if args.get(1).is_some_and(Value::is_true) => Value::Null,
-                None => {
-                    let message = format!("unrecognized configuration parameter \"{name}\"");
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message));
-                }
-            }
-        }
-        "set_config" => {
-            return Err(SqlError::unsupported("set_config", Some("Use SET.")));
-        }
+        "current_setting" => return current_setting(facts, args),
+        "set_config" => return Err(SqlError::unsupported("set_config", Some("Use SET."))),
         "pg_backend_pid" => Value::Int(facts.backend.into()),
         "to_regclass" | "to_regtype" | "to_regnamespace" => {
             let ty = match name {
@@ -289,6 +276,19 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         name if name.ends_with("_size") => Value::Int(0),
         _ => Value::Null,
     })
+}
+
+fn current_setting(facts: &Facts, args: &[Value]) -> Result<Value, SqlError> {
+    let name = args.first().map(Value::to_text).unwrap_or_default();
+    let known = facts.settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
+    match known {
+        Some((_, value)) => Ok(Value::text(value)),
+        None if args.get(1).is_some_and(Value::is_true) => Ok(Value::Null),
+        None => {
+            let message = format!("unrecognized configuration parameter \"{name}\"");
+            Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message))
+        }
+    }
 }
 
 /// The sequence of a serial column.

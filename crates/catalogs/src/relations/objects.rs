@@ -221,6 +221,13 @@ pub fn fixed(world: &World<'_>, rows: &mut Rows<'_>) {
                 ]);
             }
         }
+        _ => of_session(world, rows),
+    }
+}
+
+/// Relations of what the session knows: its user and its settings.
+fn of_session(world: &World<'_>, rows: &mut Rows<'_>) {
+    match rows.relation.name {
         "pg_roles" | "pg_authid" => rows.add(&[
             ("oid", number(OWNER)),
             ("rolname", text(&world.facts.user)),

@@ -25,22 +25,8 @@ impl Run<'_> {
             Ex::Aggregate(at) => env.extra.aggregates.get(*at).cloned().unwrap_or_default(),
             Ex::Window(at) => env.extra.windows.get(*at).cloned().unwrap_or_default(),
             Ex::Set(at) => env.extra.sets.get(*at).cloned().unwrap_or_default(),
-            Ex::And(a, b) => match self.value(a, env)? {
-                Value::Bool(false) => Value::Bool(false),
-                a => match (a, self.value(b, env)?) {
-                    (_, Value::Bool(false)) => Value::Bool(false),
-                    (Value::Bool(true), Value::Bool(true)) => Value::Bool(true),
-                    _ => Value::Null,
-                },
-            },
-            Ex::Or(a, b) => match self.value(a, env)? {
-                Value::Bool(true) => Value::Bool(true),
-                a => match (a, self.value(b, env)?) {
-                    (_, Value::Bool(true)) => Value::Bool(true),
-                    (Value::Bool(false), Value::Bool(false)) => Value::Bool(false),
-                    _ => Value::Null,
-                },
-            },
+            Ex::And(a, b) => self.connected(a, b, env, false)?,
+            Ex::Or(a, b) => self.connected(a, b, env, true)?,
             Ex::Not(a) => match self.value(a, env)? {
                 Value::Bool(v) => Value::Bool(!v),
                 _ => Value::Null,
@@ -84,6 +70,20 @@ impl Run<'_> {
                 _ => Value::Null,
             },
             other => self.of_query(other, env)?,
+        })
+    }
+
+    /// `OR` if `decides` is true, else `AND`: one value decides alone, the other one needs both sides.
+    fn connected(&self, a: &Ex, b: &Ex, env: &Env<'_>, decides: bool) -> Result<Value, SqlError> {
+        let a = self.value(a, env)?;
+        if a == Value::Bool(decides) {
+            return Ok(a);
+        }
+        let b = self.value(b, env)?;
+        Ok(match (&a, &b) {
+            (_, Value::Bool(b)) if *b == decides => Value::Bool(decides),
+            (Value::Bool(_), Value::Bool(_)) => Value::Bool(!decides),
+            _ => Value::Null,
         })
     }
 
