@@ -40,8 +40,6 @@ const DECK: [(Card, usize); 8] = [
 ];
 /// Of this many orders in a deck, one is rolled back.
 const ORDERS: u32 = 101;
-/// Milliseconds of virtual time between two runs of Data-Maintenance.
-const MAINTENANCE_MS: i64 = 60_000;
 
 /// A transaction that a client asks for of its own accord; Trade-Result comes from the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,7 +72,6 @@ pub struct TpceGenerator {
     /// The errand of the request that was drawn last, and its site.
     running: Option<(u32, Errand)>,
     next_site: u32,
-    maintained: i64,
     maintenance: u32,
 }
 
@@ -93,7 +90,6 @@ impl TpceGenerator {
             to_open,
             running: None,
             next_site: sites.start,
-            maintained: tpce.exchange.now_ms(),
             maintenance: random.between(0..=11),
             tpce,
             random,
@@ -392,18 +388,6 @@ impl TpceGenerator {
         };
         DataMaintenanceRequest { home: self.home(), what, now: self.now() }
     }
-
-    /// Whether a minute has passed, as this stream's share of the sites counts it.
-    fn maintenance_is_due(&mut self) -> bool {
-        let sites = self.tpce.geometry.sites();
-        let share = (self.sites.end - self.sites.start).max(1);
-        let now = self.tpce.exchange.now_ms();
-        let due = now - self.maintained >= MAINTENANCE_MS * i64::from(sites / share).max(1);
-        if due {
-            self.maintained = now;
-        }
-        due
-    }
 }
 
 impl Generator for TpceGenerator {
@@ -417,7 +401,7 @@ impl Generator for TpceGenerator {
             if let Some(request) = self.opening().or_else(|| self.errand()) {
                 return request;
             }
-            if self.tpce.options.mix == Mix::Full && self.maintenance_is_due() {
+            if self.tpce.options.mix == Mix::Full && self.tpce.exchange.maintenance_is_due() {
                 return TpceRequest::DataMaintenance(Box::new(self.data_maintenance()));
             }
         }

@@ -89,10 +89,15 @@ struct Part {
     next_due: AtomicI64,
 }
 
+/// Milliseconds of virtual time between two runs of Data-Maintenance.
+const MAINTENANCE_MS: i64 = 60_000;
+
 /// The exchange of all streams that share one value of the workload.
 #[derive(Debug)]
 pub(super) struct Exchange {
     clock_ms: AtomicI64,
+    /// The time of the last run of Data-Maintenance that a stream has drawn.
+    maintained_ms: AtomicI64,
     /// Streams over each site.
     live: Mutex<Vec<u32>>,
     /// Sites with a stream.
@@ -114,6 +119,7 @@ impl Exchange {
         let end = i64::from(geometry.days) * super::market_time::DAY_MS;
         Exchange {
             clock_ms: AtomicI64::new(end),
+            maintained_ms: AtomicI64::new(end),
             live: Mutex::new(vec![0; geometry.sites() as usize]),
             covered: AtomicU32::new(0),
             parts: (0..geometry.sites()).map(|_| part()).collect(),
@@ -125,6 +131,16 @@ impl Exchange {
     /// Trading time.
     pub fn now_ms(&self) -> i64 {
         self.clock_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether Data-Maintenance is due, which runs once a minute: `true` to one stream for each run.
+    /// Exchanges that cover a part of the sites each take their share of the runs.
+    pub fn maintenance_is_due(&self) -> bool {
+        let (now, last) = (self.now_ms(), self.maintained_ms.load(Ordering::Relaxed));
+        let sites = self.parts.len() as i64;
+        let covered = i64::from(self.covered.load(Ordering::Relaxed)).clamp(1, sites.max(1));
+        now.saturating_sub(last) >= MAINTENANCE_MS * sites / covered
+            && self.maintained_ms.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// Time has reached this moment.
@@ -329,5 +345,30 @@ impl State {
             // Feeds are rare, and the orders that they trigger wait: they go before results.
             self.errands.push_front(Errand::Feed(number, std::mem::take(&mut self.batch)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tpce::TpceOptions;
+
+    #[test]
+    fn maintenance_is_due_once_a_minute_for_all_streams_together() {
+        let options = TpceOptions::new(2);
+        let exchange = Exchange::new(&Geometry::new(&options), options.sf);
+        let due = |exchange: &Exchange| (0..9).filter(|_| exchange.maintenance_is_due()).count();
+        exchange.join(0..20);
+        assert_eq!(due(&exchange), 0, "no minute has passed");
+        let begun = exchange.now_ms();
+        exchange.reach(begun + MAINTENANCE_MS);
+        assert_eq!(due(&exchange), 1);
+        // An exchange over half of the sites has half of the runs.
+        let half = Exchange::new(&Geometry::new(&options), options.sf);
+        half.join(0..10);
+        half.reach(begun + MAINTENANCE_MS);
+        assert_eq!(due(&half), 0);
+        half.reach(begun + 2 * MAINTENANCE_MS);
+        assert_eq!(due(&half), 1);
     }
 }
