@@ -30,10 +30,8 @@ pub fn with_its_options(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         text.parse().map_err(|why: toml::de::Error| cannot(&why.to_string().trim_end()))?;
     let mut all = words[..2].to_vec();
     for (name, value) in &table {
-        if is_typed(&words, name) {
-            continue;
-        }
-        all.extend(word(name, value).map_err(|why| cannot(&why))?);
+        let word = word(name, value).map_err(|why| cannot(&why))?;
+        all.extend(word.filter(|_| !is_typed(&words, name)));
     }
     all.extend_from_slice(&words[2..]);
     Ok(all)

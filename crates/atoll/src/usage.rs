@@ -221,7 +221,7 @@ mod tests {
     fn the_nearest_name_comes_first_and_capital_letters_do_not_matter() {
         assert!(complaint(&["bench", "TPCC"]).contains("did you mean tpcc?; expected one of tpcc, tpcb"));
         assert!(
-            complaint(&["bench", "tpcd"]).contains("did you mean tpcb or tpcc?; expected one of tpcb, tpcc,")
+            complaint(&["bench", "tpcd"]).contains("did you mean tpcb, tpcc or tpce?; expected one of tpcb,")
         );
         assert!(!complaint(&["bench", "benchmark"]).contains("did you mean"));
         let line = complaint(&["init"]);
