@@ -73,7 +73,8 @@ impl Run<'_> {
         })
     }
 
-    /// `OR` if `decides` is true, else `AND`: one value decides alone, the other one needs both sides.
+    /// `OR` if `decides` is true, else `AND`: one value decides alone, the other one needs both
+    /// sides.
     fn connected(&self, a: &Ex, b: &Ex, env: &Env<'_>, decides: bool) -> Result<Value, SqlError> {
         let a = self.value(a, env)?;
         if a == Value::Bool(decides) {

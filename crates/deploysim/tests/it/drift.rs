@@ -30,17 +30,22 @@ fn the_loop_has_the_engines_constants() {
 fn the_loop_has_the_engines_order() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../instance/src/worker.rs");
     let text = std::fs::read_to_string(path).unwrap();
-    let run = &text[text.find("pub fn run(mut self)").expect("the loop is there")..];
-    let run = &run[..run.find("probe::round").expect("the loop's end is there")];
-    let mut rest = run;
-    for step in [
-        "self.turns(now)",
-        "Ask::Rings } else { Ask::All }",
-        "self.receive(ask)",
-        "links.flush()",
-        "self.rest(now)",
-    ] {
-        let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is not where the simulation has it"));
-        rest = &rest[at..];
-    }
+    let begins_with = |name: &str| &text[text.find(name).unwrap_or_else(|| panic!("{name:?} is gone"))..];
+    let in_order = |mut rest: &str, steps: &[&str]| {
+        for step in steps {
+            let at = rest.find(step).unwrap_or_else(|| panic!("{step:?} is not where the simulation has it"));
+            rest = &rest[at..];
+        }
+    };
+    let run = begins_with("pub fn run(mut self)");
+    in_order(
+        &run[..run.find("self.finish()").expect("the loop's end is there")],
+        &["self.work(now)", "self.rest(now)"],
+    );
+    let round = begins_with("fn work(&mut self, now: u64)");
+    let round = &round[..round.find("probe::round").expect("the round's end is there")];
+    in_order(
+        round,
+        &["self.turns(now)", "Ask::Rings } else { Ask::All }", "self.receive(ask)", "links.flush()"],
+    );
 }

@@ -146,7 +146,7 @@ async fn a_copy_that_fails_leaves_nothing() {
         raw.ask(&[message(b'd', b"1\n2"), message(b'd', b"2\n"), message(b'c', b"")]).await,
         tags("CZ", 'I')
     );
-    assert_eq!(raw.ask(&[query("COPY t TO STDOUT")]).await, tags("HdddcCZ", 'I'));
+    assert_eq!(raw.ask(&[query("COPY t TO STDOUT")]).await, tags("HddcCZ", 'I'));
 }
 
 /// A server that reads mutated streams goes on to serve others.

@@ -133,8 +133,8 @@ impl Exchange {
         self.clock_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether Data-Maintenance is due, which runs once a minute: `true` to one stream for each run.
-    /// Exchanges that cover a part of the sites each take their share of the runs.
+    /// Whether Data-Maintenance is due, which runs once a minute: `true` to one stream for each
+    /// run. Exchanges that cover a part of the sites each take their share of the runs.
     pub fn maintenance_is_due(&self) -> bool {
         let (now, last) = (self.now_ms(), self.maintained_ms.load(Ordering::Relaxed));
         let sites = self.parts.len() as i64;

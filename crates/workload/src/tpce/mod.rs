@@ -13,8 +13,8 @@
 //!
 //! Read it in this order: where everything lies ([`geometry`]), tables ([`rows`]), the population
 //! (`fixed`, `load`, `market`, `trades`), the transactions, one file each, the exchange
-//! (`market_exchange`), the inputs (`generator`), the check. The reasons for the partitioning are in
-//! `docs/tpce.md`. Ids are not shifted, money is in cents, and time is virtual.
+//! (`market_exchange`), the inputs (`generator`), the check. The reasons for the partitioning are
+//! in `docs/tpce.md`. Ids are not shifted, money is in cents, and time is virtual.
 
 mod benchmark;
 mod books;

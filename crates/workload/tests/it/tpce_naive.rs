@@ -544,9 +544,13 @@ fn writing_transactions_return_and_leave_what_the_rows_say() {
     let tpce = small(Mix::Trading, 40_000);
     let mut requests = tpce.generator(13, 0..tpce.sites());
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
-    for _ in 0..120 {
+    for _ in 0..700 {
         let request = requests.next();
-        let rows = Rows::of(&mut oracle, &tpce, &TRADING);
+        let is_judged = matches!(
+            request,
+            TpceRequest::TradeOrder(_) | TpceRequest::TradeResult(_) | TpceRequest::MarketFeed(_)
+        );
+        let rows = Rows::of(&mut oracle, &tpce, if is_judged { &TRADING[..] } else { &["CHARGE"] });
         let Ok(reply) = oracle.submit(&request) else { continue };
         tpce.committed(&request, &reply);
         *seen.entry(tpce.kind(&request)).or_default() += 1;
