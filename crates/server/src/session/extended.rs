@@ -149,7 +149,13 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.describe_rows(ready.as_deref(), &[])?;
             }
             Target::Portal => {
-                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                let Some(portal) = self.portals.get(name) else {
+                    // A cursor that SQL has declared is a portal of its name.
+                    let cursor = self.cursor(name).map_err(|_| no_portal(name))?;
+                    let fields = cursor.fields.clone();
+                    self.transport.out.row_description(&fields, &[]);
+                    return Ok(());
+                };
                 let (ready, formats) = (portal.ready.clone(), portal.formats.clone());
                 self.describe_rows(ready.as_deref(), &formats)?;
             }
