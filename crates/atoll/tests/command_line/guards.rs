@@ -235,7 +235,7 @@ fn what_is_typed_wrong_is_told_with_what_was_meant() {
         (&["bench", "micro", "--data", ""], &["--data", "empty", "DIR"]),
         (&["bench", "micro", "--phases", ""], &["--phases", "empty", "FILE"]),
         (&["bench", "TPCC"], &["did you mean tpcc?"]),
-        (&["bench", "tpcd"], &["did you mean tpcb or tpcc?"]),
+        (&["bench", "tpcd"], &["did you mean tpcb, tpcc or tpce?"]),
         (&["bench", "micro", "--seed", "-5s"], &["-5s", "--seed"]),
         (&["bench", "micro", "--duration", "-5s"], &["-5s", "--duration"]),
     ] {
