@@ -19,7 +19,7 @@
 //! - The cells below are those of one thread; no other thread has a reference to them. None is
 //!   borrowed while another task runs.
 //! - The thread is announced as asleep, on both parkers, only between the runtime's two hooks
-//!   ([`before_sleep`], [`after_sleep`]), so what a session sends to its own thread rings no bell.
+//!   (`before_sleep`, `after_sleep`), so what a session sends to its own thread rings no bell.
 //! - [`Stations`] is shared: its list is behind a lock, and a handle in it may be used by any
 //!   thread. A station whose worker has ended leaves the list; the connections of its sessions end.
 

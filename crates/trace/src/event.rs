@@ -11,9 +11,9 @@
 //!
 //! | mark | what follows |
 //! |---|---|
-//! | [`TRANSACTION`](crate::code::TRANSACTION) | the kind; the line of the stack where it began |
+//! | [`TRANSACTION`] | the kind; the line of the stack where it began |
 //! | its end | instructions, loads, stores, further rounds of `rep` instructions |
-//! | [`TASK`](crate::code::TASK) | the number of the task that goes on |
+//! | [`TASK`] | the number of the task that goes on |
 //!
 //! The blocks and lines before the first event are 0. An access that crosses the border of a line
 //! is two events. A `rep` instruction is one run of its block, with all accesses of its rounds.

@@ -1,4 +1,4 @@
-//! The file: sections in their order, each checked. Its bytes are drawn in the [crate](crate)'s
+//! The file: sections in their order, each checked. Its bytes are drawn in the [crate]'s
 //! documentation.
 
 use base::crc32c;

@@ -15,8 +15,8 @@
 //! After `count` recorded transactions the process ends here: another change of instrumentation
 //! fails in qemu 7.2.
 //!
-//! Callbacks run on the guest's own thread, so a thread's [`Recorder`] is its alone. What it has
-//! recorded of ended transactions goes to [`Done`], under a mutex, where the last thread finds it.
+//! Callbacks run on the guest's own thread, so a thread's `Recorder` is its alone. What it has
+//! recorded of ended transactions goes to `Done`, under a mutex, where the last thread finds it.
 
 mod calls;
 mod output;

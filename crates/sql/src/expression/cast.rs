@@ -35,7 +35,7 @@ pub(super) fn cast(value: Datum, from: SqlType, to: SqlType, explicit: bool) -> 
 /// that the value shows.
 ///
 /// # Errors
-/// As [`cast`].
+/// As `cast`.
 pub fn cast_to(value: Datum, to: SqlType) -> Result<Datum, SqlError> {
     let from = match &value {
         Datum::Null => return Ok(Datum::Null),
