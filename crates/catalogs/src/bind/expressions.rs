@@ -523,15 +523,12 @@ impl Binder<'_> {
 /// A balanced tree: one that is as deep as the list is long could take more stack than there is.
 fn any_of(mut all: Vec<Ex>) -> Ex {
     while all.len() > 1 {
-        let mut half = Vec::with_capacity(all.len().div_ceil(2));
-        let mut rest = all.into_iter();
-        while let Some(first) = rest.next() {
-            half.push(match rest.next() {
-                Some(second) => Ex::Or(first.into(), second.into()),
-                None => first,
-            });
-        }
-        all = half;
+        let mut others = all.split_off(all.len().div_ceil(2)).into_iter();
+        let pair = |one: Ex| match others.next() {
+            Some(other) => Ex::Or(one.into(), other.into()),
+            None => one,
+        };
+        all = all.into_iter().map(pair).collect();
     }
     all.pop().unwrap_or(Ex::Const(Value::Bool(false)))
 }
