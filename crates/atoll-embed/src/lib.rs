@@ -31,8 +31,8 @@
 //!
 //! A statement is compiled once for each connection and version of the catalog, and then costs one
 //! round trip to a session's thread and one to the instance. A transaction of several statements
-//! pays that for each, and its locks stay meanwhile. A procedure is one round trip, whatever its
-//! steps do. An unoptimised build of the engine is slow: give a program that is measured
+//! pays that for each, and its locks stay meanwhile. A procedure is one round trip, however many
+//! steps it has. An unoptimised build of the engine is slow: give a program that is measured
 //! `[profile.dev.package."*"] opt-level = 3`, or build it with `--release`.
 //!
 //! # Values

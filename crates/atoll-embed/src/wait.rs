@@ -1,5 +1,5 @@
-//! Waits for a future on the calling thread, whatever runs there: also inside an async runtime,
-//! where it holds that runtime's thread up as any blocking call does.
+//! Waits for a future on the calling thread. That also works inside an async runtime, where it
+//! holds that runtime's thread up as any blocking call does.
 
 use std::future::Future;
 use std::pin::pin;

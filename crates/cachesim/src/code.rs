@@ -4,8 +4,8 @@
 use crate::hash::LineMap;
 use trace::Trace;
 
-/// The component of code that belongs to whatever called it: memory copies, allocation, the
-/// standard library.
+/// The component of code that counts for its caller: memory copies, allocation, the standard
+/// library.
 pub const RUNTIME: &str = "runtime";
 
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ pub struct Bits {
     pub monitor: u64,
     /// Queues, phases and points.
     pub scheduler: u64,
-    /// Who belongs to which team.
+    /// The table of the threads of each team.
     pub teams: u64,
 }
 

@@ -41,7 +41,7 @@ type Lookup = Rc<HashMap<String, Vec<usize>>>;
 pub struct Run<'a> {
     world: &'a World<'a>,
     params: &'a [Value],
-    /// Set when nobody waits for the answer any more.
+    /// Set when the session no longer waits for the answer.
     is_over: &'a AtomicBool,
     steps: Cell<u64>,
     relations: RefCell<HashMap<usize, Rc<Vec<Row>>>>,

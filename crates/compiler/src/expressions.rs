@@ -29,7 +29,7 @@ pub struct Compiler<'a> {
     pub fills: Vec<Fill>,
     /// Aggregates found so far, where they are allowed.
     pub aggregates: Option<Vec<AggregateCall>>,
-    /// The parameters of the procedure whose body this is.
+    /// The parameters of the procedure that this is the body of.
     pub frame: Option<Frame>,
     /// Sub-queries that run before the statement, where there may be some.
     pub hoisted: Option<Vec<Unit>>,

@@ -108,7 +108,7 @@ impl Counters {
     }
 }
 
-/// What a session does at the moment, for those who look at the server.
+/// The present activity of a session, for the status page.
 #[derive(Debug)]
 pub struct Activity {
     connected: Instant,

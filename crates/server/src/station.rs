@@ -21,7 +21,7 @@
 //! - The thread is announced as asleep, on both parkers, only between the runtime's two hooks
 //!   (`before_sleep`, `after_sleep`), so what a session sends to its own thread rings no bell.
 //! - [`Stations`] is shared: its list is behind a lock, and a handle in it may be used by any
-//!   thread. A station whose worker has ended leaves the list; the connections of its sessions end.
+//!   thread. A station leaves the list when its worker ends; the connections of its sessions end.
 
 use crate::carrier::{Carrier, Instances, Reply, ReplyTo};
 use base::{InstanceId, WorkerId};

@@ -100,7 +100,7 @@ async fn client(config: String, number: u64, ends: Arc<AtomicBool>, told: Arc<At
     ledger
 }
 
-/// Who dies in a round.
+/// The process that is killed in a round.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Server,

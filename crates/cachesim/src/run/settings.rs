@@ -48,8 +48,8 @@ pub enum Types {
     Scout,
 }
 
-/// What STREX does with a miss whose victim belongs to the current phase (section 7.4 is open
-/// here).
+/// The choice of STREX when a miss would drive out a block of the current phase (section 7.4 is
+/// open here).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protect {
     /// It switches first: the block stays, and the miss is taken after resuming.

@@ -68,8 +68,8 @@ fn slicc_spreads_the_code_over_cores() {
     }
 }
 
-/// Whatever the scheduler, all instructions of all transactions run, also of ones without anything
-/// in common.
+/// Under each scheduler all instructions of all transactions run, also of transactions without
+/// anything in common.
 #[test]
 fn every_transaction_ends() {
     let mut random = fastrand::Rng::with_seed(11);

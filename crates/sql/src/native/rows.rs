@@ -63,7 +63,8 @@ impl<'a> Rows<'a> {
         Ok(read.transpose()?)
     }
 
-    /// Changes the row with this key by `f`, whose result is returned; `None` if there is no such
+    /// Changes the row with this key by `f`, and returns the result of `f`; `None` if there is no
+    /// such
     /// row.
     ///
     /// # Errors

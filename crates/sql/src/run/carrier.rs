@@ -13,7 +13,8 @@ pub type Few<V> = SmallVec<[V; 4]>;
 /// The output of [`Change`].
 pub type AfterChange = Result<Option<Changed>, SqlError>;
 
-/// Carries out steps: the transaction itself, or a lane of a program whose statements run together.
+/// Carries out steps: the transaction itself, or a lane of a program with statements that run
+/// together.
 /// The steps of one call are one phase.
 pub trait Carrier {
     async fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Result<Few<Hits>, Abort>;
