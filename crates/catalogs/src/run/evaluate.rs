@@ -160,7 +160,7 @@ impl Run<'_> {
     pub(super) fn elements(&self, ex: &Ex, env: &Env<'_>) -> Result<Vec<Value>, SqlError> {
         let Ex::Call { function, args } = ex else { return Ok(vec![self.value(ex, env)?]) };
         let args = self.all(args, env)?;
-        let rows = elements(function.0, &args, 1);
+        let rows = elements(function.0, &args, 1)?;
         Ok(rows.unwrap_or_default().into_iter().map(single).collect())
     }
 

@@ -4,7 +4,7 @@ use super::{Env, Extra, Run, row_key};
 use crate::plan::{Ex, Join, JoinKind, Source};
 use crate::relations::Row;
 use crate::value::{Value, key};
-use sql::SqlError;
+use sql::{SqlError, SqlState};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ impl Run<'_> {
             Source::Function { function, args, ordinality, columns } => {
                 let env = Env { row: left, extra: Extra::default(), parent: outer };
                 let args = args.iter().map(|arg| self.value(arg, &env)).collect::<Result<Vec<_>, _>>()?;
-                let mut rows = elements(function.0, &args, *columns);
+                let mut rows = elements(function.0, &args, *columns)?;
                 if rows.is_none() {
                     let value = self.called(*function, &args)?;
                     rows = Some(vec![vec![value]]);
@@ -135,11 +135,23 @@ impl Run<'_> {
     }
 }
 
-/// Rows of a series: it is cut there.
+/// The most rows of a series.
 const MOST_NUMBERS: usize = 1_000_000;
 
 /// The rows of a function of a set; `None` if it is a function of one value.
-pub(super) fn elements(name: &str, args: &[Value], columns: usize) -> Option<Vec<Row>> {
+///
+/// # Errors
+/// `54000` for a series that is too long.
+pub(super) fn elements(name: &str, args: &[Value], columns: usize) -> Result<Option<Vec<Row>>, SqlError> {
+    let rows = rows_of_set(name, args, columns);
+    if rows.as_ref().is_some_and(|rows| name == "generate_series" && rows.len() > MOST_NUMBERS) {
+        let message = format!("generate_series: expected at most {MOST_NUMBERS} rows");
+        return Err(SqlError::new(SqlState(*b"54000"), message));
+    }
+    Ok(rows)
+}
+
+fn rows_of_set(name: &str, args: &[Value], columns: usize) -> Option<Vec<Row>> {
     let int = |at: usize| args.get(at).and_then(Value::as_int);
     Some(match name {
         "unnest" => {
@@ -160,7 +172,7 @@ pub(super) fn elements(name: &str, args: &[Value], columns: usize) -> Option<Vec
             let is_within = |at: &i64| if step > 0 { *at <= to } else { *at >= to };
             let next = |at: &i64| at.checked_add(step).filter(is_within);
             let numbers = std::iter::successors(Some(from).filter(|at| step != 0 && is_within(at)), next);
-            numbers.take(MOST_NUMBERS).map(|at| vec![Value::Int(at)]).collect()
+            numbers.take(MOST_NUMBERS + 1).map(|at| vec![Value::Int(at)]).collect()
         }
         "generate_subscripts" => {
             let length = match args.first() {

@@ -64,8 +64,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Changes the row with this key by `f`, and returns the result of `f`; `None` if there is no
-    /// such
-    /// row.
+    /// such row.
     ///
     /// # Errors
     /// When the step cannot go on, errors of `f`, and violations of the table's conditions. The
