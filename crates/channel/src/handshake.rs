@@ -222,6 +222,8 @@ fn read_head(pipe: &mut Pipe, deadline: Deadline) -> Result<[u8; HEAD_BYTES], Ch
     while filled < HEAD_BYTES {
         match pipe.pull(&mut reply[filled..])? {
             Pulled::Some(count) => filled += count,
+            // An alert of TLS is shorter than a head.
+            Pulled::End if reply[0] == TLS_ALERT => return Ok(reply),
             Pulled::End => return Err(CUT),
             Pulled::Nothing => {
                 let rest = if pipe.finish()? { PollFlags::empty() } else { PollFlags::OUT };

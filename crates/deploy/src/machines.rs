@@ -259,9 +259,6 @@ impl Keeping {
             if let Ended::Over = self.serve(stream, &mut member) {
                 return;
             }
-            let how = member.as_mut().map_or_else(String::new, |member| member.loss().to_string());
-            world::tell(format_args!("atoll agent: {how}"));
-            *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = how;
             match self.revive() {
                 Ok(Some(revived)) => {
                     self.shared.restarts.fetch_add(1, Ordering::Relaxed);
@@ -319,8 +316,18 @@ impl Keeping {
                 },
             }
         };
+        if let Ended::Lost = ended {
+            self.tell_loss(member);
+        }
         let _ = stream.shutdown(Shutdown::Both); // the deployment may be gone
         ended
+    }
+
+    /// Tells how the instance ended, before the deployment hears of it.
+    fn tell_loss(&self, member: &mut Option<Member>) {
+        let how = member.as_mut().map_or_else(String::new, |member| member.loss().to_string());
+        world::tell(format_args!("atoll agent: {how}"));
+        *self.shared.last.lock().unwrap_or_else(PoisonError::into_inner) = how;
     }
 
     fn carry_out(
