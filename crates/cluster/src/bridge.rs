@@ -36,7 +36,6 @@ const SILENCE: Duration = Duration::from_secs(5);
 enum Load {
     Bytes(Vec<u8>),
     Kill,
-    Words(String),
     /// Everything has been said.
     End,
 }
@@ -58,12 +57,6 @@ impl Outbox {
     /// Asks the other end to kill the instance.
     pub fn kill(&self) {
         self.put(Load::Kill);
-    }
-
-    /// Says why the instance has ended, and that no more follows.
-    pub fn end(&self, words: String) {
-        self.put(Load::Words(words));
-        self.put(Load::End);
     }
 }
 
@@ -124,7 +117,6 @@ impl Bridge {
             match load {
                 Some(Load::Bytes(bytes)) => self.send(BYTES, &bytes)?,
                 Some(Load::Kill) => self.send(KILL, &[])?,
-                Some(Load::Words(words)) => self.send(WORDS, words.as_bytes())?,
                 Some(Load::End) => {
                     let words = end.last_words();
                     self.send(WORDS, words.as_bytes())?;

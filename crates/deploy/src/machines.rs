@@ -204,6 +204,11 @@ impl Keeper {
         self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
+    /// Ends the instance, without waiting for it.
+    pub fn end(&self) {
+        self.shared.end.set();
+    }
+
     /// Sends SIGKILL to the process.
     pub fn kill(&self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.shared.pid.load(Ordering::Relaxed) as i32) {
