@@ -297,6 +297,7 @@ impl Agent {
             machine: self.options.machine.clone(),
             build: self.options.build.clone(),
             up_s: self.began.elapsed().as_secs(),
+            boot: world::boot(),
             topology: self.topology.clone(),
             deployments: self.table().iter().map(status).collect(),
         }

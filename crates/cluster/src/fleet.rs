@@ -24,6 +24,8 @@ pub struct Fleet {
     caller: Caller,
     /// The machine of each host, limited to the CPUs of its agent.
     machines: Vec<Machine>,
+    /// The boot of each host's kernel: hosts of one kernel share its CPUs.
+    boots: Vec<u64>,
 }
 
 impl fmt::Debug for Fleet {
@@ -93,18 +95,31 @@ impl Fleet {
     /// A host that cannot be reached, or of which the agent refuses.
     pub fn open(hosts: &Hosts, build: &str) -> Result<Fleet, ClusterError> {
         let caller = Caller::of(hosts, build)?;
-        let machine = |host: &HostLine| {
+        let (mut machines, mut boots) = (Vec::new(), Vec::new());
+        for host in &hosts.lines {
             let (_, Answer::Status(status)) = caller.ask(host, &Ask::Status)? else { return Err(odd(host)) };
-            serde_json::from_str(&status.topology)
-                .map_err(|e| ClusterError::Host { host: host.name.clone(), why: e.to_string() })
-        };
-        let machines = hosts.lines.iter().map(machine).collect::<Result<_, _>>()?;
-        Ok(Fleet { lines: hosts.lines.clone(), caller, machines })
+            let machine = serde_json::from_str(&status.topology);
+            machines.push(machine.map_err(|e| ClusterError::Host { host: host.name.clone(), why: e.to_string() })?);
+            boots.push(status.boot);
+        }
+        Ok(Fleet { lines: hosts.lines.clone(), caller, machines, boots })
     }
 
     /// The machine of each host, in the order of the file.
     pub fn machines(&self) -> &[Machine] {
         &self.machines
+    }
+
+    /// Whether `workers` in all, divided evenly, are more than the CPUs of hosts that share a kernel.
+    pub fn shares_cpus(&self, workers: usize) -> bool {
+        let each = workers.div_ceil(self.lines.len());
+        self.boots.iter().any(|boot| {
+            let here = || self.boots.iter().zip(&self.machines).filter(|(other, _)| *other == boot);
+            let mut cpus: Vec<_> = here().flat_map(|(_, machine)| machine.allowed_cpus()).collect();
+            cpus.sort_unstable_by_key(|cpu| cpu.0);
+            cpus.dedup();
+            here().count() * each > cpus.len()
+        })
     }
 
     /// Whether links between machines are sealed.
@@ -131,6 +146,10 @@ impl Machines for Fleet {
         let mut host = self.lines[machine].clone();
         host.address.set_port(0);
         self.caller.address(&host)
+    }
+
+    fn guard(&self) -> Guarding {
+        self.caller.guard.clone()
     }
 
     fn spawn(&self, errand: &Errand, instance: InstanceId, machine: usize) -> Result<Distant, DeployError> {

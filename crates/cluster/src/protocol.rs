@@ -51,6 +51,8 @@ pub struct AgentStatus {
     pub machine: String,
     pub build: String,
     pub up_s: u64,
+    /// Distinguishes this boot of the machine's kernel from every other one.
+    pub boot: u64,
     /// A [`topology::Machine`] in JSON, limited to the CPUs that the agent may use.
     pub topology: String,
     pub deployments: Vec<DeploymentStatus>,

@@ -22,11 +22,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The body of the hidden command `instance`: hosts one instance for the parent at the other end of
 /// standard input, until the parent orders it to stop or ends.
 ///
-/// `guards` is asked for the guard of links with other machines, if the deployment has any.
-///
 /// # Errors
 /// If standard input is not the socket that a deployment gives its children.
-pub fn host_child(guards: Guards) -> Result<(), DeployError> {
+pub fn host_child() -> Result<(), DeployError> {
+    host_child_guarded(no_guards)
+}
+
+/// As [`host_child`]; `guards` is asked for the guard of links with other machines, if the deployment
+/// has any.
+///
+/// # Errors
+/// As [`host_child`].
+pub fn host_child_guarded(guards: Guards) -> Result<(), DeployError> {
     let refuse =
         || DeployError::Impossible("`instance` is started by atoll itself; use `atoll bench`".into());
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|_| refuse())?;
@@ -43,9 +50,9 @@ pub fn host_child(guards: Guards) -> Result<(), DeployError> {
 /// Makes the guard of this machine from the directory of its certificates, or says why it cannot.
 pub type Guards = fn(&Path) -> Result<Guarding, String>;
 
-/// For instances that have no links with other machines.
+/// For programs without links to other machines.
 pub(crate) fn no_guards(_: &Path) -> Result<Guarding, String> {
-    Err("an instance on a thread has no links with other machines".into())
+    Err("this program makes no links with other machines; use `atoll agent`".into())
 }
 
 /// Carries out orders until [`InstanceOrder::Stop`] or the end of the socket.

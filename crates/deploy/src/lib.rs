@@ -56,7 +56,7 @@ pub use backup::{Copied, Copying, back_up};
 pub use error::DeployError;
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};
-pub use host::{Guards, cpu_ns, host_child};
+pub use host::{Guards, cpu_ns, host_child, host_child_guarded};
 pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};

@@ -19,6 +19,7 @@ use crate::manifest::FILE;
 use crate::member::{Home, Member};
 use crate::{DeployError, Host, Interrupt};
 use base::InstanceId;
+use channel::Guarding;
 use std::fmt;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Shutdown};
@@ -48,6 +49,9 @@ pub trait Machines: Send + Sync + fmt::Debug {
 
     /// The address of the machine for all others, with port 0.
     fn address(&self, machine: usize) -> Address;
+
+    /// For clients of instances at sealed addresses.
+    fn guard(&self) -> Guarding;
 
     /// Has the machine's agent start the host of an instance, or attach to it after a restart.
     ///
