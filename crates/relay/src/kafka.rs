@@ -83,7 +83,7 @@ impl Tape for Kafka {
             let record = Record { key: None, value: Some(value), headers: Default::default(), timestamp };
             let producing = partition.produce(vec![record], Compression::NoCompression);
             let landed = match tokio::time::timeout(PATIENCE, producing).await {
-                Ok(Ok(offsets)) => match offsets.offsets.first() {
+                Ok(Ok(offsets)) => match offsets.first() {
                     Some(offset) if *offset >= 0 => Landed::At(*offset as u64 + 1),
                     _ => Landed::Unknown("no position in the answer".to_owned()),
                 },
