@@ -13,7 +13,7 @@ use crate::places;
 use crate::seen::Seen;
 use crate::stop::Stop;
 use deploy::engine::{Backing, Durability, OccConflict};
-use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt};
+use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, RelayPlace};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -208,8 +208,25 @@ impl Planner<'_> {
             listen: d.listen,
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
+            relay: self.relay(c.durability)?,
             interrupt: self.interrupt.clone(),
         })
+    }
+
+    /// Where the logs are kept besides.
+    fn relay(&self, durability: Durability) -> Result<Option<RelayPlace>, Failure> {
+        match (durability, &self.args.deployment.relay) {
+            (Durability::Replicated, Some(address)) => {
+                let name = RELAY_NAME.to_owned();
+                Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false }))
+            }
+            (Durability::Replicated, None) => {
+                let why = "--durability replicated: a relay must keep the logs; expected --relay nats://HOST:PORT,.. or \
+                           kafka://HOST:PORT,..";
+                Err(Failure::Usage(why.into()))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
@@ -358,6 +375,9 @@ fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> 
     };
     places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
 }
+
+/// Logs at a relay have this in their names, unless the database has a name of its own there.
+const RELAY_NAME: &str = "atoll";
 
 /// A number that differs from those of all deployments that may be alive on this machine.
 fn deployment_number() -> u64 {

@@ -49,6 +49,7 @@ mod scratch;
 mod whole;
 
 pub use backup::{Copied, Copying, back_up};
+pub use engine::relay_address;
 pub use error::DeployError;
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};
@@ -58,7 +59,8 @@ pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
-    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
+    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayPlace,
+    durability_name,
 };
 pub use restore::restore;
 pub use running::Running;

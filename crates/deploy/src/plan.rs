@@ -2,7 +2,9 @@
 //! an address.
 
 use crate::DeployError;
-use crate::engine::{Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, Run, Size};
+use crate::engine::{
+    Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
+};
 use base::{InstanceId, counted};
 use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
@@ -36,11 +38,7 @@ impl Host {
 
 /// As the command line spells it.
 pub fn durability_name(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Async => "async",
-        Durability::Memory => "memory",
-    }
+    durability.name()
 }
 
 /// How a deployment uses the data directory that it is given.
@@ -144,7 +142,21 @@ pub struct Deployment {
     pub oversubscribed: bool,
     /// Distinguishes this deployment's instances from those of any other, which they refuse.
     pub number: u64,
+    /// Where a quorum keeps the logs, with durability `replicated`.
+    pub relay: Option<RelayPlace>,
     pub interrupt: Interrupt,
+}
+
+/// Where a quorum keeps the logs of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayPlace {
+    /// `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub address: String,
+    /// The names of the logs begin with it. A database that is kept has the same logs each time;
+    /// any other deployment has logs of its own.
+    pub name: String,
+    /// Opens even if entries are lost that had counted.
+    pub accept_loss: bool,
 }
 
 /// Loopback, any port.
@@ -280,9 +292,20 @@ impl Deployment {
                     listen: Some(self.address(i, sockets)),
                     outlives_power_cuts: self.outlives_power_cuts(),
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
+                    relay: self.relay_of(i),
                 }
             })
             .collect()
+    }
+
+    /// The log of instance `i` at the relay.
+    fn relay_of(&self, i: u16) -> Option<RelayConfig> {
+        let RelayPlace { address, name, accept_loss } = self.relay.clone()?;
+        let name = match self.data_use {
+            DataUse::Keep | DataUse::Load => format!("{name}-{i}"),
+            DataUse::Copy | DataUse::Spend => format!("{name}-{:016x}-{i}", self.number),
+        };
+        Some(RelayConfig { address, name, term: None, at_least: 0, accept_loss })
     }
 
     /// Whether the data is opened again after a power cut. A temporary directory is not, nor is a

@@ -363,6 +363,15 @@ impl Running {
         }
     }
 
+    /// The instances answer until this time ([`world::now_ns`]), or until a later call moves it.
+    ///
+    /// # Errors
+    /// An instance that cannot be reached; the others have the order.
+    pub fn answer_until(&mut self, ns: u64) -> Result<(), DeployError> {
+        let told = self.members.iter_mut().map(|member| member.order(&InstanceOrder::AnswerUntil(ns)));
+        told.fold(Ok(()), Result::and)
+    }
+
     /// # Errors
     /// An instance that lives, but has an engine that failed.
     fn dead(&mut self) -> Result<Vec<usize>, DeployError> {
@@ -386,8 +395,10 @@ impl Running {
             return Err(DeployError::Lost { instance, how, hint });
         }
         // The address stays the same, so clients and peers find it.
-        let successor =
-            Member::spawn(self.members[i].config.clone(), self.deployment.host, &self.deployment.interrupt)?;
+        let mut config = self.members[i].config.clone();
+        // A claimed term counts once; the log's next one follows it.
+        config.relay.iter_mut().for_each(|relay| relay.term = None);
+        let successor = Member::spawn(config, self.deployment.host, &self.deployment.interrupt)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())

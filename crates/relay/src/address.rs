@@ -66,11 +66,13 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Opens the log called `name`, made with `replicas` copies if there is none.
+    /// Opens the log called `name`. If there is none, it is made with three copies; with one, if the
+    /// address names a single server.
     ///
     /// # Errors
     /// [`Fault::Gone`]: the service does not answer, or this build has no client for it.
-    pub fn open(&self, name: &str, replicas: usize) -> Result<Arc<dyn Tape>, Fault> {
+    pub fn open(&self, name: &str) -> Result<Arc<dyn Tape>, Fault> {
+        let replicas = if self.servers.len() == 1 { 1 } else { 3 };
         match self.service {
             #[cfg(feature = "nats")]
             Service::Nats => Ok(Arc::new(crate::nats::open(&self.servers, name, replicas)?)),

@@ -105,8 +105,15 @@ mod tests {
     #[test]
     fn an_entry_comes_back_and_a_changed_one_does_not() {
         let chain = Chain(5).with(b"before");
-        let entry =
-            Entry { term: Term(3), owner: 9, index: 7, chain, counted: 6, kind: Kind::Bytes, payload: b"abc" };
+        let entry = Entry {
+            term: Term(3),
+            owner: 9,
+            index: 7,
+            chain,
+            counted: 6,
+            kind: Kind::Bytes,
+            payload: b"abc",
+        };
         let bytes = entry.encode();
         assert_eq!(Entry::decode(&bytes), Some(entry));
         for at in 0..bytes.len() {

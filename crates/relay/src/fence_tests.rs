@@ -143,7 +143,10 @@ fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
         let pending: Vec<u64> = site.owner.waiting().collect();
         assert!(pending.iter().copied().eq(kept + 1..site.owner.next_index()), "{pending:?} behind {kept}");
         if kept > site.limit {
-            return Err(format!("step {step}: a deposed owner counts {kept}, its successor found {}", site.limit));
+            return Err(format!(
+                "step {step}: a deposed owner counts {kept}, its successor found {}",
+                site.limit
+            ));
         }
         let made = &site.made[..(kept - before) as usize];
         counted.extend_from_slice(made.get(counted.len() - before as usize..).unwrap_or_default());

@@ -125,9 +125,7 @@ impl Replicated {
     ) -> Result<Replicated, Fault> {
         let of_file = |e: io::Error| Fault::Gone(e.to_string());
         below.create_dir_all(dir).map_err(of_file)?;
-        let mark = Mark::read(&*below, dir)?;
-        let is_empty = below.list(dir).map_err(of_file)?.iter().all(|name| name == "lock");
-        let (mark, seal) = mark::agree(mark, is_empty, dir, &*tape, how.patience)?;
+        let (mark, seal) = mark::agree(&*below, dir, how.part, &*tape, how.patience)?;
         let mut replay = Replay::new(below.clone(), dir, how.part, mark.stream);
         let over = TakeOver {
             from: mark.place,
@@ -165,7 +163,7 @@ impl Inner {
         let name = path.strip_prefix(&self.dir).ok()?.to_str()?;
         let is_ours = match self.part {
             Part::Log => name.starts_with("log/"),
-            Part::All => name != "lock" && name != mark::NAME && name != mark::INCOMING,
+            Part::All => !mark::is_local(name),
         };
         is_ours.then(|| name.to_owned())
     }

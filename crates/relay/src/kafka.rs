@@ -59,9 +59,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
     };
     let opened = runtime.block_on(async { tokio::time::timeout(OPENING, opening).await });
     match opened {
-        Ok(Ok((client, partition))) => {
-            Ok(Kafka { runtime, partition: Arc::new(partition), _client: client })
-        }
+        Ok(Ok((client, partition))) => Ok(Kafka { runtime, partition: Arc::new(partition), _client: client }),
         Ok(Err(why)) => Err(gone(why)),
         Err(_) => Err(gone("no answer".to_owned())),
     }

@@ -79,9 +79,18 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Na
 }
 
 fn is_passing(error: &str) -> bool {
-    ["timed out", "timeout", "no responders", "unavailable", "not available", "10008", "10074", "insufficient"]
-        .iter()
-        .any(|passing| error.to_lowercase().contains(passing))
+    [
+        "timed out",
+        "timeout",
+        "no responders",
+        "unavailable",
+        "not available",
+        "10008",
+        "10074",
+        "insufficient",
+    ]
+    .iter()
+    .any(|passing| error.to_lowercase().contains(passing))
 }
 
 impl Nats {
@@ -120,8 +129,8 @@ impl Tape for Nats {
     }
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
-        let state =
-            self.wait(async { self.stream.get_info().await.map(|info| info.state).map_err(|e| e.to_string()) })?;
+        let state = self
+            .wait(async { self.stream.get_info().await.map(|info| info.state).map_err(|e| e.to_string()) })?;
         Ok((state.first_sequence.max(1), state.last_sequence + 1))
     }
 
@@ -140,7 +149,8 @@ impl Tape for Nats {
         })?;
         loop {
             let (position, payload) = self.wait(async {
-                let message = messages.next().await.ok_or("the consumer ended")?.map_err(|e| e.to_string())?;
+                let message =
+                    messages.next().await.ok_or("the consumer ended")?.map_err(|e| e.to_string())?;
                 let position = message.info().map_err(|e| e.to_string())?.stream_sequence;
                 Ok((position, message.payload.clone()))
             })?;

@@ -179,7 +179,9 @@ impl Reading {
             )));
         }
         if end <= seal {
-            return Ok(Err(crate::Trouble("the server that answers has not read its own end yet".to_owned())));
+            return Ok(Err(crate::Trouble(
+                "the server that answers has not read its own end yet".to_owned(),
+            )));
         }
         if next != 0 && first > next {
             return Err(Fault::Stranger(format!(

@@ -49,5 +49,9 @@ pub trait Tape: Send + Sync {
 /// The system has no thread left.
 #[cfg(any(feature = "nats", feature = "kafka"))]
 pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("relay-client").enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("relay-client")
+        .enable_all()
+        .build()
 }

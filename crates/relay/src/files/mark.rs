@@ -4,9 +4,11 @@
 //!   0 "ATOLLRLY"   8 crc32c u32 (of bytes 16..)   16 stream u64, drawn at random when it began
 //!   24 term u64   32 owner u64   40 counted u64   48 chain u64   56 next position u64
 //! ```
-//! The first seal of a stream has as its payload the number of the stream, and whether it began as
-//! an empty folder.
+//! The first seal of a stream has as its payload how the stream began: its number, whether the
+//! folder was empty, and a checksum of the folder ([`agree`]). A copy of the folder made before has
+//! no mark, and is known by that checksum.
 
+use super::Part;
 use crate::entry::{Chain, Entry, Kind, Term};
 use crate::fault::Fault;
 use crate::tape::Tape;
@@ -65,7 +67,9 @@ impl Mark {
         let read = file.read_at(&mut bytes, 0).map_err(|e| Fault::Gone(e.to_string()))?;
         let mark = Mark::decode(&bytes[..read]).ok_or_else(|| {
             let path = path.display();
-            Fault::Stranger(format!("{path}: this is no intact mark of a relay; begin with a copy of the folder"))
+            Fault::Stranger(format!(
+                "{path}: this is no intact mark of a relay; begin with a copy of the folder"
+            ))
         })?;
         Ok(Some(mark))
     }
@@ -80,56 +84,112 @@ impl Mark {
     }
 }
 
+/// How a stream began.
+struct Genesis {
+    stream: u64,
+    /// As an empty folder, of which the log tells everything.
+    is_empty: bool,
+    /// Of the folder as it was.
+    print: u64,
+}
+
+impl Genesis {
+    fn encode(&self) -> Vec<u8> {
+        let mut out = self.stream.to_le_bytes().to_vec();
+        out.push(u8::from(self.is_empty));
+        out.extend_from_slice(&self.print.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Genesis> {
+        let bytes: &[u8; 17] = bytes.try_into().ok()?;
+        let stream = u64::from_le_bytes(bytes[..8].try_into().ok()?);
+        let print = u64::from_le_bytes(bytes[9..].try_into().ok()?);
+        Some(Genesis { stream, is_empty: bytes[8] == 1, print })
+    }
+}
+
+/// Names that are in no log: of locks, of marks and of the labels that a deployment writes.
+pub(super) fn is_local(name: &str) -> bool {
+    name == "lock" || name == NAME || name == INCOMING || name.ends_with(".json")
+}
+
 /// The mark with which the folder is opened, and the payload of the seal: the folder must be one of
 /// this stream, or begin it.
 pub(super) fn agree(
-    mark: Option<Mark>,
-    is_empty: bool,
+    files: &dyn Files,
     dir: &Path,
+    part: Part,
     tape: &dyn Tape,
     patience: Duration,
 ) -> Result<(Mark, Vec<u8>), Fault> {
+    let of_file = |e: io::Error| Fault::Gone(e.to_string());
+    let mark = Mark::read(files, dir)?;
     let first = first_seal(tape, patience)?;
-    let dir = dir.display();
+    let at = dir.display();
+    let fresh = |stream| (Mark { stream, place: Place::default() }, Vec::new());
     let stranger = |what: String| Err(Fault::Stranger(what));
-    let stream = match (mark, first) {
-        (None, None) => {
-            let stream = world::entropy();
-            let mark = Mark { stream, place: Place::default() };
-            return Ok((mark, payload(stream, is_empty)));
-        }
-        (Some(_), None) => {
-            return stranger(format!(
-                "{dir}: the folder follows a relay that has no entry: this is another relay, or it has lost its data. \
-                 Restore its data; or remove {NAME}, if this is the newest copy of the folder, and begin a new log"
-            ));
-        }
-        (None, Some((stream, true))) if is_empty => stream,
-        (None, Some((_, began_empty))) => {
-            let way = if began_empty { "an empty folder, or a copy of one" } else { "a copy of the folder" };
-            return stranger(format!(
-                "{dir}: the relay has a log already, and this folder does not follow it (it has no {NAME}). Begin with \
-                 {way} that does, or choose another name for the relay's logs"
-            ));
-        }
-        (Some(mark), Some((stream, _))) if mark.stream == stream => {
-            return Ok((mark, payload(stream, false)));
-        }
-        (Some(_), Some(_)) => {
-            return stranger(format!("{dir}: the folder follows another relay's log, or another log of this relay"));
-        }
+    let empty = || Ok(part == Part::All && files.list(dir)?.iter().all(|name| is_local(name)));
+    // An empty folder of which only a part is in the log is like no other.
+    let is_bare = || Ok(part == Part::Log && files.list(dir)?.iter().all(|name| is_local(name)));
+    let begun_as = || match is_bare().map_err(of_file)? {
+        true => Ok(world::entropy()),
+        false => print(files, dir).map_err(of_file),
     };
-    Ok((Mark { stream, place: Place::default() }, payload(stream, false)))
+    match (mark, first) {
+        (None, None) => {
+            let (stream, is_empty) = (world::entropy(), empty().map_err(of_file)?);
+            let print = begun_as()?;
+            let mark = Mark { stream, place: Place::default() };
+            Ok((mark, Genesis { stream, is_empty, print }.encode()))
+        }
+        (Some(_), None) => stranger(format!(
+            "{at}: the folder follows a relay's log that has no entry: this is another relay, or it has lost its data. \
+             Restore its data; or remove {NAME}, if this is the newest copy of the folder, and begin a new log"
+        )),
+        (None, Some(begun)) if begun.is_empty && empty().map_err(of_file)? => Ok(fresh(begun.stream)),
+        (None, Some(begun)) if begun.print == begun_as()? => Ok(fresh(begun.stream)),
+        (None, Some(begun)) => {
+            let way =
+                if begun.is_empty { "an empty folder, or a copy of one" } else { "a copy of the folder" };
+            stranger(format!(
+                "{at}: the relay has a log already, and this folder does not follow it (it has no {NAME}, and is not as \
+                 the log began). Begin with {way} that does, or choose another name for the relay's logs"
+            ))
+        }
+        (Some(mark), Some(begun)) if mark.stream == begun.stream => Ok((mark, Vec::new())),
+        (Some(_), Some(_)) => {
+            stranger(format!("{at}: the folder follows another relay's log, or another log of this relay"))
+        }
+    }
 }
 
-fn payload(stream: u64, is_empty: bool) -> Vec<u8> {
-    let mut out = stream.to_le_bytes().to_vec();
-    out.push(u8::from(is_empty));
-    out
+/// A checksum over the names, lengths, beginnings and ends of the files of a folder. The store
+/// writes to the beginning or the end of some file whenever it is opened.
+fn print(files: &dyn Files, dir: &Path) -> io::Result<u64> {
+    const EDGE: u64 = 1 << 16;
+    let mut sum = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    for name in files.list(dir)?.iter().filter(|name| !is_local(name)) {
+        let path = dir.join(name);
+        sum.update(name.as_bytes());
+        if files.list(&path).is_ok() {
+            sum.update(&print(files, &path)?.to_le_bytes());
+            continue;
+        }
+        let file = files.open(&path, Open::Read)?;
+        let len = file.len()?;
+        sum.update(&len.to_le_bytes());
+        let mut edge = vec![0; EDGE as usize];
+        for at in [0, len.saturating_sub(EDGE)] {
+            let read = file.read_at(&mut edge, at)?;
+            sum.update(&edge[..read]);
+        }
+    }
+    Ok(sum.finalize())
 }
 
 /// The payload of the first seal; `None` for an empty tape.
-fn first_seal(tape: &dyn Tape, patience: Duration) -> Result<Option<(u64, bool)>, Fault> {
+fn first_seal(tape: &dyn Tape, patience: Duration) -> Result<Option<Genesis>, Fault> {
     let until = Instant::now() + patience;
     loop {
         let mut found = None;
@@ -143,13 +203,10 @@ fn first_seal(tape: &dyn Tape, patience: Duration) -> Result<Option<(u64, bool)>
         match (looked, found) {
             (Ok(()), None) => return Ok(None),
             (Ok(()), Some(bytes)) => {
-                let seal = Entry::decode(&bytes).filter(|e| e.kind == Kind::Seal && e.payload.len() == 9);
-                let Some(seal) = seal else {
-                    let what = "the log does not begin with a seal of its stream".to_owned();
-                    return Err(Fault::Damaged { position: 1, what });
-                };
-                let stream = u64::from_le_bytes(seal.payload[..8].try_into().expect("eight bytes"));
-                return Ok(Some((stream, seal.payload[8] == 1)));
+                let seal = Entry::decode(&bytes).filter(|e| e.kind == Kind::Seal);
+                let genesis = seal.and_then(|seal| Genesis::decode(seal.payload));
+                let what = "the log does not begin with the seal of a folder".to_owned();
+                return genesis.map(Some).ok_or(Fault::Damaged { position: 1, what });
             }
             (Err(trouble), _) if Instant::now() >= until => {
                 return Err(Fault::Gone(format!(

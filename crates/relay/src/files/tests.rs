@@ -99,7 +99,11 @@ fn a_folder_is_what_the_log_says_after_power_cuts_and_on_another_machine() {
             drop(open(&disk, &shelf).unwrap());
             let found = state(&disk);
             for (path, bytes) in sure.iter().filter(|(_, bytes)| !bytes.is_empty()) {
-                assert!(found.get(path) == Some(bytes), "seed {seed}, life {life_number}: {}", path.display());
+                assert!(
+                    found.get(path) == Some(bytes),
+                    "seed {seed}, life {life_number}: {}",
+                    path.display()
+                );
             }
             let elsewhere = Disk::new();
             drop(open(&elsewhere, &shelf).unwrap());
@@ -191,7 +195,8 @@ fn a_hole_is_refused_and_accepted_only_by_name() {
     drop(open(&elsewhere, &shelf).unwrap());
     // An end that is known to have counted.
     let how = Opening { at_least: 9, ..Opening::new(Part::All) };
-    let short = Replicated::open(elsewhere.files(), Path::new(DIR), line(&shelf), &how).map(drop).unwrap_err();
+    let short =
+        Replicated::open(elsewhere.files(), Path::new(DIR), line(&shelf), &how).map(drop).unwrap_err();
     assert!(matches!(short, Fault::Short { have: 1, counted: 9 }), "{short}");
 }
 
