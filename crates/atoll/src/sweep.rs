@@ -218,7 +218,7 @@ impl Planner<'_> {
         match (durability, &self.args.deployment.relay) {
             (Durability::Replicated, Some(address)) => {
                 let name = RELAY_NAME.to_owned();
-                Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false }))
+                Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false, claim: None }))
             }
             (Durability::Replicated, None) => {
                 let why = "--durability replicated: a relay must keep the logs; expected --relay nats://HOST:PORT,.. or \

@@ -39,6 +39,7 @@ pub fn relay_address(text: &str) -> Result<String, String> {
 /// The file system of an instance: with a relay, the changes of its log go there first.
 fn files_of(config: &InstanceConfig) -> Result<Arc<dyn Files>, InstanceFault> {
     let Some(place) = &config.relay else { return Ok(world::real()) };
+    place.answers_until.inspect(|ns| instance::lease::answer_until(*ns));
     let fault = |fault: relay::Fault| InstanceFault::Relay(fault.to_string());
     let address: relay::Address = place.address.parse().map_err(InstanceFault::Relay)?;
     let tape = address.open(&place.name).map_err(fault)?;

@@ -59,7 +59,7 @@ pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
-    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayPlace,
+    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,
     durability_name,
 };
 pub use restore::restore;

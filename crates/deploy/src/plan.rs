@@ -157,6 +157,19 @@ pub struct RelayPlace {
     pub name: String,
     /// Opens even if entries are lost that had counted.
     pub accept_loss: bool,
+    /// What this machine has claimed; `None` without a membership.
+    pub claim: Option<RelayClaim>,
+}
+
+/// The claim of a machine to the islands of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayClaim {
+    /// The term of each instance's log, by its number.
+    pub terms: Vec<u64>,
+    /// The entries of each that are known to have counted.
+    pub at_least: Vec<u64>,
+    /// [`instance::RelayConfig::answers_until`].
+    pub answers_until: u64,
 }
 
 /// Loopback, any port.
@@ -300,12 +313,16 @@ impl Deployment {
 
     /// The log of instance `i` at the relay.
     fn relay_of(&self, i: u16) -> Option<RelayConfig> {
-        let RelayPlace { address, name, accept_loss } = self.relay.clone()?;
+        let RelayPlace { address, name, accept_loss, claim } = self.relay.clone()?;
+        let of = |numbers: &[u64]| numbers.get(usize::from(i)).copied();
+        let term = claim.as_ref().and_then(|claim| of(&claim.terms));
+        let at_least = claim.as_ref().and_then(|claim| of(&claim.at_least)).unwrap_or(0);
+        let answers_until = claim.map(|claim| claim.answers_until);
         let name = match self.data_use {
             DataUse::Keep | DataUse::Load => format!("{name}-{i}"),
             DataUse::Copy | DataUse::Spend => format!("{name}-{:016x}-{i}", self.number),
         };
-        Some(RelayConfig { address, name, term: None, at_least: 0, accept_loss })
+        Some(RelayConfig { address, name, term, at_least, accept_loss, answers_until })
     }
 
     /// Whether the data is opened again after a power cut. A temporary directory is not, nor is a

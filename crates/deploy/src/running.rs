@@ -57,6 +57,8 @@ pub struct Running {
     restarts: u64,
     /// The next restart is killed as well, after this time.
     kill_restart_after: Option<Duration>,
+    /// The last order of [`Running::answer_until`].
+    answers_until: u64,
 }
 
 /// The parameters of a load, for its start and for an instance that is restarted.
@@ -121,6 +123,7 @@ impl Deployment {
             driving: None,
             restarts: 0,
             kill_restart_after: None,
+            answers_until: 0,
         };
         running.bring_up()?;
         Ok(running)
@@ -368,6 +371,7 @@ impl Running {
     /// # Errors
     /// An instance that cannot be reached; the others have the order.
     pub fn answer_until(&mut self, ns: u64) -> Result<(), DeployError> {
+        self.answers_until = ns;
         let told = self.members.iter_mut().map(|member| member.order(&InstanceOrder::AnswerUntil(ns)));
         told.fold(Ok(()), Result::and)
     }
@@ -397,7 +401,10 @@ impl Running {
         // The address stays the same, so clients and peers find it.
         let mut config = self.members[i].config.clone();
         // A claimed term counts once; the log's next one follows it.
-        config.relay.iter_mut().for_each(|relay| relay.term = None);
+        for relay in &mut config.relay {
+            (relay.term, relay.at_least) = (None, 0);
+            relay.answers_until = relay.answers_until.map(|_| self.answers_until);
+        }
         let successor = Member::spawn(config, self.deployment.host, &self.deployment.interrupt)?;
         self.members[i] = successor;
         self.restarts += 1;

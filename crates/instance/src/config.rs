@@ -60,6 +60,9 @@ pub struct RelayConfig {
     pub at_least: u64,
     /// Opens even if entries are lost that had counted.
     pub accept_loss: bool,
+    /// The process answers until this time ([`world::now_ns`]) unless it is told another one: see
+    /// [`crate::lease`]. `None`: the machine has no lease.
+    pub answers_until: Option<u64>,
 }
 
 /// When the memory of the pool, or of `occ`'s rows, is taken from the system. The first touch of

@@ -8,23 +8,26 @@
 //! brokers sync in the background unless `log.flush.interval.messages=1`.
 
 use crate::fault::{Fault, Trouble};
-use crate::tape::{Landed, Landing, Tape};
+use crate::tape::{Landed, Landing, Room, Sending, Tape};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
-use std::future::Future;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The service's answer to one request is awaited for this long.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Bytes of one request: brokers take 1 MiB.
+const BATCH: usize = 900 << 10;
 const OPENING: Duration = Duration::from_secs(30);
 
 pub(crate) struct Kafka {
-    runtime: Runtime,
     partition: Arc<PartitionClient>,
+    entries: UnboundedSender<Sending>,
     _client: Client,
+    room: Room,
 }
 
 /// Opens the topic `name`, made with `replicas` copies if there is none.
@@ -33,7 +36,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
         let all = servers.join(",");
         Fault::Gone(format!("relay kafka://{all}: {what}; check that a quorum of the brokers runs"))
     };
-    let runtime = crate::tape::runtime().map_err(|e| gone(e.to_string()))?;
+    let room = Room::open().map_err(|e| gone(e.to_string()))?;
     let topic = format!("atoll-{name}");
     let opening = async {
         let client = ClientBuilder::new(servers.to_vec()).build().await.map_err(|e| e.to_string())?;
@@ -57,7 +60,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
             .map_err(|e| e.to_string())?;
         Ok::<_, String>((client, partition))
     };
-    let opened = runtime.block_on(async { tokio::time::timeout(OPENING, opening).await });
+    let opened = room.block_on(async { tokio::time::timeout(OPENING, opening).await });
     match opened {
         Ok(Ok((client, partition))) => Ok(Kafka { runtime, partition: Arc::new(partition), _client: client }),
         Ok(Err(why)) => Err(gone(why)),
@@ -65,35 +68,58 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
     }
 }
 
-impl Kafka {
-    fn wait<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, Trouble> {
-        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, what).await });
-        waited.unwrap_or_else(|_| Err("no answer".to_owned())).map_err(Trouble)
+/// Sends what has come in batches, one batch at a time: so the entries stay in order.
+async fn send(partition: Arc<PartitionClient>, mut entries: UnboundedReceiver<Sending>) {
+    let mut left = None;
+    loop {
+        let Some(first) = (match left.take() {
+            Some(entry) => Some(entry),
+            None => entries.recv().await,
+        }) else {
+            return;
+        };
+        let (mut bytes, mut batch) = (first.bytes.len(), vec![first]);
+        while let Ok(next) = entries.try_recv() {
+            bytes += next.bytes.len();
+            if bytes > BATCH {
+                left = Some(next);
+                break;
+            }
+            batch.push(next);
+        }
+        let record = |sending: &Sending| Record {
+            key: None,
+            value: Some(sending.bytes.to_vec()),
+            headers: BTreeMap::new(),
+            timestamp: chrono::DateTime::UNIX_EPOCH,
+        };
+        let records = batch.iter().map(record).collect();
+        let producing = partition.produce(records, Compression::NoCompression);
+        let (offsets, why) = match tokio::time::timeout(PATIENCE, producing).await {
+            Ok(Ok(offsets)) => (offsets, "no position in the answer".to_owned()),
+            Ok(Err(e)) => (Vec::new(), e.to_string()),
+            Err(_) => (Vec::new(), "no answer".to_owned()),
+        };
+        for (n, Sending { ticket, landing, .. }) in batch.into_iter().enumerate() {
+            let landed = match offsets.get(n).and_then(|offset| u64::try_from(*offset).ok()) {
+                Some(offset) => Landed::At(offset + 1),
+                None => Landed::Unknown(why.clone()),
+            };
+            landing(ticket, landed);
+        }
     }
 }
 
 impl Tape for Kafka {
-    fn append(&self, ticket: u64, bytes: Arc<Vec<u8>>, _after: Option<u64>, landing: &Landing) {
-        let (partition, landing) = (self.partition.clone(), landing.clone());
-        self.runtime.spawn(async move {
-            let value = Arc::unwrap_or_clone(bytes);
-            let timestamp = chrono::DateTime::UNIX_EPOCH;
-            let record = Record { key: None, value: Some(value), headers: Default::default(), timestamp };
-            let producing = partition.produce(vec![record], Compression::NoCompression);
-            let landed = match tokio::time::timeout(PATIENCE, producing).await {
-                Ok(Ok(offsets)) => match offsets.first() {
-                    Some(offset) if *offset >= 0 => Landed::At(*offset as u64 + 1),
-                    _ => Landed::Unknown("no position in the answer".to_owned()),
-                },
-                Ok(Err(e)) => Landed::Unknown(e.to_string()),
-                Err(_) => Landed::Unknown("no answer".to_owned()),
-            };
-            landing(ticket, landed);
-        });
+    fn append(&self, ticket: u64, bytes: Arc<Vec<u8>>, after: Option<u64>, landing: &Landing) {
+        let sending = Sending { ticket, bytes, after, landing: landing.clone() };
+        if let Err(unsent) = self.entries.send(sending) {
+            (unsent.0.landing)(ticket, Landed::Unknown("the client has ended".to_owned()));
+        }
     }
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
-        self.wait(async {
+        self.room.wait(PATIENCE, async {
             let of = async |at| self.partition.get_offset(at).await.map_err(|e| e.to_string());
             let (first, end) = (of(OffsetAt::Earliest).await?, of(OffsetAt::Latest).await?);
             Ok((first as u64 + 1, end as u64 + 1))
@@ -104,7 +130,7 @@ impl Tape for Kafka {
         let mut at = from;
         while at < to {
             let fetching = self.partition.fetch_records(at as i64 - 1, 1..8 << 20, 500);
-            let (records, _) = self.wait(async { fetching.await.map_err(|e| e.to_string()) })?;
+            let (records, _) = self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
             if records.is_empty() {
                 return Err(Trouble(format!("position {at} is not there yet")));
             }

@@ -5,15 +5,15 @@
 //! It is no fence: a seal takes the place of a refused entry, and the next ones fit again.
 
 use crate::fault::{Fault, Trouble};
-use crate::tape::{Landed, Landing, Tape};
+use crate::tape::{Landed, Landing, Room, Sending, Tape};
 use async_nats::HeaderMap;
 use async_nats::jetstream::stream::{Config, StorageType, Stream};
 use async_nats::jetstream::{self, Context, consumer};
 use futures_util::StreamExt;
-use std::future::{Future, IntoFuture};
+use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The service's answer to one request is awaited for this long: elections end with an error.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -21,10 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const OPENING: Duration = Duration::from_secs(20);
 
 pub(crate) struct Nats {
-    runtime: Runtime,
-    context: Context,
     stream: Stream,
-    subject: String,
+    entries: UnboundedSender<Sending>,
+    room: Room,
 }
 
 /// Opens the stream `name`, made with `replicas` copies if there is none.
@@ -36,7 +35,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Na
              `sync_interval: always`"
         ))
     };
-    let runtime = crate::tape::runtime().map_err(|e| gone(e.to_string()))?;
+    let room = Room::open().map_err(|e| gone(e.to_string()))?;
     let subject = format!("atoll.{name}");
     let config = Config {
         name: format!("atoll-{name}"),
@@ -64,7 +63,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Na
             }
         }
     };
-    let opened = runtime.block_on(async { tokio::time::timeout(OPENING, opening).await });
+    let opened = room.block_on(async { tokio::time::timeout(OPENING, opening).await });
     let (context, stream) = match opened {
         Ok(Ok(opened)) => opened,
         Ok(Err(why)) => return Err(gone(why)),
@@ -75,7 +74,9 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Na
         let (name, has) = (&found.name, found.num_replicas);
         return Err(gone(format!("stream {name} has {has} copies, expected {replicas}")));
     }
-    Ok(Nats { runtime, context, stream, subject })
+    let (entries, waiting) = unbounded_channel();
+    room.spawn(send(context, subject, waiting));
+    Ok(Nats { stream, entries, room })
 }
 
 fn is_passing(error: &str) -> bool {
@@ -93,39 +94,43 @@ fn is_passing(error: &str) -> bool {
     .any(|passing| error.to_lowercase().contains(passing))
 }
 
-impl Nats {
-    fn wait<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, Trouble> {
-        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, what).await });
-        waited.unwrap_or_else(|_| Err("no answer".to_owned())).map_err(Trouble)
+/// Hands the entries to the connection in their order; the answers come when they come.
+async fn send(context: Context, subject: String, mut entries: UnboundedReceiver<Sending>) {
+    while let Some(Sending { ticket, bytes, after, landing }) = entries.recv().await {
+        let mut headers = HeaderMap::new();
+        if let Some(after) = after {
+            headers.insert("Nats-Expected-Last-Sequence", after.to_string().as_str());
+        }
+        let bytes = bytes::Bytes::from_owner(Bytes(bytes));
+        let sending = context.publish_with_headers(subject.clone(), headers, bytes);
+        let ack = match tokio::time::timeout(PATIENCE, sending).await {
+            Ok(Ok(ack)) => ack,
+            Ok(Err(e)) => {
+                landing(ticket, Landed::Unknown(e.to_string()));
+                continue;
+            }
+            Err(_) => {
+                landing(ticket, Landed::Unknown("no connection".to_owned()));
+                continue;
+            }
+        };
+        tokio::spawn(async move {
+            let landed = match tokio::time::timeout(PATIENCE, ack.into_future()).await {
+                Ok(Ok(ack)) => Landed::At(ack.sequence),
+                Ok(Err(e)) => Landed::Unknown(e.to_string()),
+                Err(_) => Landed::Unknown("no answer".to_owned()),
+            };
+            landing(ticket, landed);
+        });
     }
 }
 
 impl Tape for Nats {
     fn append(&self, ticket: u64, bytes: Arc<Vec<u8>>, after: Option<u64>, landing: &Landing) {
-        let mut headers = HeaderMap::new();
-        if let Some(after) = after {
-            headers.insert("Nats-Expected-Last-Sequence", after.to_string().as_str());
+        let sending = Sending { ticket, bytes, after, landing: landing.clone() };
+        if let Err(unsent) = self.entries.send(sending) {
+            (unsent.0.landing)(ticket, Landed::Unknown("the client has ended".to_owned()));
         }
-        let (subject, landing) = (self.subject.clone(), landing.clone());
-        let bytes = bytes::Bytes::from_owner(Bytes(bytes));
-        let context = self.context.clone();
-        // The call only hands the bytes to the connection, so appends leave in the order of calls.
-        let sent = self.runtime.block_on(async {
-            let sending = context.publish_with_headers(subject, headers, bytes);
-            tokio::time::timeout(PATIENCE, sending).await
-        });
-        self.runtime.spawn(async move {
-            let landed = match sent {
-                Ok(Ok(ack)) => match tokio::time::timeout(PATIENCE, ack.into_future()).await {
-                    Ok(Ok(ack)) => Landed::At(ack.sequence),
-                    Ok(Err(e)) => Landed::Unknown(e.to_string()),
-                    Err(_) => Landed::Unknown("no answer".to_owned()),
-                },
-                Ok(Err(e)) => Landed::Unknown(e.to_string()),
-                Err(_) => Landed::Unknown("no connection".to_owned()),
-            };
-            landing(ticket, landed);
-        });
     }
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
@@ -143,12 +148,12 @@ impl Tape for Nats {
             deliver_policy: consumer::DeliverPolicy::ByStartSequence { start_sequence: from },
             ..Default::default()
         };
-        let mut messages = self.wait(async {
+        let mut messages = self.room.wait(PATIENCE, async {
             let consumer = self.stream.create_consumer(config).await.map_err(|e| e.to_string())?;
             consumer.messages().await.map_err(|e| e.to_string())
         })?;
         loop {
-            let (position, payload) = self.wait(async {
+            let (position, payload) = self.room.wait(PATIENCE, async {
                 let message =
                     messages.next().await.ok_or("the consumer ended")?.map_err(|e| e.to_string())?;
                 let position = message.info().map_err(|e| e.to_string())?.stream_sequence;

@@ -44,14 +44,58 @@ pub trait Tape: Send + Sync {
 }
 
 /// What drives a client library: one thread, which only this tape knows.
-///
-/// # Errors
-/// The system has no thread left.
 #[cfg(any(feature = "nats", feature = "kafka"))]
-pub(crate) fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("relay-client")
-        .enable_all()
-        .build()
+pub(crate) struct Room(Option<tokio::runtime::Runtime>);
+
+/// An append on its way to the task that sends.
+#[cfg(any(feature = "nats", feature = "kafka"))]
+pub(crate) struct Sending {
+    pub ticket: u64,
+    pub bytes: Arc<Vec<u8>>,
+    #[cfg_attr(not(feature = "nats"), expect(dead_code, reason = "only NATS refuses entries out of order"))]
+    pub after: Option<u64>,
+    pub landing: Landing,
+}
+
+#[cfg(any(feature = "nats", feature = "kafka"))]
+impl Room {
+    /// # Errors
+    /// The system has no thread left.
+    pub fn open() -> std::io::Result<Room> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        Ok(Room(Some(builder.worker_threads(1).thread_name("relay-client").enable_all().build()?)))
+    }
+
+    fn runtime(&self) -> &tokio::runtime::Runtime {
+        self.0.as_ref().expect("it is taken out at the end only")
+    }
+
+    pub fn block_on<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime().block_on(what)
+    }
+
+    pub fn spawn(&self, what: impl Future<Output = ()> + Send + 'static) {
+        self.runtime().spawn(what);
+    }
+
+    /// Waits for an answer for some time.
+    pub fn wait<T>(
+        &self,
+        patience: std::time::Duration,
+        what: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, Trouble> {
+        let waited = self.block_on(async { tokio::time::timeout(patience, what).await });
+        waited.unwrap_or_else(|_| Err("no answer".to_owned())).map_err(Trouble)
+    }
+}
+
+/// The last owner of a tape may be a landing on the client's own thread, which must not wait for
+/// itself.
+#[cfg(any(feature = "nats", feature = "kafka"))]
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
