@@ -201,6 +201,7 @@ impl Options {
             machines: None,
             oversubscribed: true,
             number: number(),
+            relay: None,
             interrupt: Interrupt::default(),
         })
     }

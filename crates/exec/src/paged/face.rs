@@ -106,7 +106,7 @@ impl<D: Design> Engine for PageEngine<D> {
         let options = PageOptions {
             locks: LockOptions { buckets, tuning: setup.options.locks },
             lock_timeout_ns: setup.options.lock_timeout_ns(),
-            waits_for_log: setup.durability == Durability::Sync,
+            waits_for_log: setup.durability.is_synced(),
         };
         let owners = if D::OWNERS { Some(owners_of(setup)?) } else { None };
         let mut engine = PageEngine::of(store, options, setup.workers, owners);

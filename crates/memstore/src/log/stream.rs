@@ -287,7 +287,7 @@ impl Stream {
         if let Some(flight) = flight {
             self.fly(flight)?;
         }
-        let is_promised = shared.options.durability == Durability::Sync;
+        let is_promised = shared.options.durability.is_synced();
         let since = world::now_ns().saturating_sub(self.landing.lock().synced_ns);
         if is_promised {
             self.sync()?;
