@@ -56,8 +56,9 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<Rows, SqlError>> + Send>>;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scan {
     pub table: String,
-    /// A program of one select, without parameters.
-    pub program: Program,
+    /// A program of one select.
+    pub program: Arc<Program>,
+    pub params: Vec<Datum>,
 }
 
 /// A query that can be carried out again and again.

@@ -52,7 +52,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         if self.block.kind != Kind::None {
             let mut all = Vec::with_capacity(scans.len());
             for scan in scans {
-                let call = self.shared.call(Arc::new(scan.program.clone()), Vec::new(), self.block.now);
+                let call = self.shared.call(Arc::clone(&scan.program), scan.params.clone(), self.block.now);
                 let answer = self.command(Command::Run(call)).await.map_err(too_long)?;
                 all.push(rows_of(outcomes(answer).map_err(RunError::into_sql)?));
             }
@@ -88,7 +88,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let mut all = Vec::with_capacity(scans.len());
         let at = now();
         for scan in scans {
-            let call = self.shared.call(Arc::new(scan.program.clone()), Vec::new(), at);
+            let call = self.shared.call(Arc::clone(&scan.program), scan.params.clone(), at);
             let answer = conversation.command(Command::Run(call)).await?;
             match outcomes(answer) {
                 Ok(outcomes) => all.push(rows_of(outcomes)),
