@@ -458,7 +458,7 @@ fn place_path(path: &mut Path, plan: &Plan) {
                 range.low.iter_mut().chain(&mut range.high).for_each(|(value, _)| plan.place(value));
             }
         }
-        Path::All | Path::Series { .. } => {}
+        Path::All | Path::Part(_) | Path::Series { .. } => {}
     }
 }
 

@@ -20,6 +20,7 @@ mod reference;
 mod scan;
 mod select;
 mod sub_query;
+mod written;
 
 use crate::coerce::Params;
 use crate::compiled::{Field, Fill};
@@ -34,6 +35,7 @@ use sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) use reference::State;
+pub use written::{Written, written};
 
 pub const OUTER: u16 = 0x4000;
 pub const SUB: u16 = 0x6000;
@@ -65,6 +67,8 @@ pub struct Scan {
     /// Its columns in the order of the program's output.
     pub columns: Vec<u16>,
     pub program: Arc<Program>,
+    /// Whether the program reads the rows in parts: its last parameter is where it begins.
+    pub in_parts: bool,
 }
 
 /// Where a column of a joined row is: a relation, and a column of its rows.
@@ -139,6 +143,8 @@ pub enum Body {
     Set(Box<Set>),
     /// The rows of a query, as values over them.
     Mapped(Box<Query>, Vec<Expr>),
+    /// The first row for each value of so many first columns.
+    First(Box<Query>, usize),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -353,6 +359,11 @@ fn refused(what: &str) -> SqlError {
 
 fn whole(compiler: &mut Compiler<'_>, ast: &ast::Query) -> Result<Tree, Stop> {
     let bound = compiler.tree_query(ast)?;
+    finished(compiler, bound.query, bound.fields)
+}
+
+/// The tree of a query that is bound.
+fn finished(compiler: &mut Compiler<'_>, query: Query, fields: Vec<Field>) -> Result<Tree, Stop> {
     let params = compiler.params.finish()?;
     let fills = std::mem::take(&mut compiler.fills);
     if fills.iter().any(is_of_sequence) {
@@ -366,18 +377,7 @@ fn whole(compiler: &mut Compiler<'_>, ast: &ast::Query) -> Result<Tree, Stop> {
     tables.sort_unstable();
     tables.dedup();
     let places = places.into_iter().map(|(places, _)| places).collect();
-    Ok(Tree {
-        query: bound.query,
-        params,
-        fills,
-        fields: bound.fields,
-        scans,
-        places,
-        outers,
-        subs,
-        withs,
-        tables,
-    })
+    Ok(Tree { query, params, fills, fields, scans, places, outers, subs, withs, tables })
 }
 
 fn is_of_sequence(fill: &Fill) -> bool {

@@ -61,7 +61,7 @@ impl Lines<'_> {
         match &query.body {
             Body::Select(select) => self.select(select),
             Body::Values(rows) => self.add(format!("{} rows of values", rows.len())),
-            Body::Mapped(query, _) => self.query(query),
+            Body::Mapped(query, _) | Body::First(query, _) => self.query(query),
             Body::Set(set) => {
                 let word = match set.op {
                     SetOp::Union => "Union",

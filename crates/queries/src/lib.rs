@@ -64,7 +64,12 @@ impl General for Queries {
         statement: &Parsed,
         given: &[Option<SqlType>],
     ) -> Result<Option<Arc<dyn Plan>>, SqlError> {
-        let tree = compiler::tree::tree(catalog, statement, given)?;
-        Ok(Some(Arc::new(plan::Planned::new(tree, self.memory))))
+        let planned = if statement.is_change() {
+            let written = compiler::tree::written(catalog, statement, given)?;
+            plan::Planned::new(written.tree, Some(written.each), self.memory)
+        } else {
+            plan::Planned::new(compiler::tree::tree(catalog, statement, given)?, None, self.memory)
+        };
+        Ok(Some(Arc::new(planned)))
     }
 }

@@ -18,15 +18,23 @@ const STACK: usize = 64 << 20;
 
 pub struct Planned {
     tree: Arc<Tree>,
+    /// For a statement that writes: what is done with each row.
+    each: Option<Arc<compiler::Query>>,
     columns: Vec<Column>,
+    tables: Vec<Oid>,
     memory: usize,
 }
 
 impl Planned {
-    pub fn new(tree: Tree, memory: usize) -> Planned {
+    pub fn new(tree: Tree, each: Option<compiler::Query>, memory: usize) -> Planned {
         let column = |field: &compiler::Field| Column { field: field.clone(), number: None };
-        let columns = tree.fields.iter().map(column).collect();
-        Planned { tree: Arc::new(tree), columns, memory }
+        let fields = each.as_ref().map_or(&tree.fields, |each| &each.output);
+        let columns = fields.iter().map(column).collect();
+        let mut tables = tree.tables.clone();
+        tables.extend(each.iter().flat_map(|each| each.reads.iter().chain(&each.writes)));
+        tables.sort_unstable();
+        tables.dedup();
+        Planned { tree: Arc::new(tree), each: each.map(Arc::new), columns, tables, memory }
     }
 }
 
@@ -40,7 +48,11 @@ impl Plan for Planned {
     }
 
     fn tables(&self) -> &[Oid] {
-        &self.tree.tables
+        &self.tables
+    }
+
+    fn each(&self) -> Option<&Arc<compiler::Query>> {
+        self.each.as_ref()
     }
 
     fn start(&self, facts: Facts, mut params: Vec<Datum>) -> Result<Box<dyn Started>, SqlError> {
@@ -51,6 +63,7 @@ impl Plan for Planned {
             table: scan.table.clone(),
             program: Arc::clone(&scan.program),
             params: params.clone(),
+            in_parts: scan.in_parts,
         };
         let scans = self.tree.scans.iter().map(scan).collect();
         let bound = Bound { params, now: facts.now };
@@ -58,7 +71,12 @@ impl Plan for Planned {
     }
 
     fn describe(&self) -> Result<Vec<String>, SqlError> {
-        Ok(crate::describe::lines(&self.tree))
+        let mut lines = crate::describe::lines(&self.tree);
+        if let Some(each) = &self.each {
+            lines.push("For each row:".into());
+            lines.extend(compiler::describe::describe(each).iter().map(|line| format!("  {line}")));
+        }
+        Ok(lines)
     }
 }
 
@@ -113,6 +131,10 @@ fn turns() -> &'static Semaphore {
 impl Started for Begun {
     fn scans(&self) -> &[Scan] {
         &self.scans
+    }
+
+    fn memory(&self) -> usize {
+        self.memory
     }
 
     fn finish(self: Box<Self>, rows: Vec<Rows>) -> Answer {

@@ -25,6 +25,12 @@ impl<'r> Run<'r> {
             }
             Body::Set(set) => self.set(set, outer)?,
             Body::Mapped(query, row) => self.mapped(self.query(query, outer)?, row)?,
+            Body::First(query, columns) => {
+                let mut rows = self.query(query, outer)?;
+                let mut seen = HashSet::new();
+                rows.retain(|row| seen.insert(encode_key(&row[..*columns])));
+                rows
+            }
         };
         if !query.order.is_empty() {
             rows.sort_by(|a, b| by_keys(a, b, &query.order));

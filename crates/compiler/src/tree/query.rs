@@ -269,7 +269,7 @@ fn mapped(query: Query, row: Vec<Expr>) -> Query {
 }
 
 /// A column of a query; a literal keeps its unknown type.
-fn column(query: &Query, at: usize, field: &Field) -> Typed {
+pub fn column(query: &Query, at: usize, field: &Field) -> Typed {
     let item = match &query.body {
         Body::Select(select) => select.items.get(at),
         Body::Values(rows) if rows.len() == 1 => rows[0].get(at),

@@ -8,7 +8,7 @@ use crate::select::over;
 use crate::sources::From;
 use crate::tables::Cache;
 use crate::walk::{all_of, renumber};
-use sql::program::{Output, Program, Statement};
+use sql::program::{Output, Path, Program, Statement};
 use sql::{Expr, SqlType};
 use std::sync::Arc;
 
@@ -23,7 +23,17 @@ pub fn programs(compiler: &Compiler<'_>, state: &mut State, params: &[SqlType]) 
         };
         let mut from = From::default();
         from.table(&mut cache, table, None)?;
-        let (plan, _) = from.plan(all_of(wanted.conditions.clone()), 0, &[], false)?;
+        let (mut plan, _) = from.plan(all_of(wanted.conditions.clone()), 0, &[], false)?;
+        let mut types = params.to_vec();
+        let mut in_parts = false;
+        if let [only] = plan.sources.as_mut_slice()
+            && only.source.path == Path::All
+            && let Ok(place) = u16::try_from(types.len())
+        {
+            only.source.path = Path::Part(Expr::Param(place));
+            types.push(SqlType::Bytea);
+            in_parts = true;
+        }
         let columns: Vec<u16> = wanted.used.iter().copied().collect();
         let output = columns.iter().filter_map(|column| {
             let stored = table.columns.get(usize::from(*column))?;
@@ -35,11 +45,11 @@ pub fn programs(compiler: &Compiler<'_>, state: &mut State, params: &[SqlType]) 
         let select = sql::program::Select { output, ..over(plan) };
         let program = Program {
             statements: vec![Statement::Select(select)],
-            params: params.to_vec(),
+            params: types,
             only_reads: true,
             flow: None,
         };
-        scans.push(Scan { table: table.name.clone(), columns, program: Arc::new(program) });
+        scans.push(Scan { table: table.name.clone(), columns, program: Arc::new(program), in_parts });
     }
     for (places, of) in &mut state.places {
         for place in places {

@@ -32,10 +32,7 @@ impl Atoll {
 
     /// The rows of an answer as texts, or the code of an error.
     pub fn run(&mut self, text: &str) -> Answer {
-        let answer = self.rows(text).map_err(|error| {
-            eprintln!("{text}\n  {}: {error}", error.state.as_str());
-            error.state.as_str().to_owned()
-        });
+        let answer = self.rows(text).map_err(|error| error.state.as_str().to_owned());
         let value = |ty: &SqlType, value: &Datum| match value {
             Datum::Null => "NULL".to_owned(),
             value => {

@@ -3,7 +3,9 @@
 //! The scripts have the form of `sqllogictest`. Each answer in them is PostgreSQL's.
 
 mod atoll;
+mod differ;
 mod postgres;
+mod random;
 mod script;
 
 use std::path::PathBuf;
@@ -33,8 +35,8 @@ fn scripts_on_postgresql() {
         return eprintln!("PostgreSQL 15 cannot be started here, so this test is skipped");
     };
     for path in scripts() {
-        server.renew();
-        let wrong = script::run(&path, &mut |text| server.run(text));
+        let mut other = server.renew("atoll_scripts");
+        let wrong = script::run(&path, &mut |text| other.run(text));
         assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
     }
 }

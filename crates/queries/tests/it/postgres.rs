@@ -1,51 +1,48 @@
-//! PostgreSQL by `psql`.
+//! PostgreSQL.
 
 use crate::script::Answer;
-use std::process::Command;
+use postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// A server, as the variable `ATOLL_TEST_POSTGRESQL` names it: `host=... port=... user=...`.
 pub struct Server {
     connection: String,
 }
 
+pub struct Connection(Client);
+
 impl Server {
     pub fn find() -> Option<Server> {
-        let connection = std::env::var("ATOLL_TEST_POSTGRESQL").ok()?;
-        Some(Server { connection: format!("{connection} dbname=atoll_scripts") })
+        Some(Server { connection: std::env::var("ATOLL_TEST_POSTGRESQL").ok()? })
     }
 
     /// An empty database.
-    pub fn renew(&self) {
-        let admin = self.connection.replace("dbname=atoll_scripts", "dbname=postgres");
-        for text in ["DROP DATABASE IF EXISTS atoll_scripts", "CREATE DATABASE atoll_scripts"] {
-            let made = Command::new("psql").args(["-X", "-q", "-c", text, &admin]).status();
-            assert!(made.is_ok_and(|status| status.success()), "{text}");
+    pub fn renew(&self, name: &str) -> Connection {
+        let connect = |database: &str| {
+            Client::connect(&format!("{} dbname={database}", self.connection), NoTls).expect("PostgreSQL")
+        };
+        let mut admin = connect("postgres");
+        for text in [format!("DROP DATABASE IF EXISTS {name}"), format!("CREATE DATABASE {name}")] {
+            admin.batch_execute(&text).expect("a database");
         }
+        Connection(connect(name))
     }
+}
 
-    pub fn run(&self, text: &str) -> Answer {
-        let output = Command::new("psql")
-            .args([
-                "-X",
-                "-A",
-                "-t",
-                "-q",
-                "-F",
-                " ",
-                "-P",
-                "null=NULL",
-                "-v",
-                "VERBOSITY=sqlstate",
-                "-c",
-                text,
-            ])
-            .arg(&self.connection)
-            .output()
-            .expect("psql");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        if let Some(code) = errors.split("ERROR:").nth(1) {
-            return Err(code.trim().to_owned());
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
+impl Connection {
+    pub fn run(&mut self, text: &str) -> Answer {
+        let messages = self
+            .0
+            .simple_query(text)
+            .map_err(|error| error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()))?;
+        let value = |value: Option<&str>| match value {
+            None => "NULL".to_owned(),
+            Some("") => "(empty)".to_owned(),
+            Some(text) => text.to_owned(),
+        };
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some((0..row.len()).map(|at| value(row.get(at)))),
+            _ => None,
+        });
+        Ok(rows.map(|row| row.collect::<Vec<_>>().join(" ")).collect())
     }
 }

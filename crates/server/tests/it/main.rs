@@ -6,5 +6,6 @@ mod clients;
 mod cursors;
 mod model;
 mod procedures;
+mod queries;
 mod raw;
 mod stations;
