@@ -37,6 +37,8 @@ pub struct Compiler<'a> {
     pub uses: BTreeSet<u16>,
     /// Where the first error is, if that is known.
     pub place: Option<Location>,
+    /// The types that the output of the next select is stored as: those of its parameters.
+    pub targets: Vec<SqlType>,
     /// What a tree collects, if the statement becomes one.
     pub tree: Option<crate::tree::State>,
     depth: u32,
@@ -53,6 +55,7 @@ impl<'a> Compiler<'a> {
             hoisted: None,
             uses: BTreeSet::new(),
             place: None,
+            targets: Vec::new(),
             tree: None,
             depth: 0,
         }

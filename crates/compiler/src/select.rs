@@ -95,11 +95,13 @@ struct Selecting<'c, 'a, 'q> {
 impl Selecting<'_, '_, '_> {
     fn run(mut self) -> Result<Selected, Stop> {
         self.refuse()?;
+        let targets = std::mem::take(&mut self.compiler.targets);
         let mut from = From::default();
         from.add(self.compiler, self.cache, &self.select.from)?;
         let condition = self.select.selection.as_ref();
         let condition = condition.map(|c| self.compiler.condition(&from.scope, c, "WHERE")).transpose()?;
         self.compiler.aggregates = Some(Vec::new());
+        self.compiler.targets = targets;
         let mut items = self.items(&from.scope)?;
         let having = self.select.having.as_ref();
         let having = having.map(|h| self.compiler.condition(&from.scope, h, "HAVING")).transpose()?;
@@ -506,8 +508,10 @@ pub fn items(
     scope: &Scope,
     projection: &[SelectItem],
 ) -> Result<Vec<Item>, Stop> {
+    let targets = std::mem::take(&mut compiler.targets);
     let mut items = Vec::with_capacity(projection.len());
     for item in projection {
+        let target = targets.get(items.len()).copied();
         match item {
             SelectItem::Wildcard(_) => {
                 if scope.relations.is_empty() {
@@ -530,9 +534,9 @@ pub fn items(
                 let relation = scope.relation(&name)?;
                 items.extend(relation.columns.iter().map(|column| whole(relation, column)));
             }
-            SelectItem::UnnamedExpr(expr) => items.push(one(compiler, scope, expr, None)?),
+            SelectItem::UnnamedExpr(expr) => items.push(one(compiler, scope, expr, (None, target))?),
             SelectItem::ExprWithAlias { expr, alias } => {
-                items.push(one(compiler, scope, expr, Some(folded(alias)))?)
+                items.push(one(compiler, scope, expr, (Some(folded(alias)), target))?)
             }
             _ => return Err(Stop::General("an item of this kind")),
         }
@@ -551,9 +555,13 @@ fn one(
     compiler: &mut Compiler<'_>,
     scope: &Scope,
     expr: &ast::Expr,
-    alias: Option<String>,
+    (alias, target): (Option<String>, Option<SqlType>),
 ) -> Result<Item, Stop> {
-    let value = compiler.expr(scope, expr)?;
+    let mut value = compiler.expr(scope, expr)?;
+    if let (Expr::Param(_), SqlType::Unknown, Some(target)) = (&value.expr, value.ty, target) {
+        let ty = crate::coerce::without_length(target);
+        value = Typed::new(compiler.params.coerce(value, ty, How::Implicit)?, ty);
+    }
     let value = compiler.params.settle(value)?;
     let origin = match value.expr {
         Expr::Column(column) if column < scope.width() => {

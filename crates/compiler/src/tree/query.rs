@@ -34,6 +34,7 @@ impl Compiler<'_> {
     }
 
     fn query_with(&mut self, ast: &ast::Query) -> Result<Bound, Stop> {
+        let targets = std::mem::take(&mut self.targets);
         if !ast.locks.is_empty() {
             return Err(Stop::General("FOR UPDATE with joins, groups or sub-queries"));
         }
@@ -45,7 +46,10 @@ impl Compiler<'_> {
             self.with_table(table, recursive)?;
         }
         let mut bound = match ast.body.as_ref() {
-            SetExpr::Select(select) => self.selected(ast.order_by.as_ref(), select)?,
+            SetExpr::Select(select) => {
+                self.targets = targets;
+                self.selected(ast.order_by.as_ref(), select)?
+            }
             body => {
                 let mut bound = self.body(body)?;
                 if ast.order_by.is_some() && !bound.query.order.is_empty()

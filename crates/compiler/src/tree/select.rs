@@ -26,6 +26,7 @@ pub fn select(
     ast: &ast::Select,
 ) -> Result<Bound, Stop> {
     refuse(ast)?;
+    let targets = std::mem::take(&mut compiler.targets);
     let mut from = From::default();
     let part = from.clause(compiler, &ast.from)?;
     let mut conditions = Vec::new();
@@ -36,6 +37,7 @@ pub fn select(
     if let Some(tree) = &mut compiler.tree {
         (tree.orders, tree.windows) = (Vec::new(), Some(Vec::new()));
     }
+    compiler.targets = targets;
     let mut items = items(compiler, &from.scope, &ast.projection)?;
     let windows = compiler.tree.as_mut().and_then(|tree| tree.windows.take());
     let having = ast.having.as_ref();

@@ -81,6 +81,7 @@ impl Made<'_> {
         };
         let mut compiler = Compiler::new(catalog, Params::new(params, given));
         compiler.tree = Some(super::State::default());
+        compiler.targets = self.columns.iter().map(|at| self.table.columns[usize::from(*at)].ty).collect();
         let bound = compiler.tree_query(query)?;
         match bound.fields.len().cmp(&self.columns.len()) {
             std::cmp::Ordering::Greater => {

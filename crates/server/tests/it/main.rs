@@ -4,6 +4,7 @@ mod bench;
 mod catalogs;
 mod clients;
 mod cursors;
+mod hostile;
 mod model;
 mod procedures;
 mod queries;

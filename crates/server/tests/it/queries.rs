@@ -1,6 +1,7 @@
 //! Queries that are no programs, and statements that write what such a query finds.
 
 use crate::bench::Bench;
+use futures_util::StreamExt;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
@@ -145,11 +146,7 @@ async fn many_rows_come_in_parts() {
 async fn lines(stream: tokio_postgres::CopyOutStream) -> Vec<String> {
     let mut stream = std::pin::pin!(stream);
     let mut bytes = Vec::new();
-    while let Some(part) = std::future::poll_fn(|cx| {
-        <tokio_postgres::CopyOutStream as futures_util::Stream>::poll_next(stream.as_mut(), cx)
-    })
-    .await
-    {
+    while let Some(part) = stream.next().await {
         bytes.extend(part.unwrap());
     }
     String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
