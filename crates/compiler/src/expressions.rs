@@ -39,6 +39,8 @@ pub struct Compiler<'a> {
     pub place: Option<Location>,
     /// The types that the output of the next select is stored as: those of its parameters.
     pub targets: Vec<SqlType>,
+    /// Branches around the expression: what is in them may not be run.
+    pub branches: u32,
     /// What a tree collects, if the statement becomes one.
     pub tree: Option<crate::tree::State>,
     depth: u32,
@@ -56,6 +58,7 @@ impl<'a> Compiler<'a> {
             uses: BTreeSet::new(),
             place: None,
             targets: Vec::new(),
+            branches: 0,
             tree: None,
             depth: 0,
         }
@@ -187,7 +190,10 @@ impl<'a> Compiler<'a> {
                 self.cast(value, data_type)
             }
             E::Case { operand, conditions, else_result, .. } => {
-                self.case(scope, operand.as_deref(), conditions, else_result.as_deref())
+                self.branches += 1;
+                let value = self.case(scope, operand.as_deref(), conditions, else_result.as_deref());
+                self.branches -= 1;
+                value
             }
             E::Function(function) => functions::call(self, scope, function),
             E::Collate { expr, collation } => match collation.to_string().trim_matches('"') {

@@ -22,6 +22,9 @@ impl Compiler<'_> {
         if self.tree.is_some() {
             return self.tree_sub(scope, query, matches!(asked, Asked::Value));
         }
+        if self.branches > 0 && self.frame.is_none() {
+            return Err(Stop::General("a sub-query in a CASE"));
+        }
         if self.hoisted.is_none() {
             return Err(Stop::General("a sub-query"));
         }

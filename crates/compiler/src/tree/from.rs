@@ -118,11 +118,10 @@ impl From {
     }
 
     /// Relations before `start` cannot be named for a while.
-    fn hide(&mut self, start: usize) -> Vec<(bool, String)> {
-        let mut hidden = Vec::new();
+    fn hide(&mut self, start: usize) -> Vec<bool> {
+        let mut hidden = Vec::with_capacity(start);
         for relation in &mut self.scope.relations[..start] {
-            hidden.push((relation.is_open, relation.name.clone()));
-            relation.is_open = false;
+            hidden.push(std::mem::replace(&mut relation.is_open, false));
         }
         for merged in &mut self.scope.merged {
             merged.is_open = merged.since >= start;
@@ -130,8 +129,8 @@ impl From {
         hidden
     }
 
-    fn show(&mut self, hidden: Vec<(bool, String)>) {
-        for (relation, (is_open, _)) in self.scope.relations.iter_mut().zip(hidden) {
+    fn show(&mut self, hidden: Vec<bool>) {
+        for (relation, is_open) in self.scope.relations.iter_mut().zip(hidden) {
             relation.is_open = is_open;
         }
         self.scope.merged.iter_mut().for_each(|merged| merged.is_open = true);
@@ -273,9 +272,8 @@ impl From {
     ) -> Result<Part, Stop> {
         let (bound, is_lateral) = if lateral {
             let scope = self.scope.clone();
-            let (bound, free) = compiler.inside(&scope, |compiler| compiler.tree_query(query))?;
-            // Without the left row it is still bound as if it had one around it.
-            let _ = free;
+            // Even one that needs nothing of the row before it is bound as if that were around it.
+            let (bound, _) = compiler.inside(&scope, |compiler| compiler.tree_query(query))?;
             (bound, true)
         } else {
             (compiler.apart(|compiler| compiler.tree_query(query))?, false)

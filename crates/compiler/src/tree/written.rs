@@ -150,7 +150,7 @@ fn of_insert<'c>(catalog: &'c Catalog, insert: &ast::Insert, params: usize) -> R
     let alias = insert.table_alias.as_ref().map(|alias| format!(" AS {}", alias.alias));
     let on = insert.on.as_ref().map(ToString::to_string).unwrap_or_default();
     let each = format!(
-        "INSERT INTO {}{} ({}) VALUES ({}){on}{}",
+        "INSERT INTO {}{} ({}) VALUES ({}) {on}{}",
         quoted(&table.name),
         alias.unwrap_or_default(),
         names.join(", "),
