@@ -56,6 +56,8 @@ usage: cargo xtask <command> [arguments]
   faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables, --design)
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
+  histories tpce [ARGS]
+                   the same of a reduced TPC-E with its exchange, each row a register
   histories islands [ARGS]
                    the same over 2 to 4 instances that are killed and come back (also --jobs N at a time)
   fuzz [TARGET] [--seconds N]

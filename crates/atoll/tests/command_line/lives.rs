@@ -16,7 +16,8 @@ fn live(business: Business, design: &'static str, channel: &'static str, seed: u
     let rounds = if business == Business::Bank { 2 } else { 1 };
     for _ in 0..rounds {
         let what = bank.round().unwrap_or_else(|what| {
-            panic!("{what}\nagain: cargo xtask lives {rounds} --seed {seed} --design {design} --channel {channel}")
+            let tpce = if business == Business::Bank { "" } else { "tpce " };
+            panic!("{what}\nagain: cargo xtask lives {tpce}{rounds} --seed {seed} --design {design} --channel {channel}")
         });
         eprintln!("{}: {what}", bank.describe());
     }

@@ -17,7 +17,7 @@ BEGIN
     SELECT c_l_name, c_f_name INTO STRICT last, first FROM customer WHERE c_id = owner;
     SELECT b_name INTO STRICT name FROM broker WHERE b_id = by_broker;
     RETURN QUERY SELECT n.t_id, n.t_dts, st_name, tt_name, n.t_s_symb, n.t_qty, n.t_exec_name, n.t_chrg, s_name, ex_name, last, first, name
-    FROM (SELECT * FROM trade WHERE t_ca_id = account ORDER BY t_dts DESC LIMIT 50) n
+    FROM (SELECT * FROM trade WHERE t_ca_id = account ORDER BY t_dts DESC, t_id DESC LIMIT 50) n
     JOIN status_type ON st_id = n.t_st_id JOIN trade_type ON tt_id = n.t_tt_id
     JOIN security ON s_symb = n.t_s_symb JOIN exchange ON ex_id = s_ex_id ORDER BY n.t_dts DESC, n.t_id DESC;
 END $$;
@@ -34,7 +34,7 @@ BEGIN
     IF wanted IS NOT NULL THEN
         SELECT ca_id INTO STRICT account FROM customer_account WHERE ca_c_id = owner ORDER BY ca_id OFFSET wanted LIMIT 1;
         RETURN QUERY SELECT n.t_id, th_dts, n.t_qty::bigint, n.t_s_symb, st_name
-        FROM (SELECT * FROM trade WHERE t_ca_id = account ORDER BY t_dts DESC LIMIT 10) n
+        FROM (SELECT * FROM trade WHERE t_ca_id = account ORDER BY t_dts DESC, t_id DESC LIMIT 10) n
         JOIN trade_history ON th_t_id = n.t_id JOIN status_type ON st_id = th_st_id
         ORDER BY th_dts DESC, n.t_id DESC LIMIT 30;
     END IF;

@@ -113,7 +113,9 @@ fn indexes(filling: &Filling) -> String {
     };
     let mut text = format!("ALTER TABLE {name} ADD PRIMARY KEY ({});", list(&def.key));
     for index in &def.indexes {
-        let _ = write!(text, "CREATE INDEX ON {name} ({});", list(&index.columns));
+        // The definition's index of an account's trades ends with their ids, as all of Atoll's do.
+        let id = if index.name == "TRADE_ACCOUNT" { ", t_id" } else { "" };
+        let _ = write!(text, "CREATE INDEX ON {name} ({}{id});", list(&index.columns));
     }
     text
 }
