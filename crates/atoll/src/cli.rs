@@ -491,7 +491,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub retries: RetryLimit,
     /// Longest pause before the first retry: 1ms, 10us, none [default: none; 10us with
-    /// --occ-conflict abort]
+    /// --occ-conflict abort, logical and plp]
     ///
     /// The pause is drawn at random. Its upper limit doubles with each retry, up to 64 times the
     /// first.

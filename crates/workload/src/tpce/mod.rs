@@ -91,13 +91,15 @@ pub enum Mix {
     Full,
     /// Trade-Orders, and the Trade-Results and feeds that they cause.
     Trading,
+    /// Trade-Results, and the market orders that they need; no feeds.
+    Results,
     /// One transaction alone.
     Only(Card),
 }
 
 impl Mix {
     fn has_exchange(self) -> bool {
-        self == Mix::Full || self == Mix::Trading
+        matches!(self, Mix::Full | Mix::Trading | Mix::Results)
     }
 }
 
