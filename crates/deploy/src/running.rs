@@ -434,7 +434,7 @@ impl Running {
         // The address stays the same, so clients and peers find it.
         let mut config = self.members[i].config.clone();
         // A claimed term counts once; the log's next one follows it.
-        for relay in &mut config.relay {
+        if let Some(relay) = &mut config.relay {
             (relay.term, relay.at_least) = (None, 0);
             relay.answers_until = relay.answers_until.map(|_| self.answers_until);
         }
