@@ -8,7 +8,13 @@ use crate::workspace::Workspace;
 
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
-    ("ground", &["base", "world", "topology", "probe", "latch", "traffic", "trace", "tracer", "cachesim"]),
+    (
+        "ground",
+        &[
+            "base", "world", "topology", "probe", "latch", "traffic", "relay", "members", "trace", "tracer",
+            "cachesim",
+        ],
+    ),
     ("language", &["txn", "sql", "compiler", "catalogs", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
@@ -50,6 +56,8 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
+    ("relay", Only(&["base", "world"])),
+    ("members", Only(&["world"])),
     ("trace", Only(&["base"])),
     ("tracer", Only(&["base", "trace"])),
     ("cachesim", Only(&["base", "trace"])),
