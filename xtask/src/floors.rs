@@ -15,7 +15,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "cachesim",
         ],
     ),
-    ("language", &["txn", "sql", "compiler", "catalogs", "workload"]),
+    ("language", &["txn", "sql", "compiler", "catalogs", "queries", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     (
@@ -31,7 +31,10 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
+    (
+        "archipelago",
+        &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"],
+    ),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -53,6 +56,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("sql", Only(&["base", "txn"])),
     ("compiler", Only(&["base", "txn", "sql"])),
     ("catalogs", Only(&["base", "txn", "sql", "compiler"])),
+    ("queries", Only(&["base", "txn", "sql", "compiler"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
@@ -63,7 +67,12 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("cachesim", Only(&["base", "trace"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
-    ("atoll-embed", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    ("trust", Only(&["channel"])),
+    ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    (
+        "atoll-embed",
+        Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"]),
+    ),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 

@@ -1,6 +1,7 @@
 //! The command line as typed. Only parsing: the meaning of values is decided elsewhere.
 
 mod backups;
+mod clustering;
 mod comparing;
 mod planning;
 mod serving;
@@ -19,6 +20,7 @@ use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+pub use clustering::{AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, HostsArgs, StatusArgs};
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
 pub use planning::PlanArgs;
@@ -78,6 +80,10 @@ pub enum Command {
     Trace(Box<TraceArgs>),
     /// Runs a trace on modelled caches: where misses come from, and schedulers that avoid them
     Cachesim(Box<CachesimArgs>),
+    /// Runs on each machine of a cluster: starts instances there, and starts them again when they die
+    Agent(AgentArgs),
+    /// Starts, ends and shows the agents of a cluster, and makes its certificates
+    Cluster(ClusterArgs),
     /// Prints the completions of options and commands for a shell
     Completions(CompletionsArgs),
     /// Prints the manual page, or writes the page of each command into a directory
@@ -321,6 +327,13 @@ pub struct DeploymentArgs {
     /// Take the deployment and the load from a plan file; typed options come first
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub plan: Option<PathBuf>,
+    /// Run on the machines of this file, through their agents: `atoll cluster --help`
+    ///
+    /// Each machine gets an equal number of islands; a word for --islands means that of each machine.
+    /// Islands of one machine use --channel, others TCP. With --keep, --data is the name of a
+    /// directory below that of each agent.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub hosts: Option<PathBuf>,
     /// Instances: 1, 2, per-core, per-l3, per-socket [default: the numbers that fit]
     ///
     /// Also shared (= 1), and any other number. Each instance is an engine of its own with its part
@@ -478,7 +491,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub retries: RetryLimit,
     /// Longest pause before the first retry: 1ms, 10us, none [default: none; 10us with
-    /// --occ-conflict abort]
+    /// --occ-conflict abort, logical and plp]
     ///
     /// The pause is drawn at random. Its upper limit doubles with each retry, up to 64 times the
     /// first.

@@ -6,7 +6,7 @@
 //! they close.
 
 use crate::bench::live_machine;
-use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, ServeArgs};
+use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, HostArg, ServeArgs};
 use crate::failure::Failure;
 use crate::membership::Membership;
 use crate::output::print;
@@ -77,12 +77,16 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
         Standing::Database(manifest) => IslandCount::Count(manifest.islands.into()),
         _ => IslandCount::Count(1),
     };
+    let islands = args.islands.unwrap_or(islands);
+    // Sessions run on the workers' threads then, and nothing is passed on from thread to thread.
+    // With several islands a process each survives the end of the others.
+    let host = if islands == IslandCount::Count(1) { HostArg::Thread } else { HostArg::Process };
     let mut bench = default_bench()?;
     bench.workload = SQL.into();
-    bench.deployment.islands = vec![args.islands.unwrap_or(islands)];
+    bench.deployment.islands = vec![islands];
     bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
-    bench.deployment.host = vec![args.host];
+    bench.deployment.host = vec![args.host.unwrap_or(host)];
     bench.deployment.durability = vec![args.durability];
     bench.deployment.relay.clone_from(&args.relay);
     bench.deployment.memory = Some(args.memory);

@@ -5,7 +5,9 @@ use crate::DeployError;
 use crate::engine::{
     Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
 };
+use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
+use channel::Guarding;
 use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -138,6 +140,8 @@ pub struct Deployment {
     pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
+    /// The machines that the instances run on; `None`: all on this one.
+    pub machines: Option<Arc<dyn Machines>>,
     /// There are more workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Distinguishes this deployment's instances from those of any other, which they refuse.
@@ -211,6 +215,17 @@ impl Deployment {
         Run { design: self.design, workers, options: &self.options }
     }
 
+    /// Its name for the agents of its machines.
+    pub(crate) fn errand(&self) -> Errand {
+        let database = self.data.as_ref().map(|data| data.display().to_string());
+        Errand { deployment: self.number, database }
+    }
+
+    /// The machine of an instance, if there are several.
+    pub(crate) fn machine_of(&self, instance: InstanceId) -> Option<usize> {
+        self.machines.as_ref().map(|machines| machines.of(instance, self.islands))
+    }
+
     /// # Errors
     /// When no such deployment can exist. The message names the option, the expected values and the
     /// remedy.
@@ -253,12 +268,35 @@ impl Deployment {
                 65_536 - u32::from(islands)
             ));
         }
+        if let Some(machines) = &self.machines {
+            self.check_machines(machines.count())?;
+        }
         if islands > 1 && !self.channel.connects(self.host) {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
             );
         }
         Ok(())
+    }
+
+    /// The same, for a deployment over several machines.
+    fn check_machines(&self, machines: usize) -> Result<(), DeployError> {
+        let impossible = |text: String| Err(DeployError::Impossible(text));
+        match () {
+            () if usize::from(self.islands) < machines => impossible(format!(
+                "--islands {}: fewer than the {machines} hosts; expected at least one island for each host",
+                self.islands
+            )),
+            () if self.host == Host::Thread => {
+                impossible("--host thread: instances on other hosts are processes; expected --host process".into())
+            }
+            () if self.data.is_some() && self.data_use != DataUse::Keep => impossible(
+                "--data with --hosts: no copies are made on other hosts; expected --keep too, which runs on the database \
+                 itself"
+                    .into(),
+            ),
+            () => Ok(()),
+        }
     }
 
     /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more
@@ -303,6 +341,8 @@ impl Deployment {
                     worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
+                    listen_far: self.far_address(InstanceId(i)),
+                    guard: Guarding::default(),
                     outlives_power_cuts: self.outlives_power_cuts(),
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
                     relay: self.relay_of(i),
@@ -329,6 +369,27 @@ impl Deployment {
     /// copy that is removed with the deployment.
     fn outlives_power_cuts(&self) -> bool {
         self.data.is_some() && matches!(self.data_use, DataUse::Keep | DataUse::Load)
+    }
+
+    /// Where other machines reach an instance: a port that the system chooses.
+    fn far_address(&self, instance: InstanceId) -> Option<Address> {
+        self.machines.as_ref().map(|machines| machines.address(machines.of(instance, self.islands)))
+    }
+
+    /// The address at which others call an instance that has bound `bound`: an agent may listen on
+    /// all addresses of its machine.
+    pub(crate) fn far_of(&self, instance: InstanceId, bound: Address) -> Address {
+        match (self.far_address(instance), bound) {
+            (Some(Address::Tcp(mut at)), Address::Tcp(bound)) => {
+                at.set_port(bound.port());
+                Address::Tcp(at)
+            }
+            (Some(Address::Tls(mut at)), Address::Tls(bound)) => {
+                at.set_port(bound.port());
+                Address::Tls(at)
+            }
+            (_, bound) => bound,
+        }
     }
 
     fn address(&self, i: u16, sockets: &Path) -> Address {

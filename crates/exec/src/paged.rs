@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
-use wal::{Durability, FlushBy};
+use wal::FlushBy;
 
 use owners::page_ownership::PageOwnership;
 

@@ -2,7 +2,7 @@
 //! boundary.
 
 use base::InstanceId;
-use channel::Address;
+use channel::{Address, Guarding};
 use exec::{DesignKind, EngineOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -37,6 +37,11 @@ pub struct InstanceConfig {
     pub node: Option<usize>,
     /// Where peers and clients connect; `None` for an instance without peers and outside clients.
     pub listen: Option<Address>,
+    /// Where those on other machines connect; `None` in a deployment on one machine.
+    pub listen_far: Option<Address>,
+    /// Seals links with other machines.
+    #[serde(skip)]
+    pub guard: Guarding,
     /// Whether the data is opened again after a power cut. The data of a temporary directory is
     /// not. In asynchronous mode its instances then rely on each other without waiting for the
     /// device.
@@ -94,6 +99,8 @@ impl InstanceConfig {
             worker_islands: Vec::new(),
             node: None,
             listen: None,
+            listen_far: None,
+            guard: Guarding::default(),
             outlives_power_cuts: true,
             spin_us: 50,
             relay: None,

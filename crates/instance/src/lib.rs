@@ -151,6 +151,11 @@ impl<W: Workload> Instance<W> {
         self.0.address()
     }
 
+    /// The same for those on other machines.
+    pub fn far_address(&self) -> Option<Address> {
+        self.0.far_address()
+    }
+
     /// The findings of restart.
     pub fn recovery(&self) -> &Recovery {
         self.0.recovery()

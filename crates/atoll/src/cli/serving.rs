@@ -59,9 +59,9 @@ pub struct ServeArgs {
     /// Worker threads of all instances [default: one per core of this process' CPU set]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Option<u32>,
-    /// Where instances run
-    #[arg(long, value_name = "H", value_enum, default_value = "process")]
-    pub host: HostArg,
+    /// Where instances run [default: thread for one island, process for several]
+    #[arg(long, value_name = "H", value_enum)]
+    pub host: Option<HostArg>,
     /// Size of the buffer pools of all instances together, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "256M")]
     pub memory: u64,

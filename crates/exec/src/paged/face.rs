@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::Abort;
-use wal::{Durability, FlushBy, LogOptions};
+use wal::{FlushBy, LogOptions};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
 /// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.

@@ -3,7 +3,6 @@
 
 use super::block::{ALIGN, Aligned, FileHead, Kind};
 use super::{Control, Log, LogFault, LogOptions, Segment, Shared};
-use base::Durability;
 use latch::{Rank, RankedMutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
+use super::{LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
 use latch::{Backoff, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
