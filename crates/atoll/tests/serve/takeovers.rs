@@ -81,10 +81,11 @@ async fn client(all: Active, number: u64, ends: Arc<AtomicBool>, told: Arc<Atomi
         let (account, amount) = ((rng.u64(..ACCOUNTS) * APART) as i64, rng.i64(-50..=100));
         let making = deposit(&connected, way, (id, account, amount));
         let answered = tokio::time::timeout(ANSWER, making).await;
+        let is_late = answered.is_err();
         let fate = answered.unwrap_or(Fate::Unknown);
         ledger.insert(id, (account, amount, fate));
         told.fetch_add(usize::from(fate == Fate::Acknowledged), Ordering::Release);
-        if answered.is_err() || connected.is_closed() {
+        if is_late || connected.is_closed() {
             connected = reach_active(&all).await;
         } else if fate != Fate::Acknowledged {
             tokio::time::sleep(Duration::from_millis(5)).await;
