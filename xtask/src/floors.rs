@@ -8,7 +8,13 @@ use crate::workspace::Workspace;
 
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
-    ("ground", &["base", "world", "topology", "probe", "latch", "traffic", "trace", "tracer", "cachesim"]),
+    (
+        "ground",
+        &[
+            "base", "world", "topology", "probe", "latch", "traffic", "relay", "members", "trace", "tracer",
+            "cachesim",
+        ],
+    ),
     ("language", &["txn", "sql", "compiler", "catalogs", "queries", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
@@ -25,7 +31,10 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"]),
+    (
+        "archipelago",
+        &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"],
+    ),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -51,6 +60,8 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),
+    ("relay", Only(&["base", "world"])),
+    ("members", Only(&["world"])),
     ("trace", Only(&["base"])),
     ("tracer", Only(&["base", "trace"])),
     ("cachesim", Only(&["base", "trace"])),
@@ -58,7 +69,10 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("trust", Only(&["channel"])),
     ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
-    ("atoll-embed", Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    (
+        "atoll-embed",
+        Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"]),
+    ),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 

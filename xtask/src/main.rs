@@ -1,5 +1,5 @@
 //! The tool of this repository: `cargo xtask` with one of the commands tidy, test, ci, examples,
-//! stress, bench, kill, lives, crash, faults, flips, histories, fuzz, report-test, tsan,
+//! relay, trial-cluster, stress, bench, kill, lives, crash, faults, flips, histories, fuzz, report-test, tsan,
 //! validate-plan.
 //!
 //! A check is a function that returns complaints. `tidy` prints all of them, and a test runs each
@@ -20,6 +20,7 @@ mod lives_command;
 mod parts;
 mod places;
 mod prose;
+mod relay;
 mod rust_text;
 mod sizes;
 mod stress;
@@ -65,6 +66,12 @@ usage: cargo xtask <command> [arguments]
   clients [NAME ...] [--atoll FILE] [-- OPTIONS]
                    real clients of PostgreSQL against atoll serve (with these further options): psql, pgbench, sysbench,
                    psycopg2, psycopg3, asyncpg, sqlalchemy, alembic, django, pgx, libpq, pgjdbc, tokio-postgres
+  relay [nats|kafka]
+                   the contract of the replicated logs against three servers of each service, or of this one, which are killed,
+                   stopped and cut off meanwhile (scripts/relay-services installs them)
+  trial-cluster [--relay nats|kafka] [--rounds N] [--seed S] [--atoll FILE]
+                   deposits over islands whose machine is killed or stopped again and again, and taken over in another
+                   directory, N (6) times over each relay
   report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
   validate-plan [calibrate|try|predict|measure|report] [--points N] [--rounds N] [--minutes M] [--seconds S] [--seed S]
                 [--out DIR] [--earlier DIR] [--atoll FILE] [--dry]
@@ -123,6 +130,8 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::fuzz(&rest),
         "report-test" => report_test(rest.first().map(String::as_str)),
         "clients" => clients::clients(&rest),
+        "relay" => relay::contract(&rest),
+        "trial-cluster" => relay::trial(&rest),
         "tsan" => tsan(&rest),
         "validate-plan" => validate_command::validate(&rest),
         "" | "help" | "--help" | "-h" => {

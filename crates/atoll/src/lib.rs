@@ -51,6 +51,7 @@ mod demand;
 mod ipc;
 mod load;
 mod loaded;
+mod membership;
 mod memory;
 mod places;
 mod plan;

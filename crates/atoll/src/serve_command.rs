@@ -8,6 +8,7 @@
 use crate::bench::live_machine;
 use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, HostArg, ServeArgs};
 use crate::failure::Failure;
+use crate::membership::Membership;
 use crate::output::print;
 use crate::service;
 use crate::sweep::Sweep;
@@ -53,14 +54,15 @@ pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         running.stop(Some(0))?;
     }
     // From here on a signal is the server's: the deployment must not end before it.
-    let deployment = Deployment { interrupt: Interrupt::default(), ..deployment };
+    let mut deployment = Deployment { interrupt: Interrupt::default(), ..deployment };
     let stations = Arc::new(Stations::default());
     if deployment.host == Host::Thread {
         stations.take_in(deployment.number);
     }
+    let membership = Membership::begin(args, &mut deployment)?;
     let running = deployment.launch()?;
     set_password(args)?;
-    let outcome = serve(args, running, stations, interrupt, recent);
+    let outcome = serve(args, (running, membership), stations, interrupt, recent);
     tracing::info!("the server has ended");
     outcome
 }
@@ -128,7 +130,7 @@ fn set_password(args: &ServeArgs) -> Result<(), Failure> {
 
 fn serve(
     args: &ServeArgs,
-    mut running: Running,
+    (mut running, membership): (Running, Option<Membership>),
     stations: Arc<Stations>,
     interrupt: &Interrupt,
     recent: Recent,
@@ -149,6 +151,11 @@ fn serve(
     let server = runtime.spawn(serving::serve(engine, options, stopping, announce));
     let mut failed = None;
     while !server.is_finished() && !interrupt.is_set() {
+        if let Some(Err(over)) = membership.as_ref().map(|own| own.tend(&mut running)) {
+            // Nothing in order: another machine may have the islands.
+            service::tell("STOPPING=1");
+            return Err(over);
+        }
         match running.tend(LOOK_EVERY) {
             Ok(restarted) => restarted.iter().for_each(|instance| {
                 about.islands[usize::from(instance.0)].restarts.fetch_add(1, Ordering::Relaxed);

@@ -62,7 +62,11 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
     };
     let opened = room.block_on(async { tokio::time::timeout(OPENING, opening).await });
     match opened {
-        Ok(Ok((client, partition))) => Ok(Kafka { runtime, partition: Arc::new(partition), _client: client }),
+        Ok(Ok((client, partition))) => {
+            let (partition, (entries, waiting)) = (Arc::new(partition), unbounded_channel());
+            room.spawn(send(partition.clone(), waiting));
+            Ok(Kafka { partition, entries, _client: client, room })
+        }
         Ok(Err(why)) => Err(gone(why)),
         Err(_) => Err(gone("no answer".to_owned())),
     }
@@ -130,7 +134,8 @@ impl Tape for Kafka {
         let mut at = from;
         while at < to {
             let fetching = self.partition.fetch_records(at as i64 - 1, 1..8 << 20, 500);
-            let (records, _) = self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
+            let (records, _) =
+                self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
             if records.is_empty() {
                 return Err(Trouble(format!("position {at} is not there yet")));
             }

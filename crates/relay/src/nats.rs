@@ -134,8 +134,9 @@ impl Tape for Nats {
     }
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
-        let state = self
-            .wait(async { self.stream.get_info().await.map(|info| info.state).map_err(|e| e.to_string()) })?;
+        let state = self.room.wait(PATIENCE, async {
+            self.stream.get_info().await.map(|info| info.state).map_err(|e| e.to_string())
+        })?;
         Ok((state.first_sequence.max(1), state.last_sequence + 1))
     }
 

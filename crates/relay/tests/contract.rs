@@ -6,6 +6,7 @@
 
 use relay::memory::{Line, Service as Speed, Shelf};
 use relay::{Address, Entry, Fault, Kind, Place, RelayLog, TakeOver, Tape, Term, Verdict, Walker, take_over};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,14 +29,14 @@ fn script(args: &[&str], env: &[(&str, &str)]) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-enum Place3 {
-    Memory(Arc<Shelf>),
+enum Backing {
+    Memory(Mutex<HashMap<String, Arc<Shelf>>>),
     Servers { dir: tempfile::TempDir, address: String },
 }
 
 /// The services of one test, ended with it.
 struct Services {
-    place: Place3,
+    place: Backing,
     _one: MutexGuard<'static, ()>,
 }
 
@@ -49,17 +50,20 @@ impl Services {
         }
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         if kind == "memory" {
-            return Some(Services { place: Place3::Memory(Arc::default()), _one: one });
+            return Some(Services { place: Backing::Memory(Mutex::default()), _one: one });
         }
         let dir = tempfile::tempdir().expect("a folder");
         let address = script(&["up", kind, dir.path().to_str().unwrap()], env);
-        Some(Services { place: Place3::Servers { dir, address }, _one: one })
+        Some(Services { place: Backing::Servers { dir, address }, _one: one })
     }
 
     fn tape(&self, name: &str) -> Arc<dyn Tape> {
         match &self.place {
-            Place3::Memory(shelf) => Arc::new(Line::new(shelf, Speed::Prompt)),
-            Place3::Servers { address, .. } => {
+            Backing::Memory(shelves) => {
+                let shelf = shelves.lock().unwrap().entry(name.to_owned()).or_default().clone();
+                Arc::new(Line::new(&shelf, Speed::Prompt))
+            }
+            Backing::Servers { address, .. } => {
                 let address: Address = address.parse().unwrap();
                 // Right after its start, or while servers die, a service takes some attempts.
                 let until = Instant::now() + Duration::from_secs(60);
@@ -74,19 +78,19 @@ impl Services {
     }
 
     fn server(&self, what: &str, n: usize) {
-        if let Place3::Servers { dir, .. } = &self.place {
+        if let Backing::Servers { dir, .. } = &self.place {
             script(&[what, dir.path().to_str().unwrap(), &n.to_string()], &[]);
         }
     }
 
     fn is_memory(&self) -> bool {
-        matches!(self.place, Place3::Memory(_))
+        matches!(self.place, Backing::Memory(_))
     }
 }
 
 impl Drop for Services {
     fn drop(&mut self) {
-        if let Place3::Servers { dir, .. } = &self.place {
+        if let Backing::Servers { dir, .. } = &self.place {
             script(&["down", dir.path().to_str().unwrap()], &[]);
         }
     }
@@ -284,7 +288,7 @@ fn cut_off(kind: &str) {
     let Some(services) = Services::of(kind, &[("RELAY_HOSTS", hosts), ("RELAY_NS", "arl1 arl2 arl3")]) else {
         return;
     };
-    let Place3::Servers { address, dir } = &services.place else { unreachable!() };
+    let Backing::Servers { address, dir } = &services.place else { unreachable!() };
     drop(own(&services, "cut", None).unwrap());
     let counted = dir.path().join("counted");
     let mut owner = Command::new("ip")

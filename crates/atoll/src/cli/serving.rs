@@ -46,6 +46,13 @@ pub struct ServeArgs {
     /// The name of this database at the relay; each database there needs one of its own
     #[arg(long, value_name = "NAME", value_parser = relay_name, default_value = "atoll", requires = "relay")]
     pub relay_name: String,
+    /// Hold a lease in etcd (http://HOST:PORT,..) and claim the islands there: another machine serves
+    /// them only when this one's lease is over
+    #[arg(long, value_name = "URL", requires_all = ["relay", "machine"])]
+    pub etcd: Option<String>,
+    /// The name of this machine in etcd
+    #[arg(long, value_name = "NAME", value_parser = relay_name, requires = "etcd")]
+    pub machine: Option<String>,
     /// Open even if the relay lost entries that had counted, and tell which
     #[arg(long, requires = "relay")]
     pub accept_loss: bool,

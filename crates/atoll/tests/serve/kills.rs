@@ -14,13 +14,13 @@ use tokio_postgres::Client;
 
 const CLIENTS: u64 = 6;
 /// Accounts lie at all instances: runs of 64 numbers go round the slots.
-const ACCOUNTS: u64 = 64;
-const APART: u64 = 64;
+pub(crate) const ACCOUNTS: u64 = 64;
+pub(crate) const APART: u64 = 64;
 /// After a kill a client must be served again within this time.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Fate {
+pub(crate) enum Fate {
     Acknowledged,
     Refused,
     /// The connection broke before the answer.
@@ -28,11 +28,11 @@ enum Fate {
 }
 
 /// Account, amount, and what the client was told, by number of the deposit.
-type Ledger = HashMap<i64, (i64, i64, Fate)>;
+pub(crate) type Ledger = HashMap<i64, (i64, i64, Fate)>;
 
 /// How a client makes its deposits.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+pub(crate) enum Way {
     /// A transaction of three statements, as pgbench does.
     Interactive,
     /// One text of two statements.
@@ -40,7 +40,7 @@ enum Way {
 }
 
 /// One deposit. Which of the errors says that it has no effect is the server's promise.
-async fn deposit(client: &Client, way: Way, (id, account, amount): (i64, i64, i64)) -> Fate {
+pub(crate) async fn deposit(client: &Client, way: Way, (id, account, amount): (i64, i64, i64)) -> Fate {
     let change = format!("UPDATE account SET balance = balance + {amount} WHERE id = {account}");
     let note = format!("INSERT INTO deposit VALUES ({id}, {account}, {amount})");
     let statements = match way {
@@ -67,7 +67,7 @@ async fn deposit(client: &Client, way: Way, (id, account, amount): (i64, i64, i6
 }
 
 /// Connects, again and again while the server is down.
-async fn reach(config: &str) -> Client {
+pub(crate) async fn reach(config: &str) -> Client {
     let begun = Instant::now();
     loop {
         match connect(config).await {
@@ -139,8 +139,8 @@ async fn torment(
 }
 
 /// Compares the database with what clients were told. Returns the number of acknowledged deposits.
-async fn judge(served: &Served, ledger: &Ledger) -> usize {
-    let client = reach(&served.config()).await;
+pub(crate) async fn judge(config: &str, ledger: &Ledger) -> usize {
+    let client = reach(config).await;
     // An instance may still come back.
     let begun = Instant::now();
     let rows = loop {
@@ -210,16 +210,16 @@ async fn life(seed: u64, kills: u32) -> (usize, Vec<Victim>) {
     for client in clients {
         ledger.extend(client.await.unwrap());
     }
-    let count = judge(&served, &ledger).await;
+    let count = judge(&served.config(), &ledger).await;
     // What the last server has kept in memory is no proof.
     served.kill();
     served.start_again();
-    assert_eq!(judge(&served, &ledger).await, count, "{design}");
+    assert_eq!(judge(&served.config(), &ledger).await, count, "{design}");
     drop(served);
     (count, victims)
 }
 
-fn number_of(name: &str) -> Option<u64> {
+pub(crate) fn number_of(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 

@@ -9,3 +9,4 @@ mod kills;
 mod operations;
 mod programs;
 mod served;
+mod takeovers;

@@ -28,6 +28,21 @@ impl Served {
         Served { dir, options, child, port }
     }
 
+    /// Starts a server on a copy of this one's database, with other options. This one must not run.
+    pub fn start_copy(&self, options: &[&str]) -> Served {
+        let dir = tempfile::Builder::new().prefix("s-").tempdir().unwrap();
+        let (from, to) = (self.dir.path().join("db"), dir.path().join("db"));
+        assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
+        let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
+        let (child, port) = launch(dir.path(), 0, &options);
+        Served { dir, options, child, port }
+    }
+
+    /// Whether the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// What the server has said so far on standard error.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
