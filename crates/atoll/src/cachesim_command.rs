@@ -1,11 +1,11 @@
 //! `atoll cachesim`: the figures of the thesis' chapters 6 to 8 from a trace.
 
-use crate::cli::{CachesimArgs, ProtectArg, SchedulerArg, StudyArg, TypesArg};
+use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::sheet::fitted;
 use cachesim::machine::{BUILT_IN, Machine};
-use cachesim::run::settings::{Protect, Scheduler, Settings, Types};
+use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use cachesim::study::{self, Row};
 use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
@@ -81,6 +81,12 @@ fn settings(args: &CachesimArgs) -> Settings {
             TypesArg::Software => Types::Software,
             TypesArg::Scout => Types::Scout,
         },
+        reset: match args.reset {
+            ResetArg::Idle => Reset::Idle,
+            ResetArg::Team => Reset::Team,
+        },
+        pool: args.pool,
+        patience: args.patience,
         fetch_bytes: args.fetch_bytes,
         batch: args.batch.unwrap_or(0),
         ..Settings::default()

@@ -59,6 +59,7 @@ mod stats;
 mod stop;
 mod sweep;
 mod topology_command;
+mod traced;
 mod tour;
 mod typed;
 

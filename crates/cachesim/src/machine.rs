@@ -57,10 +57,11 @@ pub struct Shared {
     pub hop_cycles: f64,
     /// Instructions per cycle of a core that never waits.
     pub ipc: f64,
-    /// The shares of latencies that are not hidden: of instruction misses, of data misses that the
-    /// last level has, and of data misses that it does not have.
+    /// The shares of latencies that are not hidden: of instruction misses, of loads and stores that
+    /// the last level has, and of data misses that it does not have.
     pub shown_instruction: f64,
     pub shown_data: f64,
+    pub shown_store: f64,
     pub shown_memory: f64,
     /// Of a switch or migration.
     pub switch_cycles: f64,

@@ -11,6 +11,7 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 const LEDGER: &str = "ledger.tsv";
 const CLAIMS: &str = "claims.toml";
 const SIMULATED: &str = "simulated.toml";
+const TRACED: &str = "traced.toml";
 const REMARKS: &str = "remarks.toml";
 const LATER: &str = "later.toml";
 
@@ -72,17 +73,23 @@ impl Library {
         };
         let figures = files
             .iter()
-            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, REMARKS, LATER].contains(&f.0));
+            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, TRACED, REMARKS, LATER].contains(&f.0));
         let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
         let now = figures.map(|(name, text)| Experiment::parse(name, text));
         let mut experiments = now.collect::<Result<Vec<_>, _>>()?;
         experiments.extend(Experiment::parse_later(LATER, file(LATER)?)?);
+        let mut evaluators = Evaluators::parse(CLAIMS, file(CLAIMS)?)?;
+        let traced = Evaluators::parse(TRACED, file(TRACED)?)?;
+        let mut remarks = remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?;
+        let own = traced.all.iter().filter_map(|e| Some((e.id.clone(), e.remark.clone()?)));
+        remarks.extend(own);
+        evaluators.join(traced).map_err(|what| DataError::of(TRACED, what))?;
         let library = Library {
             ledger: Ledger::parse(LEDGER, file(LEDGER)?)?,
-            evaluators: Evaluators::parse(CLAIMS, file(CLAIMS)?)?,
+            evaluators,
             simulated: Evaluators::parse(SIMULATED, file(SIMULATED)?)?,
             experiments,
-            remarks: remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?,
+            remarks,
         };
         library.check()?;
         Ok(library)

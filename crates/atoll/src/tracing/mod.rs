@@ -22,6 +22,11 @@ const PLUGIN: &str = "libtracer.so";
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    print(&capture(args, interrupt, Stdio::inherit())?)
+}
+
+/// Makes the file, and says in a line what it holds. The traced program's messages go to `messages`.
+pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Result<String, Failure> {
     if args.host != HostArg::Thread {
         return Err(Failure::Usage(
             "--host process: qemu does not follow a child process, and nothing would be recorded; expected thread"
@@ -37,7 +42,7 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let beside = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scratch = tempfile::tempdir_in(beside).map_err(|e| cannot_write(beside, &e))?;
     let prefix = scratch.path().join("t");
-    let mut child = start(args, &program, &plugin, &prefix)?;
+    let mut child = start(args, &program, &plugin, &prefix, messages)?;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(Failure::run)? {
             break status;
@@ -63,7 +68,7 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let file = collect(args, &program, &prefix)?;
     let bytes = file.to_bytes();
     std::fs::write(&args.out, &bytes).map_err(|e| cannot_write(&args.out, &e))?;
-    print(&format!(
+    Ok(format!(
         "{}: {} of {} kinds, {} of {} functions, {} KB",
         args.out.display(),
         counted(recorded as usize, "transaction"),
@@ -104,7 +109,13 @@ fn ensure_qemu() -> Result<(), Failure> {
     }
 }
 
-fn start(args: &TraceArgs, program: &Path, plugin: &Path, prefix: &Path) -> Result<Child, Failure> {
+fn start(
+    args: &TraceArgs,
+    program: &Path,
+    plugin: &Path,
+    prefix: &Path,
+    messages: Stdio,
+) -> Result<Child, Failure> {
     let mut words = format!("{},out={},skip={}", plugin.display(), prefix.display(), args.skip);
     if args.quota.is_empty() {
         words += &format!(",count={}", args.transactions);
@@ -119,7 +130,8 @@ fn start(args: &TraceArgs, program: &Path, plugin: &Path, prefix: &Path) -> Resu
     command.args(["--duration", "3600s", "--lock-timeout", "100s"]);
     command.args(["--workers", &args.workers.to_string(), "--scale", &scale.to_string()]);
     command.args(["--design", &design_name(args), "--seed", &args.seed.to_string()]);
-    command.stdout(Stdio::null()).stdin(Stdio::null());
+    command.args(&args.options);
+    command.stdout(Stdio::null()).stdin(Stdio::null()).stderr(messages);
     command.spawn().map_err(|e| Failure::Run(format!("cannot start {QEMU}: {e}")))
 }
 
@@ -157,6 +169,7 @@ fn collect(args: &TraceArgs, program: &Path, prefix: &Path) -> Result<TraceFile,
         fact("workers", args.workers.to_string()),
         fact("seed", args.seed.to_string()),
         fact("skip", args.skip.to_string()),
+        fact("options", args.options.join(" ")),
         fact("program", crate::version::long().lines().next().unwrap_or_default().to_owned()),
     ];
     Ok(TraceFile { meta, kinds, functions, blocks, streams })

@@ -33,7 +33,7 @@ pub enum StudyError {
 fn row(trace: &Trace, table: &str) -> Row {
     let mut row = Row::new();
     row.insert("table".into(), table.into());
-    for name in ["workload", "design", "scale", "workers"] {
+    for name in ["workload", "design", "scale", "workers", "options"] {
         if let Some(value) = trace.fact(name) {
             let number = value.parse::<f64>().ok().map(Value::from);
             row.insert(name.into(), number.unwrap_or_else(|| value.into()));
