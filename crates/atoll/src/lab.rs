@@ -133,7 +133,7 @@ impl Lab {
             build: build(),
             folder,
             _claim: args.out.as_deref().map(Claim::on).transpose()?,
-            captures: RefCell::new(Captures::new(args.out.as_deref())),
+            captures: RefCell::new(Captures::new(args)),
             given: match args.rows.clone() {
                 Some(path) => interruptibly(interrupt, move || given(&path))??
                     .into_iter()
@@ -326,7 +326,7 @@ impl Lab {
             }
         }
         for traced in &experiment.traces {
-            for row in self.captures.borrow_mut().rows(traced, &self.build, &self.interrupt)? {
+            for row in self.captures.borrow_mut().rows(traced, &self.interrupt)? {
                 keeper.keep(row)?;
             }
         }
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn windows_are_as_long_as_there_is_time_for() {
         let library = Library::built_in().unwrap();
-        let args = RowArgs { quick: false, within: None, out: None, rows: None };
+        let args = RowArgs { quick: false, within: None, out: None, traces: None, rows: None };
         let lab = Lab::open(&args, &Interrupt::default()).unwrap();
         let some: Vec<&Experiment> =
             library.experiments.iter().filter(|e| lab.can_run(e).is_ok()).take(5).collect();

@@ -59,8 +59,8 @@ mod stats;
 mod stop;
 mod sweep;
 mod topology_command;
-mod traced;
 mod tour;
+mod traced;
 mod typed;
 
 mod cachesim_command;

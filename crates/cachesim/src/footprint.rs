@@ -58,8 +58,12 @@ impl Group {
     pub fn reuse(&self, least: f64, most: f64) -> (f64, usize) {
         let share = |count: u32| f64::from(count) / f64::from(self.instances.max(1));
         let within = |(_, count, _): &&(u32, u32, u64)| *count > 0 && (least..most).contains(&share(*count));
-        let lines: Vec<f64> =
-            self.touched.iter().filter(within).map(|(_, count, all)| *all as f64 / f64::from(*count)).collect();
+        let lines: Vec<f64> = self
+            .touched
+            .iter()
+            .filter(within)
+            .map(|(_, count, all)| *all as f64 / f64::from(*count))
+            .collect();
         (lines.iter().sum::<f64>() / lines.len().max(1) as f64, lines.len())
     }
 }

@@ -60,8 +60,11 @@ impl Misses {
 
     /// The instructions in some operations and components.
     pub fn instructions_in(&self, wanted: impl Fn(usize, usize) -> bool) -> u64 {
-        let cells =
-            self.executed.iter().enumerate().flat_map(|(o, row)| row.iter().enumerate().map(move |(c, n)| (o, c, n)));
+        let cells = self
+            .executed
+            .iter()
+            .enumerate()
+            .flat_map(|(o, row)| row.iter().enumerate().map(move |(c, n)| (o, c, n)));
         cells.filter(|(o, c, _)| wanted(*o, *c)).map(|(_, _, n)| n).sum()
     }
 

@@ -73,6 +73,9 @@ pub struct Plot {
     pub series: Vec<String>,
     #[serde(default)]
     pub panels: Vec<String>,
+    /// Of the rows of traces, only those of this table.
+    #[serde(default)]
+    pub table: Option<String>,
 }
 
 fn one() -> usize {

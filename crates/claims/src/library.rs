@@ -71,9 +71,9 @@ impl Library {
             let found = files.iter().find(|f| f.0 == name).map(|f| f.1);
             found.ok_or_else(|| DataError::of(name, "missing"))
         };
-        let figures = files
-            .iter()
-            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, TRACED, REMARKS, LATER].contains(&f.0));
+        let figures = files.iter().filter(|f| {
+            f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, TRACED, REMARKS, LATER].contains(&f.0)
+        });
         let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
         let now = figures.map(|(name, text)| Experiment::parse(name, text));
         let mut experiments = now.collect::<Result<Vec<_>, _>>()?;

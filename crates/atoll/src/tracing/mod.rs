@@ -79,6 +79,11 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Resu
     ))
 }
 
+/// This program's version and commit, as a trace names what captured it.
+pub fn program() -> String {
+    crate::version::long().lines().next().unwrap_or_default().to_owned()
+}
+
 /// The plugin, which is built beside the program.
 fn plugin(program: &Path) -> Result<PathBuf, Failure> {
     let dir = program.parent().unwrap_or(Path::new("."));
@@ -170,7 +175,7 @@ fn collect(args: &TraceArgs, program: &Path, prefix: &Path) -> Result<TraceFile,
         fact("seed", args.seed.to_string()),
         fact("skip", args.skip.to_string()),
         fact("options", args.options.join(" ")),
-        fact("program", crate::version::long().lines().next().unwrap_or_default().to_owned()),
+        fact("program", self::program()),
     ];
     Ok(TraceFile { meta, kinds, functions, blocks, streams })
 }

@@ -46,14 +46,16 @@ pub fn chapter_6(trace: &Trace, machine: &Machine, warm: usize) -> Result<Vec<Ro
     rows.extend(parts(trace, &prints));
     rows.extend(reuse(trace, &prints));
     rows.extend(common_data(trace, &prints));
-    rows.iter_mut().for_each(|row| set(row, "machine", machine.name.as_str()));
+    for row in &mut rows {
+        set(row, "machine", machine.name.as_str());
+        set(row, "transactions", misses.transactions as u64);
+    }
     Ok(rows)
 }
 
 fn summary(trace: &Trace, misses: &Misses, prints: &Footprints, warm: usize) -> Row {
     let mut row = row(trace, "summary");
     set(&mut row, "warm", warm as u64);
-    set(&mut row, "transactions", misses.transactions as u64);
     set(&mut row, "instructions", misses.instructions);
     let each = misses.instructions as f64 / misses.transactions.max(1) as f64;
     set(&mut row, "instructions_per_txn", rounded(each));

@@ -309,11 +309,13 @@ pub fn chapter_8(
         }
     }
     // Caches of which the code of a transaction fills another share.
-    for kb in [16, 64] {
+    for kb in [8, 16, 64] {
         let mut scaled = machine.clone();
         scaled.l1i.kb = kb;
         for scheduler in four {
-            study.add("l1i-scaled", &scaled, ("l1i_kb", kb as f64), of(scheduler));
+            // Half of the lines, as the default is of 32 KB.
+            let settings = Settings { fill_up: scaled.l1i.lines() as u32 / 2, ..of(scheduler) };
+            study.add("l1i-scaled", &scaled, ("l1i_kb", kb as f64), settings);
         }
     }
     if machine.l2.is_none()
