@@ -179,3 +179,40 @@ fn collect(args: &TraceArgs, program: &Path, prefix: &Path) -> Result<TraceFile,
     ];
     Ok(TraceFile { meta, kinds, functions, blocks, streams })
 }
+
+#[cfg(test)]
+mod tests {
+    use probe::mark;
+    use trace::code;
+
+    /// The machine code and the tracer, which reads the numbers of `trace::code`, agree.
+    #[test]
+    fn marks_have_one_number_each() {
+        let both = [
+            (mark::MAGIC >> 16, code::MAGIC),
+            (mark::END, code::END),
+            (mark::TRANSACTION, code::TRANSACTION),
+            (mark::COMMIT, code::COMMIT),
+            (mark::TASK, code::TASK),
+            (mark::READ, code::READ),
+            (mark::UPDATE, code::UPDATE),
+            (mark::INSERT, code::INSERT),
+            (mark::APPEND, code::APPEND),
+            (mark::DELETE, code::DELETE),
+            (mark::SCAN, code::SCAN),
+            (mark::AHEAD, code::AHEAD),
+            (mark::LOOKUP, code::LOOKUP),
+            (mark::LOCK, code::LOCK),
+            (mark::CREATE_RECORD, code::CREATE_RECORD),
+            (mark::CREATE_ENTRY, code::CREATE_ENTRY),
+            (mark::RESTRUCTURE, code::RESTRUCTURE),
+            (mark::ALLOCATE, code::ALLOCATE),
+            (mark::CURSOR, code::CURSOR),
+            (mark::FETCH, code::FETCH),
+            (mark::CHANGE, code::CHANGE),
+        ];
+        assert!(both.iter().all(|(of_probe, of_trace)| *of_probe == u32::from(*of_trace)));
+        let known = code::OPERATIONS.len() + code::PARTS.len();
+        assert_eq!(both.len(), known + 4, "a mark is missing here");
+    }
+}

@@ -2,9 +2,11 @@
 //!
 //! - `chapter6`: the microscope. `chapters7and8`: the schedulers, their sweeps and the profile of
 //!   ADDICT.
+//! - [`sheet`]: rows as text.
 
 mod chapter6;
 mod chapters7and8;
+pub mod sheet;
 
 pub use chapter6::chapter_6;
 pub use chapters7and8::{chapter_7, chapter_8, one_run};
