@@ -59,8 +59,8 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     }
 }
 
-/// Traces take long, and say the same on every machine: they are made only for claims that are asked
-/// for.
+/// Traces take long, and say the same on every machine: they are made only for claims that are
+/// asked for.
 const TRACES: &str = "decided from traces: add --how trace-sim, or name it";
 
 fn asked(args: &ClaimsArgs, claim: &Claim) -> bool {

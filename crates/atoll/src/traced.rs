@@ -1,5 +1,5 @@
-//! The rows of an experiment's traces: `atoll trace` makes each of them once, `atoll cachesim` reads
-//! it.
+//! The rows of an experiment's traces: `atoll trace` makes each of them once, `atoll cachesim`
+//! reads it.
 //!
 //! ```text
 //! DIR/traces/tpcc-workers-16.trace     with --out DIR: named by the capture; captured anew by

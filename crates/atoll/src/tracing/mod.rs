@@ -25,7 +25,8 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     print(&capture(args, interrupt, Stdio::inherit())?)
 }
 
-/// Makes the file, and says in a line what it holds. The traced program's messages go to `messages`.
+/// Makes the file, and says in a line what it holds. The traced program's messages go to
+/// `messages`.
 pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Result<String, Failure> {
     if args.host != HostArg::Thread {
         return Err(Failure::Usage(
