@@ -217,6 +217,7 @@ mod tests {
             (LEDGER, ledger),
             (CLAIMS, claims.to_owned()),
             (SIMULATED, "claim = []\n[columns]\n[waits]\n".to_owned()),
+            (TRACED, "claim = []\n[columns]\n[waits]\n".to_owned()),
             (REMARKS, "A-1 = \"why\"".to_owned()),
             (LATER, "[[figure]]\nid = \"l\"\ncaption = \"c\"\nwaits = \"w\"".to_owned()),
             ("e.toml", "id = \"e\"\ncaption = \"c\"\nruns = [\"micro\"]".to_owned()),
@@ -242,6 +243,7 @@ mod tests {
                 "[[claim]]\nid = \"A-2\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]",
                 "e simulates nothing",
             ),
+            (TRACED, "[waits]", "[waits]\n\"x\" = [\"A-1\"]", "A-1 stands in another file"),
             (REMARKS, "A-1", "A-2", "A-2: nothing decides"),
             (REMARKS, "A-1 = ", "A-1 : ", "remarks.toml"),
             (CLAIMS, "[\"e\"]", "[\"l\"]", "cannot run yet"),
@@ -274,7 +276,8 @@ mod tests {
         let counted = |id: &str| {
             let e = library.experiment(id).unwrap();
             let is = |what| matches!(what, What::Splits | What::Merges | What::Ages | What::Levels);
-            e.runs.is_empty() && e.loads.is_empty() && e.counts.iter().all(|c| is(c.what))
+            let nothing_else = e.runs.is_empty() && e.loads.is_empty() && !e.is_traced();
+            nothing_else && e.counts.iter().all(|c| is(c.what))
         };
         let mut decided = 0;
         for evaluator in library.evaluators.all.iter().filter(|e| e.experiments.iter().all(|id| counted(id)))
