@@ -1,13 +1,11 @@
 //! `atoll cachesim`: the figures of the thesis' chapters 6 to 8 from a trace.
 
-use crate::cli::{CachesimArgs, ProtectArg, SchedulerArg, StudyArg, TypesArg};
+use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::sheet::fitted;
 use cachesim::machine::{BUILT_IN, Machine};
-use cachesim::run::settings::{Protect, Scheduler, Settings, Types};
+use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use cachesim::study::{self, Row};
-use comfy_table::{CellAlignment, Table, presets};
 use deploy::Interrupt;
 use serde_json::Value;
 use std::path::Path;
@@ -25,7 +23,7 @@ pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if args.json {
         return rows.into_iter().try_for_each(|row| print(&Value::Object(row).to_string()));
     }
-    tables(&rows).into_iter().try_for_each(|(name, table)| print(&format!("{name}\n{}\n", fitted(table))))
+    print(study::sheet::text(&rows, width()).trim_end())
 }
 
 /// The rows of the study, or of the one run, that was asked for.
@@ -81,54 +79,72 @@ fn settings(args: &CachesimArgs) -> Settings {
             TypesArg::Software => Types::Software,
             TypesArg::Scout => Types::Scout,
         },
+        reset: match args.reset {
+            ResetArg::Idle => Reset::Idle,
+            ResetArg::Team => Reset::Team,
+        },
+        pool: args.pool,
+        patience: args.patience,
         fetch_bytes: args.fetch_bytes,
         batch: args.batch.unwrap_or(0),
         ..Settings::default()
     }
 }
 
-/// Facts of the capture: the same in every row, and so not in the tables.
-const FACTS: [&str; 6] = ["table", "workload", "design", "scale", "workers", "machine"];
-
-/// One table for each name, in the order of the rows.
-fn tables(rows: &[Row]) -> Vec<(String, Table)> {
-    let mut names: Vec<&str> = rows.iter().filter_map(|row| row.get("table")?.as_str()).collect();
-    names.dedup();
-    names.into_iter().map(|name| (name.to_owned(), table(rows, name))).collect()
+/// The columns of the terminal; of a file, as many as most terminals have.
+fn width() -> usize {
+    comfy_table::Table::new().width().map_or(100, usize::from)
 }
 
-fn table(rows: &[Row], name: &str) -> Table {
-    let theirs: Vec<&Row> =
-        rows.iter().filter(|row| row.get("table").and_then(Value::as_str) == Some(name)).collect();
-    let mut columns: Vec<&str> = Vec::new();
-    for column in theirs.iter().flat_map(|row| row.keys()) {
-        if !FACTS.contains(&column.as_str()) && !columns.contains(&column.as_str()) {
-            columns.push(column);
-        }
-    }
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_BORDERS_ONLY);
-    table.set_header(&columns);
-    for row in theirs {
-        table.add_row(columns.iter().map(|column| row.get(*column).map_or(String::new(), cell)));
-    }
-    for (at, column) in columns.iter().enumerate() {
-        let is_number = rows.iter().any(|row| row.get(*column).is_some_and(Value::is_number));
-        if let (true, Some(column)) = (is_number, table.column_mut(at)) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
 
-fn cell(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Number(n) if n.is_u64() || n.is_i64() => n.to_string(),
-        Value::Number(n) => {
-            let n = n.as_f64().unwrap_or(0.0);
-            if n.abs() >= 1000.0 { format!("{n:.0}") } else { format!("{n:.3}") }
+    const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cachesim/tests/data/tpcb.trace");
+
+    fn failure(words: &[&str]) -> String {
+        let line = ["atoll", "cachesim"].iter().chain(words);
+        let Some(Command::Cachesim(args)) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("no command line of cachesim")
+        };
+        run(&args, &Interrupt::default()).unwrap_err().to_string()
+    }
+
+    /// What was expected, and what to do, in one line.
+    #[test]
+    fn bad_input_is_explained() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &[u8]| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path.display().to_string()
+        };
+        let golden = std::fs::read(GOLDEN).unwrap();
+        let (foreign, cut) = (file("foreign", b"PK no trace"), file("cut", &golden[..golden.len() / 2]));
+        let newer = [&golden[..8], &9u32.to_le_bytes(), &golden[12..]].concat();
+        let newer = file("newer", &newer);
+        let machine = include_str!("../../../machines/caches/zesto.toml").replacen("ways = 8", "ways = 0", 1);
+        let machine = file("m.toml", machine.as_bytes());
+        for (words, part) in [
+            (vec!["/nowhere/t", "--study", "chapter-6"], "cannot read /nowhere/t"),
+            (
+                vec![foreign.as_str(), "--study", "chapter-6"],
+                "is no trace: expected a file that atoll trace wrote",
+            ),
+            (vec![cut.as_str(), "--study", "chapter-6"], "capture it again"),
+            (vec![newer.as_str(), "--study", "chapter-6"], "a trace of version 9: expected 1"),
+            (vec![GOLDEN, "--study", "chapter-6", "--warm", "99"], "expected at least 100"),
+            (vec![GOLDEN, "--study", "chapter-7", "--machine", "xeon-e5-2660"], "no shared last level"),
+            (vec![GOLDEN, "--study", "chapter-7", "--machine", "z80"], "no such machine is built in"),
+            (
+                vec![GOLDEN, "--scheduler", "strex", "--machine", machine.as_str()],
+                "l1i cannot be 32 KB of 0 ways",
+            ),
+        ] {
+            let failure = failure(&words);
+            assert!(failure.contains(part) && !failure.contains('\n'), "{words:?}: {failure}");
         }
-        other => other.to_string(),
     }
 }

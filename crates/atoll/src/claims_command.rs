@@ -7,7 +7,7 @@ use crate::papers::ClaimsArgs;
 use crate::sheet::fitted;
 use base::counted;
 use claims::page::{self, Origin};
-use claims::{Claim, ClaimVerdict, Decision, Library, Row};
+use claims::{Claim, ClaimVerdict, Decision, How, Library, Row};
 use comfy_table::{ContentArrangement, Table, presets};
 use deploy::Interrupt;
 use std::rc::Rc;
@@ -21,10 +21,15 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         return Err(Failure::Usage(text.into()));
     }
     let mut lab = Lab::open(&args.rows, interrupt)?;
-    lab.announce(&experiments(&library, &claims))?;
+    let wanted: Vec<&Claim> = claims.iter().copied().filter(|claim| asked(args, claim)).collect();
+    lab.announce(&experiments(&library, &wanted))?;
     let mut decisions = Vec::new();
     for claim in &claims {
-        decisions.push(decide(&library, &claim.id, &mut lab));
+        let decision = match asked(args, claim) {
+            true => decide(&library, &claim.id, &mut lab),
+            false => undecided(&claim.id, TRACES.into()),
+        };
+        decisions.push(decision);
     }
     if let Some(path) = lab.write_all()? {
         tell(format_args!("rows: {}", path.display()));
@@ -51,6 +56,24 @@ pub fn run(args: &ClaimsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         _ if lab.interrupted() => Err(Failure::Interrupted),
         0 => Ok(()),
         n => Err(Failure::Run(format!("{} failed, see above", counted(n, "experiment")))),
+    }
+}
+
+/// Traces take long, and say the same on every machine: they are made only for claims that are
+/// asked for.
+const TRACES: &str = "decided from traces: add --how trace-sim, or name it";
+
+fn asked(args: &ClaimsArgs, claim: &Claim) -> bool {
+    claim.how != How::TraceSim || args.how.contains(&How::TraceSim) || args.ids.contains(&claim.id)
+}
+
+fn undecided(id: &str, why: String) -> Decision {
+    Decision {
+        id: id.into(),
+        verdict: ClaimVerdict::NotDecidable(why),
+        values: Vec::new(),
+        part: None,
+        anchor: None,
     }
 }
 
@@ -91,13 +114,7 @@ fn experiments<'a>(library: &'a Library, claims: &[&Claim]) -> Vec<&'a claims::E
 }
 
 fn decide(library: &Library, id: &str, lab: &mut Lab) -> Decision {
-    let undecided = |why: String| Decision {
-        id: id.into(),
-        verdict: ClaimVerdict::NotDecidable(why),
-        values: Vec::new(),
-        part: None,
-        anchor: None,
-    };
+    let undecided = |why: String| undecided(id, why);
     let Some(evaluator) = library.evaluators.get(id) else {
         return undecided(library.waits(id).unwrap_or_default().into());
     };

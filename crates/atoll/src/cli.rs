@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use topology::{IslandCount, Placement};
-pub use tracing::{CachesimArgs, ProtectArg, SchedulerArg, StudyArg, TraceArgs, TypesArg};
+pub use tracing::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TraceArgs, TypesArg};
 use workload::Hot;
 
 /// An OLTP database engine that can be deployed as any number of instances over the cores of a

@@ -61,7 +61,8 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 /// The figures that were asked for; without any, all that can be measured.
 fn chosen<'a>(library: &'a Library, ids: &[String]) -> Result<Vec<&'a Experiment>, Failure> {
     if ids.is_empty() {
-        let can_be_measured = |e: &&Experiment| e.is_figure() && e.waits.is_none() && !e.is_simulated();
+        let can_be_measured =
+            |e: &&Experiment| e.is_figure() && e.waits.is_none() && !e.is_simulated() && !e.is_traced();
         return Ok(library.experiments.iter().filter(can_be_measured).collect());
     }
     let measured = |id: &String| {

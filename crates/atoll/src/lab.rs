@@ -5,7 +5,7 @@
 //!   --rows FILE --> given --.
 //!   --out DIR   --> Folder --> rows of an experiment --> figures, claims
 //!   runs        --> bench, counter, ipc --Sink-'
-//!   loads, counts ------------------------------'
+//!   loads, counts, traces ----------------------'
 //! ```
 //!
 //! An experiment that fails does not stop the others: a figure or claim that needs its rows reports
@@ -25,6 +25,7 @@ use crate::papers::RowArgs;
 use crate::patience::interruptibly;
 use crate::progress::Progress;
 use crate::sweep::Sweep;
+use crate::traced::Captures;
 use crate::version;
 use base::counted;
 use claims::rows::{Folder, Partial, Stamp};
@@ -98,6 +99,7 @@ pub struct Lab {
     folder: Option<Folder>,
     /// Held on the folder for as long as this process writes there.
     _claim: Option<Claim>,
+    captures: RefCell<Captures>,
     /// The rows of `--rows FILE`, by experiment.
     given: BTreeMap<String, Rc<Vec<Row>>>,
     outcomes: BTreeMap<String, Outcome>,
@@ -131,6 +133,7 @@ impl Lab {
             build: build(),
             folder,
             _claim: args.out.as_deref().map(Claim::on).transpose()?,
+            captures: RefCell::new(Captures::new(args)),
             given: match args.rows.clone() {
                 Some(path) => interruptibly(interrupt, move || given(&path))??
                     .into_iter()
@@ -232,6 +235,9 @@ impl Lab {
     fn estimate(&self, experiment: &Experiment, size: Size) -> Result<(usize, Duration), Failure> {
         let counting = COUNTING * experiment.counts.len() as u32;
         let (mut rows, mut time) = (0, counting + LOAD * experiment.loads.len() as u32);
+        for traced in &experiment.traces {
+            time += CAPTURE + STUDY * traced.studies.len() as u32;
+        }
         for run in &experiment.runs {
             let args = bench_args(run, size, self.machine.default_workers())?;
             let m = &args.measuring;
@@ -319,6 +325,11 @@ impl Lab {
                 keeper.keep(row)?;
             }
         }
+        for traced in &experiment.traces {
+            for row in self.captures.borrow_mut().rows(traced, &self.interrupt)? {
+                keeper.keep(row)?;
+            }
+        }
         let keeper = Rc::new(RefCell::new(keeper));
         for run in &experiment.runs {
             let args = bench_args(run, self.size, self.machine.default_workers())?;
@@ -397,11 +408,13 @@ fn minutes(time: Duration) -> f64 {
     (time.as_secs_f64() / 60.0).max(0.1)
 }
 
-/// Estimated times: launching a deployment, loading it, checking the data after a row, a load with
-/// its inspection, a count, and an `ipc` measurement.
+/// Estimated times: launching a deployment, a load with its inspection, checking the data after a
+/// row, a trace, a study of one, a count, and an `ipc` measurement.
 const LAUNCH: Duration = Duration::from_millis(700);
 const LOAD: Duration = Duration::from_secs(4);
 const CHECK: Duration = Duration::from_millis(400);
+const CAPTURE: Duration = Duration::from_secs(60);
+const STUDY: Duration = Duration::from_secs(30);
 const COUNTING: Duration = Duration::from_millis(500);
 const ROUND_TRIPS: Duration = Duration::from_millis(700);
 
@@ -541,7 +554,7 @@ mod tests {
     #[test]
     fn windows_are_as_long_as_there_is_time_for() {
         let library = Library::built_in().unwrap();
-        let args = RowArgs { quick: false, within: None, out: None, rows: None };
+        let args = RowArgs { quick: false, within: None, out: None, traces: None, rows: None };
         let lab = Lab::open(&args, &Interrupt::default()).unwrap();
         let some: Vec<&Experiment> =
             library.experiments.iter().filter(|e| lab.can_run(e).is_ok()).take(5).collect();

@@ -64,6 +64,7 @@ mod stop;
 mod sweep;
 mod topology_command;
 mod tour;
+mod traced;
 mod typed;
 
 mod cachesim_command;

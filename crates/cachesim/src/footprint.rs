@@ -5,14 +5,15 @@ use crate::code::Code;
 use crate::hash::LineMap;
 use std::collections::BTreeMap;
 use trace::code::{END, LOOKUP, is_operation};
-use trace::{Event, Trace};
+use trace::{Event, Trace, Transaction};
 
 /// The instances of one thing, such as all new-order transactions.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     pub instances: u32,
-    /// For each line: the instance that touched it last, and the number of those that did.
-    touched: Vec<(u32, u32)>,
+    /// For each line: the instance that touched it last, the number of those that did, and all
+    /// touches.
+    touched: Vec<(u32, u32, u64)>,
     /// The sum over instances of the lines touched.
     total: u64,
 }
@@ -22,9 +23,10 @@ impl Group {
     fn touch(&mut self, line: u32) {
         let line = line as usize;
         if line >= self.touched.len() {
-            self.touched.resize(line + 1, (0, 0));
+            self.touched.resize(line + 1, (0, 0, 0));
         }
-        let (last, count) = &mut self.touched[line];
+        let (last, count, touches) = &mut self.touched[line];
+        *touches += 1;
         if *last != self.instances {
             (*last, *count) = (self.instances, *count + 1);
             self.total += 1;
@@ -33,7 +35,7 @@ impl Group {
 
     /// The lines of all instances together.
     pub fn union(&self) -> usize {
-        self.touched.iter().filter(|(_, count)| *count > 0).count()
+        self.touched.iter().filter(|(_, count, _)| *count > 0).count()
     }
 
     /// The mean of lines of an instance.
@@ -45,9 +47,35 @@ impl Group {
     pub fn overlap(&self, share: f64) -> f64 {
         let needed = share * f64::from(self.instances);
         let common =
-            self.touched.iter().filter(|(_, count)| *count > 0 && f64::from(*count) >= needed).count();
+            self.touched.iter().filter(|(_, count, _)| *count > 0 && f64::from(*count) >= needed).count();
         common as f64 / self.union().max(1) as f64
     }
+}
+
+impl Group {
+    /// How often an instance touches a line, the mean over the lines that a share of the instances
+    /// from `least` to below `most` touch; and the number of these lines.
+    pub fn reuse(&self, least: f64, most: f64) -> (f64, usize) {
+        let share = |count: u32| f64::from(count) / f64::from(self.instances.max(1));
+        let within = |(_, count, _): &&(u32, u32, u64)| *count > 0 && (least..most).contains(&share(*count));
+        let lines: Vec<f64> = self
+            .touched
+            .iter()
+            .filter(within)
+            .map(|(_, count, all)| *all as f64 / f64::from(*count))
+            .collect();
+        (lines.iter().sum::<f64>() / lines.len().max(1) as f64, lines.len())
+    }
+}
+
+/// The lines of data that at least 99 % of the transactions touch, by what they belong to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Common {
+    /// The component of most accesses to them; `stack` for a thread's own stack.
+    pub owner: String,
+    pub lines: u64,
+    pub accesses: u64,
+    pub loads: u64,
 }
 
 /// The key of a group: a kind of transaction, or "" for all; the marks of an operation and of parts
@@ -60,9 +88,7 @@ pub struct Footprints {
     pub code: BTreeMap<GroupKey, Group>,
     /// Of whole transactions only.
     pub data: BTreeMap<GroupKey, Group>,
-    /// Accesses to lines of data that at least 99 % of the transactions touch; how many of them
-    /// were loads.
-    pub common: (u64, u64),
+    pub common: Vec<Common>,
 }
 
 /// A part of a transaction that has not ended, and its groups.
@@ -79,7 +105,8 @@ pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
     let mut finder = Finder { code, groups: Vec::new(), numbers: BTreeMap::new(), lines: LineMap::default() };
     let mut data: BTreeMap<GroupKey, Group> = BTreeMap::new();
     let measured = trace.transactions.iter().skip(warm);
-    let mut accesses: Vec<(u64, u64)> = Vec::new();
+    let mut seen = Seen { parts: code.components.len() + 1, ..Seen::default() };
+    let mut component = code.components.len() - 1;
     for transaction in measured {
         let kind = trace.kind_name(transaction).to_owned();
         let mut of_data = [&(String::new(), Vec::new()), &(kind.clone(), Vec::new())]
@@ -88,16 +115,15 @@ pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
         let mut frames = vec![finder.frame(&[], 0, &kind)];
         for event in transaction.events() {
             match event {
-                Event::Block(block) => finder.block(block, &frames),
+                Event::Block(block) => {
+                    finder.block(block, &frames);
+                    component = code.blocks[block as usize].component.map_or(component, usize::from);
+                }
                 Event::Load(line) | Event::Store(line) => {
                     let next = finder.lines.len() as u32;
                     let number = *finder.lines.entry(line).or_insert(next);
-                    if number == next {
-                        accesses.push((0, 0));
-                    }
-                    let counts = &mut accesses[number as usize];
-                    counts.0 += 1;
-                    counts.1 += u64::from(matches!(event, Event::Load(_)));
+                    let owner = if on_stack(transaction, line) { code.components.len() } else { component };
+                    seen.access(number, owner, matches!(event, Event::Load(_)));
                     of_data.iter_mut().for_each(|(_, group)| group.touch(number));
                 }
                 Event::Mark(mark) if mark & END == 0 => {
@@ -114,17 +140,56 @@ pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
         }
         data.extend(of_data);
     }
-    let common = common(data.get(&(String::new(), Vec::new())), &accesses);
+    let common = common(data.get(&(String::new(), Vec::new())), &seen, code);
     let keys = finder.numbers.into_iter();
     let code = keys.map(|(key, at)| (key, std::mem::take(&mut finder.groups[at]))).collect();
     Footprints { code, data, common }
 }
 
-fn common(mix: Option<&Group>, accesses: &[(u64, u64)]) -> (u64, u64) {
-    let Some(mix) = mix else { return (0, 0) };
+/// Accesses to lines of data, by the component that made them.
+#[derive(Default)]
+struct Seen {
+    /// Components, and the stack.
+    parts: usize,
+    /// For each line, by component: accesses and loads.
+    counts: Vec<(u32, u32)>,
+}
+
+impl Seen {
+    fn access(&mut self, line: u32, part: usize, is_load: bool) {
+        let start = line as usize * self.parts;
+        if start >= self.counts.len() {
+            self.counts.resize(start + self.parts, (0, 0));
+        }
+        let (all, loads) = &mut self.counts[start + part];
+        (*all, *loads) = (*all + 1, *loads + u32::from(is_load));
+    }
+}
+
+/// Whether a line belongs to the stack of the transaction's thread, or to its variables above it.
+fn on_stack(transaction: &Transaction, line: u64) -> bool {
+    let (least, most) = transaction.private_lines();
+    (least..=most).contains(&line)
+}
+
+fn common(mix: Option<&Group>, seen: &Seen, code: &Code) -> Vec<Common> {
+    let Some(mix) = mix else { return Vec::new() };
     let needed = f64::from(mix.instances) * 0.99;
-    let lines = mix.touched.iter().zip(accesses).filter(|((_, count), _)| f64::from(*count) >= needed);
-    lines.fold((0, 0), |sum, (_, counts)| (sum.0 + counts.0, sum.1 + counts.1))
+    let names = code.components.iter().map(String::as_str).chain(["stack"]);
+    let mut all: Vec<Common> =
+        names.map(|owner| Common { owner: owner.into(), lines: 0, accesses: 0, loads: 0 }).collect();
+    for ((_, count, _), parts) in mix.touched.iter().zip(seen.counts.chunks_exact(seen.parts)) {
+        if f64::from(*count) < needed {
+            continue;
+        }
+        let owner = (0..parts.len()).max_by_key(|&part| parts[part].0).unwrap_or(0);
+        let common = &mut all[owner];
+        common.lines += 1;
+        common.accesses += parts.iter().map(|(n, _)| u64::from(*n)).sum::<u64>();
+        common.loads += parts.iter().map(|(_, n)| u64::from(*n)).sum::<u64>();
+    }
+    all.retain(|common| common.lines > 0);
+    all
 }
 
 struct Finder<'t> {

@@ -7,11 +7,15 @@ use serde::Deserialize;
 pub const LINE_BYTES: u64 = 64;
 
 /// The machines that are built in, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 9] = [
     ("xeon-e5-2660", include_str!("../../../machines/caches/xeon-e5-2660.toml")),
     ("zesto", include_str!("../../../machines/caches/zesto.toml")),
     ("zesto-deep", include_str!("../../../machines/caches/zesto-deep.toml")),
     ("epyc-7763", include_str!("../../../machines/caches/epyc-7763.toml")),
+    ("x5660", include_str!("../../../machines/caches/x5660.toml")),
+    ("x5660-chip", include_str!("../../../machines/caches/x5660-chip.toml")),
+    ("ultrasparc-t2", include_str!("../../../machines/caches/ultrasparc-t2.toml")),
+    ("epyc-9004", include_str!("../../../machines/caches/epyc-9004.toml")),
     ("xeon-8480", include_str!("../../../machines/caches/xeon-8480.toml")),
 ];
 
@@ -57,10 +61,11 @@ pub struct Shared {
     pub hop_cycles: f64,
     /// Instructions per cycle of a core that never waits.
     pub ipc: f64,
-    /// The shares of latencies that are not hidden: of instruction misses, of data misses that the
-    /// last level has, and of data misses that it does not have.
+    /// The shares of latencies that are not hidden: of instruction misses, of loads and stores that
+    /// the last level has, and of data misses that it does not have.
     pub shown_instruction: f64,
     pub shown_data: f64,
+    pub shown_store: f64,
     pub shown_memory: f64,
     /// Of a switch or migration.
     pub switch_cycles: f64,

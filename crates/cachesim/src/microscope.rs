@@ -31,6 +31,8 @@ pub struct Misses {
     pub transactions: usize,
     /// By operation, component and cache of [`CACHES`].
     pub misses: Vec<Vec<[u64; 6]>>,
+    /// By operation and component.
+    pub executed: Vec<Vec<u64>>,
     /// The cycles of a miss.
     pub costs: [f64; 6],
     pub components: Vec<String>,
@@ -54,6 +56,16 @@ impl Misses {
             .enumerate()
             .flat_map(|(o, row)| row.iter().enumerate().map(move |(c, m)| (o, c, m)));
         cells.filter(|(o, c, _)| wanted(*o, *c)).map(|(_, _, misses)| misses[cache]).sum()
+    }
+
+    /// The instructions in some operations and components.
+    pub fn instructions_in(&self, wanted: impl Fn(usize, usize) -> bool) -> u64 {
+        let cells = self
+            .executed
+            .iter()
+            .enumerate()
+            .flat_map(|(o, row)| row.iter().enumerate().map(move |(c, n)| (o, c, n)));
+        cells.filter(|(o, c, _)| wanted(*o, *c)).map(|(_, _, n)| n).sum()
     }
 
     /// Misses per 1000 instructions.
@@ -107,6 +119,7 @@ pub fn observe(trace: &Trace, code: &Code, machine: &Machine, warm: usize) -> Mi
             instructions: 0,
             transactions: 0,
             misses: vec![vec![[0; 6]; components]; OPERATION_ROWS],
+            executed: vec![vec![0; components]; OPERATION_ROWS],
             costs: costs(machine),
             components: code.components.clone(),
             l1i: ThreeC::default(),
@@ -137,6 +150,7 @@ impl Pass<'_> {
         self.out.instructions = 0;
         self.out.transactions = 0;
         self.out.misses.iter_mut().flatten().for_each(|cell| *cell = [0; 6]);
+        self.out.executed.iter_mut().flatten().for_each(|cell| *cell = 0);
         self.out.sweep = [0; 6];
         (self.fully, self.first) = ([0; 2], [0; 2]);
     }
@@ -194,6 +208,8 @@ impl Pass<'_> {
         if let Some(component) = block.component {
             self.component = usize::from(component);
         }
+        let operation = self.operation();
+        self.out.executed[operation][self.component] += u64::from(block.instructions);
         for line in block.first..block.first + u64::from(block.lines) {
             if line == self.line {
                 continue;
@@ -213,9 +229,15 @@ impl Pass<'_> {
         }
     }
 
+    /// The number of the innermost operation.
+    #[inline]
+    fn operation(&self) -> usize {
+        self.open.last().map_or(OPERATIONS.len(), |(_, operation)| *operation)
+    }
+
     /// An access to `line` missed in so many levels. `kind`: 0 or [`DATA`].
     fn miss(&mut self, kind: usize, missed: usize, line: u64) {
-        let operation = self.open.last().map_or(OPERATIONS.len(), |(_, operation)| *operation);
+        let operation = self.operation();
         let cell = &mut self.out.misses[operation][self.component];
         cell[kind..kind + missed].iter_mut().for_each(|misses| *misses += 1);
         if self.has_third && missed >= 2 {

@@ -3,7 +3,8 @@
 //!
 //! The runs are command lines of `atoll bench` without the lengths of windows, which depend on the
 //! available time. The loads are command lines of `atoll load`; their databases are inspected and
-//! removed. An experiment may also have counts ([`crate::counting`]). Most experiments are figures
+//! removed. The traces are command lines of `atoll trace`, each with those of `atoll cachesim` that
+//! read it. An experiment may also have counts ([`crate::counting`]). Most experiments are figures
 //! and tables of the papers; the others only supply rows for claims. Experiments that cannot run
 //! yet are together in `later.toml`, each with the missing feature.
 
@@ -39,6 +40,9 @@ pub struct Experiment {
     /// rows and pages, and one for `all`.
     #[serde(default)]
     pub loads: Vec<String>,
+    /// Transactions that are traced, and run on modelled caches.
+    #[serde(default)]
+    pub traces: Vec<Traced>,
     #[serde(default)]
     pub counts: Vec<Count>,
     /// Rows of described machines ([`crate::simulated`]).
@@ -46,6 +50,16 @@ pub struct Experiment {
     pub simulate: Vec<Simulate>,
     #[serde(default)]
     pub plot: Option<Plot>,
+}
+
+/// One trace, and what is made of it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traced {
+    /// A command line of `atoll trace` without `--out`. Equal ones are captured once.
+    pub capture: String,
+    /// Command lines of `atoll cachesim` without the file: each gives the rows of its `--json`.
+    pub studies: Vec<String>,
 }
 
 /// The plot: one picture for each of `panels`, with one line for each combination of `series`.
@@ -59,6 +73,9 @@ pub struct Plot {
     pub series: Vec<String>,
     #[serde(default)]
     pub panels: Vec<String>,
+    /// Of the rows of traces, only those of this table.
+    #[serde(default)]
+    pub table: Option<String>,
 }
 
 fn one() -> usize {
@@ -76,7 +93,7 @@ impl Experiment {
             return wrong(format!("its id is {:?}; expected the name of the file", experiment.id));
         }
         if experiment.is_idle() {
-            return wrong("nothing to run: expected runs, loads, counts or simulate".into());
+            return wrong("nothing to run: expected runs, loads, traces, counts or simulate".into());
         }
         if experiment.waits.is_some() {
             return wrong("it waits for something; expected that in later.toml".into());
@@ -112,7 +129,13 @@ impl Experiment {
 
     /// Whether it measures nothing on this machine.
     pub fn is_simulated(&self) -> bool {
-        self.runs.is_empty() && self.loads.is_empty() && self.counts.is_empty()
+        self.runs.is_empty() && self.loads.is_empty() && self.counts.is_empty() && self.traces.is_empty()
+    }
+
+    /// Whether its rows come from traces: it takes minutes, and equal programs give nearly equal
+    /// rows on every machine.
+    pub fn is_traced(&self) -> bool {
+        !self.traces.is_empty()
     }
 
     /// The rows of all its entries; see [`Simulate::rows`].

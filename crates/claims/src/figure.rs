@@ -43,6 +43,8 @@ fn distinct(all: impl Iterator<Item = String>) -> Vec<String> {
 
 /// Every table of the plot. The cell of a combination that was not run is empty.
 pub fn tables(plot: &Plot, rows: &[&Row]) -> Vec<Table> {
+    let is_drawn = |row: &&&Row| plot.table.is_none() || row.word("table") == plot.table;
+    let rows: Vec<&Row> = rows.iter().filter(is_drawn).copied().collect();
     let panels = distinct(rows.iter().map(|row| words(row, &plot.panels)));
     let mut tables = Vec::new();
     for panel in &panels {
@@ -128,7 +130,7 @@ mod tests {
     fn rows_say_why_there_is_nothing_to_draw() {
         let row = Row::parse(r#"{"hardware":null,"hardware_missing":"a virtual machine"}"#).unwrap();
         let y = vec!["tps".into(), "hardware.cycles".into()];
-        let plot = Plot { x: "islands".into(), y, series: vec![], panels: vec![] };
+        let plot = Plot { x: "islands".into(), y, series: vec![], panels: vec![], table: None };
         assert!(tables(&plot, &[&row]).is_empty());
         assert_eq!(missing(&plot, &[&row]).as_deref(), Some("a virtual machine"));
         assert_eq!(missing(&plot, &[]), None);
@@ -148,6 +150,7 @@ mod tests {
             y: vec!["tps".into(), "nothing".into()],
             series: vec!["islands".into()],
             panels: vec!["op".into()],
+            table: None,
         };
         let tables = tables(&plot, &rows.iter().collect::<Vec<_>>());
         assert_eq!(tables.len(), 2);

@@ -142,6 +142,24 @@ impl Evaluators {
         Ok(evaluators)
     }
 
+    /// Takes up those of another file.
+    ///
+    /// # Errors
+    /// A claim or a column that both files have.
+    pub fn join(&mut self, other: Evaluators) -> Result<(), String> {
+        let known = |id: &String| self.get(id).is_some() || self.waits.contains_key(id);
+        if let Some(id) = other.all.iter().map(|e| &e.id).chain(other.waits.keys()).find(|id| known(id)) {
+            return Err(format!("{id} stands in another file, too: expected one evaluator"));
+        }
+        if let Some(name) = other.columns.keys().find(|name| self.columns.contains_key(*name)) {
+            return Err(format!("the column {name} stands in another file, too: expected another name"));
+        }
+        self.all.extend(other.all);
+        self.columns.extend(other.columns);
+        self.waits.extend(other.waits);
+        Ok(())
+    }
+
     pub fn get(&self, id: &str) -> Option<&Evaluator> {
         self.all.iter().find(|e| e.id == id)
     }

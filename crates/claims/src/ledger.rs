@@ -52,7 +52,7 @@ impl How {
         match self {
             How::MeasuredHere | How::Counts => None,
             How::Simulated => Some("needs one of the papers' machines: see claims --how simulated"),
-            How::TraceSim => Some("trace simulators come later"),
+            How::TraceSim => Some("no experiment traces it yet"),
             How::Hardware => Some(
                 "needs events of the processor that are not counted: stalled cycles, lines that cores share, traffic between sockets",
             ),

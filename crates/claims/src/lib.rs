@@ -46,7 +46,7 @@ pub mod judge;
 pub mod page;
 
 pub use error::DataError;
-pub use experiment::{Experiment, Plot};
+pub use experiment::{Experiment, Plot, Traced};
 pub use judge::{ClaimVerdict, Decision};
 pub use ledger::{Claim, How};
 pub use library::{Library, Unknown};

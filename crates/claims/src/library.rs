@@ -11,6 +11,7 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 const LEDGER: &str = "ledger.tsv";
 const CLAIMS: &str = "claims.toml";
 const SIMULATED: &str = "simulated.toml";
+const TRACED: &str = "traced.toml";
 const REMARKS: &str = "remarks.toml";
 const LATER: &str = "later.toml";
 
@@ -70,19 +71,25 @@ impl Library {
             let found = files.iter().find(|f| f.0 == name).map(|f| f.1);
             found.ok_or_else(|| DataError::of(name, "missing"))
         };
-        let figures = files
-            .iter()
-            .filter(|f| f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, REMARKS, LATER].contains(&f.0));
+        let figures = files.iter().filter(|f| {
+            f.0.ends_with(".toml") && ![CLAIMS, SIMULATED, TRACED, REMARKS, LATER].contains(&f.0)
+        });
         let remarks = toml::from_str::<BTreeMap<String, String>>(file(REMARKS)?);
         let now = figures.map(|(name, text)| Experiment::parse(name, text));
         let mut experiments = now.collect::<Result<Vec<_>, _>>()?;
         experiments.extend(Experiment::parse_later(LATER, file(LATER)?)?);
+        let mut evaluators = Evaluators::parse(CLAIMS, file(CLAIMS)?)?;
+        let traced = Evaluators::parse(TRACED, file(TRACED)?)?;
+        let mut remarks = remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?;
+        let own = traced.all.iter().filter_map(|e| Some((e.id.clone(), e.remark.clone()?)));
+        remarks.extend(own);
+        evaluators.join(traced).map_err(|what| DataError::of(TRACED, what))?;
         let library = Library {
             ledger: Ledger::parse(LEDGER, file(LEDGER)?)?,
-            evaluators: Evaluators::parse(CLAIMS, file(CLAIMS)?)?,
+            evaluators,
             simulated: Evaluators::parse(SIMULATED, file(SIMULATED)?)?,
             experiments,
-            remarks: remarks.map_err(|e| DataError::of(REMARKS, e.to_string()))?,
+            remarks,
         };
         library.check()?;
         Ok(library)
@@ -210,6 +217,7 @@ mod tests {
             (LEDGER, ledger),
             (CLAIMS, claims.to_owned()),
             (SIMULATED, "claim = []\n[columns]\n[waits]\n".to_owned()),
+            (TRACED, "claim = []\n[columns]\n[waits]\n".to_owned()),
             (REMARKS, "A-1 = \"why\"".to_owned()),
             (LATER, "[[figure]]\nid = \"l\"\ncaption = \"c\"\nwaits = \"w\"".to_owned()),
             ("e.toml", "id = \"e\"\ncaption = \"c\"\nruns = [\"micro\"]".to_owned()),
@@ -235,6 +243,7 @@ mod tests {
                 "[[claim]]\nid = \"A-2\"\nexperiments = [\"e\"]\nholds = [\"a > 1\"]",
                 "e simulates nothing",
             ),
+            (TRACED, "[waits]", "[waits]\n\"x\" = [\"A-1\"]", "A-1 stands in another file"),
             (REMARKS, "A-1", "A-2", "A-2: nothing decides"),
             (REMARKS, "A-1 = ", "A-1 : ", "remarks.toml"),
             (CLAIMS, "[\"e\"]", "[\"l\"]", "cannot run yet"),
@@ -267,7 +276,8 @@ mod tests {
         let counted = |id: &str| {
             let e = library.experiment(id).unwrap();
             let is = |what| matches!(what, What::Splits | What::Merges | What::Ages | What::Levels);
-            e.runs.is_empty() && e.loads.is_empty() && e.counts.iter().all(|c| is(c.what))
+            let nothing_else = e.runs.is_empty() && e.loads.is_empty() && !e.is_traced();
+            nothing_else && e.counts.iter().all(|c| is(c.what))
         };
         let mut decided = 0;
         for evaluator in library.evaluators.all.iter().filter(|e| e.experiments.iter().all(|id| counted(id)))

@@ -32,7 +32,11 @@ pub struct Stamp {
 
 impl Stamp {
     pub fn new(experiment: &Experiment, size: &str, version: &str, build: &str) -> Stamp {
-        let text = format!("{:?} {:?} {:?}", experiment.runs, experiment.loads, experiment.counts);
+        let Experiment { runs, loads, counts, traces, .. } = experiment;
+        let text = match traces.is_empty() {
+            true => format!("{runs:?} {loads:?} {counts:?}"),
+            false => format!("{runs:?} {loads:?} {counts:?} {traces:?}"),
+        };
         Stamp {
             experiment: experiment.id.clone(),
             size: size.into(),

@@ -1,6 +1,8 @@
 //! The numbers of marks, as the machine code has them (`probe::mark`; a test of `atoll` compares
 //! the two lists).
 
+/// The upper half of the displacement in the instruction of every mark.
+pub const MAGIC: u16 = 0x4174;
 /// The end of what a code begins has this bit, too.
 pub const END: u16 = 0x100;
 

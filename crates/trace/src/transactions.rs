@@ -19,7 +19,21 @@ pub struct Transaction {
     bytes: Box<[u8]>,
 }
 
+/// Lines below and above the place on the stack at which a transaction began that belong to its
+/// thread: a stack of 2 MB, and the thread's variables above it.
+const BELOW: u64 = (2 << 20) / 64;
+const ABOVE: u64 = (64 << 10) / 64;
+
 impl Transaction {
+    /// The first and the last line of its thread's stack and variables; none if it does not know
+    /// its stack.
+    pub fn private_lines(&self) -> (u64, u64) {
+        match self.stack {
+            0 => (1, 0),
+            stack => (stack.saturating_sub(BELOW), stack + ABOVE),
+        }
+    }
+
     /// Its blocks, accesses and marks, without its own begin and end.
     #[inline]
     pub fn events(&self) -> Decoder<'_> {

@@ -6,9 +6,7 @@ use crate::recorder::{self, BlockInfo};
 use crate::{FULL, output};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// The upper half of the displacement in a mark.
-const MAGIC: [u8; 2] = [0x74, 0x41];
+use trace::code::MAGIC;
 
 /// Registers the plugin's callbacks, at its start and after a reset, which forgets them.
 pub extern "C" fn register(id: u64) {
@@ -103,7 +101,7 @@ enum Mark {
 fn mark(bytes: &[u8]) -> Option<(Mark, usize)> {
     let (head, displacement) = bytes.split_at_checked(bytes.len().checked_sub(4)?)?;
     let (code, magic) = displacement.split_at(2);
-    if magic != MAGIC {
+    if magic != MAGIC.to_le_bytes() {
         return None;
     }
     let mark = match head {

@@ -42,6 +42,9 @@ pub struct TraceArgs {
     /// Write the trace to this file
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+    /// Options of atoll bench for the traced run, such as --rows 100
+    #[arg(last = true, value_name = "OPTION", allow_hyphen_values = true)]
+    pub options: Vec<String>,
 }
 
 /// Which figures `cachesim` makes.
@@ -73,6 +76,12 @@ pub enum TypesArg {
     None,
     Software,
     Scout,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResetArg {
+    Idle,
+    Team,
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,12 +149,21 @@ pub struct CachesimArgs {
     /// SLICC: whether it knows the types of transactions
     #[arg(long, value_name = "T", value_enum, default_value = "software", hide_short_help = true)]
     pub types: TypesArg,
+    /// SLICC: when a core may take up new code: whenever it is idle, or when a team ends
+    #[arg(long, value_name = "R", value_enum, default_value = "team", hide_short_help = true)]
+    pub reset: ResetArg,
+    /// SLICC: transactions in flight for each context of a core
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = small, hide_short_help = true)]
+    pub pool: usize,
     /// SLICC: bytes of an instruction fetch
     #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64), hide_short_help = true)]
     pub fetch_bytes: u64,
     /// ADDICT: transactions of a batch [default: one per context]
     #[arg(long, value_name = "N", value_parser = small, hide_short_help = true)]
     pub batch: Option<usize>,
+    /// ADDICT: transactions that a place must have before an idle core of another place joins it
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = small, hide_short_help = true)]
+    pub patience: usize,
     /// Print the rows as JSON lines
     #[arg(long)]
     pub json: bool,

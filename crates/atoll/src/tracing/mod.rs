@@ -22,6 +22,12 @@ const PLUGIN: &str = "libtracer.so";
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    print(&capture(args, interrupt, Stdio::inherit())?)
+}
+
+/// Makes the file, and says in a line what it holds. The traced program's messages go to
+/// `messages`.
+pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Result<String, Failure> {
     if args.host != HostArg::Thread {
         return Err(Failure::Usage(
             "--host process: qemu does not follow a child process, and nothing would be recorded; expected thread"
@@ -37,7 +43,7 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let beside = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scratch = tempfile::tempdir_in(beside).map_err(|e| cannot_write(beside, &e))?;
     let prefix = scratch.path().join("t");
-    let mut child = start(args, &program, &plugin, &prefix)?;
+    let mut child = start(args, &program, &plugin, &prefix, messages)?;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(Failure::run)? {
             break status;
@@ -63,7 +69,7 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let file = collect(args, &program, &prefix)?;
     let bytes = file.to_bytes();
     std::fs::write(&args.out, &bytes).map_err(|e| cannot_write(&args.out, &e))?;
-    print(&format!(
+    Ok(format!(
         "{}: {} of {} kinds, {} of {} functions, {} KB",
         args.out.display(),
         counted(recorded as usize, "transaction"),
@@ -72,6 +78,11 @@ pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         file.functions.len(),
         bytes.len() / 1024
     ))
+}
+
+/// This program's version and commit, as a trace names what captured it.
+pub fn program() -> String {
+    crate::version::long().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The plugin, which is built beside the program.
@@ -104,7 +115,13 @@ fn ensure_qemu() -> Result<(), Failure> {
     }
 }
 
-fn start(args: &TraceArgs, program: &Path, plugin: &Path, prefix: &Path) -> Result<Child, Failure> {
+fn start(
+    args: &TraceArgs,
+    program: &Path,
+    plugin: &Path,
+    prefix: &Path,
+    messages: Stdio,
+) -> Result<Child, Failure> {
     let mut words = format!("{},out={},skip={}", plugin.display(), prefix.display(), args.skip);
     if args.quota.is_empty() {
         words += &format!(",count={}", args.transactions);
@@ -119,7 +136,8 @@ fn start(args: &TraceArgs, program: &Path, plugin: &Path, prefix: &Path) -> Resu
     command.args(["--duration", "3600s", "--lock-timeout", "100s"]);
     command.args(["--workers", &args.workers.to_string(), "--scale", &scale.to_string()]);
     command.args(["--design", &design_name(args), "--seed", &args.seed.to_string()]);
-    command.stdout(Stdio::null()).stdin(Stdio::null());
+    command.args(&args.options);
+    command.stdout(Stdio::null()).stdin(Stdio::null()).stderr(messages);
     command.spawn().map_err(|e| Failure::Run(format!("cannot start {QEMU}: {e}")))
 }
 
@@ -157,7 +175,45 @@ fn collect(args: &TraceArgs, program: &Path, prefix: &Path) -> Result<TraceFile,
         fact("workers", args.workers.to_string()),
         fact("seed", args.seed.to_string()),
         fact("skip", args.skip.to_string()),
-        fact("program", crate::version::long().lines().next().unwrap_or_default().to_owned()),
+        fact("options", args.options.join(" ")),
+        fact("program", self::program()),
     ];
     Ok(TraceFile { meta, kinds, functions, blocks, streams })
+}
+
+#[cfg(test)]
+mod tests {
+    use probe::mark;
+    use trace::code;
+
+    /// The machine code and the tracer, which reads the numbers of `trace::code`, agree.
+    #[test]
+    fn marks_have_one_number_each() {
+        let both = [
+            (mark::MAGIC >> 16, code::MAGIC),
+            (mark::END, code::END),
+            (mark::TRANSACTION, code::TRANSACTION),
+            (mark::COMMIT, code::COMMIT),
+            (mark::TASK, code::TASK),
+            (mark::READ, code::READ),
+            (mark::UPDATE, code::UPDATE),
+            (mark::INSERT, code::INSERT),
+            (mark::APPEND, code::APPEND),
+            (mark::DELETE, code::DELETE),
+            (mark::SCAN, code::SCAN),
+            (mark::AHEAD, code::AHEAD),
+            (mark::LOOKUP, code::LOOKUP),
+            (mark::LOCK, code::LOCK),
+            (mark::CREATE_RECORD, code::CREATE_RECORD),
+            (mark::CREATE_ENTRY, code::CREATE_ENTRY),
+            (mark::RESTRUCTURE, code::RESTRUCTURE),
+            (mark::ALLOCATE, code::ALLOCATE),
+            (mark::CURSOR, code::CURSOR),
+            (mark::FETCH, code::FETCH),
+            (mark::CHANGE, code::CHANGE),
+        ];
+        assert!(both.iter().all(|(of_probe, of_trace)| *of_probe == u32::from(*of_trace)));
+        let known = code::OPERATIONS.len() + code::PARTS.len();
+        assert_eq!(both.len(), known + 4, "a mark is missing here");
+    }
 }

@@ -192,9 +192,11 @@ impl Addict {
             return Step::To(context);
         }
         let spare = |(_, contexts): &&(Place, Vec<usize>)| contexts.len() > 1;
-        let idle =
-            self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).find(|&&c| run.is_idle(c));
-        if let Some(&idle) = idle {
+        let idle = self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).copied();
+        let idle = idle.filter(|&c| run.is_idle(c));
+        // The one that has been idle longest, so that the places get cores by their load.
+        let longest = idle.min_by(|&a, &b| run.contexts[a].time.total_cmp(&run.contexts[b].time));
+        if let Some(idle) = longest {
             self.places.iter_mut().for_each(|(_, contexts)| contexts.retain(|&c| c != idle));
             self.places[number].1.push(idle);
             return Step::To(idle);
@@ -232,8 +234,9 @@ impl Policy for Addict {
         }
         let mut free = self.batch.saturating_sub(run.in_flight());
         while free > 0 {
-            let window = run.waiting.iter().take(self.batch.max(run.settings.window));
-            let Some(at) = window.map(|(_, kind)| *kind).position(|kind| kind == self.kind) else { return };
+            // The software forms the batches, so it knows all that wait.
+            let mut waiting = run.waiting.iter().map(|(_, kind)| *kind);
+            let Some(at) = waiting.position(|kind| kind == self.kind) else { return };
             let thread = run.take_up(at, self.now(run));
             self.at.resize(thread + 1, (0, 0));
             // Without places, as the baseline does.

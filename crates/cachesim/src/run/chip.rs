@@ -27,6 +27,8 @@ pub struct Tally {
     pub stores: u64,
     pub load_misses: u64,
     pub store_misses: u64,
+    /// Of these, the ones on lines of the transaction's own stack.
+    pub private_misses: u64,
     /// Misses of the last level, of instructions and data.
     pub llc_misses: u64,
     pub llc_accesses: u64,
@@ -170,7 +172,11 @@ impl Chip {
             }
         }
         let (cycles, found) = self.below(core, line);
-        let shown = if found { self.shared.shown_data } else { self.shared.shown_memory };
+        let shown = match (found, store) {
+            (true, true) => self.shared.shown_store,
+            (true, false) => self.shared.shown_data,
+            (false, _) => self.shared.shown_memory,
+        };
         self.tally.data_stalls += cycles * shown;
         cycles * shown
     }

@@ -69,6 +69,7 @@ pub struct Thread<'t> {
     /// When a scheduler took it up, and from when on it can run.
     entered: f64,
     ready: f64,
+    switches: u32,
     /// The rest of a block's lines, and the bytes from which fetches are counted.
     pending: Option<Pending>,
 }
@@ -97,8 +98,12 @@ pub struct Outcome {
     pub transactions: usize,
     /// Until the last transaction has ended.
     pub cycles: f64,
-    /// The mean over transactions from the time at which they were taken up.
+    /// The mean over transactions from the time at which they were taken up, and each of them.
     pub latency: f64,
+    pub latencies: Vec<f64>,
+    /// The most transactions in flight at once, and the most switches of one.
+    pub most_in_flight: usize,
+    pub most_switches: u32,
     /// Switches on one context, and migrations.
     pub switches: u64,
     /// The cycles that they took.
@@ -129,11 +134,6 @@ pub struct Run<'t> {
     active: Vec<u32>,
     pub outcome: Outcome,
 }
-
-/// Lines below and above the place on the stack at which a transaction began that belong to its
-/// thread: a stack of 2 MB, and the thread's variables above it.
-const BELOW: u64 = (2 << 20) / 64;
-const ABOVE: u64 = (64 << 10) / 64;
 
 impl<'t> Run<'t> {
     /// # Panics
@@ -182,19 +182,17 @@ impl<'t> Run<'t> {
             self.slots.len() - 1
         });
         self.slots[slot] = true;
-        let private = match transaction.stack {
-            0 => (1, 0),
-            stack => (stack.saturating_sub(BELOW), stack + ABOVE),
-        };
         self.threads.push(Thread {
             kind,
             events: transaction.events(),
-            private,
+            private: transaction.private_lines(),
             slot: slot as u64,
             entered: now,
             ready: now,
+            switches: 0,
             pending: None,
         });
+        self.outcome.most_in_flight = self.outcome.most_in_flight.max(self.in_flight());
         self.threads.len() - 1
     }
 
@@ -306,10 +304,12 @@ impl<'t> Run<'t> {
     #[inline]
     fn access(&mut self, context: usize, thread: usize, line: u64, store: bool) {
         let t = &self.threads[thread];
-        let line =
-            if line >= t.private.0 && line <= t.private.1 { line + ((t.slot + 1) << 42) } else { line };
+        let is_private = line >= t.private.0 && line <= t.private.1;
+        let line = if is_private { line + ((t.slot + 1) << 42) } else { line };
         let core = self.contexts[context].core;
+        let before = self.chip.tally.data_misses();
         let stall = self.chip.data(core, line, store);
+        self.chip.tally.private_misses += u64::from(is_private) * (self.chip.tally.data_misses() - before);
         self.contexts[context].time += stall;
     }
 
@@ -365,7 +365,9 @@ impl<'t> Run<'t> {
         self.last_end = now;
         self.slots[self.threads[thread].slot as usize] = false;
         self.outcome.transactions += 1;
-        self.outcome.latency += now - self.threads[thread].entered;
+        let latency = now - self.threads[thread].entered;
+        self.outcome.latency += latency;
+        self.outcome.latencies.push(latency);
         self.outcome.cycles = self.outcome.cycles.max(now - self.outcome.start);
         if self.outcome.warmed == 0 && self.outcome.transactions == self.settings.warm {
             let (warmed, start) = (self.outcome.transactions, self.latest());
@@ -392,6 +394,8 @@ impl<'t> Run<'t> {
             let cost = self.chip.shared.switch_cycles;
             self.chip.carry(thread);
             self.outcome.switches += 1;
+            self.threads[thread].switches += 1;
+            self.outcome.most_switches = self.outcome.most_switches.max(self.threads[thread].switches);
             self.outcome.switch_cycles += cost;
             self.outcome.busy += cost / 2.0;
             self.contexts[context].time += cost / 2.0;

@@ -58,6 +58,17 @@ pub enum Protect {
     Fill,
 }
 
+/// When SLICC lets a core take up new code, besides the end of a team (section 7.3.1 says: when its
+/// thread queue becomes empty; section 7.5.2 says that only the first migration from a core has to
+/// wait for a full cache, which holds only if that is rare).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reset {
+    /// Whenever the core becomes idle.
+    Idle,
+    /// Only then.
+    Team,
+}
+
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub scheduler: Scheduler,
@@ -81,6 +92,7 @@ pub struct Settings {
     /// SLICC: bits of a signature; 0 for one that never errs.
     pub signature: usize,
     pub types: Types,
+    pub reset: Reset,
     /// SLICC: transactions in flight.
     pub pool: usize,
     /// SLICC: bytes of an instruction fetch.
@@ -114,6 +126,7 @@ impl Default for Settings {
             dilution: 10,
             signature: 2048,
             types: Types::Software,
+            reset: Reset::Team,
             pool: 30,
             fetch_bytes: 16,
             batch: 0,

@@ -12,7 +12,7 @@
 use crate::lru::SetCache;
 use crate::machine::Machine;
 use crate::run::driver::{Policy, Run, Step};
-use crate::run::settings::{Settings, Types};
+use crate::run::settings::{Reset, Settings, Types};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -143,7 +143,7 @@ impl Slicc {
     fn form_teams(&mut self, run: &mut Run<'_>) {
         let n = self.cores();
         while let Some(&(_, kind)) = run.waiting.front() {
-            let most = 2 * n * self.settings.contexts;
+            let most = (2 * n).min(self.settings.pool.max(1)) * self.settings.contexts;
             let in_window = run.waiting.iter().take(2 * most).enumerate().filter(|(_, (_, of))| *of == kind);
             let places: Vec<usize> = in_window.map(|(at, _)| at).take(most).collect();
             let size = places.len() as f64 / (n * self.settings.contexts) as f64;
@@ -268,7 +268,7 @@ impl Policy for Slicc {
 
     fn left(&mut self, run: &mut Run<'_>, context: usize, thread: usize, ended: bool) {
         let core = run.contexts[context].core;
-        if self.contexts_of(core..core + 1).all(|c| run.is_idle(c)) {
+        if self.settings.reset == Reset::Idle && self.contexts_of(core..core + 1).all(|c| run.is_idle(c)) {
             self.monitors[core].misses = 0;
         }
         if !ended {

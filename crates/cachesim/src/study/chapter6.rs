@@ -2,13 +2,15 @@
 
 use super::{Row, StudyError, has_operations, rounded, row, set};
 use crate::code::Code;
-use crate::footprint::{Footprints, Group, footprints};
+use crate::footprint::{Common, Footprints, Group, footprints};
 use crate::hierarchy::CACHES;
 use crate::machine::{LINE_BYTES, Machine};
 use crate::microscope::{Misses, SWEEP_KB, ThreeC, observe};
 use trace::Trace;
 use trace::code::{OPERATIONS, name};
 
+/// The owner of lines of the thread's own stack.
+const STACK: &str = "stack";
 /// The word for what is in no operation.
 const ELSEWHERE: &str = "other";
 
@@ -42,21 +44,33 @@ pub fn chapter_6(trace: &Trace, machine: &Machine, warm: usize) -> Result<Vec<Ro
     rows.extend(code_footprints(trace, &prints));
     rows.extend(data_footprints(trace, &prints));
     rows.extend(parts(trace, &prints));
-    rows.iter_mut().for_each(|row| set(row, "machine", machine.name.as_str()));
+    rows.extend(reuse(trace, &prints));
+    rows.extend(common_data(trace, &prints));
+    for row in &mut rows {
+        set(row, "machine", machine.name.as_str());
+        set(row, "transactions", misses.transactions as u64);
+    }
     Ok(rows)
 }
 
 fn summary(trace: &Trace, misses: &Misses, prints: &Footprints, warm: usize) -> Row {
     let mut row = row(trace, "summary");
     set(&mut row, "warm", warm as u64);
-    set(&mut row, "transactions", misses.transactions as u64);
     set(&mut row, "instructions", misses.instructions);
     let each = misses.instructions as f64 / misses.transactions.max(1) as f64;
     set(&mut row, "instructions_per_txn", rounded(each));
     let measured = trace.transactions.iter().skip(warm).map(|t| t.counts);
+    let (l1i, all_stalls) = (misses.stalls(0), (0..CACHES.len()).map(|c| misses.stalls(c)).sum::<f64>());
+    set(&mut row, "stalls", rounded(all_stalls));
+    set(&mut row, "l1i_mpki", rounded(misses.mpki(0)));
+    set(&mut row, "l1i_stall_share", rounded(l1i / all_stalls.max(f64::MIN_POSITIVE)));
+    let whole = prints.code.get(&(String::new(), Vec::new()));
+    set(&mut row, "code_kb", kb(whole.map_or(0.0, Group::mean)));
+    set(&mut row, "code_union_kb", kb(whole.map_or(0.0, |group| group.union() as f64)));
     let (loads, stores) = measured.fold((0, 0), |sum, c| (sum.0 + c.loads, sum.1 + c.stores));
     set(&mut row, "store_share", rounded(stores as f64 / (loads + stores).max(1) as f64));
-    let (all, reads) = prints.common;
+    let common = prints.common.iter().filter(|common| common.owner != STACK);
+    let (all, reads) = common.fold((0, 0), |sum, c| (sum.0 + c.accesses, sum.1 + c.loads));
     set(&mut row, "common_data_read_share", rounded(reads as f64 / all.max(1) as f64));
     row
 }
@@ -102,7 +116,11 @@ fn shares(
     for (cache, name) in CACHES.iter().enumerate() {
         let (part, whole) = (misses.sum(cache, &part), misses.sum(cache, &whole));
         set(row, name, rounded(part as f64 / whole.max(1) as f64));
+        let each = part as f64 * 1000.0 / misses.instructions.max(1) as f64;
+        set(row, &format!("{name}_stalls"), rounded(each * misses.costs[cache]));
     }
+    let (part, whole) = (misses.instructions_in(&part), misses.instructions_in(&whole));
+    set(row, "instructions", rounded(part as f64 / whole.max(1) as f64));
 }
 
 fn operations(trace: &Trace, misses: &Misses) -> Vec<Row> {
@@ -199,4 +217,48 @@ fn parts(trace: &Trace, prints: &Footprints) -> Vec<Row> {
         rows.push(row);
     }
     rows
+}
+
+/// Shares of instances by which lines are sorted in Figures 6.8 and 6.9.
+const SHARES: [(&str, f64, f64); 5] = [
+    ("0-30", 0.0, 0.3),
+    ("30-60", 0.3, 0.6),
+    ("60-90", 0.6, 0.9),
+    ("90-100", 0.9, 1.0),
+    ("100", 1.0, f64::INFINITY),
+];
+
+/// How often an instance touches a line of code, by the share of the instances that touch it.
+fn reuse(trace: &Trace, prints: &Footprints) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for ((kind, path), group) in prints.code.iter().filter(|((_, path), _)| path.len() <= 1) {
+        let Some(operation) = path.first().map_or(Some("transaction"), |&mark| name(mark)) else { continue };
+        for (share, least, most) in SHARES {
+            let (touches, lines) = group.reuse(least, most);
+            let mut row = row(trace, "reuse");
+            set(&mut row, "kind", if kind.is_empty() { "mix" } else { kind.as_str() });
+            set(&mut row, "operation", operation);
+            set(&mut row, "instances_share", share);
+            set(&mut row, "lines", lines as u64);
+            set(&mut row, "touches", rounded(touches));
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// The data that all transactions touch, by the component that uses it most.
+fn common_data(trace: &Trace, prints: &Footprints) -> Vec<Row> {
+    let all: u64 = prints.common.iter().filter(|c| c.owner != STACK).map(|c| c.accesses).sum();
+    let of = |common: &Common| {
+        let mut row = row(trace, "common-data");
+        set(&mut row, "component", common.owner.as_str());
+        set(&mut row, "lines", common.lines);
+        set(&mut row, "read_share", rounded(common.loads as f64 / common.accesses.max(1) as f64));
+        if common.owner != STACK {
+            set(&mut row, "share", rounded(common.accesses as f64 / all.max(1) as f64));
+        }
+        row
+    };
+    prints.common.iter().map(of).collect()
 }

@@ -5,12 +5,13 @@ use crate::code::Code;
 use crate::hardware;
 use crate::machine::Machine;
 use crate::run::addict::{profile, sequences, stability};
-use crate::run::settings::{Protect, Scheduler, Settings, Types};
+use crate::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use crate::run::{self, Outcome};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use trace::Trace;
 use trace::code::name;
+use trace::{Event, Trace, Transaction};
 
 /// One run to make, and the words that tell it from the others.
 struct Job {
@@ -107,6 +108,15 @@ fn describe(row: &mut Row, settings: &Settings) {
                 Types::Scout => "scout",
             };
             set(row, "types", types);
+            set(row, "reset", if settings.reset == Reset::Idle { "idle" } else { "team" });
+            set(row, "fill_up", settings.fill_up);
+            set(row, "matched", settings.matched as u64);
+            set(row, "dilution", settings.dilution);
+            set(row, "signature", settings.signature as u64);
+        }
+        Scheduler::Addict => {
+            let all = settings.cores * settings.contexts;
+            set(row, "batch", if settings.batch == 0 { all } else { settings.batch } as u64);
         }
         _ => {}
     }
@@ -120,12 +130,21 @@ fn fill(row: &mut Row, outcome: &Outcome, settings: &Settings) {
     set(row, "cycles", rounded(outcome.cycles));
     set(row, "throughput", rounded(outcome.transactions as f64 * 1e6 / outcome.cycles.max(1.0)));
     set(row, "latency", rounded(outcome.latency));
+    let mut latencies = outcome.latencies.clone();
+    latencies.sort_by(f64::total_cmp);
+    for (name, share) in [("latency_p50", 0.5), ("latency_p95", 0.95), ("latency_max", 1.0)] {
+        let at = ((latencies.len() as f64 * share).ceil() as usize).saturating_sub(1);
+        set(row, name, rounded(latencies.get(at).copied().unwrap_or(0.0)));
+    }
+    set(row, "most_in_flight", outcome.most_in_flight as u64);
+    set(row, "most_switches", outcome.most_switches);
     let cores = settings.cores as f64;
     set(row, "ipc", rounded(tally.instructions as f64 / (outcome.cycles * cores).max(1.0)));
     set(row, "l1i_mpki", per_kilo(tally.l1i_misses as f64));
     set(row, "l1d_mpki", per_kilo(tally.data_misses() as f64));
     set(row, "l1d_load_mpki", per_kilo(tally.load_misses as f64));
     set(row, "l1d_store_mpki", per_kilo(tally.store_misses as f64));
+    set(row, "l1d_private_mpki", per_kilo(tally.private_misses as f64));
     set(row, "llc_mpki", per_kilo(tally.llc_misses as f64));
     set(row, "switches", per_kilo(outcome.switches as f64));
     let each = tally.instructions as f64 / outcome.switches.max(1) as f64;
@@ -187,6 +206,9 @@ pub fn chapter_7(
         }
     }
     let slicc = of(Scheduler::Slicc);
+    for reset in [Reset::Idle, Reset::Team] {
+        study.add("slicc-reset", machine, ("", 0.0), Settings { reset, ..slicc.clone() });
+    }
     for fill_up in [128, 256, 512] {
         let settings = Settings { fill_up: fill_up.min(511), dilution: 0, ..slicc.clone() };
         study.add("slicc-fill-up", machine, ("fill_up", fill_up.into()), settings);
@@ -195,7 +217,7 @@ pub fn chapter_7(
         let settings = Settings { matched, dilution: 0, ..slicc.clone() };
         study.add("slicc-matched", machine, ("matched", matched as f64), settings);
     }
-    for dilution in [1, 5, 10, 15, 20, 25, 30, 60, 100] {
+    for dilution in [1, 5, 10, 15, 20, 24, 28, 40, 60, 101] {
         let settings = Settings { dilution, ..slicc.clone() };
         study.add("slicc-dilution", machine, ("dilution", dilution.into()), settings);
     }
@@ -207,10 +229,50 @@ pub fn chapter_7(
         let settings = Settings { team, ..of(Scheduler::Strex) };
         study.add("strex-team", machine, ("", 0.0), settings);
     }
-    let trace = study.trace;
-    let mut rows = study.run();
+    let (trace, mut rows) = (study.trace, type_rows(trace, &study.code));
+    rows.extend(study.run());
     rows.extend(costs(trace));
     Ok(rows)
+}
+
+/// How often the first instructions of a transaction tell its type: in the first half of the trace,
+/// each hash of first blocks is learnt as the kind that has it most; the second half is tested.
+fn type_rows(trace: &Trace, code: &Code) -> Vec<Row> {
+    let of = |instructions: u64| {
+        let mut by_hash: HashMap<u64, HashMap<u32, usize>> = HashMap::new();
+        let (learnt, tested) = trace.transactions.split_at(trace.transactions.len() / 2);
+        for transaction in learnt {
+            let hash = header(transaction, code, instructions);
+            *by_hash.entry(hash).or_default().entry(transaction.kind).or_default() += 1;
+        }
+        let kind_of = |transaction: &Transaction| {
+            let kinds = by_hash.get(&header(transaction, code, instructions))?;
+            kinds.iter().max_by_key(|(kind, n)| (**n, **kind)).map(|(kind, _)| *kind)
+        };
+        let right = tested.iter().filter(|t| kind_of(t) == Some(t.kind)).count();
+        let mut row = row(trace, "types");
+        set(&mut row, "first_instructions", instructions);
+        set(&mut row, "kinds", trace.kinds.len() as u64);
+        set(&mut row, "hashes", by_hash.len() as u64);
+        set(&mut row, "correct", rounded(right as f64 / tested.len().max(1) as f64));
+        row
+    };
+    [16, 32, 64, 128, 256, 512].map(of).into()
+}
+
+/// A hash of the lines of the first instructions.
+fn header(transaction: &Transaction, code: &Code, instructions: u64) -> u64 {
+    let (mut left, mut hash) = (instructions as i64, 0u64);
+    for event in transaction.events() {
+        let Event::Block(block) = event else { continue };
+        let block = &code.blocks[block as usize];
+        hash = (hash ^ block.address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+        left -= i64::from(block.instructions);
+        if left <= 0 {
+            break;
+        }
+    }
+    hash
 }
 
 /// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7), batches (8.4), hardware threads (8.5), a deeper
@@ -244,6 +306,16 @@ pub fn chapter_8(
             let team = (base.team / contexts).max(2);
             let settings = Settings { contexts, team, ..of(scheduler) };
             study.add("smt", machine, ("", 0.0), settings);
+        }
+    }
+    // Caches of which the code of a transaction fills another share.
+    for kb in [8, 16, 64] {
+        let mut scaled = machine.clone();
+        scaled.l1i.kb = kb;
+        for scheduler in four {
+            // Half of the lines, as the default is of 32 KB.
+            let settings = Settings { fill_up: scaled.l1i.lines() as u32 / 2, ..of(scheduler) };
+            study.add("l1i-scaled", &scaled, ("l1i_kb", kb as f64), settings);
         }
     }
     if machine.l2.is_none()

@@ -2,9 +2,11 @@
 //!
 //! - `chapter6`: the microscope. `chapters7and8`: the schedulers, their sweeps and the profile of
 //!   ADDICT.
+//! - [`sheet`]: rows as text.
 
 mod chapter6;
 mod chapters7and8;
+pub mod sheet;
 
 pub use chapter6::chapter_6;
 pub use chapters7and8::{chapter_7, chapter_8, one_run};
@@ -33,7 +35,7 @@ pub enum StudyError {
 fn row(trace: &Trace, table: &str) -> Row {
     let mut row = Row::new();
     row.insert("table".into(), table.into());
-    for name in ["workload", "design", "scale", "workers"] {
+    for name in ["workload", "design", "scale", "workers", "options"] {
         if let Some(value) = trace.fact(name) {
             let number = value.parse::<f64>().ok().map(Value::from);
             row.insert(name.into(), number.unwrap_or_else(|| value.into()));
