@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A transaction in doubt at the end of a round was in doubt at the first kill of the round,
-//! because no distributed transaction has begun since. The brokerage's exchange is lost at each kill
-//! and comes back from the orders in the database: each of them has one settlement, or is open. The program is the real one, and each
+//! because no distributed transaction has begun since. The brokerage's exchange is lost at each
+//! kill and comes back from the orders in the database: each has one settlement, or is open. The program is the real one, and each
 //! instance is a process (over `ring` it is a thread, and only the whole process can be killed).
 //!
 //! This file uses only the standard library, `fastrand` and `serde_json`, because a test of the

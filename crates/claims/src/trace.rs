@@ -7,9 +7,9 @@
 //! `local_records` and `remote_records` divide the records of distributed transactions between the
 //! home and the `others`. `phases` is the number of times that steps are awaited, and `most_steps`
 //! the most steps that are awaited together. `failed` is the share that the transaction itself
-//! rolled back, and `share` the kind's share of all that ended. `least_frames` and `most_frames` are
-//! the frames of a workload that observes them, `results` the Trade-Results that found their trade
-//! submitted, per committed transaction.
+//! rolled back, and `share` the kind's share of all that ended. `least_frames` and `most_frames`
+//! are the frames of a workload that observes them, `results` the Trade-Results that found their
+//! trade submitted, per committed transaction.
 
 use crate::count_row::{row, stream};
 use crate::row::Row;

@@ -357,8 +357,8 @@ impl Owners {
         self.alone || self.is_routed(index)
     }
 
-    /// Whether the entries of `index` are in the order of their rows' sites. The rows of a copy have
-    /// no site: every worker may scan all of them.
+    /// Whether the entries of `index` are in the order of their rows' sites. The rows of a copy
+    /// have no site: every worker may scan all of them.
     pub(crate) fn is_routed(&self, index: TableId) -> bool {
         self.known(index).is_none_or(|known| known.routed || known.domain == 0)
     }

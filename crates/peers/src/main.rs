@@ -73,8 +73,8 @@ enum Chosen {
     Language,
     /// Pages and resident memory of a loaded table
     Memory,
-    /// Trade-Status, Customer-Position and Market-Watch of TPC-E on Atoll and on PostgreSQL, one core each,
-    /// by turns; needs the feature `server`
+    /// Trade-Status, Customer-Position and Market-Watch of TPC-E on Atoll and on PostgreSQL, one
+    /// core each, by turns
     #[cfg(feature = "server")]
     Brokerage {
         /// The program `atoll`, a release build

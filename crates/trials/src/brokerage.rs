@@ -9,8 +9,8 @@
 //!
 //! A row is a register, and the hash of its bytes names its version. Every write of TPC-E reads the
 //! row before, so the writes of a row are ordered by what they read, and the checker finds lost
-//! updates, stale reads, and cycles over several rows. Two kinds of reads are left out, because they
-//! name no single write: those of a version that was written twice (an update that is undone by the
+//! updates, stale reads, and cycles over several rows. Two kinds of reads are left out, because
+//! they name no single write: those of a version that was written twice (an update that is undone by the
 //! next one), and those that find no row where one was deleted.
 
 mod noted;
@@ -220,7 +220,7 @@ async fn work<E: Engine>(
         let request = requests.next();
         events.push(Event { order: recorder.stamp(), kind: OpType::Invoke, process, touched: Vec::new() });
         let pace = if random.bool() { Pace::InOneGo } else { Pace::Interrupted };
-        // Every second one of the read-only transactions reads a snapshot, if the engine offers that.
+        // Every second one of the read-only transactions reads a snapshot, if the engine has them.
         if tpce.only_reads(&request) && random.bool() {
             client.begin_reading(pace);
         } else {

@@ -1,8 +1,8 @@
 //! The server's tables: those that the compared transactions read, filled by the workload's own
 //! loader.
 //!
-//! Money is in cents, and dates and times are whole numbers, as Atoll stores them. The column of the
-//! site is left out: the definition has none, and ids are unique without it in one copy of the
+//! Money is in cents, and dates and times are whole numbers, as Atoll stores them. The column of
+//! the site is left out: the definition has none, and ids are unique without it in one copy of the
 //! market. Tables with a copy at every site are taken from the first.
 
 use crate::fault::PeerFault;

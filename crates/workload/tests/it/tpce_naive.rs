@@ -544,12 +544,12 @@ fn writing_transactions_return_and_leave_what_the_rows_say() {
     let tpce = small(Mix::Trading, 40_000);
     let mut requests = tpce.generator(13, 0..tpce.sites());
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
-    for number in 0..3_000 {
+    for number in 0..900 {
         let request = requests.next();
         // A feed comes after twenty entries of a site's ticker, so only after many orders.
         let is_judged = match request {
             TpceRequest::MarketFeed(_) => true,
-            TpceRequest::TradeOrder(_) | TpceRequest::TradeResult(_) => number < 500,
+            TpceRequest::TradeOrder(_) | TpceRequest::TradeResult(_) => number < 100,
             _ => false,
         };
         let rows = Rows::of(&mut oracle, &tpce, if is_judged { &TRADING[..] } else { &["CHARGE"] });
