@@ -90,7 +90,8 @@ async fn what_a_query_finds_is_inserted_changed_and_deleted() {
     assert_eq!(all, ["1 ANN 200.00", "2 BOB 200.00", "3 cid NULL", "4 dora 7.00"]);
     let delete = "DELETE FROM emp WHERE dept NOT IN (SELECT id FROM dept WHERE city = 'Genf') RETURNING id";
     assert_eq!(rows(&client, delete).await, ["1", "2"]);
-    let parameter = "DELETE FROM dept WHERE NOT EXISTS (SELECT 1 FROM emp e WHERE e.dept = dept.id) AND id > $1";
+    let parameter =
+        "DELETE FROM dept WHERE NOT EXISTS (SELECT 1 FROM emp e WHERE e.dept = dept.id) AND id > $1";
     assert_eq!(client.execute(parameter, &[&1i32]).await.unwrap(), 1);
     assert_eq!(rows(&client, "SELECT id FROM dept ORDER BY id").await, ["1", "2"]);
 }
@@ -120,7 +121,10 @@ async fn a_change_by_a_query_is_whole_or_not_at_all() {
 async fn many_rows_come_in_parts() {
     let bench = Bench::new().await;
     let client = bench.client().await;
-    client.batch_execute("CREATE TABLE a (id int PRIMARY KEY, t text); CREATE TABLE b (t text)").await.unwrap();
+    client
+        .batch_execute("CREATE TABLE a (id int PRIMARY KEY, t text); CREATE TABLE b (t text)")
+        .await
+        .unwrap();
     for begin in [0, 2000, 4000] {
         let text = format!(
             "INSERT INTO a SELECT n, repeat('x', 700) || n FROM generate_series({}, {}) AS n",
@@ -131,7 +135,9 @@ async fn many_rows_come_in_parts() {
     }
     client.batch_execute("INSERT INTO b SELECT t FROM a WHERE id <= 3000").await.unwrap();
     for (table, wanted) in [("a", 6000), ("b", 3000)] {
-        let text = format!("SELECT count(*), count(DISTINCT t) FROM (SELECT t, row_number() OVER () FROM {table}) x");
+        let text = format!(
+            "SELECT count(*), count(DISTINCT t) FROM (SELECT t, row_number() OVER () FROM {table}) x"
+        );
         assert_eq!(rows(&client, &text).await, [format!("{wanted} {wanted}")]);
         let stream = client.copy_out(&format!("COPY {table} TO STDOUT")).await.unwrap();
         let lines = lines(stream).await;
