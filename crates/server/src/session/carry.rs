@@ -84,7 +84,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let again = (self.block.kind == Kind::None && query.tag == Tag::Select)
                     .then(|| params.clone())
                     .filter(|_| query.program.only_reads && query.call.is_none());
-                match pin!(self.run_query(&ready, query, params)).await {
+                let outcome = pin!(self.run_query(&ready, query, params)).await;
+                match outcome {
                     Err(Failure::Statement(error)) if error.state == SqlState::PROGRAM_LIMIT => {
                         let Some(params) = again else { return Err((*error).into()) };
                         Box::pin(self.large(prepared, &ready, params)).await?
