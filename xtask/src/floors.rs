@@ -25,7 +25,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "server", "deploy", "driver", "report", "deploysim", "advisor"]),
+    ("archipelago", &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"]),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -56,7 +56,9 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("cachesim", Only(&["base", "trace"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
-    ("atoll-embed", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    ("trust", Only(&["channel"])),
+    ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    ("atoll-embed", Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"])),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 

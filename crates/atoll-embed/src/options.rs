@@ -198,8 +198,10 @@ impl Options {
             backing: Backing::AsUsed,
             listen: LOOPBACK,
             // The program around the database has work of its own: idle workers sleep at once.
+            machines: None,
             oversubscribed: true,
             number: number(),
+            relay: None,
             interrupt: Interrupt::default(),
         })
     }

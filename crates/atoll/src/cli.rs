@@ -1,6 +1,7 @@
 //! The command line as typed. Only parsing: the meaning of values is decided elsewhere.
 
 mod backups;
+mod clustering;
 mod comparing;
 mod planning;
 mod serving;
@@ -13,9 +14,11 @@ use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::results::Earlier;
+use crate::values::relay_address;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
+pub use clustering::{AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, HostsArgs, StatusArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 pub use comparing::CompareArgs;
@@ -77,6 +80,10 @@ pub enum Command {
     Trace(Box<TraceArgs>),
     /// Runs a trace on modelled caches: where misses come from, and schedulers that avoid them
     Cachesim(Box<CachesimArgs>),
+    /// Runs on each machine of a cluster: starts instances there, and starts them again when they die
+    Agent(AgentArgs),
+    /// Starts, ends and shows the agents of a cluster, and makes its certificates
+    Cluster(ClusterArgs),
     /// Prints the completions of options and commands for a shell
     Completions(CompletionsArgs),
     /// Prints the manual page, or writes the page of each command into a directory
@@ -320,6 +327,13 @@ pub struct DeploymentArgs {
     /// Take the deployment and the load from a plan file; typed options come first
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub plan: Option<PathBuf>,
+    /// Run on the machines of this file, through their agents: `atoll cluster --help`
+    ///
+    /// Each machine gets an equal number of islands; a word for --islands means that of each machine.
+    /// Islands of one machine use --channel, others TCP. With --keep, --data is the name of a
+    /// directory below that of each agent.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub hosts: Option<PathBuf>,
     /// Instances: 1, 2, per-core, per-l3, per-socket [default: the numbers that fit]
     ///
     /// Also shared (= 1), and any other number. Each instance is an engine of its own with its part
@@ -353,6 +367,10 @@ pub struct DeploymentArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async", help_heading = heading::DATA)]
     pub durability: Vec<DurabilityArg>,
+    /// Where a quorum keeps the logs with --durability replicated: nats://HOST:PORT,.. or
+    /// kafka://HOST:PORT,..
+    #[arg(long, value_name = "URL", value_parser = relay_address, help_heading = heading::DATA, hide_short_help = true)]
+    pub relay: Option<String>,
     /// Directory of the database [default: a temporary one]
     ///
     /// A temporary directory is removed afterwards. An empty directory is loaded first; several
@@ -473,7 +491,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub retries: RetryLimit,
     /// Longest pause before the first retry: 1ms, 10us, none [default: none; 10us with
-    /// --occ-conflict abort]
+    /// --occ-conflict abort, logical and plp]
     ///
     /// The pause is drawn at random. Its upper limit doubles with each retry, up to 64 times the
     /// first.

@@ -31,6 +31,7 @@ const EARLIER: &[(&str, Value)] = &[
     ("design", |r| r.settings.design.clone()),
     ("islands", |r| r.settings.islands.map(|n| n.to_string())),
     ("workers", |r| r.settings.workers.map(|n| n.to_string())),
+    ("hosts", |r| r.settings.hosts.map(|n| n.to_string())),
     ("placement", |r| r.settings.placement.clone()),
     ("host", |r| r.settings.host.clone()),
     ("channel", |r| r.settings.channel.clone()),

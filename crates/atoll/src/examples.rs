@@ -19,6 +19,7 @@ Commands:
   backup, restore    copy one, and make it anew
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
   serve --data DIR   tables of your own, for clients of PostgreSQL
+  agent, cluster     instances on several machines
   plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
   trace, cachesim    its instructions and accesses, recorded; on modelled caches
@@ -49,6 +50,7 @@ Examples:
   atoll check --data DIR                    is every page, index and row of it as it should be?
   atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
   atoll serve --data DIR                    a database for psql and every other client of PostgreSQL
+  atoll cluster up --hosts FILE             agents on several machines, for bench --hosts FILE
   atoll stats tpcc                          records, locks and pages that one transaction touches
   atoll report rows.jsonl --out page.html   charts and tables of rows measured earlier
   atoll compare before after                which rows of two runs differ beyond spread and noise

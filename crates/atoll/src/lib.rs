@@ -16,6 +16,9 @@
 //! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
 //! experiments (`lab`) and print their results.
 //!
+//! `cluster_command` runs the agent of a machine, and starts and shows agents; `ground` is what a
+//! sweep is planned on.
+//!
 //! `tracing` records transactions under an emulator, and `cachesim_command` runs a trace on
 //! modelled caches.
 //!
@@ -64,6 +67,7 @@ mod typed;
 
 mod cachesim_command;
 mod claims_command;
+mod cluster_command;
 mod compare_command;
 mod figures;
 mod lab;
@@ -74,6 +78,7 @@ mod columns;
 mod config_file;
 mod failure;
 mod forecast;
+mod ground;
 mod interval;
 mod output;
 mod patience;
@@ -172,6 +177,8 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Cachesim(args)) => cachesim_command::run(&args, interrupt),
         Some(Command::Completions(args)) => manual::completions(&args),
         Some(Command::Man(args)) => manual::man(&args),
-        Some(Command::Instance(_)) => Ok(deploy::host_child()?),
+        Some(Command::Agent(args)) => cluster_command::run_agent(&args, interrupt),
+        Some(Command::Cluster(args)) => cluster_command::run(&args),
+        Some(Command::Instance(_)) => Ok(deploy::host_child_guarded(cluster_command::guards)?),
     }
 }

@@ -32,7 +32,9 @@ use workload::spec::own_options;
 /// The description of a data directory cannot be read; designs cannot run on its data.
 pub fn adopt(args: &BenchArgs) -> Result<BenchArgs, Failure> {
     let mut args = args.clone();
-    let Some(path) = args.deployment.data.clone() else { return Ok(args) };
+    let Some(path) = args.deployment.data.clone().filter(|_| args.deployment.hosts.is_none()) else {
+        return Ok(args);
+    };
     let Standing::Database(manifest) = deploy::standing(&path)? else { return Ok(args) };
     let shape = &manifest.workload;
     let kin = shape.is_kin_of(&WorkloadSpec::new(&args.workload, 1));
@@ -95,7 +97,9 @@ fn require_designs(args: &BenchArgs, path: &Path, manifest: &Manifest) -> Result
 /// # Errors
 /// A directory that cannot be used, with the commands that fit.
 pub fn assign(args: &BenchArgs, stops: &mut [Stop]) -> Result<Option<PathBuf>, Failure> {
-    let Some(path) = args.deployment.data.clone() else { return Ok(None) };
+    let Some(path) = args.deployment.data.clone().filter(|_| args.deployment.hosts.is_none()) else {
+        return Ok(None);
+    };
     let bases = bases(stops)?;
     let keeps = args.deployment.keep && stops.len() > 1;
     match deploy::standing(&path)? {

@@ -8,17 +8,19 @@ use crate::choices::{Choice, design_of, durability_of, list, op_of, optional, ti
 use crate::cli::{BenchArgs, ChannelArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
+use crate::ground::{Ground, Places};
 use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
 use crate::stop::Stop;
 use deploy::engine::{Backing, Durability, OccConflict};
-use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt};
+use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Machines, RelayPlace};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use topology::{CpuId, InstancePlace, IslandCount, Layout, Machine, place};
+use topology::{IslandCount, Machine};
 use workload::WorkloadSpec;
 use workload::benchmark::Shapes;
 use workload::spec::own_options;
@@ -41,8 +43,9 @@ impl Sweep {
     /// Options that contradict each other, or that leave no combination to run.
     pub fn plan(args: &BenchArgs, machine: &Machine, interrupt: &Interrupt) -> Result<Sweep, Failure> {
         let demand = Demand::new(&args.measuring, interrupt)?;
+        let ground = Ground::of(args, machine)?;
         let mut planner =
-            Planner { args, demand, machine, interrupt, seen: Seen::default(), remarks: Vec::new() };
+            Planner { args, demand, ground, interrupt, seen: Seen::default(), remarks: Vec::new() };
         let mut stops = planner.stops()?;
         let remarks = [planner.remarks, planner.seen.remarks()].concat();
         if stops.is_empty() {
@@ -58,7 +61,7 @@ impl Sweep {
 struct Planner<'a> {
     args: &'a BenchArgs,
     demand: Demand<'a>,
-    machine: &'a Machine,
+    ground: Ground<'a>,
     interrupt: &'a Interrupt,
     seen: Seen,
     remarks: Vec<String>,
@@ -97,8 +100,8 @@ impl Planner<'_> {
     fn choices(&self, channels: &[ChannelKind]) -> Result<Vec<Choice>, Failure> {
         let (d, r) = (&self.args.deployment, &self.args.requests);
         let islands = list(&d.islands, || {
-            let workers = d.workers.iter().min().map_or(self.machine.default_workers(), |w| *w as usize);
-            let sizes = topology::default_islands(self.machine, workers);
+            let workers = d.workers.iter().min().map_or(self.ground.default_workers(), |w| *w as usize);
+            let sizes = self.ground.default_islands(workers);
             sizes.into_iter().map(IslandCount::Count).collect()
         });
         let all = times(vec![Choice::default()], &d.design, |c, v| c.design = design_of(v));
@@ -119,8 +122,8 @@ impl Planner<'_> {
 
     /// `None` for a combination that makes no sense, if other combinations do.
     fn stop(&mut self, c: Choice) -> Result<Option<Stop>, Failure> {
-        let total = c.workers.map_or(self.machine.default_workers(), |w| w as usize);
-        let islands = c.islands.resolve(self.machine, total).map_err(Failure::usage)?;
+        let total = c.workers.map_or(self.ground.default_workers(), |w| w as usize);
+        let islands = self.ground.resolve(c.islands, total)?;
         let workers = if c.design.is_single_threaded() { islands } else { total };
         if workers != total {
             self.remark(format!(
@@ -137,6 +140,15 @@ impl Planner<'_> {
                  expected a network that you trust",
                 listen.ip()
             ));
+        }
+        if let Some(fleet) = self.ground.fleet()
+            && !fleet.is_sealed()
+        {
+            self.remark(
+                "--hosts: nothing between the hosts is encrypted, and links are told from strangers' by a secret number that is \
+                 sent in clear; expected a network that you trust, or certificates (atoll cluster certificates)"
+                    .into(),
+            );
         }
         if !c.channel.connects(c.host) {
             self.remark(
@@ -156,9 +168,9 @@ impl Planner<'_> {
             ));
         }
         let mixes = self.mixes(&c)?;
-        let layout = place(self.machine, islands, workers, c.placement).map_err(Failure::usage)?;
-        if layout.oversubscribed {
-            let cores = self.machine.cores();
+        let places = self.ground.place(islands, workers, c.placement)?;
+        if places.layout.oversubscribed {
+            let cores = self.ground.cores();
             self.remark(format!("{workers} workers on {cores} cores: rows are marked oversubscribed"));
         }
         let subject = &mixes[0].0;
@@ -169,7 +181,7 @@ impl Planner<'_> {
             ));
             return Ok(None);
         }
-        let deployment = self.deployment(&c, subject, (islands, workers), layout)?;
+        let deployment = self.deployment(&c, subject, (islands, workers), places)?;
         deployment.check()?;
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))
     }
@@ -180,7 +192,7 @@ impl Planner<'_> {
         c: &Choice,
         subject: &Subject,
         (islands, workers): (usize, usize),
-        layout: Layout,
+        Places { layout, worker_islands }: Places,
     ) -> Result<Deployment, Failure> {
         let d = &self.args.deployment;
         Ok(Deployment {
@@ -189,7 +201,7 @@ impl Planner<'_> {
             islands: u16::try_from(islands)
                 .map_err(|_| Failure::Usage(format!("--islands {islands}: at most 65535")))?,
             workers,
-            worker_islands: worker_islands(self.machine, &layout.instances),
+            worker_islands,
             places: layout.instances,
             design: c.design,
             host: c.host,
@@ -206,10 +218,28 @@ impl Planner<'_> {
             },
             backing: if d.populate { Backing::AtStart } else { Backing::AsUsed },
             listen: d.listen,
+            machines: self.ground.fleet().map(|fleet| Arc::clone(fleet) as Arc<dyn Machines>),
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
+            relay: self.relay(c.durability)?,
             interrupt: self.interrupt.clone(),
         })
+    }
+
+    /// Where the logs are kept besides.
+    fn relay(&self, durability: Durability) -> Result<Option<RelayPlace>, Failure> {
+        match (durability, &self.args.deployment.relay) {
+            (Durability::Replicated, Some(address)) => {
+                let name = RELAY_NAME.to_owned();
+                Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false, claim: None }))
+            }
+            (Durability::Replicated, None) => {
+                let why = "--durability replicated: a relay must keep the logs; expected --relay nats://HOST:PORT,.. or \
+                           kafka://HOST:PORT,..";
+                Err(Failure::Usage(why.into()))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
@@ -234,7 +264,7 @@ impl Planner<'_> {
             scale: c.scale,
             dataset: c.dataset,
             own: c.own.clone(),
-            ..WorkloadSpec::new(&self.args.workload, self.machine.cores() as u32)
+            ..WorkloadSpec::new(&self.args.workload, self.ground.cores() as u32)
         };
         let all = times(vec![spec], &optional(&r.op), |spec, v| spec.op = v.map(op_of));
         let all = times(all, &optional(&r.rows), |spec, v| spec.rows = v);
@@ -342,22 +372,17 @@ impl Planner<'_> {
 /// The first pause before a retry, unless the options set one. With `--occ-conflict abort`, a
 /// transaction that aborts at a prepared row meets the row again if it retries at once, because the
 /// decision takes a round trip. 10 us is a fraction of the shortest round trip; 64 times 10 us is
-/// more than most round trips.
+/// more than most round trips. Where workers own keys, a transaction at several owners acquires
+/// their locks side by side, in no common order. Two that met in a circle meet again if both retry
+/// at once: TPC-E under `plp-partition` committed nothing for five seconds.
 fn backoff_of(c: &Choice) -> Duration {
-    let spins = c.design.is_in_memory() && c.options.occ_conflict == OccConflict::Abort;
+    let in_memory = c.design.is_in_memory() && c.options.occ_conflict == OccConflict::Abort;
+    let spins = in_memory || c.design.owns_keys();
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
 }
 
-/// The island of the machine that each worker runs on; the first island for a worker that the
-/// operating system places.
-fn worker_islands(machine: &Machine, places: &[InstancePlace]) -> Vec<Vec<u16>> {
-    let islands = machine.allowed_islands();
-    let of = |cpu: &Option<CpuId>| {
-        let at = cpu.and_then(|cpu| islands.iter().position(|island| island.cpus.contains(&cpu)));
-        at.unwrap_or(0) as u16
-    };
-    places.iter().map(|place| place.cpus.iter().map(of).collect()).collect()
-}
+/// Logs at a relay have this in their names, unless the database has a name of its own there.
+const RELAY_NAME: &str = "atoll";
 
 /// A number that differs from those of all deployments that may be alive on this machine.
 fn deployment_number() -> u64 {

@@ -16,6 +16,8 @@ mod directories;
 mod endings;
 #[path = "command_line/guards.rs"]
 mod guards;
+#[path = "command_line/hosts.rs"]
+mod hosts;
 #[path = "command_line/lives.rs"]
 mod lives;
 #[path = "command_line/papers.rs"]
@@ -126,6 +128,9 @@ fn help_says_everything_and_succeeds() {
         &["backup", "--help"],
         &["restore", "--help"],
         &["stats", "--help"],
+        &["agent", "--help"],
+        &["cluster", "--help"],
+        &["cluster", "up", "--help"],
         &["--version"],
     ] {
         let output = Sandbox::new().run(args);

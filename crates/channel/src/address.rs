@@ -26,6 +26,9 @@ pub enum Address {
     /// A TCP socket. With port 0 the system chooses the port;
     /// [`Listener::address`](crate::Listener::address) returns it.
     Tcp(SocketAddr),
+    /// The same, sealed: both ends prove by certificates that they belong to one cluster. Binding
+    /// and connecting need a [`Guard`](crate::Guard).
+    Tls(SocketAddr),
     /// Rings between threads of this process, under this name.
     Ring(String),
 }
@@ -37,6 +40,7 @@ impl Address {
             Address::Shm(_) => "shm",
             Address::Uds(_) => "uds",
             Address::Tcp(_) => "tcp",
+            Address::Tls(_) => "tls",
             Address::Ring(_) => "ring",
         }
     }
@@ -65,6 +69,7 @@ impl fmt::Display for Address {
             Address::Shm(path) => write!(f, "shm:{}", path.display()),
             Address::Uds(path) => write!(f, "uds:{}", path.display()),
             Address::Tcp(address) => write!(f, "tcp:{address}"),
+            Address::Tls(address) => write!(f, "tls:{address}"),
             Address::Ring(name) => write!(f, "ring:{name}"),
         }
     }
@@ -74,7 +79,7 @@ impl FromStr for Address {
     type Err = ChannelError;
 
     fn from_str(text: &str) -> Result<Self, ChannelError> {
-        const FORMS: &str = "shm:PATH, uds:PATH, tcp:HOST:PORT, tcp:PORT or ring:NAME";
+        const FORMS: &str = "shm:PATH, uds:PATH, tcp:HOST:PORT, tcp:PORT, tls:HOST:PORT or ring:NAME";
         let (channel, place) = text.split_once(':').ok_or_else(|| Address::bad(text, FORMS))?;
         match channel {
             _ if place.is_empty() => Err(Address::bad(text, FORMS)),
@@ -88,6 +93,10 @@ impl FromStr for Address {
                     .map(Address::Tcp)
                     .map_err(|_| Address::bad(text, "tcp:HOST:PORT with a numeric host, or tcp:PORT")),
             },
+            "tls" => place
+                .parse()
+                .map(Address::Tls)
+                .map_err(|_| Address::bad(text, "tls:HOST:PORT with a numeric host")),
             _ => Err(Address::bad(text, FORMS)),
         }
     }
@@ -113,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_form_survives_text_and_json() {
-        for text in ["shm:/a/b.sock", "uds:rel.sock", "tcp:127.0.0.1:80", "tcp:[::1]:9", "ring:left"] {
+        for text in ["shm:/a/b.sock", "uds:rel.sock", "tcp:127.0.0.1:80", "tcp:[::1]:9", "tls:10.0.0.1:7", "ring:left"] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
             let json = serde_json::to_string(&address).unwrap();
@@ -124,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_wrong_address_names_what_was_expected() {
-        for text in ["", "shm", "shm:", "tcp:70000", "tcp:host", "rdma:x"] {
+        for text in ["", "shm", "shm:", "tcp:70000", "tcp:host", "tls:7", "rdma:x"] {
             let message = text.parse::<Address>().unwrap_err().to_string();
             assert!(message.contains("expected"), "{message}");
         }

@@ -17,10 +17,10 @@ use crate::link::{Carrier, Link};
 use crate::parker::new_bell;
 use crate::region::{RING_BYTES, Region, Which};
 use crate::ring_link::{BellPair, Life, RingLink};
-use crate::stream_link::StreamLink;
+use crate::stream::{Pipe, Pulled};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 /// A connector of which the handshake is not over.
 pub(crate) struct Answering {
-    socket: OwnedFd,
+    pipe: Pipe,
     kind: Kind,
     pub deadline: Deadline,
     stage: Stage,
@@ -83,26 +83,27 @@ enum Got {
 }
 
 impl Answering {
-    /// `socket` is connected and non-blocking.
+    /// The socket of `pipe` is connected and non-blocking.
     ///
     /// # Errors
     /// [`ChannelError::WrongUser`]; the connector is told.
-    pub(crate) fn new(socket: OwnedFd, kind: Kind, deadline: Deadline) -> Result<Answering, ChannelError> {
-        if let Err(error) = check_user(&socket, kind) {
-            refuse(&socket, Status::OtherUser);
+    pub(crate) fn new(mut pipe: Pipe, kind: Kind, deadline: Deadline) -> Result<Answering, ChannelError> {
+        if let Err(error) = check_user(&pipe.socket, kind) {
+            refuse(&mut pipe, Status::OtherUser);
             return Err(error);
         }
         let stage = Stage::Head(Piece { bytes: [0; HEAD_BYTES], filled: 0 });
-        Ok(Answering { socket, kind, deadline, stage })
+        Ok(Answering { pipe, kind, deadline, stage })
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.pipe.socket.as_fd()
     }
 
     /// The socket event that the handshake waits for; empty if it waits for descriptors.
     pub(crate) fn waits_for(&self) -> PollFlags {
         match self.stage {
+            Stage::Head(_) | Stage::Hello(_) if self.pipe.is_stuck() => PollFlags::IN | PollFlags::OUT,
             Stage::Head(_) | Stage::Hello(_) => PollFlags::IN,
             Stage::Making(_) => PollFlags::empty(),
             Stage::Welcome(..) => PollFlags::OUT,
@@ -115,32 +116,33 @@ impl Answering {
     /// The reason why the connector is refused; a connector that speaks this protocol has been
     /// told.
     pub(crate) fn step(self) -> Result<Answered, ChannelError> {
-        let Answering { socket, kind, deadline, mut stage } = self;
-        let waits = |socket, stage| Ok(Answered::Waits(Answering { socket, kind, deadline, stage }));
+        let Answering { mut pipe, kind, deadline, mut stage } = self;
+        let waits = |pipe, stage| Ok(Answered::Waits(Answering { pipe, kind, deadline, stage }));
+        pipe.finish()?;
         loop {
             stage = match stage {
-                Stage::Head(mut head) => match head.read(&socket)? {
-                    Got::All => Stage::Hello(promised(&socket, &head.bytes, kind)?),
-                    Got::Some => return waits(socket, Stage::Head(head)),
+                Stage::Head(mut head) => match head.read(&mut pipe)? {
+                    Got::All => Stage::Hello(promised(&mut pipe, &head.bytes, kind)?),
+                    Got::Some => return waits(pipe, Stage::Head(head)),
                     Got::End if head.filled == 0 => return Ok(Answered::Left),
                     Got::End => return Err(CUT),
                 },
-                Stage::Hello(mut hello) => match hello.read(&socket)? {
+                Stage::Hello(mut hello) => match hello.read(&mut pipe)? {
                     Got::All => Stage::Making(Hello(hello.bytes)),
-                    Got::Some => return waits(socket, Stage::Hello(hello)),
+                    Got::Some => return waits(pipe, Stage::Hello(hello)),
                     Got::End => return Err(CUT),
                 },
                 Stage::Making(hello) => match Welcome::new(kind) {
                     Ok(welcome) => Stage::Welcome(hello, welcome),
                     Err(error) => {
                         let stage = Stage::Making(hello);
-                        let answering = Answering { socket, kind, deadline, stage };
+                        let answering = Answering { pipe, kind, deadline, stage };
                         return Ok(Answered::Starved(answering, error));
                     }
                 },
-                Stage::Welcome(hello, mut welcome) => match welcome.send(&socket)? {
-                    Got::All => return Ok(Answered::Linked(welcome.link(socket), hello)),
-                    Got::Some => return waits(socket, Stage::Welcome(hello, welcome)),
+                Stage::Welcome(hello, mut welcome) => match welcome.send(&mut pipe)? {
+                    Got::All => return Ok(Answered::Linked(welcome.link(pipe), hello)),
+                    Got::Some => return waits(pipe, Stage::Welcome(hello, welcome)),
                     Got::End => return Err(CUT),
                 },
             };
@@ -149,11 +151,11 @@ impl Answering {
 }
 
 /// Checks the connector's head; returns a buffer for the hello that it promises.
-fn promised(socket: &OwnedFd, head: &[u8; HEAD_BYTES], kind: Kind) -> Result<Piece<Vec<u8>>, ChannelError> {
+fn promised(pipe: &mut Pipe, head: &[u8; HEAD_BYTES], kind: Kind) -> Result<Piece<Vec<u8>>, ChannelError> {
     match check_connector(&Head::decode(head)?, kind) {
         Ok(length) => Ok(Piece { bytes: vec![0; length], filled: 0 }),
         Err((status, error)) => {
-            refuse(socket, status);
+            refuse(pipe, status);
             Err(error)
         }
     }
@@ -175,24 +177,22 @@ fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelErr
 }
 
 /// Tells the connector the reason, once and without waiting: it may be a foreign program.
-fn refuse(socket: &OwnedFd, status: Status) {
+fn refuse(pipe: &mut Pipe, status: Status) {
     let head = Head { version: VERSION, what: status as u8, bytes: 0 }.encode();
-    let _ = send(socket, &head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let _ = pipe.push(&head);
 }
 
 impl<B: AsMut<[u8]>> Piece<B> {
-    fn read(&mut self, socket: &OwnedFd) -> Result<Got, ChannelError> {
+    fn read(&mut self, pipe: &mut Pipe) -> Result<Got, ChannelError> {
         loop {
             let rest = &mut self.bytes.as_mut()[self.filled..];
             if rest.is_empty() {
                 return Ok(Got::All);
             }
-            match recv(socket, rest, RecvFlags::DONTWAIT) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(Got::End),
-                Ok((count, _)) => self.filled += count,
-                Err(Errno::AGAIN) => return Ok(Got::Some),
-                Err(Errno::INTR) => {}
-                Err(other) => return Err(other).doing("reading a handshake"),
+            match pipe.pull(rest)? {
+                Pulled::End => return Ok(Got::End),
+                Pulled::Some(count) => self.filled += count,
+                Pulled::Nothing => return Ok(Got::Some),
             }
         }
     }
@@ -208,41 +208,42 @@ impl Welcome {
         Ok(Welcome::Rings(Box::new(Rings { region, memory, mine, theirs })))
     }
 
-    fn send(&mut self, socket: &OwnedFd) -> Result<Got, ChannelError> {
-        loop {
-            let sent = match self {
-                Welcome::Stream(sent) => send_welcome(socket, sent),
-                Welcome::Rings(rings) => rings.hand_over(socket),
-            };
-            return match sent {
-                Ok(HEAD_BYTES) => Ok(Got::All),
-                Ok(_) if matches!(self, Welcome::Stream(_)) => continue,
-                Err(Errno::AGAIN) => Ok(Got::Some),
-                Err(Errno::INTR) => continue,
-                // The few bytes that go with descriptors are sent as a whole or not at all.
-                Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Got::End),
-                Err(other) => Err(other).doing("writing a handshake"),
-            };
+    fn send(&mut self, pipe: &mut Pipe) -> Result<Got, ChannelError> {
+        match self {
+            Welcome::Stream(sent) => send_welcome(pipe, sent),
+            Welcome::Rings(rings) => loop {
+                return match rings.hand_over(&pipe.socket) {
+                    Ok(HEAD_BYTES) => Ok(Got::All),
+                    Err(Errno::AGAIN) => Ok(Got::Some),
+                    Err(Errno::INTR) => continue,
+                    // The few bytes that go with descriptors are sent as a whole or not at all.
+                    Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Got::End),
+                    Err(other) => Err(other).doing("writing a handshake"),
+                };
+            },
         }
     }
 
-    fn link(self, socket: OwnedFd) -> Link {
-        let Welcome::Rings(rings) = self else {
-            return Link::new(Carrier::Stream(Box::new(StreamLink::new(socket))));
-        };
+    fn link(self, pipe: Pipe) -> Link {
+        let Welcome::Rings(rings) = self else { return Link::over(pipe) };
         let Rings { region, mine, theirs, .. } = *rings;
         let bells = BellPair { mine: Arc::new(mine), peers: Arc::new(theirs) };
         let (outgoing, incoming) = (region.ring(Which::First), region.ring(Which::Second));
-        let link = RingLink::new(outgoing, incoming, bells, Life::Socket(socket));
+        let link = RingLink::new(outgoing, incoming, bells, Life::Socket(pipe.socket));
         Link::new(Carrier::Ring(Box::new(link)))
     }
 }
 
-/// Returns the number of bytes sent in all.
-fn send_welcome(socket: &OwnedFd, sent: &mut usize) -> Result<usize, Errno> {
+/// `sent`: the bytes of the welcome that the pipe has taken.
+fn send_welcome(pipe: &mut Pipe, sent: &mut usize) -> Result<Got, ChannelError> {
     let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode();
-    *sent += send(socket, &head[*sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-    Ok(*sent)
+    while *sent < HEAD_BYTES {
+        match pipe.push(&head[*sent..])? {
+            0 => return Ok(Got::Some),
+            count => *sent += count,
+        }
+    }
+    Ok(if pipe.finish()? { Got::All } else { Got::Some })
 }
 
 impl Rings {

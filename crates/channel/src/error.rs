@@ -36,6 +36,11 @@ pub enum ChannelError {
     Kind { ours: &'static str, theirs: u8 },
     #[error("peer runs as user {theirs}, this process as user {ours}: expected the same user at both ends")]
     WrongUser { ours: u32, theirs: u32 },
+    /// One end does not accept the other's certificate.
+    #[error("{why}")]
+    Refused { why: String },
+    #[error("'{address}' is sealed: expected the certificates of this machine; name their directory (--tls)")]
+    NoGuard { address: String },
     #[error("the peer does not speak this protocol: {what}")]
     Protocol { what: &'static str },
     #[error(
@@ -61,6 +66,7 @@ impl ChannelError {
                 | Version { .. }
                 | Kind { .. }
                 | WrongUser { .. }
+                | Refused { .. }
                 | Protocol { .. }
                 | Starved { .. }
         )

@@ -20,10 +20,10 @@ use crate::error::{ChannelError, Doing};
 use crate::link::{Carrier, Link};
 use crate::region::{Region, Which};
 use crate::ring_link::{BellPair, Life, RingLink};
-use crate::stream_link::StreamLink;
+use crate::stream::{Pipe, Pulled};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,6 +31,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 8] = *b"atollch\n";
+/// The first byte of a TLS record of these kinds; the second one is 3.
+const TLS_ALERT: u8 = 21;
+const TLS_HANDSHAKE: u8 = 22;
 /// Changes with the handshake, the frames or the layout of a ring.
 pub(crate) const VERSION: u16 = 1;
 pub(crate) const HEAD_BYTES: usize = 16;
@@ -41,6 +44,7 @@ pub(crate) enum Kind {
     Shm = 1,
     Uds = 2,
     Tcp = 3,
+    Tls = 4,
 }
 
 impl Kind {
@@ -49,6 +53,7 @@ impl Kind {
             Kind::Shm => "shm",
             Kind::Uds => "uds",
             Kind::Tcp => "tcp",
+            Kind::Tls => "tls",
         }
     }
 }
@@ -83,7 +88,13 @@ impl Head {
 
     pub(crate) fn decode(from: &[u8; HEAD_BYTES]) -> Result<Head, ChannelError> {
         if from[..8] != MAGIC {
-            return Err(ChannelError::Protocol { what: "the first bytes are not those of an atoll channel" });
+            return Err(ChannelError::Protocol {
+                what: match from {
+                    [TLS_HANDSHAKE, 3, ..] => "it speaks TLS and this end does not; give both ends --tls",
+                    [TLS_ALERT, 3, ..] => "it expects TLS and this end sent none; give both ends --tls",
+                    _ => "the first bytes are not those of an atoll channel",
+                },
+            });
         }
         let version = u16::from_le_bytes([from[8], from[9]]);
         Ok(Head {
@@ -133,22 +144,25 @@ impl Deadline {
 
 /// The connector's part of the handshake.
 pub(crate) fn introduce(
-    socket: OwnedFd,
+    mut pipe: Pipe,
     kind: Kind,
     hello: &Hello,
     deadline: Deadline,
 ) -> Result<Link, ChannelError> {
-    check_user(&socket, kind)?;
+    check_user(&pipe.socket, kind)?;
     let mut first =
         Head { version: VERSION, what: kind as u8, bytes: hello.0.len() as u32 }.encode().to_vec();
     first.extend_from_slice(&hello.0);
-    write_all(&socket, &first, deadline)?;
-    let (reply, fds) = read_reply(&socket, deadline)?;
+    write_all(&mut pipe, &first, deadline)?;
+    let (reply, fds) = match kind {
+        Kind::Shm => read_reply(&pipe.socket, deadline)?,
+        Kind::Uds | Kind::Tcp | Kind::Tls => (read_head(&mut pipe, deadline)?, Vec::new()),
+    };
     let head = Head::decode(&reply)?;
     check_listener(&head, kind)?;
     match kind {
-        Kind::Uds | Kind::Tcp => Ok(Link::new(Carrier::Stream(Box::new(StreamLink::new(socket))))),
-        Kind::Shm => take_rings(socket, head.bytes as usize, fds),
+        Kind::Uds | Kind::Tcp | Kind::Tls => Ok(Link::over(pipe)),
+        Kind::Shm => take_rings(pipe.socket, head.bytes as usize, fds),
     }
 }
 
@@ -180,7 +194,7 @@ fn take_rings(socket: OwnedFd, ring_bytes: usize, fds: Vec<OwnedFd>) -> Result<L
 }
 
 pub(crate) fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
-    if kind == Kind::Tcp {
+    if matches!(kind, Kind::Tcp | Kind::Tls) {
         return Ok(());
     }
     let theirs =
@@ -192,17 +206,32 @@ pub(crate) fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelErro
 pub(crate) const CUT: ChannelError =
     ChannelError::Protocol { what: "the connection ended within the handshake" };
 
-fn write_all(socket: &OwnedFd, mut bytes: &[u8], deadline: Deadline) -> Result<(), ChannelError> {
+fn write_all(pipe: &mut Pipe, mut bytes: &[u8], deadline: Deadline) -> Result<(), ChannelError> {
     while !bytes.is_empty() {
-        match send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(Errno::AGAIN) => deadline.wait(socket.as_fd(), PollFlags::OUT)?,
-            Err(Errno::INTR) => {}
-            Err(Errno::PIPE | Errno::CONNRESET) => return Err(CUT),
-            Err(other) => return Err(other).doing("writing a handshake"),
+        match pipe.push(bytes)? {
+            0 => deadline.wait(pipe.socket.as_fd(), PollFlags::OUT)?,
+            count => bytes = &bytes[count..],
         }
     }
     Ok(())
+}
+
+/// Reads the listener's head, and no byte beyond it.
+fn read_head(pipe: &mut Pipe, deadline: Deadline) -> Result<[u8; HEAD_BYTES], ChannelError> {
+    let (mut reply, mut filled) = ([0; HEAD_BYTES], 0);
+    while filled < HEAD_BYTES {
+        match pipe.pull(&mut reply[filled..])? {
+            Pulled::Some(count) => filled += count,
+            // An alert of TLS is shorter than a head.
+            Pulled::End if reply[0] == TLS_ALERT => return Ok(reply),
+            Pulled::End => return Err(CUT),
+            Pulled::Nothing => {
+                let rest = if pipe.finish()? { PollFlags::empty() } else { PollFlags::OUT };
+                deadline.wait(pipe.socket.as_fd(), PollFlags::IN | rest)?;
+            }
+        }
+    }
+    Ok(reply)
 }
 
 /// Reads the listener's head with the descriptors that come with it. Reads no byte beyond the head:

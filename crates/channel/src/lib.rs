@@ -3,7 +3,8 @@
 //! A *link* is a duplex, ordered, message-framed connection. Exactly one worker thread owns each
 //! end, and no call on a link blocks. Four channels can carry it, and the deployment chooses: rings
 //! in sealed shared memory between processes (`shm`), unix sockets (`uds`), TCP (`tcp`), and rings
-//! between threads of one process (`ring`).
+//! between threads of one process (`ring`). Between machines, TCP may be sealed (`tls`): the
+//! encryption is passed in as a [`Guard`].
 //!
 //! **In and out.** An instance binds a [`Listener`] and accepts links, each with the [`Hello`] in
 //! which the caller named itself; another instance calls [`connect`]. The worker that owns a link
@@ -20,6 +21,7 @@
 
 mod address;
 mod error;
+mod guard;
 
 mod answer;
 mod handshake;
@@ -30,6 +32,7 @@ mod registry;
 
 mod link;
 mod ring_link;
+mod stream;
 mod stream_link;
 
 mod region;
@@ -43,9 +46,10 @@ pub mod ipc;
 
 pub use address::Address;
 pub use error::{ChannelError, Closed, SendError};
+pub use guard::{Guard, Guarding, Role, Session};
 pub use hello::Hello;
 pub use link::{Counts, Link};
-pub use listener::{Listener, Stopper, connect};
+pub use listener::{Listener, Stopper, connect, connect_guarded};
 pub use parker::{Doze, Parked, Parker, Unparker};
 pub use registry::pair;
 

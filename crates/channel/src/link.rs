@@ -2,14 +2,17 @@
 
 use crate::MOST_MESSAGE_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
+use crate::guard::Role;
 use crate::parker::Parker;
 use crate::ring_link::RingLink;
+use crate::stream::{Pipe, Plain, Sealed};
 use crate::stream_link::StreamLink;
 use std::ops::Range;
 
 pub(crate) enum Carrier {
     Ring(Box<RingLink>),
-    Stream(Box<StreamLink>),
+    Stream(Box<StreamLink<Plain>>),
+    Sealed(Box<StreamLink<Sealed>>),
 }
 
 /// Messages and payload bytes that a link has taken and delivered since it was made.
@@ -30,6 +33,8 @@ pub struct Link {
     carrier: Carrier,
     counts: Counts,
     end: Option<Closed>,
+    /// What the peer has proved about itself.
+    role: Option<Role>,
 }
 
 /// Calls the same method on either carrier.
@@ -38,19 +43,39 @@ macro_rules! carried {
         match &mut $self.carrier {
             Carrier::Ring($link) => $call,
             Carrier::Stream($link) => $call,
+            Carrier::Sealed($link) => $call,
         }
     };
     (ref $self:ident, $link:ident => $call:expr) => {
         match &$self.carrier {
             Carrier::Ring($link) => $call,
             Carrier::Stream($link) => $call,
+            Carrier::Sealed($link) => $call,
         }
     };
 }
 
 impl Link {
     pub(crate) fn new(carrier: Carrier) -> Link {
-        Link { carrier, counts: Counts::default(), end: None }
+        Link { carrier, counts: Counts::default(), end: None, role: None }
+    }
+
+    /// A link over the socket of a handshake that has ended.
+    pub(crate) fn over(pipe: Pipe) -> Link {
+        let (socket, sealed) = pipe.into_parts();
+        match sealed {
+            None => Link::new(Carrier::Stream(Box::new(StreamLink::new(socket, Plain)))),
+            Some(sealed) => {
+                let role = sealed.peer();
+                let carrier = Carrier::Sealed(Box::new(StreamLink::new(socket, *sealed)));
+                Link { role, ..Link::new(carrier) }
+            }
+        }
+    }
+
+    /// The role that the peer has proved by its certificate; `None` for a link that is not sealed.
+    pub fn role(&self) -> Option<Role> {
+        self.role
     }
 
     /// Takes one message, the concatenation of `parts`, and copies it. Messages arrive whole and in
@@ -126,7 +151,7 @@ impl Link {
     pub fn poll(&self) -> bool {
         match &self.carrier {
             Carrier::Ring(link) => self.end.is_some() || link.poll(),
-            Carrier::Stream(_) => true,
+            Carrier::Stream(_) | Carrier::Sealed(_) => true,
         }
     }
 
@@ -141,7 +166,7 @@ impl Link {
 
     /// Whether a look for a message costs a system call.
     pub fn is_socket(&self) -> bool {
-        matches!(self.carrier, Carrier::Stream(_))
+        matches!(self.carrier, Carrier::Stream(_) | Carrier::Sealed(_))
     }
 
     /// Lets `parker` wake its owner for this link. A link is registered with at most one parker,
@@ -208,6 +233,7 @@ impl std::fmt::Debug for Link {
         let carrier = match &self.carrier {
             Carrier::Ring(_) => "ring",
             Carrier::Stream(_) => "stream",
+            Carrier::Sealed(_) => "sealed stream",
         };
         f.debug_struct("Link")
             .field("carrier", &carrier)

@@ -7,12 +7,14 @@
 
 use crate::address::{Address, check_socket_path};
 use crate::error::{ChannelError, Doing};
+use crate::guard::{Guarding, Session};
 use crate::handshake::{Deadline, Kind, introduce};
 use crate::hello::Hello;
 use crate::link::Link;
 use crate::lobby::{HANDSHAKE_TIME, Lobby};
 use crate::parker::{new_bell, ring_bell};
 use crate::registry::{self, Door};
+use crate::stream::Pipe;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{
@@ -79,10 +81,20 @@ impl Listener {
     /// [`ChannelError::DirectoryNotPrivate`], [`ChannelError::NotASocket`],
     /// [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::Io`] otherwise.
     pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
+        Listener::bind_guarded(address, &Guarding::default())
+    }
+
+    /// As [`Listener::bind`], with the guard that [`Address::Tls`] needs.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`]; [`ChannelError::NoGuard`].
+    pub fn bind_guarded(address: &Address, guard: &Guarding) -> Result<Listener, ChannelError> {
         match address {
             Address::Shm(path) => Listener::bind_unix(address, path, Kind::Shm),
             Address::Uds(path) => Listener::bind_unix(address, path, Kind::Uds),
-            Address::Tcp(place) => Listener::bind_tcp(*place),
+            Address::Tcp(place) => Listener::bind_tcp(*place, Kind::Tcp, Guarding::default()),
+            Address::Tls(_) if guard.0.is_none() => Err(no_guard(address)),
+            Address::Tls(place) => Listener::bind_tcp(*place, Kind::Tls, guard.clone()),
             Address::Ring(name) => {
                 Ok(Listener { address: address.clone(), door: Entrance::Ring(registry::open(name)?) })
             }
@@ -103,16 +115,17 @@ impl Listener {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).doing("making a socket private")?;
         let inode = fs::symlink_metadata(path).doing("looking at a socket")?.ino();
         let file = SocketFile { path: path.to_path_buf(), inode };
-        Listener::over(address.clone(), socket.into(), kind, Some(file))
+        Listener::over(address.clone(), socket.into(), kind, Some(file), Guarding::default())
     }
 
-    fn bind_tcp(place: SocketAddr) -> Result<Listener, ChannelError> {
+    fn bind_tcp(place: SocketAddr, kind: Kind, guard: Guarding) -> Result<Listener, ChannelError> {
+        let named = |place| if kind == Kind::Tls { Address::Tls(place) } else { Address::Tcp(place) };
         let socket = TcpListener::bind(place).map_err(|error| match error.kind() {
-            ErrorKind::AddrInUse => ChannelError::InUse { address: Address::Tcp(place).to_string() },
+            ErrorKind::AddrInUse => ChannelError::InUse { address: named(place).to_string() },
             _ => ChannelError::Io { doing: "binding a TCP socket", source: error },
         })?;
         let place = socket.local_addr().doing("asking for the bound TCP address")?;
-        Listener::over(Address::Tcp(place), socket.into(), Kind::Tcp, None)
+        Listener::over(named(place), socket.into(), kind, None, guard)
     }
 
     fn over(
@@ -120,9 +133,10 @@ impl Listener {
         socket: OwnedFd,
         kind: Kind,
         file: Option<SocketFile>,
+        guard: Guarding,
     ) -> Result<Listener, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).doing("making a socket non-blocking")?;
-        let (stop, lobby) = (Arc::new(new_bell()?), Mutex::default());
+        let (stop, lobby) = (Arc::new(new_bell()?), Mutex::new(Lobby::guarded(guard)));
         Ok(Listener { address, door: Entrance::Socket { socket, kind, stop, file, lobby } })
     }
 
@@ -233,6 +247,20 @@ fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
 /// [`ChannelError::Kind`], [`ChannelError::WrongUser`] or [`ChannelError::Protocol`] when the
 /// listener does not fit or is foreign.
 pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Link, ChannelError> {
+    connect_guarded(address, hello, timeout, &Guarding::default())
+}
+
+/// As [`connect`], with the guard that [`Address::Tls`] needs.
+///
+/// # Errors
+/// As [`connect`]; [`ChannelError::NoGuard`]; [`ChannelError::Refused`] when one end does not accept
+/// the other's certificate.
+pub fn connect_guarded(
+    address: &Address,
+    hello: Hello,
+    timeout: Duration,
+    guard: &Guarding,
+) -> Result<Link, ChannelError> {
     if hello.0.len() > Hello::MOST_BYTES {
         return Err(ChannelError::HelloTooLong { length: hello.0.len(), most: Hello::MOST_BYTES });
     }
@@ -243,6 +271,8 @@ pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Lin
             Address::Shm(path) => connect_unix(path)?.map(|s| (s, Kind::Shm)),
             Address::Uds(path) => connect_unix(path)?.map(|s| (s, Kind::Uds)),
             Address::Tcp(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Tcp)),
+            Address::Tls(_) if guard.0.is_none() => return Err(no_guard(address)),
+            Address::Tls(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Tls)),
             Address::Ring(name) => match registry::knock(name, &hello)? {
                 Some(link) => return Ok(link),
                 None => None,
@@ -250,12 +280,23 @@ pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Lin
         };
         if let Some((socket, kind)) = attempt {
             let allowed = deadline.left().unwrap_or_default().max(HANDSHAKE_TIME);
-            return introduce(socket, kind, &hello, Deadline::after(allowed));
+            let session = session(address, guard)?;
+            return introduce(Pipe::new(socket, session), kind, &hello, Deadline::after(allowed));
         }
         let Some(left) = deadline.left() else { return Err(deadline.missed(&address.to_string())) };
         std::thread::sleep(pause.min(left));
         pause = (2 * pause).min(LONGEST_PAUSE);
     }
+}
+
+fn no_guard(address: &Address) -> ChannelError {
+    ChannelError::NoGuard { address: address.to_string() }
+}
+
+/// The session of a caller, if the connection is to be sealed.
+fn session(address: &Address, guard: &Guarding) -> Result<Option<Box<dyn Session>>, ChannelError> {
+    let (Address::Tls(place), Some(guard)) = (address, &guard.0) else { return Ok(None) };
+    guard.call(*place).map(Some).map_err(|why| ChannelError::Refused { why })
 }
 
 /// `None`: no listener is there at the moment.

@@ -12,8 +12,10 @@
 use crate::Hello;
 use crate::answer::{Answered, Answering};
 use crate::error::{ChannelError, Doing};
+use crate::guard::Guarding;
 use crate::handshake::{Deadline, Kind};
 use crate::link::Link;
+use crate::stream::Pipe;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -32,6 +34,8 @@ type Outcome = Result<(Link, Hello), ChannelError>;
 
 #[derive(Default)]
 pub(crate) struct Lobby {
+    /// Seals the connections, if they are to be sealed.
+    guard: Guarding,
     /// Handshakes under way, the oldest first.
     answering: VecDeque<Answering>,
     /// Results of ended handshakes, to be returned one by one.
@@ -51,6 +55,10 @@ struct News {
 }
 
 impl Lobby {
+    pub(crate) fn guarded(guard: Guarding) -> Lobby {
+        Lobby { guard, ..Lobby::default() }
+    }
+
     /// Waits for the end of the next handshake.
     ///
     /// # Errors
@@ -139,7 +147,7 @@ impl Lobby {
                 return self.shut(ChannelError::Io { doing: "accepting a connection", source: other.into() });
             }
         };
-        if kind == Kind::Tcp {
+        if matches!(kind, Kind::Tcp | Kind::Tls) {
             // A link also works without this option, but with more delay.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&peer, true);
         }
@@ -148,7 +156,11 @@ impl Lobby {
         {
             self.give_up(&oldest);
         }
-        match Answering::new(peer, kind, Deadline::after(HANDSHAKE_TIME)) {
+        let session = self.guard.0.as_ref().map(|guard| guard.answer()).transpose();
+        let begun = session
+            .map_err(|why| ChannelError::Refused { why })
+            .and_then(|session| Answering::new(Pipe::new(peer, session), kind, Deadline::after(HANDSHAKE_TIME)));
+        match begun {
             Ok(answering) => self.step(answering),
             Err(error) => self.ended.push_back(Err(error)),
         }

@@ -5,14 +5,17 @@
 //! worker's loop pays one system call for all the messages of a turn. A length is checked before
 //! memory is allocated for it, and the input buffer grows with the bytes that have arrived, never
 //! with the promised length.
+//!
+//! The link is generic over the way in which bytes pass the socket ([`Stream`]): as they are, or
+//! sealed.
 
 use crate::error::{ChannelError, Closed, SendError};
 use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink};
+use crate::stream::{Pulled, Stream};
 use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{Shutdown, shutdown};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -26,7 +29,8 @@ const PUSH_OUT_BYTES: usize = 256 * 1024;
 /// First size of the input buffer: some hundred requests per system call.
 const INPUT_BYTES: usize = 64 * 1024;
 
-pub(crate) struct StreamLink {
+pub(crate) struct StreamLink<S: Stream> {
+    stream: S,
     watch: Arc<StreamWatch>,
     parker: Option<Arc<ParkerShared>>,
     output: Vec<u8>,
@@ -78,14 +82,15 @@ impl WatchedLink for StreamWatch {
     }
 }
 
-impl StreamLink {
+impl<S: Stream> StreamLink<S> {
     /// `socket` is connected and non-blocking.
-    pub(crate) fn new(socket: OwnedFd) -> StreamLink {
+    pub(crate) fn new(socket: OwnedFd, stream: S) -> StreamLink<S> {
         let no = || AtomicBool::new(false);
         let waits_for = AtomicU32::new(EventFlags::IN.bits());
         let watch =
             StreamWatch { socket, buffered: no(), stuck: no(), held_back: no(), waits_for, left: no() };
         StreamLink {
+            stream,
             watch: Arc::new(watch),
             parker: None,
             output: Vec::new(),
@@ -110,22 +115,20 @@ impl StreamLink {
 
     pub(crate) fn flush(&mut self) -> Result<(), Closed> {
         while self.written < self.output.len() {
-            let rest = &self.output[self.written..];
-            match send(&self.watch.socket, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(count) => self.written += count,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+            match self.stream.push(&self.watch.socket, &self.output[self.written..])? {
+                0 => {
                     self.watch.stuck.store(true, Ordering::Relaxed);
                     self.forget_written();
                     return Ok(());
                 }
-                Err(other) => return Err(other.into()),
+                count => self.written += count,
             }
         }
         self.output.clear();
         self.output.shrink_to(2 * PUSH_OUT_BYTES);
         self.written = 0;
-        self.watch.stuck.store(false, Ordering::Relaxed);
+        let finished = self.stream.finish(&self.watch.socket)?;
+        self.watch.stuck.store(!finished, Ordering::Relaxed);
         Ok(())
     }
 
@@ -138,7 +141,7 @@ impl StreamLink {
     }
 
     pub(crate) fn held(&self) -> usize {
-        self.output.len() - self.written
+        self.output.len() - self.written + self.stream.held()
     }
 
     /// The next whole message, as a range of [`StreamLink::inbox`].
@@ -147,7 +150,8 @@ impl StreamLink {
             if let Some(end) = self.whole_message()? {
                 let message = self.unread.start + PREFIX..end;
                 self.unread.start = end;
-                let more = self.whole_message().map_or(true, |next| next.is_some());
+                let more =
+                    self.stream.has_more() || self.whole_message().map_or(true, |next| next.is_some());
                 self.watch.buffered.store(more, Ordering::Relaxed);
                 return Ok(Some(message));
             }
@@ -179,16 +183,15 @@ impl StreamLink {
         self.make_room();
         let space = &mut self.input[self.unread.end..];
         let asked = space.len();
-        match recv(&self.watch.socket, space, RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(Errno::CONNRESET) if self.unread.is_empty() => Err(Closed::ByPeer),
-            Ok((0, _)) | Err(Errno::CONNRESET) => Err(Closed::Cut),
-            Ok((count, _)) => {
+        match self.stream.pull(&self.watch.socket, space)? {
+            Pulled::End if self.unread.is_empty() => Err(Closed::ByPeer),
+            Pulled::End => Err(Closed::Cut),
+            Pulled::Some(count) => {
                 self.unread.end += count;
                 self.read_dry = count < asked;
                 Ok(true)
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(other) => Err(other.into()),
+            Pulled::Nothing => Ok(false),
         }
     }
 
@@ -248,7 +251,7 @@ impl StreamLink {
     }
 }
 
-impl Drop for StreamLink {
+impl<S: Stream> Drop for StreamLink<S> {
     fn drop(&mut self) {
         // A last attempt to send the held bytes; those that the system does not take are lost with
         // the link.

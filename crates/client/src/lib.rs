@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use base::InstanceId;
-use channel::{Address, Hello, Link, Parker, SendError};
+use channel::{Address, Guarding, Hello, Link, Parker, SendError};
 use std::time::{Duration, Instant};
 use txn::{Abort, Placement, Schema, Workload};
 use wire::{Caller, Frame};
@@ -58,6 +58,8 @@ pub struct Client<W: Workload> {
     frame: Vec<u8>,
     /// The longest wait for an answer.
     pub patience: Duration,
+    /// For instances at sealed addresses ([`Address::Tls`]).
+    pub guard: Guarding,
 }
 
 impl<W: Workload> Client<W> {
@@ -80,6 +82,7 @@ impl<W: Workload> Client<W> {
             next_call: 1,
             frame: Vec::new(),
             patience: Duration::from_secs(10),
+            guard: Guarding::default(),
         })
     }
 
@@ -164,7 +167,7 @@ impl<W: Workload> Client<W> {
         let hello = wire::Hello { version: wire::VERSION, deployment: self.deployment, from: Caller::Client }
             .encode();
         let opened =
-            channel::connect(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500))
+            channel::connect_guarded(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500), &self.guard)
                 .and_then(|mut link| link.register(&self.parker).map(|()| link));
         match opened {
             Ok(link) => {

@@ -11,6 +11,7 @@ use probe::Measured;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use workload::WorkloadSpec;
 
 /// The longest frame accepted, in bytes. The largest real one is an audit: tens of bytes per branch
@@ -28,6 +29,8 @@ pub(crate) enum InstanceOrder {
     Measure,
     Halt,
     Audit,
+    /// The process answers until this time ([`world::now_ns`]); without a reply.
+    AnswerUntil(u64),
     Stop,
 }
 
@@ -46,23 +49,30 @@ impl InstanceOrder {
             InstanceOrder::Measure => "report its measurements",
             InstanceOrder::Halt => "halt",
             InstanceOrder::Audit => "audit its data",
+            InstanceOrder::AnswerUntil(_) => "take the lease",
             InstanceOrder::Stop => "stop",
         }
     }
 }
 
 /// The parameters of an instance's start.
-#[derive(Serialize, Deserialize, Debug)]
+#[derive(Clone, Serialize, Deserialize, Debug)]
 pub(crate) struct Birth {
     pub spec: WorkloadSpec,
     pub config: InstanceConfig,
+    /// The directory of the machine's certificates, for links with other machines.
+    pub tls: Option<PathBuf>,
 }
 
 /// A reply to an order, or news from an instance.
 #[derive(Serialize, Deserialize, Debug)]
 pub(crate) enum Reply {
-    /// The address at which it listens; a port that the system chose is known from here on.
-    Started(Option<Address>),
+    /// The addresses at which it listens; ports that the system chose are known from here on.
+    Started {
+        near: Option<Address>,
+        /// For other machines.
+        far: Option<Address>,
+    },
     Progress {
         done: u64,
         total: u64,

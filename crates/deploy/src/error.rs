@@ -95,6 +95,9 @@ pub enum DeployError {
         "cannot start a thread: {0}; raise the limit of processes (ulimit -u), or ask for fewer --clients"
     )]
     Thread(std::io::Error),
+    /// One of several machines; the text has the cause and the remedy.
+    #[error("{0}")]
+    Machine(String),
     #[error("interrupted")]
     Interrupted,
 }

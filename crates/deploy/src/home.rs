@@ -5,11 +5,13 @@ use crate::copy::{CopyProgress, copy_all, require_space};
 use crate::files::make_private;
 use crate::layout::{RUN, Standing, clear, no_database, require_names, standing};
 use crate::lock::{self, Lock};
-use crate::manifest::{Contents, Identity, Manifest, read, write_contents};
+use crate::machines::Machines;
+use crate::manifest::{Contents, Identity, Manifest, parse, read, write_contents};
 use crate::scratch::Scratch;
 use crate::whole::{Judgement, judge, label};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The treatment of a directory in which a load has not ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +27,8 @@ pub struct Home {
     /// For a copy: removes it. Dropped before the lock, which guards the copy.
     _copy: Option<RemovedAtEnd>,
     _lock: Option<Lock>,
+    /// The machines that have the data, and the name of the database there.
+    afar: Option<(Arc<dyn Machines>, String)>,
     /// Whether the directory may be opened again after this run.
     lasting: bool,
     manifest: Manifest,
@@ -51,7 +55,43 @@ impl Home {
         make_private(&path)?;
         let (loaded, effects, streams) = (false, Some(0), 0);
         let (_copy, _lock, lasting, identity) = (None, None, false, None);
-        Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
+        Ok(Home { path, _copy, _lock, afar: None, lasting, manifest, loaded, effects, streams, identity })
+    }
+
+    /// On other machines: the database of this name, or a temporary one. A database of which the
+    /// loading has not ended is removed.
+    ///
+    /// # Errors
+    /// The database holds other data, or differs from machine to machine.
+    pub(crate) fn afar(
+        machines: Arc<dyn Machines>,
+        database: Option<String>,
+        manifest: Manifest,
+    ) -> Result<Home, DeployError> {
+        let found = match &database {
+            None => None,
+            Some(name) => machines.read(name)?.map(|text| (name, text)),
+        };
+        let path = PathBuf::from(database.clone().unwrap_or_default());
+        let (loaded, effects, streams) = match found {
+            None => {
+                database.as_ref().map_or(Ok(()), |name| machines.write(name, None))?;
+                (false, Some(0), 0)
+            }
+            Some((_, text)) => {
+                let found = parse(&path, &text)?;
+                if !found.manifest.fits(&manifest) {
+                    let (found, wanted) = (found.manifest.describe(), manifest.describe());
+                    return Err(DeployError::Mismatch { path, found, wanted });
+                }
+                (true, found.effects, found.streams)
+            }
+        };
+        let (_copy, _lock, lasting, identity) = (None, None, database.is_some(), None);
+        let afar = Some((machines, database.unwrap_or_default()));
+        // The agents make the directories of the instances.
+        let path = PathBuf::new();
+        Ok(Home { path, _copy, _lock, afar, lasting, manifest, loaded, effects, streams, identity })
     }
 
     /// Opens `path` if its data matches `manifest`, or creates it if it is missing. Changes no
@@ -95,7 +135,7 @@ impl Home {
             fs::remove_dir_all(&run).map_err(DeployError::io("remove", &run))?;
         }
         let (path, _copy, _lock, lasting) = (path.into(), None, Some(lock), true);
-        Ok(Home { path, _copy, _lock, lasting, manifest, loaded, effects, streams, identity })
+        Ok(Home { path, _copy, _lock, afar: None, lasting, manifest, loaded, effects, streams, identity })
     }
 
     /// Checks the database here, as far as that is possible without opening it.
@@ -154,7 +194,7 @@ impl Home {
     /// Marks the data as loaded, so that the directory can be opened again, and labels each
     /// instance's folder.
     pub fn loaded(&mut self) -> Result<(), DeployError> {
-        if self.lasting && self.identity.is_none() {
+        if self.lasting && self.identity.is_none() && self.afar.is_none() {
             let identity = Identity::draw();
             label(&self.path, &identity, self.manifest.islands)?;
             self.identity = Some(identity);
@@ -181,6 +221,9 @@ impl Home {
     /// Discards the data (with a log in memory it cannot be opened again): the directory stays, its
     /// contents go.
     pub fn discard(&self) -> Result<(), DeployError> {
+        if let Some((machines, database)) = &self.afar {
+            return if self.lasting { machines.write(database, None) } else { Ok(()) };
+        }
         clear(&self.path)
     }
 
@@ -192,18 +235,28 @@ impl Home {
         }
         let (manifest, streams) = (self.manifest.clone(), self.streams);
         let identity = self.identity.clone();
-        write_contents(&self.path, &Contents { manifest, effects, streams, identity })
+        let contents = Contents { manifest, effects, streams, identity };
+        match &self.afar {
+            Some((machines, database)) => machines.write(database, Some(&contents.to_text())),
+            None => write_contents(&self.path, &contents),
+        }
     }
 
     /// Makes the private directory of an instance or of the sockets.
     pub(crate) fn subdirectory(&self, name: &str) -> Result<PathBuf, DeployError> {
+        if self.afar.is_some() {
+            return Ok(name.into());
+        }
         let path = self.path.join(name);
         make_private(&path)?;
         Ok(path)
     }
 
-    /// Fails unless about `bytes` more fit on the file system.
+    /// Fails unless about `bytes` more fit on the file system. That of other machines is not known.
     pub fn require_space(&self, bytes: u64) -> Result<(), DeployError> {
+        if self.afar.is_some() {
+            return Ok(());
+        }
         require_space(&self.path, bytes)
     }
 }

@@ -7,9 +7,11 @@
 use crate::control::{Birth, InstanceOrder, Reply, receive, send};
 use crate::engine::{Instance, InstanceConfig, start};
 use crate::{DeployError, Host};
+use channel::Guarding;
 use std::mem::{Discriminant, discriminant};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use workload::{AnyWorkload, WorkloadSpec};
@@ -23,6 +25,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// # Errors
 /// If standard input is not the socket that a deployment gives its children.
 pub fn host_child() -> Result<(), DeployError> {
+    host_child_guarded(no_guards)
+}
+
+/// As [`host_child`]; `guards` is asked for the guard of links with other machines, if the deployment
+/// has any.
+///
+/// # Errors
+/// As [`host_child`].
+pub fn host_child_guarded(guards: Guards) -> Result<(), DeployError> {
     let refuse =
         || DeployError::Impossible("`instance` is started by atoll itself; use `atoll bench`".into());
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(|_| refuse())?;
@@ -32,12 +43,20 @@ pub fn host_child() -> Result<(), DeployError> {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     // The program was started as /proc/self/exe, so the system has named it `exe`.
     let _ = rustix::thread::set_name(c"atoll");
-    serve(UnixStream::from(input), Host::Process);
+    serve(UnixStream::from(input), Host::Process, guards);
     Ok(())
 }
 
+/// Makes the guard of this machine from the directory of its certificates, or says why it cannot.
+pub type Guards = fn(&Path) -> Result<Guarding, String>;
+
+/// For programs without links to other machines.
+pub(crate) fn no_guards(_: &Path) -> Result<Guarding, String> {
+    Err("this program makes no links with other machines; use `atoll agent`".into())
+}
+
 /// Carries out orders until [`InstanceOrder::Stop`] or the end of the socket.
-pub(crate) fn serve(stream: UnixStream, host: Host) {
+pub(crate) fn serve(stream: UnixStream, host: Host, guards: Guards) {
     let Ok(mut replies) = stream.try_clone() else { return };
     let Ok(end) = stream.try_clone() else { return };
     let _end = End(end);
@@ -51,7 +70,11 @@ pub(crate) fn serve(stream: UnixStream, host: Host) {
         let _ = send(&mut replies, &Reply::Failed("it has not been started".into()));
         return;
     };
-    let Birth { spec, config } = *birth;
+    let Birth { spec, mut config, tls } = *birth;
+    match tls.map(|dir| guards(&dir)).transpose() {
+        Ok(guard) => config.guard = guard.unwrap_or_default(),
+        Err(why) => return drop(send(&mut replies, &Reply::Failed(why))),
+    }
     // For all memory that is allocated from here on, also by threads that this one starts (a
     // process has inherited the binding). The instance reports the result.
     topology::bind_thread_memory(config.node.map(|node| topology::NodeId(node as u32)));
@@ -81,6 +104,10 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
     let (tx, rx) = mpsc::channel();
     let body = move || {
         while let Ok(Some(order)) = receive::<InstanceOrder>(&mut stream) {
+            if let InstanceOrder::AnswerUntil(ns) = order {
+                instance::lease::answer_until(ns);
+                continue;
+            }
             let last = matches!(order, InstanceOrder::Stop);
             if tx.send(order).is_err() || last {
                 return;
@@ -118,7 +145,7 @@ impl Life {
         if let Some(what) = instance.shortage() {
             world::tell(format_args!("atoll: warning: {id:?}: {what}"));
         }
-        if send(&mut self.replies, &Reply::Started(instance.address())).is_err() {
+        if send(&mut self.replies, &started(&instance)).is_err() {
             return;
         }
         let mut faults = Faults::default();
@@ -147,6 +174,10 @@ impl Life {
     }
 }
 
+fn started(instance: &Instance) -> Reply {
+    Reply::Started { near: instance.address(), far: instance.far_address() }
+}
+
 /// Whether the engine's fault was reported to the deployment.
 #[derive(Default)]
 struct Faults {
@@ -170,6 +201,8 @@ fn carry_out(
 ) -> Result<Reply, String> {
     match order {
         InstanceOrder::Start(_) | InstanceOrder::Stop => return Err("it runs already".into()),
+        // The reader of orders has carried it out.
+        InstanceOrder::AnswerUntil(_) => {}
         InstanceOrder::Connect(peers) => instance.connect(&peers),
         InstanceOrder::Load => load(instance, replies)?,
         InstanceOrder::Traffic(order) => {

@@ -15,6 +15,9 @@
 //! its changes ([`DataUse`]). [`Scratch`] is a place for databases that several deployments of one
 //! run share.
 //!
+//! A deployment over several machines ([`Machines`]) gives the same orders; the agent of each machine
+//! has a [`Keeper`] for each instance. The way between them is the caller's.
+//!
 //! [`inspect`] examines a deployment that does not run, and changes nothing.
 //!
 //! [`standing`] returns the kind of a directory; [`back_up`] copies a database that does not run,
@@ -39,6 +42,7 @@ mod host;
 mod inspect;
 mod layout;
 mod lock;
+mod machines;
 mod manifest;
 mod member;
 mod partial;
@@ -49,16 +53,21 @@ mod scratch;
 mod whole;
 
 pub use backup::{Copied, Copying, back_up};
+pub use engine::relay_address;
 pub use error::DeployError;
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};
-pub use host::{cpu_ns, host_child};
+pub use host::{Guards, cpu_ns, host_child, host_child_guarded};
 pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
+pub use machines::{
+    Distant, DistantHost, Errand, Ground, Keeper, Kept, Machines, read_description, write_description,
+};
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
-    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
+    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,
+    durability_name,
 };
 pub use restore::restore;
 pub use running::Running;

@@ -130,8 +130,15 @@ pub fn manifest_in(path: &Path) -> Result<Option<Manifest>, DeployError> {
     Ok(read(path)?.map(|contents| contents.manifest))
 }
 
+impl Contents {
+    /// As the file has it.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a manifest is plain data")
+    }
+}
+
 pub(crate) fn write_contents(dir: &Path, contents: &Contents) -> Result<(), DeployError> {
-    write_whole(dir, FILE, &serde_json::to_string_pretty(contents).expect("a manifest is plain data"))
+    write_whole(dir, FILE, &contents.to_text())
 }
 
 /// The whole description in `dir`.
@@ -141,9 +148,15 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Contents>, DeployError> {
         Err(e) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&e.kind()) => return Ok(None),
         other => other.map_err(DeployError::io("read", &path))?,
     };
+    parse(dir, &text).map(Some)
+}
+
+/// The description of the database in `dir`, of which this is the text.
+pub(crate) fn parse(dir: &Path, text: &str) -> Result<Contents, DeployError> {
+    let path = dir.join(FILE);
     // The version first: a file of another version may differ in every other field.
     let damaged = |why: String| DeployError::Manifest { path: path.clone(), why };
-    let value: serde_json::Value = serde_json::from_str(&text).map_err(|e| damaged(e.to_string()))?;
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| damaged(e.to_string()))?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(n) if n == u64::from(FORMAT) => {}
         Some(n) => {
@@ -155,5 +168,5 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Contents>, DeployError> {
     if contents.manifest.islands == 0 {
         return Err(damaged("it names no instance".into()));
     }
-    Ok(Some(contents))
+    Ok(contents)
 }

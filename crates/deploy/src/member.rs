@@ -5,7 +5,8 @@
 //! an old life is ever read in a new one.
 
 use crate::control::{InstanceOrder, Reply, receive, send};
-use crate::engine::InstanceConfig;
+use crate::engine::{Address, InstanceConfig};
+use crate::machines::{DistantHost, Errand, Machines};
 use crate::{DeployError, Host, Interrupt, host};
 use base::InstanceId;
 use std::net::Shutdown;
@@ -33,11 +34,21 @@ enum Mail {
 enum Body {
     Process(Child),
     Thread(Option<JoinHandle<()>>),
+    Distant(Box<dyn DistantHost>),
+}
+
+/// Where the host of an instance is started.
+pub(crate) enum Home<'a> {
+    Here(Host),
+    /// On this one of these machines.
+    Afar(&'a dyn Machines, &'a Errand, usize),
 }
 
 /// A hosted instance.
 pub(crate) struct Member {
     pub config: InstanceConfig,
+    /// Where instances on other machines reach it.
+    pub far: Option<Address>,
     socket: UnixStream,
     mail: Receiver<Mail>,
     body: Body,
@@ -50,21 +61,27 @@ pub(crate) struct Member {
 
 impl Member {
     /// Starts the host; [`InstanceOrder::Start`] is still to be sent.
-    pub fn spawn(config: InstanceConfig, place: Host, interrupt: &Interrupt) -> Result<Member, DeployError> {
+    pub fn spawn(config: InstanceConfig, home: &Home<'_>, interrupt: &Interrupt) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
-        let (ours, theirs) = UnixStream::pair().map_err(fail)?;
-        let body = match place {
-            Host::Process => {
+        let (ours, body) = match home {
+            Home::Here(Host::Process) => {
+                let (ours, theirs) = UnixStream::pair().map_err(fail)?;
                 // Memory that the child allocates before it knows its node comes from that node,
                 // too.
                 let node = config.node.map(|node| topology::NodeId(node as u32));
                 let child = topology::with_memory_of(node, || spawn_process(id, theirs));
-                Body::Process(child.map_err(fail)?)
+                (ours, Body::Process(child.map_err(fail)?))
             }
-            Host::Thread => {
+            Home::Here(Host::Thread) => {
+                let (ours, theirs) = UnixStream::pair().map_err(fail)?;
                 let thread = std::thread::Builder::new().name(format!("instance-{id}"));
-                Body::Thread(Some(thread.spawn(move || host::serve(theirs, Host::Thread)).map_err(fail)?))
+                let body = move || host::serve(theirs, Host::Thread, host::no_guards);
+                (ours, Body::Thread(Some(thread.spawn(body).map_err(fail)?)))
+            }
+            Home::Afar(machines, errand, machine) => {
+                let distant = machines.spawn(errand, id, *machine)?;
+                (distant.orders, Body::Distant(distant.host))
             }
         };
         let mut reader = ours.try_clone().map_err(fail)?;
@@ -80,7 +97,7 @@ impl Member {
         let interrupt = interrupt.clone();
         // The member is complete before its reader thread starts: if that fails, dropping it ends
         // the host.
-        let member = Member { config, socket: ours, mail, body, lost: false, fault: None, interrupt };
+        let member = Member { config, far: None, socket: ours, mail, body, lost: false, fault: None, interrupt };
         std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
         Ok(member)
     }
@@ -89,11 +106,11 @@ impl Member {
         self.config.id
     }
 
-    /// The process of the host; `None` for a thread.
+    /// The process of the host; `None` for a thread, and on another machine.
     pub fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Process(child) => Some(child.id()),
-            Body::Thread(_) => None,
+            Body::Thread(_) | Body::Distant(_) => None,
         }
     }
 
@@ -186,6 +203,7 @@ impl Member {
                 None => "it closed its control socket".into(),
             },
             Body::Thread(_) => "its thread ended".into(),
+            Body::Distant(host) => host.last_words(),
         };
         match self.interrupt.is_set() {
             true => DeployError::Interrupted,
@@ -198,6 +216,9 @@ impl Member {
         match &mut self.body {
             Body::Process(child) => {
                 child.kill().map_err(|e| DeployError::Start { instance: self.config.id, why: e.to_string() })
+            }
+            Body::Distant(host) => {
+                host.kill().map_err(|e| DeployError::Start { instance: self.config.id, why: e.to_string() })
             }
             Body::Thread(_) => Err(DeployError::Impossible(
                 "a thread cannot be killed: instances die one by one only with --host process".into(),
@@ -217,6 +238,8 @@ impl Drop for Member {
                     let _ = child.wait();
                 }
             }
+            // Its agent ends it.
+            Body::Distant(_) => {}
             Body::Thread(thread) => {
                 if let Some(Err(_)) = thread.take().map(JoinHandle::join) {
                     world::tell(format_args!("atoll: the thread of instance {} panicked", self.config.id));

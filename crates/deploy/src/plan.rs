@@ -1,9 +1,13 @@
 //! From a deployment's options to the configuration of each instance: sites, workers, CPUs, memory,
 //! an address.
 
+use crate::machines::{Errand, Machines};
 use crate::DeployError;
-use crate::engine::{Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, Run, Size};
+use crate::engine::{
+    Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
+};
 use base::{InstanceId, counted};
+use channel::Guarding;
 use instance::MAX_WORKERS;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -36,11 +40,7 @@ impl Host {
 
 /// As the command line spells it.
 pub fn durability_name(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Async => "async",
-        Durability::Memory => "memory",
-    }
+    durability.name()
 }
 
 /// How a deployment uses the data directory that it is given.
@@ -140,11 +140,40 @@ pub struct Deployment {
     pub backing: Backing,
     /// Where TCP listens: with port 0 any free ports, otherwise this one and the following.
     pub listen: SocketAddr,
+    /// The machines that the instances run on; `None`: all on this one.
+    pub machines: Option<Arc<dyn Machines>>,
     /// There are more workers than CPUs: idle ones then sleep instead of polling.
     pub oversubscribed: bool,
     /// Distinguishes this deployment's instances from those of any other, which they refuse.
     pub number: u64,
+    /// Where a quorum keeps the logs, with durability `replicated`.
+    pub relay: Option<RelayPlace>,
     pub interrupt: Interrupt,
+}
+
+/// Where a quorum keeps the logs of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayPlace {
+    /// `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub address: String,
+    /// The names of the logs begin with it. A database that is kept has the same logs each time;
+    /// any other deployment has logs of its own.
+    pub name: String,
+    /// Opens even if entries are lost that had counted.
+    pub accept_loss: bool,
+    /// What this machine has claimed; `None` without a membership.
+    pub claim: Option<RelayClaim>,
+}
+
+/// The claim of a machine to the islands of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayClaim {
+    /// The term of each instance's log, by its number.
+    pub terms: Vec<u64>,
+    /// The entries of each that are known to have counted.
+    pub at_least: Vec<u64>,
+    /// [`instance::RelayConfig::answers_until`].
+    pub answers_until: u64,
 }
 
 /// Loopback, any port.
@@ -184,6 +213,17 @@ impl Deployment {
     pub fn run(&self) -> Run<'_> {
         let workers = self.workers.div_ceil(usize::from(self.islands));
         Run { design: self.design, workers, options: &self.options }
+    }
+
+    /// Its name for the agents of its machines.
+    pub(crate) fn errand(&self) -> Errand {
+        let database = self.data.as_ref().map(|data| data.display().to_string());
+        Errand { deployment: self.number, database }
+    }
+
+    /// The machine of an instance, if there are several.
+    pub(crate) fn machine_of(&self, instance: InstanceId) -> Option<usize> {
+        self.machines.as_ref().map(|machines| machines.of(instance, self.islands))
     }
 
     /// # Errors
@@ -228,12 +268,35 @@ impl Deployment {
                 65_536 - u32::from(islands)
             ));
         }
+        if let Some(machines) = &self.machines {
+            self.check_machines(machines.count())?;
+        }
         if islands > 1 && !self.channel.connects(self.host) {
             return impossible(
                 "--channel ring: it connects instances of one process; expected --host thread, or another channel".into(),
             );
         }
         Ok(())
+    }
+
+    /// The same, for a deployment over several machines.
+    fn check_machines(&self, machines: usize) -> Result<(), DeployError> {
+        let impossible = |text: String| Err(DeployError::Impossible(text));
+        match () {
+            () if usize::from(self.islands) < machines => impossible(format!(
+                "--islands {}: fewer than the {machines} hosts; expected at least one island for each host",
+                self.islands
+            )),
+            () if self.host == Host::Thread => {
+                impossible("--host thread: instances on other hosts are processes; expected --host process".into())
+            }
+            () if self.data.is_some() && self.data_use != DataUse::Keep => impossible(
+                "--data with --hosts: no copies are made on other hosts; expected --keep too, which runs on the database \
+                 itself"
+                    .into(),
+            ),
+            () => Ok(()),
+        }
     }
 
     /// Page memory of instance `i`, in pages. In proportion to the data: an instance with more
@@ -278,17 +341,55 @@ impl Deployment {
                     worker_islands: self.worker_islands.get(usize::from(i)).cloned().unwrap_or_default(),
                     node: place.and_then(|p| p.node).map(|n| n.0 as usize),
                     listen: Some(self.address(i, sockets)),
+                    listen_far: self.far_address(InstanceId(i)),
+                    guard: Guarding::default(),
                     outlives_power_cuts: self.outlives_power_cuts(),
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
+                    relay: self.relay_of(i),
                 }
             })
             .collect()
+    }
+
+    /// The log of instance `i` at the relay.
+    fn relay_of(&self, i: u16) -> Option<RelayConfig> {
+        let RelayPlace { address, name, accept_loss, claim } = self.relay.clone()?;
+        let of = |numbers: &[u64]| numbers.get(usize::from(i)).copied();
+        let term = claim.as_ref().and_then(|claim| of(&claim.terms));
+        let at_least = claim.as_ref().and_then(|claim| of(&claim.at_least)).unwrap_or(0);
+        let answers_until = claim.map(|claim| claim.answers_until);
+        let name = match self.data_use {
+            DataUse::Keep | DataUse::Load => format!("{name}-{i}"),
+            DataUse::Copy | DataUse::Spend => format!("{name}-{:016x}-{i}", self.number),
+        };
+        Some(RelayConfig { address, name, term, at_least, accept_loss, answers_until })
     }
 
     /// Whether the data is opened again after a power cut. A temporary directory is not, nor is a
     /// copy that is removed with the deployment.
     fn outlives_power_cuts(&self) -> bool {
         self.data.is_some() && matches!(self.data_use, DataUse::Keep | DataUse::Load)
+    }
+
+    /// Where other machines reach an instance: a port that the system chooses.
+    fn far_address(&self, instance: InstanceId) -> Option<Address> {
+        self.machines.as_ref().map(|machines| machines.address(machines.of(instance, self.islands)))
+    }
+
+    /// The address at which others call an instance that has bound `bound`: an agent may listen on
+    /// all addresses of its machine.
+    pub(crate) fn far_of(&self, instance: InstanceId, bound: Address) -> Address {
+        match (self.far_address(instance), bound) {
+            (Some(Address::Tcp(mut at)), Address::Tcp(bound)) => {
+                at.set_port(bound.port());
+                Address::Tcp(at)
+            }
+            (Some(Address::Tls(mut at)), Address::Tls(bound)) => {
+                at.set_port(bound.port());
+                Address::Tls(at)
+            }
+            (_, bound) => bound,
+        }
     }
 
     fn address(&self, i: u16, sockets: &Path) -> Address {

@@ -8,11 +8,11 @@
 
 use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
-use crate::engine::{Address, Durability, TrafficOrder, TreeKind};
+use crate::engine::{Address, Durability, InstanceConfig, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
 use crate::lock;
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
-use crate::member::Member;
+use crate::member::{self, Member};
 use crate::scratch::Scratch;
 use crate::whole::schema_number;
 use crate::{DataUse, DeployError, Deployment, Host};
@@ -57,6 +57,8 @@ pub struct Running {
     restarts: u64,
     /// The next restart is killed as well, after this time.
     kill_restart_after: Option<Duration>,
+    /// The last order of [`Running::answer_until`].
+    answers_until: u64,
 }
 
 /// The parameters of a load, for its start and for an instance that is restarted.
@@ -121,6 +123,7 @@ impl Deployment {
             driving: None,
             restarts: 0,
             kill_restart_after: None,
+            answers_until: 0,
         };
         running.bring_up()?;
         Ok(running)
@@ -130,11 +133,21 @@ impl Deployment {
     /// pages that existed before it, so with durability `memory` the data is loaded for each
     /// deployment.
     fn copies(&self) -> bool {
-        self.data.is_some() && self.data_use == DataUse::Copy && self.durability != Durability::Memory
+        self.data.is_some()
+            && self.data_use == DataUse::Copy
+            && self.durability != Durability::Memory
+            && self.machines.is_none()
     }
 
     fn home(&self, run_dir: &Scratch, progress: &mut dyn FnMut(u64, u64)) -> Result<Home, DeployError> {
         let manifest = self.manifest()?;
+        if let Some(machines) = &self.machines {
+            let home = Home::afar(machines.clone(), self.errand().database, manifest)?;
+            if home.is_loaded() {
+                home.enter()?;
+            }
+            return Ok(home);
+        }
         let Some(path) = &self.data else {
             let home = Home::inside(run_dir, manifest)?;
             home.require_space(self.data_bytes * LOADING)?;
@@ -177,7 +190,28 @@ impl Running {
 
     /// Where clients reach each instance.
     pub fn addresses(&self) -> Vec<(InstanceId, Address)> {
-        self.members.iter().filter_map(|m| Some((m.id(), m.config.listen.clone()?))).collect()
+        let at = |m: &Member| m.far.clone().or_else(|| m.config.listen.clone());
+        self.members.iter().filter_map(|m| Some((m.id(), at(m)?))).collect()
+    }
+
+    /// Where `caller` reaches each other instance: on its machine, or from another one.
+    fn addresses_for(&self, caller: InstanceId) -> Vec<(InstanceId, Address)> {
+        let machine = |id| self.deployment.machine_of(id);
+        let at = |m: &Member| if machine(m.id()) == machine(caller) { &m.config.listen } else { &m.far }.clone();
+        let others = self.members.iter().filter(|m| m.id() != caller);
+        others.filter_map(|m| Some((m.id(), at(m)?))).collect()
+    }
+
+    /// Starts the host of an instance where the deployment has it.
+    fn spawn(&self, config: InstanceConfig) -> Result<Member, DeployError> {
+        let d = &self.deployment;
+        match &d.machines {
+            None => Member::spawn(config, &member::Home::Here(d.host), &d.interrupt),
+            Some(machines) => {
+                let machine = machines.of(config.id, d.islands);
+                Member::spawn(config, &member::Home::Afar(&**machines, &d.errand(), machine), &d.interrupt)
+            }
+        }
     }
 
     /// The processes of the instances; empty with the thread host.
@@ -240,8 +274,10 @@ impl Running {
     fn bring_up(&mut self) -> Result<(), DeployError> {
         for config in self.deployment.configs(self.home.path(), self.run_dir.path()) {
             let dir = self.home.subdirectory(&config.id.to_string())?;
-            lock::await_release(&dir, patience::SHORT);
-            self.members.push(Member::spawn(config, self.deployment.host, &self.deployment.interrupt)?);
+            if self.deployment.machines.is_none() {
+                lock::await_release(&dir, patience::SHORT);
+            }
+            self.members.push(self.spawn(config)?);
         }
         self.start(&(0..self.members.len()).collect::<Vec<_>>())?;
         self.connect()
@@ -363,6 +399,16 @@ impl Running {
         }
     }
 
+    /// The instances answer until this time ([`world::now_ns`]), or until a later call moves it.
+    ///
+    /// # Errors
+    /// An instance that cannot be reached; the others have the order.
+    pub fn answer_until(&mut self, ns: u64) -> Result<(), DeployError> {
+        self.answers_until = ns;
+        let told = self.members.iter_mut().map(|member| member.order(&InstanceOrder::AnswerUntil(ns)));
+        told.fold(Ok(()), Result::and)
+    }
+
     /// # Errors
     /// An instance that lives, but has an engine that failed.
     fn dead(&mut self) -> Result<Vec<usize>, DeployError> {
@@ -386,8 +432,13 @@ impl Running {
             return Err(DeployError::Lost { instance, how, hint });
         }
         // The address stays the same, so clients and peers find it.
-        let successor =
-            Member::spawn(self.members[i].config.clone(), self.deployment.host, &self.deployment.interrupt)?;
+        let mut config = self.members[i].config.clone();
+        // A claimed term counts once; the log's next one follows it.
+        if let Some(relay) = &mut config.relay {
+            (relay.term, relay.at_least) = (None, 0);
+            relay.answers_until = relay.answers_until.map(|_| self.answers_until);
+        }
+        let successor = self.spawn(config)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())
@@ -396,7 +447,7 @@ impl Running {
     fn start(&mut self, which: &[usize]) -> Result<(), DeployError> {
         for &i in which {
             let config = self.members[i].config.clone();
-            let birth = Birth { spec: self.deployment.spec.clone(), config };
+            let birth = Birth { spec: self.deployment.spec.clone(), config, tls: None };
             self.members[i].order(&InstanceOrder::Start(Box::new(birth)))?;
         }
         if let (Some(delay), Some(&first)) = (self.kill_restart_after.take(), which.first()) {
@@ -406,7 +457,10 @@ impl Running {
         for &i in which {
             let member = &mut self.members[i];
             match member.reply("start", patience::START, &self.deployment.interrupt, &mut |_, _| {}) {
-                Ok(Reply::Started(address)) => member.config.listen = address,
+                Ok(Reply::Started { near, far }) => {
+                    member.config.listen = near;
+                    member.far = far.map(|far| self.deployment.far_of(member.id(), far));
+                }
                 Ok(_) => {}
                 Err(DeployError::Order { instance, why, .. }) => {
                     return Err(DeployError::Start { instance, why });
@@ -418,11 +472,9 @@ impl Running {
     }
 
     fn connect(&mut self) -> Result<(), DeployError> {
-        let all = self.addresses();
-        for m in &mut self.members {
-            let id = m.id();
-            let peers = all.iter().filter(|(peer, _)| *peer != id).cloned().collect();
-            m.order(&InstanceOrder::Connect(peers))?;
+        for i in 0..self.members.len() {
+            let peers = self.addresses_for(self.members[i].id());
+            self.members[i].order(&InstanceOrder::Connect(peers))?;
         }
         self.gather("connect", patience::SHORT).map(drop)
     }

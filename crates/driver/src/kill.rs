@@ -152,13 +152,15 @@ impl Torment<'_> {
         let (gate, ledger) = (Gate::default(), Mutex::new(Ledger::default()));
         let deployment = self.session.running.deployment();
         let (number, placement) = (deployment.number, Placement::even(sites, deployment.islands));
+        let guard = deployment.machines.as_ref().map(|machines| machines.guard()).unwrap_or_default();
         let addresses: Vec<_> = self.session.running.addresses().into_iter().map(|(_, a)| a).collect();
         std::thread::scope(|scope| {
             let _stop = StopOnDrop(&gate);
             for i in 0..self.kills.clients {
                 let client = Client::new(workload.clone(), placement.clone(), number, addresses.clone());
-                let client =
+                let mut client =
                     client.map_err(|e| DeployError::Impossible(format!("cannot make a client: {e}")))?;
+                client.guard = guard.clone();
                 let requests = workload.generator(self.schedule.seed.wrapping_add(u64::from(i)), 0..sites);
                 let (gate, ledger) = (&gate, &ledger);
                 let body = move || run_client(workload, client, requests, gate, ledger);

@@ -199,6 +199,9 @@ pub struct Settings {
     pub islands: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,
+    /// The number of machines; absent: one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hosts: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

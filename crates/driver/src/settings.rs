@@ -17,6 +17,7 @@ impl Settings {
             design: Some(d.design.to_string()),
             islands: Some(d.islands),
             workers: Some(d.workers),
+            hosts: d.machines.as_ref().map(|machines| machines.count() as u16),
             placement: Some(placement.into()),
             host: Some(d.host.name().into()),
             channel: Some(d.channel.name().into()),

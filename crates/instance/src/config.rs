@@ -2,7 +2,7 @@
 //! boundary.
 
 use base::InstanceId;
-use channel::Address;
+use channel::{Address, Guarding};
 use exec::{DesignKind, EngineOptions};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -37,12 +37,37 @@ pub struct InstanceConfig {
     pub node: Option<usize>,
     /// Where peers and clients connect; `None` for an instance without peers and outside clients.
     pub listen: Option<Address>,
+    /// Where those on other machines connect; `None` in a deployment on one machine.
+    pub listen_far: Option<Address>,
+    /// Seals links with other machines.
+    #[serde(skip)]
+    pub guard: Guarding,
     /// Whether the data is opened again after a power cut. The data of a temporary directory is
     /// not. In asynchronous mode its instances then rely on each other without waiting for the
     /// device.
     pub outlives_power_cuts: bool,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,
+    /// Where a quorum keeps the log, with durability `replicated`.
+    pub relay: Option<RelayConfig>,
+}
+
+/// The log of an instance at a relay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RelayConfig {
+    /// `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub address: String,
+    /// The name of the log there.
+    pub name: String,
+    /// The claimed term; `None` takes the next.
+    pub term: Option<u64>,
+    /// Entries that are known to have counted.
+    pub at_least: u64,
+    /// Opens even if entries are lost that had counted.
+    pub accept_loss: bool,
+    /// The process answers until this time ([`world::now_ns`]) unless it is told another one: see
+    /// [`crate::lease`]. `None`: the machine has no lease.
+    pub answers_until: Option<u64>,
 }
 
 /// When the memory of the pool, or of `occ`'s rows, is taken from the system. The first touch of
@@ -74,8 +99,11 @@ impl InstanceConfig {
             worker_islands: Vec::new(),
             node: None,
             listen: None,
+            listen_far: None,
+            guard: Guarding::default(),
             outlives_power_cuts: true,
             spin_us: 50,
+            relay: None,
         }
     }
 
@@ -103,6 +131,9 @@ pub enum InstanceFault {
         "--balance: {sites} sites in instance {id}, expected at most {most}; use more instances, or data of fewer sites (--scale)"
     )]
     TooManySites { id: InstanceId, sites: usize, most: usize },
+    /// The relay of the instance's log.
+    #[error("{0}")]
+    Relay(String),
     #[error("loading failed: {0}")]
     Load(String),
     #[error("the consistency check could not read the data: {0}")]

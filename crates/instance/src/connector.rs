@@ -5,7 +5,7 @@ use crate::links::Peer;
 use crate::orders::{ConnectorOrder, WorkerOrder};
 use crate::shared::Shared;
 use base::{InstanceId, WorkerId};
-use channel::{Address, ChannelError, Hello, Listener};
+use channel::{Address, ChannelError, Hello, Listener, Role};
 use exec::Engine;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,11 +26,12 @@ pub(crate) fn accept<W: Workload, E: Engine>(
     stop: &AtomicBool,
 ) {
     let clients = AtomicUsize::new(0);
+    let mut last_refusal = String::new();
     while !stop.load(Ordering::Acquire) {
         let (mut link, hello) = match listener.accept() {
             Ok(accepted) => accepted,
             Err(error) => {
-                refused(shared.config.id, &error);
+                refused(shared.config.id, &error, &mut last_refusal);
                 continue;
             }
         };
@@ -41,6 +42,14 @@ pub(crate) fn accept<W: Workload, E: Engine>(
         let workers = shared.config.workers();
         let (me, instances) = (shared.config.id, shared.config.placement.instances());
         let (worker, peer) = match hello.from {
+            Caller::Instance(other, ..) if link.role().is_some_and(|role| role != Role::Machine) => {
+                let role = link.role().map_or("", Role::name);
+                world::tell(format_args!(
+                    "atoll: instance {me}: refused a link of a peer that calls itself instance {other} and has the \
+                     certificate of a {role}: expected that of a machine"
+                ));
+                continue;
+            }
             Caller::Instance(other, ..) if other == me || other.0 >= instances => {
                 world::tell(format_args!(
                     "atoll: instance {me}: refused a link of a peer that calls itself instance {other}: expected \
@@ -65,11 +74,15 @@ pub(crate) fn accept<W: Workload, E: Engine>(
     }
 }
 
-/// Reports an error that concerns more than one caller. Sleeps if the next attempt would fail at
-/// once.
-fn refused(id: InstanceId, error: &ChannelError) {
+/// Reports an error that concerns more than one caller, and a certificate that is not accepted: the
+/// same one once, because its holder tries again. Sleeps if the next attempt would fail at once.
+fn refused(id: InstanceId, error: &ChannelError, last: &mut String) {
     match error {
         ChannelError::Stopped => {}
+        ChannelError::Refused { why } if why != last => {
+            world::tell(format_args!("atoll: instance {id}: refused a caller: {why}"));
+            last.clone_from(why);
+        }
         ChannelError::Starved { .. } => world::tell(format_args!("atoll: instance {id}: {error}")),
         error if error.goes_on() => {}
         error => {
@@ -142,10 +155,13 @@ fn open<W: Workload, E: Engine>(
     let Some(address) = address else { return false };
     // On one machine a listener is there or not; over a network the answer takes a while.
     let patience = match address {
-        Address::Tcp(_) => Duration::from_millis(500),
+        Address::Tcp(_) | Address::Tls(_) => Duration::from_millis(500),
         Address::Shm(_) | Address::Uds(_) | Address::Ring(_) => Duration::ZERO,
     };
-    let Ok(link) = channel::connect(address, hello(shared, worker), patience) else { return false };
+    let guard = &shared.config.guard;
+    let Ok(link) = channel::connect_guarded(address, hello(shared, worker), patience, guard) else {
+        return false;
+    };
     shared.inboxes[worker].put(WorkerOrder::Link(link, Peer::Callee(peer)));
     true
 }

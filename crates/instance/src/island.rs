@@ -14,6 +14,7 @@ use txn::Workload;
 
 pub(crate) trait Island<W: Workload> {
     fn address(&self) -> Option<Address>;
+    fn far_address(&self) -> Option<Address>;
     fn recovery(&self) -> &Recovery;
     fn shortage(&self) -> Option<String>;
     fn fault(&self) -> Option<String>;
@@ -32,6 +33,10 @@ pub(crate) trait Island<W: Workload> {
 impl<W: Workload, E: Load + Maintenance + Prefetch> Island<W> for Running<W, E> {
     fn address(&self) -> Option<Address> {
         Running::address(self)
+    }
+
+    fn far_address(&self) -> Option<Address> {
+        Running::far_address(self)
     }
 
     fn recovery(&self) -> &Recovery {

@@ -47,6 +47,7 @@ mod gate;
 mod groups;
 mod home;
 mod island;
+pub mod lease;
 mod links;
 mod load;
 mod local;
@@ -72,7 +73,7 @@ mod worker;
 #[cfg(feature = "planted")]
 use planted as seams;
 
-pub use config::{Backing, InstanceConfig, InstanceFault};
+pub use config::{Backing, InstanceConfig, InstanceFault, RelayConfig};
 pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
 pub use orders::TrafficOrder;
@@ -148,6 +149,11 @@ impl<W: Workload> Instance<W> {
     /// The address for peers and clients (with the real port, if port 0 was requested).
     pub fn address(&self) -> Option<Address> {
         self.0.address()
+    }
+
+    /// The same for those on other machines.
+    pub fn far_address(&self) -> Option<Address> {
+        self.0.far_address()
     }
 
     /// The findings of restart.

@@ -53,8 +53,10 @@ pub struct Recovery {
 pub(crate) struct Running<W: Workload, E: Load + Maintenance + Prefetch> {
     shared: Arc<Shared<W, E>>,
     workers: Vec<JoinHandle<()>>,
-    /// The listener, its stop flag and its thread; `None` for an instance without an address.
-    listener: Option<(Arc<Listener>, Arc<AtomicBool>, JoinHandle<()>)>,
+    /// For callers on this machine; `None` for an instance without an address.
+    listener: Option<ListenerThread>,
+    /// For callers on other machines.
+    far_listener: Option<ListenerThread>,
     /// Orders to the connector thread, and the thread.
     connector: Option<(Sender<ConnectorOrder>, JoinHandle<()>)>,
     /// The stop flag of the cleaner thread, and the thread.
@@ -98,7 +100,9 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
             log_bytes: recovered.log_bytes,
         };
         let inherited = share_out(&recovered.notes, recovered.in_doubt, workers)?;
-        let listener = config.listen.as_ref().map(Listener::bind).transpose()?.map(Arc::new);
+        let bind = |at: &Address| Listener::bind_guarded(at, &config.guard).map(Arc::new);
+        let listener = config.listen.as_ref().map(bind).transpose()?;
+        let far_listener = config.listen_far.as_ref().map(bind).transpose()?;
         let opens_by = world::now_ns() + closed_ns(config.options.distributed_timeout_ns());
         let shared = Arc::new(Shared {
             engine: Arc::new(engine),
@@ -117,6 +121,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
             shared,
             workers,
             listener: None,
+            far_listener: None,
             connector: Some(connector),
             cleaner: Some(cleaner),
             balancer: None,
@@ -126,7 +131,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
             binding,
             window: Mutex::default(),
         };
-        if let Err(fault) = running.begin(&started, listener) {
+        if let Err(fault) = running.begin(&started, [listener, far_listener]) {
             let ended = running.end_threads();
             return Err(match (fault, ended) {
                 // A panic carries more information than the fact that a worker has ended.
@@ -137,23 +142,29 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
         Ok(running)
     }
 
-    /// Starts the listener and the balancer once every worker has locked its in-doubt transactions
+    /// Starts the listeners and the balancer once every worker has locked its in-doubt transactions
     /// again.
     fn begin(
         &mut self,
         started: &Receiver<Result<(), InstanceFault>>,
-        listener: Option<Arc<Listener>>,
+        [listener, far_listener]: [Option<Arc<Listener>>; 2],
     ) -> Result<(), InstanceFault> {
         for _ in &self.shared.inboxes {
             self.one(started)??;
         }
-        self.listener = listener.map(|listener| start_listener(&self.shared, listener)).transpose()?;
+        let start = |listener| start_listener(&self.shared, listener);
+        (self.listener, self.far_listener) =
+            (listener.map(start).transpose()?, far_listener.map(start).transpose()?);
         self.balancer = BalancerThread::start(&self.shared, &self.ledger).map_err(InstanceFault::Thread)?;
         self.measure().map(drop)
     }
 
     pub fn address(&self) -> Option<Address> {
         self.listener.as_ref().map(|(listener, ..)| listener.address().clone())
+    }
+
+    pub fn far_address(&self) -> Option<Address> {
+        self.far_listener.as_ref().map(|(listener, ..)| listener.address().clone())
     }
 
     pub fn recovery(&self) -> &Recovery {
@@ -353,7 +364,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
         if let Some(balancer) = self.balancer.take() {
             balancer.end();
         }
-        if let Some((listener, stop, thread)) = self.listener.take() {
+        for (listener, stop, thread) in self.listener.take().into_iter().chain(self.far_listener.take()) {
             stop.store(true, Ordering::Release);
             listener.stopper().stop();
             drop(thread.join());

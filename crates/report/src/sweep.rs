@@ -43,6 +43,7 @@ pub struct Dimension {
 const DEPLOYMENT: &[&str] = &[
     "design",
     "islands",
+    "hosts",
     "channel",
     "placement",
     "protection",

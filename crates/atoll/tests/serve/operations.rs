@@ -173,19 +173,24 @@ fn started_by_a_service_manager_with_a_file_of_options() {
 }
 
 #[test]
-fn the_unit_of_systemd_is_one() {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/atoll.service");
+fn the_units_of_systemd_are_units() {
+    verify_unit("atoll.service");
+    verify_unit("atoll-agent.service");
+}
+
+fn verify_unit(name: &str) {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     let dir = tempfile::tempdir().unwrap();
     // The manager looks for the program.
     let text = std::fs::read_to_string(unit).unwrap();
     let text =
         text.replace("/usr/local/bin/atoll", &program().to_string_lossy()).replace("User=atoll", "User=root");
-    let file = dir.path().join("atoll.service");
+    let file = dir.path().join(name);
     std::fs::write(&file, text).unwrap();
     match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output() {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && !said.contains("atoll.service"), "{said}");
+            assert!(output.status.success() && !said.contains(name), "{said}");
         }
         Err(why) => eprintln!("skipped: systemd-analyze: {why}"),
     }

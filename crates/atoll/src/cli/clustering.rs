@@ -1,0 +1,135 @@
+//! The arguments of `atoll agent` and `atoll cluster`.
+
+use crate::listen::listen_address;
+use clap::{Args, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const AGENT: &str = "\
+An agent runs on each machine of a cluster. It describes the machine to `atoll bench --hosts`, starts instances for it, pins
+their workers, and starts them again when they die. They end with the agent, and when the command that uses them ends.
+Without --tls anybody who reaches the port can give orders: then listen in a network that you trust.
+
+Examples:
+  atoll agent --cluster demo --machine a --listen 10.0.0.1:7400 --data /var/lib/atoll
+  atoll agent --cluster demo --machine a --listen 10.0.0.1:7400 --data /var/lib/atoll --tls /etc/atoll/a";
+
+const CLUSTER: &str = "\
+A hosts file has a line for each machine: its name, the address of its agent, and how a command is run there.
+
+  cluster demo
+  tls /etc/atoll/certificates
+  a  10.0.0.1:7400  ssh admin@a        cores=0-3 data=/var/lib/atoll
+  b  10.0.0.2:7400  ip netns exec b    cores=4-7
+  c  10.0.0.3:7400  local
+
+Examples:
+  atoll cluster certificates /etc/atoll/certificates --hosts FILE
+  atoll cluster up --hosts FILE             starts the agents that are not there
+  atoll bench tpcc --hosts FILE --islands 3
+  atoll cluster status --hosts FILE
+  atoll cluster down --hosts FILE
+
+Exit code: 0 success; 1 a host cannot be reached or refuses; 2 wrong usage, or a hosts file with errors.";
+
+#[derive(Args, Debug)]
+#[command(after_help = AGENT)]
+pub struct AgentArgs {
+    /// The name of the cluster
+    #[arg(long, value_name = "NAME")]
+    pub cluster: String,
+    /// The name of this machine in the hosts file
+    #[arg(long, value_name = "ID")]
+    pub machine: String,
+    /// The address at which operators connect; instances listen at other ports of it
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
+    pub listen: SocketAddr,
+    /// Directory of the databases on this machine; one agent uses it
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// CPUs that instances may use, e.g. 0-3,8 [default: all of this process' CPU set]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<String>,
+    /// Directory of this machine's certificates, as `atoll cluster certificates` makes it
+    #[arg(long, value_name = "DIR")]
+    pub tls: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = CLUSTER)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    pub command: ClusterCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum ClusterCommand {
+    /// Starts the agents of all hosts, through the commands in the hosts file
+    Up(HostsArgs),
+    /// Ends all agents, with their instances
+    Down(HostsArgs),
+    /// Shows each host: its agent, cores and instances
+    Status(StatusArgs),
+    /// Moves an island of a database that nothing runs on to another host
+    Move(MoveArgs),
+    /// Moves all islands of a database away from a host
+    Drain(DrainArgs),
+    /// Makes the certificates of all hosts, of operators and of clients
+    Certificates(CertificatesArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct HostsArgs {
+    /// File with a line for each host
+    #[arg(long, value_name = "FILE")]
+    pub hosts: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// Print a JSON object a host
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct MoveArgs {
+    /// The number of the island
+    #[arg(value_name = "ISLAND")]
+    pub island: u16,
+    /// The host that gets it
+    #[arg(long, value_name = "HOST")]
+    pub to: String,
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// The database: the name given to `bench --hosts FILE --keep --data NAME`
+    #[arg(long, value_name = "NAME")]
+    pub data: String,
+}
+
+#[derive(Args, Debug)]
+pub struct DrainArgs {
+    /// The host that keeps none
+    #[arg(value_name = "HOST")]
+    pub host: String,
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// The database: the name given to `bench --hosts FILE --keep --data NAME`
+    #[arg(long, value_name = "NAME")]
+    pub data: String,
+}
+
+#[derive(Args, Debug)]
+pub struct CertificatesArgs {
+    /// Directory for them: a directory for each host, and operator and client. An authority that is
+    /// there signs again, so earlier certificates stay valid
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// How long they are valid
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub days: u32,
+}

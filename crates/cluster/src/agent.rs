@@ -1,0 +1,394 @@
+//! The agent of a machine: describes it, and keeps instances for deployments.
+//!
+//! ```text
+//!   DIR/agent.lock         one agent for a directory
+//!   DIR/NAME/              a database that was kept: its description, and the instances here
+//!   DIR/run-NUMBER/        the data of a deployment, removed with it; leftovers are of a killed agent
+//! ```
+//!
+//! # Access rules
+//!
+//! Each connection has a thread. The table of deployments is shared under a mutex, which is not held
+//! while an instance starts or ends.
+
+use crate::ClusterError;
+use crate::bridge::{Bridge, End};
+use crate::hosts::cores_of;
+use crate::protocol::{
+    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, VERSION, decode,
+};
+use crate::talk::Talk;
+use base::InstanceId;
+use channel::{Address, ChannelError, Guarding, Hello, Link, Listener, Role, Stopper};
+use deploy::{Ground, Interrupt, Keeper, Scratch, read_description, write_description};
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use topology::{CpuId, Machine};
+use world::tell;
+
+/// How often the agent looks for ended deployments and for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a caller may take for its question.
+const QUESTION: Duration = Duration::from_secs(5);
+/// A new deployment without instances stays in the table for this long.
+const NEW: Duration = Duration::from_secs(10);
+const RUN: &str = "run-";
+
+/// The right to serve, given by a service that grants it to one machine at a time.
+pub trait Lease: Send + Sync {
+    /// Why the right has ended; `None` while this machine may serve. An agent that has lost it ends
+    /// all instances, and starts none.
+    fn lost(&self) -> Option<String>;
+}
+
+/// The settings of an agent.
+pub struct Options {
+    pub cluster: String,
+    pub machine: String,
+    pub listen: SocketAddr,
+    pub data: PathBuf,
+    /// The CPUs of the instances; `None`: all that this process may use.
+    pub cores: Option<String>,
+    /// The machine's certificates.
+    pub tls: Option<PathBuf>,
+    /// See [`Greeting::build`].
+    pub build: String,
+    /// `None`: the machine may always serve.
+    pub lease: Option<Box<dyn Lease>>,
+}
+
+/// The instances of one deployment here.
+struct Deployed {
+    database: Option<String>,
+    /// Where the instances' directories are.
+    data: PathBuf,
+    /// Links within the machine.
+    sockets: Scratch,
+    keepers: BTreeMap<InstanceId, Arc<Keeper>>,
+    since: Instant,
+}
+
+struct Agent {
+    options: Options,
+    topology: String,
+    began: Instant,
+    deployments: Mutex<BTreeMap<u64, Deployed>>,
+    interrupt: Interrupt,
+}
+
+/// Runs until the interrupt or an operator's order. `ready` gets the address.
+///
+/// # Errors
+/// The address is taken, the directory or the certificates cannot be used, or there are no such
+/// cores.
+pub fn run(options: Options, interrupt: &Interrupt, ready: &mut dyn FnMut(SocketAddr)) -> Result<(), ClusterError> {
+    let _lock = take_directory(&options.data)?;
+    let guard = match &options.tls {
+        None => Guarding::default(),
+        Some(dir) => Guarding(Some(trust::guard(dir)?)),
+    };
+    if let Some(cores) = &options.cores {
+        confine(cores)?;
+    }
+    let machine = Machine::live().map_err(|e| host_error(&options, e))?;
+    let topology = serde_json::to_string(&machine).map_err(|e| host_error(&options, e))?;
+    let at = if options.tls.is_some() { Address::Tls(options.listen) } else { Address::Tcp(options.listen) };
+    let listener = Listener::bind_guarded(&at, &guard)?;
+    let (Address::Tcp(at) | Address::Tls(at)) = *listener.address() else { unreachable!("it was bound to one") };
+    let stopper = listener.stopper();
+    let (began, interrupt) = (Instant::now(), interrupt.clone());
+    let agent = Arc::new(Agent { options, topology, began, deployments: Mutex::default(), interrupt });
+    let accepting = agent.clone();
+    let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener));
+    let thread = thread.map_err(|e| host_error(&agent.options, e))?;
+    ready(at);
+    agent.watch(&stopper);
+    let _ = thread.join(); // a panic was printed
+    agent.end_all();
+    Ok(())
+}
+
+fn host_error(options: &Options, why: impl std::fmt::Display) -> ClusterError {
+    ClusterError::Host { host: options.machine.clone(), why: why.to_string() }
+}
+
+/// Locks the data directory and removes leftovers of a killed agent.
+fn take_directory(data: &Path) -> Result<File, ClusterError> {
+    let cannot = |why: std::io::Error| ClusterError::Data { path: data.into(), why };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(cannot)?;
+    let lock = File::options().create(true).truncate(false).write(true).open(data.join("agent.lock"));
+    let lock = lock.map_err(cannot)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(ClusterError::DataInUse { path: data.into() }),
+        Err(TryLockError::Error(why)) => return Err(cannot(why)),
+    }
+    for entry in fs::read_dir(data).map_err(cannot)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(RUN) {
+            let _ = fs::remove_dir_all(entry.path()); // the next agent tries again
+        }
+    }
+    Ok(lock)
+}
+
+/// Lets this thread, and all that it starts, run on these CPUs only.
+fn confine(list: &str) -> Result<(), ClusterError> {
+    let refuse = |why| ClusterError::Cores { cores: list.into(), why };
+    let cpus: Vec<CpuId> = cores_of(list).map_err(refuse)?.into_iter().map(CpuId).collect();
+    topology::pin_thread_to(&cpus).map_err(|e| refuse(e.to_string()))
+}
+
+impl Agent {
+    fn table(&self) -> MutexGuard<'_, BTreeMap<u64, Deployed>> {
+        self.deployments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end; meanwhile forgets deployments that have ended.
+    fn watch(&self, stopper: &Stopper) {
+        let mut lost = false;
+        while !self.interrupt.is_set() {
+            std::thread::sleep(LOOK_EVERY);
+            let why = self.options.lease.as_ref().and_then(|lease| lease.lost());
+            if let (Some(why), false) = (&why, lost) {
+                tell(format_args!("atoll agent: the right to serve is lost ({why}): all instances here end"));
+                self.end_all();
+            }
+            lost = why.is_some();
+            let is_over = |d: &Deployed| d.since.elapsed() > NEW && d.keepers.values().all(|k| k.is_over());
+            let over: Vec<_> = self.table().extract_if(.., |_, deployed| is_over(deployed)).collect();
+            over.into_iter().for_each(|(_, deployed)| deployed.end());
+        }
+        stopper.stop();
+    }
+
+    fn end_all(&self) {
+        let all = std::mem::take(&mut *self.table());
+        all.into_values().for_each(Deployed::end);
+    }
+
+    fn accept(self: Arc<Agent>, listener: &Listener) {
+        let mut last = String::new();
+        loop {
+            match listener.accept() {
+                Ok((link, hello)) => {
+                    let agent = self.clone();
+                    let serve = move || agent.serve(link, &hello);
+                    if let Err(why) = std::thread::Builder::new().name("operator".into()).spawn(serve) {
+                        tell(format_args!("atoll agent: no thread for a caller: {why}"));
+                    }
+                }
+                Err(ChannelError::Stopped) => return,
+                Err(error) => {
+                    let text = error.to_string();
+                    if text != last {
+                        tell(format_args!("atoll agent: refused a caller: {text}"));
+                        last = text;
+                    }
+                    if !error.goes_on() {
+                        std::thread::sleep(LOOK_EVERY);
+                    }
+                }
+            }
+        }
+    }
+
+    fn serve(&self, link: Link, hello: &Hello) {
+        let role = link.role();
+        let Ok(mut talk) = Talk::over(link) else { return };
+        let answer = match self.check(hello, role) {
+            Err(why) => Answer::Refused(why),
+            Ok(()) => match talk.hear::<Ask>(QUESTION) {
+                Err(_) => return,
+                Ok(Ask::Attach { deployment, database, instance }) => {
+                    match self.attach(deployment, database, instance) {
+                        Ok((keeper, orders)) => return carry(talk, keeper, orders),
+                        Err(why) => Answer::Refused(why.to_string()),
+                    }
+                }
+                Ok(ask) => self.answer(ask),
+            },
+        };
+        let _ = talk.say(&answer); // the caller may be gone
+    }
+
+    /// # Errors
+    /// Why the caller may not ask anything.
+    fn check(&self, hello: &Hello, role: Option<Role>) -> Result<(), String> {
+        let options = &self.options;
+        if hello.0.first().is_none_or(|first| u16::from(*first) != VERSION) {
+            return Err(format!("it runs atoll {}: run the same version on all hosts", options.build));
+        }
+        let greeting: Greeting = decode(&hello.0)?;
+        if let Some(role) = role.filter(|role| *role != Role::Operator) {
+            let name = role.name();
+            return Err(format!(
+                "orders came with the certificate of a {name}: expected that of an operator (--tls DIR/operator)"
+            ));
+        }
+        match () {
+            () if greeting.build != options.build => Err(format!(
+                "it runs atoll {}, this is {}: run the same version on all hosts",
+                options.build, greeting.build
+            )),
+            () if greeting.cluster != options.cluster => Err(format!(
+                "it belongs to cluster {}, the hosts file is of cluster {}: correct one of them",
+                options.cluster, greeting.cluster
+            )),
+            () if greeting.machine != options.machine => Err(format!(
+                "the agent at this address calls itself {}: correct the hosts file, or start the agent with --machine {}",
+                options.machine, greeting.machine
+            )),
+            () => Ok(()),
+        }
+    }
+
+    fn answer(&self, ask: Ask) -> Answer {
+        let done = match ask {
+            Ask::Attach { .. } => Ok(Answer::Refused("it is answered elsewhere".into())),
+            Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
+            Ask::Read { database } => self
+                .directory(&database)
+                .and_then(|dir| read_description(&dir).map_err(|e| e.to_string()))
+                .map(Answer::Description),
+            Ask::Write { database, text } => self
+                .directory(&database)
+                .and_then(|dir| write_description(&dir, text.as_deref()).map_err(|e| e.to_string()))
+                .map(|()| Answer::Done),
+            Ask::End => {
+                self.interrupt.set();
+                Ok(Answer::Done)
+            }
+        };
+        done.unwrap_or_else(Answer::Refused)
+    }
+
+    /// The directory of a kept database.
+    fn directory(&self, database: &str) -> Result<PathBuf, String> {
+        let ordinary = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        match !database.is_empty() && database.chars().all(ordinary) && !database.starts_with(RUN) {
+            true => Ok(self.options.data.join(database)),
+            false => Err(format!(
+                "--data {database}: with --hosts it is the name of a directory below the data directory of each agent; \
+                 expected letters, digits, - and _"
+            )),
+        }
+    }
+
+    fn status(&self) -> AgentStatus {
+        let instances = |deployed: &Deployed| {
+            let state = |keeper: &Arc<Keeper>| {
+                let kept = keeper.state();
+                InstanceStatus { instance: kept.instance, pid: kept.pid, restarts: kept.restarts }
+            };
+            deployed.keepers.values().filter(|keeper| !keeper.is_over()).map(state).collect()
+        };
+        let status = |(number, deployed): (&u64, &Deployed)| DeploymentStatus {
+            deployment: *number,
+            database: deployed.database.clone(),
+            instances: instances(deployed),
+        };
+        AgentStatus {
+            machine: self.options.machine.clone(),
+            build: self.options.build.clone(),
+            up_s: self.began.elapsed().as_secs(),
+            boot: world::boot(),
+            topology: self.topology.clone(),
+            deployments: self.table().iter().map(status).collect(),
+        }
+    }
+
+    /// The keeper of an instance, new or not, and the socket for its orders.
+    fn attach(
+        &self,
+        number: u64,
+        database: Option<String>,
+        instance: InstanceId,
+    ) -> Result<(Arc<Keeper>, UnixStream), ClusterError> {
+        let refuse = |why: String| ClusterError::Host { host: self.options.machine.clone(), why };
+        if let Some(why) = self.options.lease.as_ref().and_then(|lease| lease.lost()) {
+            return Err(refuse(format!("it has lost the right to serve ({why})")));
+        }
+        if self.interrupt.is_set() {
+            return Err(refuse("its agent is ending".into()));
+        }
+        let (ours, theirs) = UnixStream::pair().map_err(|e| refuse(e.to_string()))?;
+        let mut table = self.table();
+        let other = |(n, d): (&u64, &Deployed)| *n != number && d.database == database && d.is_alive();
+        if let (Some(name), true) = (&database, table.iter().any(other)) {
+            return Err(refuse(format!("another deployment runs on database {name}: wait for its end")));
+        }
+        let deployed = match table.entry(number) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(free) => {
+                let data = match &database {
+                    Some(name) => self.directory(name).map_err(refuse)?,
+                    None => self.options.data.join(format!("{RUN}{number:016x}")),
+                };
+                let (keepers, since) = (BTreeMap::new(), Instant::now());
+                free.insert(Deployed { database, data, sockets: Scratch::new()?, keepers, since })
+            }
+        };
+        let live = deployed.keepers.get(&instance).filter(|keeper| !keeper.is_over()).cloned();
+        let keeper = match live {
+            Some(keeper) => keeper,
+            None => {
+                let ground = Ground {
+                    data: deployed.data.clone(),
+                    sockets: deployed.sockets.path().into(),
+                    tls: self.options.tls.clone(),
+                    ip: self.options.listen.ip(),
+                };
+                let keeper = Arc::new(Keeper::start(instance, ground)?);
+                deployed.keepers.insert(instance, keeper.clone());
+                keeper
+            }
+        };
+        keeper.attach(theirs);
+        Ok((keeper, ours))
+    }
+}
+
+impl Deployed {
+    fn is_alive(&self) -> bool {
+        self.keepers.values().any(|keeper| !keeper.is_over())
+    }
+
+    /// Ends its instances, and removes the data of a temporary one.
+    fn end(self) {
+        let Deployed { database, data, keepers, .. } = self;
+        keepers.values().for_each(|keeper| keeper.end());
+        while keepers.values().any(|keeper| !keeper.is_over()) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if database.is_none() {
+            let _ = fs::remove_dir_all(data); // the next agent tries again
+        }
+    }
+}
+
+/// The agent's end of a bridge.
+struct Here {
+    keeper: Arc<Keeper>,
+}
+
+impl End for Here {
+    fn kill(&mut self) {
+        self.keeper.kill();
+    }
+
+    fn last_words(&mut self) -> String {
+        self.keeper.last_words()
+    }
+}
+
+fn carry(mut talk: Talk, keeper: Arc<Keeper>, orders: UnixStream) {
+    if talk.say(&Answer::Attached).is_ok() {
+        Bridge::over(talk).carry(orders, &mut Here { keeper });
+    }
+}

@@ -1,0 +1,87 @@
+//! What operators and agents say to each other.
+//!
+//! The greeting travels as the hello of the channel. After it each frame is one value in postcard,
+//! until a connection is attached; then each frame is a tag and bytes (see `bridge`).
+
+use base::InstanceId;
+use serde::{Deserialize, Serialize};
+
+/// Counted up when anything in this file changes its meaning.
+pub const VERSION: u16 = 1;
+
+/// The first words of an operator.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Greeting {
+    /// [`VERSION`]. It stays the first field for ever.
+    pub version: u16,
+    /// The version of the program with its commit: instances of one deployment are of one build.
+    pub build: String,
+    pub cluster: String,
+    /// The machine that the operator means to reach.
+    pub machine: String,
+}
+
+/// A question to an agent. Each is answered once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Ask {
+    Status,
+    /// Start the host of an instance and carry its orders over this connection; or carry those of a
+    /// host that was started again.
+    Attach { deployment: u64, database: Option<String>, instance: InstanceId },
+    Read { database: String },
+    /// `None` removes the database.
+    Write { database: String, text: Option<String> },
+    /// Stop all instances, and end.
+    End,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    Status(Box<AgentStatus>),
+    Attached,
+    Description(Option<String>),
+    Done,
+    /// The cause, and what to do.
+    Refused(String),
+}
+
+/// An agent and its machine.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct AgentStatus {
+    pub machine: String,
+    pub build: String,
+    pub up_s: u64,
+    /// Distinguishes this boot of the machine's kernel from every other one.
+    pub boot: u64,
+    /// A [`topology::Machine`] in JSON, limited to the CPUs that the agent may use.
+    pub topology: String,
+    pub deployments: Vec<DeploymentStatus>,
+}
+
+/// The part of a deployment on one machine.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DeploymentStatus {
+    pub deployment: u64,
+    pub database: Option<String>,
+    pub instances: Vec<InstanceStatus>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InstanceStatus {
+    pub instance: InstanceId,
+    pub pid: u32,
+    pub restarts: u64,
+}
+
+/// A value as bytes.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("it is a plain value")
+}
+
+/// # Errors
+/// The bytes are of another version.
+pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
+    postcard::from_bytes(bytes).map_err(|_| {
+        format!("it sent {} bytes that this version does not understand: run one version on all hosts", bytes.len())
+    })
+}
