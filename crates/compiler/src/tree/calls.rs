@@ -5,7 +5,7 @@ use crate::Stop;
 use crate::coerce::{How, Typed};
 use crate::error::no_function;
 use crate::expressions::{Compiler, functions};
-use crate::names::Scope;
+use crate::names::{Scope, folded};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, WindowFrameBound, WindowFrameUnits, WindowType};
 
@@ -53,9 +53,12 @@ impl Compiler<'_> {
         args: &[&ast::Expr],
         (over, filter): (&WindowType, Option<&ast::Expr>),
     ) -> Result<Window, Stop> {
-        let WindowType::WindowSpec(spec) = over else { return Err(Stop::General("WINDOW")) };
+        let spec = match over {
+            WindowType::WindowSpec(spec) => spec.clone(),
+            WindowType::NamedWindow(ident) => self.named_window(&folded(ident))?,
+        };
         if spec.window_name.is_some() {
-            return Err(Stop::General("WINDOW"));
+            return Err(Stop::General("a window that is another one with more"));
         }
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
@@ -74,6 +77,15 @@ impl Compiler<'_> {
         let order = self.order_by(scope, &spec.order_by)?;
         let frame = self.frame(scope, spec.window_frame.as_ref())?;
         Ok(Window { function, args, filter, partition, order, frame, ty })
+    }
+
+    /// A window of the clause `WINDOW`.
+    fn named_window(&self, name: &str) -> Result<ast::WindowSpec, SqlError> {
+        let known = self.tree.iter().flat_map(|tree| &tree.named_windows);
+        let found = known.into_iter().find(|(known, _)| known == name);
+        found.map(|(_, spec)| spec.clone()).ok_or_else(|| {
+            SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist"))
+        })
     }
 
     fn window_function(

@@ -9,6 +9,7 @@ use crate::tree::OrderBy;
 use crate::walk::children_mut;
 use sql::catalog::Oid;
 use sql::{Expr, SqlError, SqlState, SqlType};
+use sqlparser::ast;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -46,6 +47,8 @@ pub struct State {
     pub orders: Vec<Vec<OrderBy>>,
     /// Window functions found so far, where they are allowed.
     pub windows: Option<Vec<Window>>,
+    /// The windows of the clause `WINDOW`.
+    pub named_windows: Vec<(String, ast::WindowSpec)>,
     /// The rows around the query that is bound, the innermost last.
     around: Vec<Rc<Scope>>,
     /// What the queries that are bound need of rows further out, of each row in `around`.
@@ -166,11 +169,14 @@ impl Compiler<'_> {
     /// Binds a query, of which the aggregates and windows are not those of the query around it.
     pub fn apart<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         let aggregates = self.aggregates.take();
-        let kept = self.tree.as_mut().map(|tree| (std::mem::take(&mut tree.orders), tree.windows.take()));
+        let kept = self.tree.as_mut().map(|tree| {
+            let named = std::mem::take(&mut tree.named_windows);
+            (std::mem::take(&mut tree.orders), tree.windows.take(), named)
+        });
         let bound = bind(self);
         self.aggregates = aggregates;
-        if let (Some(tree), Some((orders, windows))) = (&mut self.tree, kept) {
-            (tree.orders, tree.windows) = (orders, windows);
+        if let (Some(tree), Some((orders, windows, named))) = (&mut self.tree, kept) {
+            (tree.orders, tree.windows, tree.named_windows) = (orders, windows, named);
         }
         bound
     }

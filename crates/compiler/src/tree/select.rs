@@ -12,7 +12,7 @@ use crate::Stop;
 use crate::compiled::Field;
 use crate::error::{INVALID_COLUMN_REFERENCE, syntax};
 use crate::expressions::Compiler;
-use crate::names::Scope;
+use crate::names::{Scope, folded};
 use crate::select::{Item, Ordering, group_keys, items, ordering, ungrouped};
 use crate::sources::refuses_null;
 use crate::walk::{children, conjuncts};
@@ -36,6 +36,7 @@ pub fn select(
     compiler.aggregates = Some(Vec::new());
     if let Some(tree) = &mut compiler.tree {
         (tree.orders, tree.windows) = (Vec::new(), Some(Vec::new()));
+        tree.named_windows = named_windows(ast)?;
     }
     compiler.targets = targets;
     let mut items = items(compiler, &from.scope, &ast.projection)?;
@@ -99,10 +100,21 @@ fn refuse(ast: &ast::Select) -> Result<(), Stop> {
     if ast.top.is_some() || ast.qualify.is_some() || !ast.lateral_views.is_empty() || ast.prewhere.is_some() {
         return Err(Stop::General("a query of this kind"));
     }
-    if !ast.named_window.is_empty() {
-        return Err(Stop::General("WINDOW"));
-    }
     Ok(())
+}
+
+/// The windows of the clause `WINDOW`.
+fn named_windows(ast: &ast::Select) -> Result<Vec<(String, ast::WindowSpec)>, Stop> {
+    let mut windows = Vec::with_capacity(ast.named_window.len());
+    for ast::NamedWindowDefinition(name, window) in &ast.named_window {
+        match window {
+            ast::NamedWindowExpr::WindowSpec(spec) => windows.push((folded(name), spec.clone())),
+            ast::NamedWindowExpr::NamedWindow(_) => {
+                return Err(Stop::General("a window that is another one"));
+            }
+        }
+    }
+    Ok(windows)
 }
 
 fn distinct(

@@ -3,10 +3,11 @@
 use crate::script::Answer;
 use compiler::Compiled;
 use compiler::ddl::Stores;
-use compiler::general::{Facts, General, Plan};
+use compiler::general::{Facts, General, Plan, Scan};
 use queries::Queries;
 use sql::catalog::{Catalog, Store};
 use sql::database::{Answer as Reply, Call, Request};
+use sql::program::Outcome;
 use sql::{Database, Datum, Program, SqlError, SqlType};
 use std::sync::Arc;
 use workload::oracle::Oracle;
@@ -18,6 +19,8 @@ pub struct Atoll {
     pub queries: Queries,
     oracle: Oracle<Database>,
     statement: i64,
+    /// The number that a sequence gave last: there is one for all.
+    number: i64,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -27,7 +30,7 @@ impl Atoll {
         oracle.load().expect("an empty database");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let (catalog, queries) = (Arc::default(), Queries::default());
-        Atoll { catalog, queries, oracle, statement: 1, runtime }
+        Atoll { catalog, queries, oracle, statement: 1, number: 0, runtime }
     }
 
     /// The rows of an answer as texts, or the code of an error.
@@ -63,28 +66,62 @@ impl Atoll {
             _ => {
                 let plan = self.queries.plan(&self.catalog, &parsed, &[])?.expect("a plan");
                 let types = plan.columns().iter().map(|column| column.field.ty).collect();
-                Ok((types, self.plan(plan.as_ref(), Vec::new())?))
+                let rows = self.plan(plan.as_ref(), Vec::new())?;
+                match plan.each() {
+                    Some(each) => Ok((types, self.change(each, rows)?)),
+                    None => Ok((types, rows)),
+                }
             }
         }
     }
 
-    /// Carries a plan out.
+    /// The rows that a plan gives.
     pub fn plan(&mut self, plan: &dyn Plan, params: Vec<Datum>) -> Result<Vec<Vec<Datum>>, SqlError> {
         let started = plan.start(Facts::default(), params)?;
-        let scans: Vec<_> =
-            started.scans().iter().map(|s| (Arc::clone(&s.program), s.params.clone())).collect();
-        let rows = scans.into_iter().map(|(program, params)| self.program(program, params));
-        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        let scans = started.scans().to_vec();
+        let rows = scans.into_iter().map(|scan| self.scan(scan)).collect::<Result<Vec<_>, _>>()?;
         self.runtime.block_on(started.finish(rows))
     }
 
+    /// A statement for each row.
+    fn change(&mut self, each: &compiler::Query, rows: Vec<Vec<Datum>>) -> Result<Vec<Vec<Datum>>, SqlError> {
+        let mut given = Vec::new();
+        for mut row in rows {
+            for fill in &each.fills {
+                row.push(match fill {
+                    compiler::Fill::Next(_) => {
+                        self.number += 1;
+                        Datum::Int(self.number)
+                    }
+                    _ => Datum::Null,
+                });
+            }
+            given.extend(self.program(Arc::clone(&each.program), row)?);
+        }
+        Ok(given)
+    }
+
+    fn scan(&mut self, scan: Scan) -> Result<Vec<Vec<Datum>>, SqlError> {
+        let (mut rows, mut rest) = (Vec::new(), Some(Vec::new()));
+        while let Some(place) = rest.take() {
+            let mut params = scan.params.clone();
+            params.extend(scan.in_parts.then_some(Datum::Bytes(place)));
+            let outcome = self.outcome(Arc::clone(&scan.program), params)?;
+            rows.extend(outcome.rows);
+            rest = outcome.rest;
+        }
+        Ok(rows)
+    }
+
     fn program(&mut self, program: Arc<Program>, params: Vec<Datum>) -> Result<Vec<Vec<Datum>>, SqlError> {
+        Ok(self.outcome(program, params)?.rows)
+    }
+
+    fn outcome(&mut self, program: Arc<Program>, params: Vec<Datum>) -> Result<Outcome, SqlError> {
         self.statement += 1;
         let call = Call { program, params, now: 0, statement: self.statement };
         match self.oracle.submit(&Request::Once(call)).expect("the model aborts nothing") {
-            Reply::Outcomes(mut outcomes) => {
-                Ok(outcomes.pop().map(|outcome| outcome.rows).unwrap_or_default())
-            }
+            Reply::Outcomes(mut outcomes) => Ok(outcomes.pop().unwrap_or_default()),
             Reply::Failed(error) => Err(error),
             other => panic!("{other:?}"),
         }

@@ -1,5 +1,7 @@
 //! Random queries over the tables of the differ.
 
+use std::cell::RefCell;
+
 /// The relations that a part of a query can name: aliases with their columns.
 type Scope = Vec<(String, Vec<(&'static str, Kind)>)>;
 
@@ -35,28 +37,28 @@ pub struct Query {
 }
 
 pub struct Random {
-    rng: fastrand::Rng,
+    rng: RefCell<fastrand::Rng>,
     aliases: usize,
 }
 
 impl Random {
     pub fn new(seed: u64) -> Random {
-        Random { rng: fastrand::Rng::with_seed(seed), aliases: 0 }
+        Random { rng: RefCell::new(fastrand::Rng::with_seed(seed)), aliases: 0 }
     }
 
-    pub fn below(&mut self, most: u64) -> u64 {
-        self.rng.u64(..most.max(1))
+    pub fn below(&self, most: u64) -> u64 {
+        self.rng.borrow_mut().u64(..most.max(1))
     }
 
-    fn one_in(&mut self, count: u64) -> bool {
+    fn one_in(&self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    pub fn pick<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
-        all[self.rng.usize(..all.len())]
+    pub fn pick<'a, T: ?Sized>(&self, all: &[&'a T]) -> &'a T {
+        all[self.rng.borrow_mut().usize(..all.len())]
     }
 
-    pub fn or_null(&mut self, value: String) -> String {
+    pub fn or_null(&self, value: String) -> String {
         if self.one_in(6) { "NULL".into() } else { value }
     }
 
@@ -74,7 +76,7 @@ impl Random {
             let inner = self.select(&Scope::new(), 1, false);
             let count = inner.columns;
             let names: Vec<String> = (1..=count).map(|at| format!("c{at}")).collect();
-            let order = self.rng.usize(1..=count);
+            let order = self.rng.borrow_mut().usize(1..=count);
             let text = format!(
                 "WITH q ({}) AS ({}) SELECT *, (SELECT count(*) FROM q) FROM q WHERE c1 IS NOT NULL OR c{order} IS NULL",
                 names.join(", "),
@@ -88,7 +90,7 @@ impl Random {
 
     fn kind(&mut self) -> Kind {
         [Kind::Int, Kind::Int, Kind::Number, Kind::Text, Kind::Date, Kind::Bool, Kind::Float, Kind::Time]
-            [self.rng.usize(..8)]
+            [self.rng.borrow_mut().usize(..8)]
     }
 
     /// A query of one column of a kind.
@@ -182,7 +184,7 @@ impl Random {
         if self.one_in(3) {
             return self.grouped(&from, &filter, &scope, orders);
         }
-        let columns = self.rng.usize(1..=3);
+        let columns = self.rng.borrow_mut().usize(1..=3);
         let mut items = Vec::new();
         for _ in 0..columns {
             let kind = self.kind();
@@ -208,7 +210,7 @@ impl Random {
     }
 
     fn grouped(&mut self, from: &str, filter: &str, scope: &Scope, orders: bool) -> Made {
-        let keys: Vec<String> = (0..self.rng.usize(0..=2))
+        let keys: Vec<String> = (0..self.rng.borrow_mut().usize(0..=2))
             .map(|_| {
                 let kind = self.kind();
                 self.plain(kind, scope)
@@ -216,7 +218,7 @@ impl Random {
             .filter(|key| key.contains('.') && !key.starts_with(|c: char| c.is_ascii_digit() || c == '\''))
             .collect();
         let mut items = keys.clone();
-        for _ in 0..self.rng.usize(1..=2) {
+        for _ in 0..self.rng.borrow_mut().usize(1..=2) {
             items.push(self.aggregate(scope));
         }
         let columns = items.len();
@@ -256,7 +258,8 @@ impl Random {
             }
             5 => format!("bool_or({}){filter}", self.plain(Kind::Bool, scope)),
             _ => {
-                let kind = [Kind::Int, Kind::Number, Kind::Text, Kind::Date][self.rng.usize(..4)];
+                let kind =
+                    [Kind::Int, Kind::Number, Kind::Text, Kind::Date][self.rng.borrow_mut().usize(..4)];
                 let of = self.pick(&["min", "max"]);
                 format!("{of}({}){filter}", self.plain(kind, scope))
             }
@@ -293,7 +296,7 @@ impl Random {
         for (alias, columns) in scope {
             fits.extend(columns.iter().filter(|column| column.1 == kind).map(|c| format!("{alias}.{}", c.0)));
         }
-        if fits.is_empty() { None } else { Some(fits.swap_remove(self.rng.usize(..fits.len()))) }
+        if fits.is_empty() { None } else { Some(fits.swap_remove(self.rng.borrow_mut().usize(..fits.len()))) }
     }
 
     /// A column or a literal.
@@ -388,7 +391,7 @@ impl Random {
                 1 => format!("({} OR {})", self.condition(scope, depth), self.condition(scope, depth)),
                 2 => format!("NOT ({})", self.condition(scope, depth)),
                 3 => {
-                    let kind = [Kind::Int, Kind::Text, Kind::Number][self.rng.usize(..3)];
+                    let kind = [Kind::Int, Kind::Text, Kind::Number][self.rng.borrow_mut().usize(..3)];
                     let not = self.pick(&["", "NOT "]);
                     let (value, query) = (self.plain(kind, scope), self.column_from(kind, scope, depth));
                     format!("{value} {not}IN ({query})")
