@@ -17,9 +17,11 @@ pub use crate::results::Earlier;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
-pub use clustering::{AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, HostsArgs, StatusArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+pub use clustering::{
+    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
+};
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
 pub use planning::PlanArgs;

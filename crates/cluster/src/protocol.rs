@@ -27,10 +27,40 @@ pub enum Ask {
     Status,
     /// Start the host of an instance and carry its orders over this connection; or carry those of a
     /// host that was started again.
-    Attach { deployment: u64, database: Option<String>, instance: InstanceId },
-    Read { database: String },
+    Attach {
+        deployment: u64,
+        database: Option<String>,
+        instance: InstanceId,
+        /// It has run before in this deployment.
+        again: bool,
+    },
+    Read {
+        database: String,
+    },
     /// `None` removes the database.
-    Write { database: String, text: Option<String> },
+    Write {
+        database: String,
+        text: Option<String>,
+    },
+    /// The islands of a database that are here.
+    Islands {
+        database: String,
+    },
+    /// Send the directory of an island, in pieces (see `moving`).
+    Fetch {
+        database: String,
+        island: InstanceId,
+    },
+    /// Take the directory of an island, in pieces.
+    Take {
+        database: String,
+        island: InstanceId,
+    },
+    /// Remove the directory of an island, which is elsewhere now.
+    Forget {
+        database: String,
+        island: InstanceId,
+    },
     /// Stop all instances, and end.
     End,
 }
@@ -40,6 +70,9 @@ pub enum Answer {
     Status(Box<AgentStatus>),
     Attached,
     Description(Option<String>),
+    Islands(Vec<InstanceId>),
+    /// The pieces follow, or may come.
+    Ready,
     Done,
     /// The cause, and what to do.
     Refused(String),
@@ -82,6 +115,9 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// The bytes are of another version.
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
     postcard::from_bytes(bytes).map_err(|_| {
-        format!("it sent {} bytes that this version does not understand: run one version on all hosts", bytes.len())
+        format!(
+            "it sent {} bytes that this version does not understand: run one version on all hosts",
+            bytes.len()
+        )
     })
 }

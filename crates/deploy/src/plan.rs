@@ -1,9 +1,9 @@
 //! From a deployment's options to the configuration of each instance: sites, workers, CPUs, memory,
 //! an address.
 
-use crate::machines::{Errand, Machines};
 use crate::DeployError;
 use crate::engine::{Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, Run, Size};
+use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
 use channel::Guarding;
 use instance::MAX_WORKERS;
@@ -193,7 +193,7 @@ impl Deployment {
     /// Its name for the agents of its machines.
     pub(crate) fn errand(&self) -> Errand {
         let database = self.data.as_ref().map(|data| data.display().to_string());
-        Errand { deployment: self.number, database }
+        Errand { deployment: self.number, database, again: false }
     }
 
     /// The machine of an instance, if there are several.

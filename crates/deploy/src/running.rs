@@ -11,6 +11,7 @@ use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, Durability, InstanceConfig, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
 use crate::lock;
+use crate::machines::Errand;
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::{self, Member};
 use crate::scratch::Scratch;
@@ -194,19 +195,21 @@ impl Running {
     /// Where `caller` reaches each other instance: on its machine, or from another one.
     fn addresses_for(&self, caller: InstanceId) -> Vec<(InstanceId, Address)> {
         let machine = |id| self.deployment.machine_of(id);
-        let at = |m: &Member| if machine(m.id()) == machine(caller) { &m.config.listen } else { &m.far }.clone();
+        let at =
+            |m: &Member| if machine(m.id()) == machine(caller) { &m.config.listen } else { &m.far }.clone();
         let others = self.members.iter().filter(|m| m.id() != caller);
         others.filter_map(|m| Some((m.id(), at(m)?))).collect()
     }
 
-    /// Starts the host of an instance where the deployment has it.
-    fn spawn(&self, config: InstanceConfig) -> Result<Member, DeployError> {
+    /// Starts the host of an instance where the deployment has it. `again`: after its death.
+    fn spawn(&self, config: InstanceConfig, again: bool) -> Result<Member, DeployError> {
         let d = &self.deployment;
         match &d.machines {
             None => Member::spawn(config, &member::Home::Here(d.host), &d.interrupt),
             Some(machines) => {
                 let machine = machines.of(config.id, d.islands);
-                Member::spawn(config, &member::Home::Afar(&**machines, &d.errand(), machine), &d.interrupt)
+                let errand = Errand { again, ..d.errand() };
+                Member::spawn(config, &member::Home::Afar(&**machines, &errand, machine), &d.interrupt)
             }
         }
     }
@@ -274,7 +277,7 @@ impl Running {
             if self.deployment.machines.is_none() {
                 lock::await_release(&dir, patience::SHORT);
             }
-            self.members.push(self.spawn(config)?);
+            self.members.push(self.spawn(config, false)?);
         }
         self.start(&(0..self.members.len()).collect::<Vec<_>>())?;
         self.connect()
@@ -419,7 +422,7 @@ impl Running {
             return Err(DeployError::Lost { instance, how, hint });
         }
         // The address stays the same, so clients and peers find it.
-        let successor = self.spawn(self.members[i].config.clone())?;
+        let successor = self.spawn(self.members[i].config.clone(), true)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())
