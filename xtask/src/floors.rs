@@ -9,7 +9,7 @@ use crate::workspace::Workspace;
 /// Bottom to top, also within a floor: a room may depend only on rooms named before it.
 pub const FLOORS: &[(&str, &[&str])] = &[
     ("ground", &["base", "world", "topology", "probe", "latch", "traffic", "trace", "tracer", "cachesim"]),
-    ("language", &["txn", "sql", "compiler", "catalogs", "workload"]),
+    ("language", &["txn", "sql", "compiler", "catalogs", "queries", "workload"]),
     ("storage", &["wal", "pages", "access", "locks", "store", "memstore"]),
     ("execution", &["partition", "exec"]),
     (
@@ -50,6 +50,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("sql", Only(&["base", "txn"])),
     ("compiler", Only(&["base", "txn", "sql"])),
     ("catalogs", Only(&["base", "txn", "sql", "compiler"])),
+    ("queries", Only(&["base", "txn", "sql", "compiler"])),
     ("partition", Only(&["base", "txn"])),
     ("twophase", Only(&["base"])),
     ("deploysim", Only(&["base", "topology", "txn", "sql", "workload", "twophase"])),

@@ -1,8 +1,8 @@
-//! Lives: kills the instances of a bank under distributed deposits, and restarts it with another
-//! number of workers each time.
+//! Lives: kills the instances of a bank under distributed deposits, or of a brokerage with its
+//! exchange, and restarts it with another number of workers each time.
 //!
 //! ```text
-//!   round   bench, every deposit over several instances
+//!   round   bench, every deposit over several instances; or TPC-E over two, each with a load unit
 //!           | kill -9 of one instance, then of all and their parent |
 //!           check: the conditions hold
 //!           bench with other workers, nothing distributed
@@ -11,7 +11,8 @@
 //! ```
 //!
 //! A transaction in doubt at the end of a round was in doubt at the first kill of the round,
-//! because no distributed transaction has begun since. The program is the real one, and each
+//! because no distributed transaction has begun since. The brokerage's exchange is lost at each kill
+//! and comes back from the orders in the database: each of them has one settlement, or is open. The program is the real one, and each
 //! instance is a process (over `ring` it is a thread, and only the whole process can be killed).
 //!
 //! This file uses only the standard library, `fastrand` and `serde_json`, because a test of the
@@ -34,8 +35,19 @@ pub const CALM: Duration = Duration::from_secs(5);
 /// A program that has not started after this time has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Branches, and accounts per branch: few, so that checks are short.
-const SCALE: &str = "15";
-const ACCOUNTS: &str = "200";
+const BANK: [&str; 6] = ["bench", "tpcb", "--scale", "15", "--accounts", "200"];
+/// Two load units of few customers, with few initial trades.
+const BROKERAGE: [&str; 10] =
+    ["--scale", "2", "--unit", "200", "--sf", "20000", "--market-days", "60", "--news-bytes", "300"];
+
+/// The work of the instances that are killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Business {
+    /// TPC-B, with accounts at other instances.
+    Bank,
+    /// TPC-E.
+    Brokerage,
+}
 
 /// The counts of some rounds.
 #[derive(Clone, Copy, Default, Debug)]
@@ -50,6 +62,7 @@ pub struct Tally {
 
 /// A database under one design and channel, from its load on.
 pub struct Bank<'a> {
+    business: Business,
     atoll: &'a Path,
     dir: PathBuf,
     design: &'static str,
@@ -70,15 +83,18 @@ impl<'a> Bank<'a> {
         atoll: &'a Path,
         dir: &Path,
         (design, channel): (&'static str, &'static str),
+        business: Business,
         seed: u64,
     ) -> Result<Bank<'a>, String> {
         let mut random = Rng::with_seed(seed);
+        let islands = random.u32(2..=3);
         let mut bank = Bank {
+            business,
             atoll,
             dir: dir.to_owned(),
             design,
             channel,
-            islands: random.u32(2..=3),
+            islands: if business == Business::Brokerage { 2 } else { islands },
             durability: if random.u8(..3) == 0 { "async" } else { "sync" },
             tables: if random.bool() { "heap" } else { "clustered" },
             random,
@@ -86,7 +102,10 @@ impl<'a> Bank<'a> {
         };
         std::fs::create_dir_all(dir.join("tmp")).map_err(|why| format!("{}: {why}", dir.display()))?;
         let workers = bank.workers(design);
-        let args = bank.args(design, workers, &["--multisite", "50", "--duration", "50ms"]);
+        let args = match business {
+            Business::Bank => bank.args(design, workers, &["--multisite", "50", "--duration", "50ms"]),
+            Business::Brokerage => bank.args(design, workers, &["--duration", "50ms"]),
+        };
         let output = bank.command(&args).output().map_err(|why| bank.cannot_run(&why))?;
         if !output.status.success() {
             return Err(bank.failed(&args, &output));
@@ -95,8 +114,8 @@ impl<'a> Bank<'a> {
     }
 
     pub fn describe(&self) -> String {
-        let Bank { design, channel, islands, durability, tables, .. } = self;
-        format!("{design} x{islands} over {channel}, {durability}, {tables} tables")
+        let Bank { business, design, channel, islands, durability, tables, .. } = self;
+        format!("{business:?}, {design} x{islands} over {channel}, {durability}, {tables} tables")
     }
 
     pub fn tally(&self) -> Tally {
@@ -110,7 +129,10 @@ impl<'a> Bank<'a> {
     pub fn round(&mut self) -> Result<String, String> {
         let workers = self.workers(self.design);
         let multisite = if self.random.bool() { "100" } else { "40" };
-        let args = self.args(self.design, workers, &["--multisite", multisite, "--clients", "12"]);
+        let args = match self.business {
+            Business::Bank => self.args(self.design, workers, &["--multisite", multisite, "--clients", "12"]),
+            Business::Brokerage => self.args(self.design, workers, &["--clients", "12"]),
+        };
         let mut life = self.live(&args)?;
         let mut kills = 1;
         // One run in four is killed while it opens the database.
@@ -138,9 +160,17 @@ impl<'a> Bank<'a> {
         };
         let design = others[self.random.usize(..others.len())];
         let other_workers = self.workers(design);
-        // Few requests, so that the database stays small and its checks short.
-        let args =
-            self.args(design, other_workers, &["--multisite", "0", "--load-model", "open", "--rate", "200"]);
+        // Few requests, so that the database stays small and its checks short. Those of the brokerage
+        // read: its writers may be distributed.
+        let few = ["--load-model", "open", "--rate", "200"];
+        let args = match self.business {
+            Business::Bank => self.args(design, other_workers, &[&["--multisite", "0"][..], &few].concat()),
+            Business::Brokerage => {
+                let mut args = self.args(design, other_workers, &few);
+                args[1] = "tpce-tradestatus".into();
+                args
+            }
+        };
         let mut life = self.live(&args)?;
         life.ready()?;
         std::thread::sleep(CALM);
@@ -168,9 +198,20 @@ impl<'a> Bank<'a> {
         let seed = self.random.u32(..).to_string();
         let (islands, workers) = (self.islands.to_string(), (workers * self.islands).to_string());
         let data = self.dir.join("data").display().to_string();
-        let mut args =
-            vec!["bench", "tpcb", "--scale", SCALE, "--accounts", ACCOUNTS, "--tables", self.tables];
-        args.extend(["--design", design, "--channel", self.channel, "--durability", self.durability]);
+        let mut args = match self.business {
+            Business::Bank => BANK.to_vec(),
+            Business::Brokerage => [&["bench", "tpce"][..], &BROKERAGE].concat(),
+        };
+        args.extend([
+            "--tables",
+            self.tables,
+            "--design",
+            design,
+            "--channel",
+            self.channel,
+            "--durability",
+            self.durability,
+        ]);
         args.extend([
             "--islands",
             &islands,

@@ -1,7 +1,7 @@
 //! `cargo xtask lives`: rounds of [`crate::lives`] over every design and channel, several of them
 //! at a time.
 
-use crate::lives::{Bank, CHANNELS, DESIGNS, Tally};
+use crate::lives::{Bank, Business, CHANNELS, DESIGNS, Tally};
 use crate::{Failed, cargo, root};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Instant, SystemTime};
 
 struct Options {
+    business: Business,
     rounds: u64,
     design: Option<String>,
     channel: Option<String>,
@@ -21,11 +22,15 @@ struct Options {
 impl Options {
     fn read(args: &[String]) -> Result<Options, Failed> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let (design, channel, atoll) = (None, None, None);
-        let mut options = Options { rounds: 300, design, channel, seed: now, jobs: 4, atoll };
+        let (business, design, channel, atoll) = (Business::Bank, None, None, None);
+        let mut options = Options { business, rounds: 300, design, channel, seed: now, jobs: 4, atoll };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let usage = |what: &str| Failed::Usage(format!("lives {arg}: {what}"));
+            if arg == "tpce" {
+                options.business = Business::Brokerage;
+                continue;
+            }
             if let Ok(rounds) = arg.parse() {
                 options.rounds = rounds;
                 continue;
@@ -43,7 +48,7 @@ impl Options {
                 "--atoll" => options.atoll = Some(value.into()),
                 "--jobs" => options.jobs = number()?.max(1),
                 _ => {
-                    let known = "[N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]";
+                    let known = "[tpce] [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]";
                     return Err(usage(&format!("expected {known}")));
                 }
             }
@@ -125,18 +130,19 @@ impl Campaign<'_> {
     }
 
     fn at(&self, n: u64, places: u64, place: (&'static str, &'static str)) -> Result<(), String> {
-        let Options { rounds, seed, .. } = *self.options;
+        let Options { rounds, seed, business, .. } = *self.options;
         // The first places get the remaining rounds.
         let own = rounds / places + u64::from(n < rounds % places);
         let dir = self.scratch.join(n.to_string());
         let _ = std::fs::remove_dir_all(&dir); // files of an interrupted run
         let again = format!(
-            "again: cargo xtask lives {own} --seed {} --design {} --channel {}",
+            "again: cargo xtask lives {}{own} --seed {} --design {} --channel {}",
+            if business == Business::Brokerage { "tpce " } else { "" },
             seed + n,
             place.0,
             place.1
         );
-        let mut bank = Bank::load(self.atoll, &dir, place, seed + n)?;
+        let mut bank = Bank::load(self.atoll, &dir, place, business, seed + n)?;
         for _ in 0..own {
             if held(&self.failure).is_some() {
                 break;

@@ -49,13 +49,15 @@ usage: cargo xtask <command> [arguments]
   kill serve [--rounds N] [--seed S] [--atoll FILE]
                    kill -9 of atoll serve and of its instances under deposits of clients that remember what was acknowledged,
                    N (50) databases with 4 kills each, over every design
-  lives [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]
-                   N times (300) kill -9 of instances under distributed deposits, opened again with other workers, over every
-                   design and channel, N (4) at a time, with this program or the one that is built now
+  lives [tpce] [N] [--design D] [--channel C] [--seed S] [--jobs N] [--atoll FILE]
+                   N times (300) kill -9 of instances under distributed deposits, or under TPC-E with its exchange, opened again
+                   with other workers, over every design and channel, N (4) at a time, with this program or the one that is built now
   crash [ARGS]     open the disks that power cuts and kills leave behind (--images N, --seed S, --chains N, --design pages|occ)
   faults [ARGS]    every I/O operation of small workloads fails, once and for ever (--stride N, --seed S, --tables, --design)
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
+  histories tpce [ARGS]
+                   the same of a reduced TPC-E with its exchange, each row a register
   histories islands [ARGS]
                    the same over 2 to 4 instances that are killed and come back (also --jobs N at a time)
   fuzz [TARGET] [--seconds N]

@@ -201,6 +201,7 @@ impl Options {
             // The program around the database has work of its own: idle workers sleep at once.
             oversubscribed: true,
             number: number(),
+            relay: None,
             interrupt: Interrupt::default(),
         })
     }

@@ -125,6 +125,7 @@ pub(crate) fn design_of(arg: DesignArg) -> DesignKind {
 pub(crate) fn durability_of(arg: DurabilityArg) -> Durability {
     match arg {
         DurabilityArg::Sync => Durability::Sync,
+        DurabilityArg::Replicated => Durability::Replicated,
         DurabilityArg::Async => Durability::Async,
         DurabilityArg::Memory => Durability::Memory,
     }

@@ -14,6 +14,7 @@ use crate::listen::listen_address;
 use crate::own::OwnOptions;
 use crate::papers::{ClaimsArgs, FiguresArgs};
 pub use crate::results::Earlier;
+use crate::values::relay_address;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
@@ -368,6 +369,10 @@ pub struct DeploymentArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum, default_value = "async", help_heading = heading::DATA)]
     pub durability: Vec<DurabilityArg>,
+    /// Where a quorum keeps the logs with --durability replicated: nats://HOST:PORT,.. or
+    /// kafka://HOST:PORT,..
+    #[arg(long, value_name = "URL", value_parser = relay_address, help_heading = heading::DATA, hide_short_help = true)]
+    pub relay: Option<String>,
     /// Directory of the database [default: a temporary one]
     ///
     /// A temporary directory is removed afterwards. An empty directory is loaded first; several
@@ -488,7 +493,7 @@ pub struct MeasuringArgs {
     #[arg(long, value_name = "N", default_value = "unlimited", value_parser = retries, allow_hyphen_values = true, help_heading = heading::LOAD, hide_short_help = true)]
     pub retries: RetryLimit,
     /// Longest pause before the first retry: 1ms, 10us, none [default: none; 10us with
-    /// --occ-conflict abort]
+    /// --occ-conflict abort, logical and plp]
     ///
     /// The pause is drawn at random. Its upper limit doubles with each retry, up to 64 times the
     /// first.

@@ -6,14 +6,14 @@
 //! they close.
 
 use crate::bench::live_machine;
-use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, ServeArgs};
+use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, HostArg, ServeArgs};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::service;
 use crate::sweep::Sweep;
 use base::InstanceId;
 use clap::Parser;
-use deploy::{DataUse, Deployment, Host, Interrupt, Running, Standing, standing};
+use deploy::{DataUse, Deployment, Host, Interrupt, RelayPlace, Running, Standing, standing};
 use server::access::Access;
 use server::deployed::Deployed;
 use server::serving::{self, Options};
@@ -75,13 +75,18 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
         Standing::Database(manifest) => IslandCount::Count(manifest.islands.into()),
         _ => IslandCount::Count(1),
     };
+    let islands = args.islands.unwrap_or(islands);
+    // Sessions run on the workers' threads then, and nothing is passed on from thread to thread.
+    // With several islands a process each survives the end of the others.
+    let host = if islands == IslandCount::Count(1) { HostArg::Thread } else { HostArg::Process };
     let mut bench = default_bench()?;
     bench.workload = SQL.into();
-    bench.deployment.islands = vec![args.islands.unwrap_or(islands)];
+    bench.deployment.islands = vec![islands];
     bench.deployment.design = vec![args.design];
     bench.deployment.workers = args.workers.into_iter().collect();
-    bench.deployment.host = vec![args.host];
+    bench.deployment.host = vec![args.host.unwrap_or(host)];
     bench.deployment.durability = vec![args.durability];
+    bench.deployment.relay.clone_from(&args.relay);
     bench.deployment.memory = Some(args.memory);
     let sweep = Sweep::plan(&bench, &live_machine("live")?, interrupt)?;
     sweep.remarks.iter().for_each(|remark| tell(format_args!("atoll: warning: {remark}")));
@@ -93,7 +98,12 @@ fn plan(args: &ServeArgs, interrupt: &Interrupt) -> Result<Deployment, Failure> 
     // The threads of sessions need the cores too: no worker may wait for messages on its core.
     let oversubscribed = true;
     let data = Some(args.data.clone());
-    Ok(Deployment { data, data_use: DataUse::Keep, options, oversubscribed, ..stop.deployment })
+    let relay = stop.deployment.relay.map(|place| RelayPlace {
+        name: args.relay_name.clone(),
+        accept_loss: args.accept_loss,
+        ..place
+    });
+    Ok(Deployment { data, data_use: DataUse::Keep, options, oversubscribed, relay, ..stop.deployment })
 }
 
 fn default_bench() -> Result<BenchArgs, Failure> {

@@ -14,7 +14,7 @@ use crate::places;
 use crate::seen::Seen;
 use crate::stop::Stop;
 use deploy::engine::{Backing, Durability, OccConflict};
-use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Machines};
+use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Machines, RelayPlace};
 use driver::{Schedule, Subject};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -221,8 +221,25 @@ impl Planner<'_> {
             machines: self.ground.fleet().map(|fleet| Arc::clone(fleet) as Arc<dyn Machines>),
             oversubscribed: layout.oversubscribed,
             number: deployment_number(),
+            relay: self.relay(c.durability)?,
             interrupt: self.interrupt.clone(),
         })
+    }
+
+    /// Where the logs are kept besides.
+    fn relay(&self, durability: Durability) -> Result<Option<RelayPlace>, Failure> {
+        match (durability, &self.args.deployment.relay) {
+            (Durability::Replicated, Some(address)) => {
+                let name = RELAY_NAME.to_owned();
+                Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false, claim: None }))
+            }
+            (Durability::Replicated, None) => {
+                let why = "--durability replicated: a relay must keep the logs; expected --relay nats://HOST:PORT,.. or \
+                           kafka://HOST:PORT,..";
+                Err(Failure::Usage(why.into()))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn check_kill(&self, c: &Choice) -> Result<(), Failure> {
@@ -355,11 +372,17 @@ impl Planner<'_> {
 /// The first pause before a retry, unless the options set one. With `--occ-conflict abort`, a
 /// transaction that aborts at a prepared row meets the row again if it retries at once, because the
 /// decision takes a round trip. 10 us is a fraction of the shortest round trip; 64 times 10 us is
-/// more than most round trips.
+/// more than most round trips. Where workers own keys, a transaction at several owners acquires
+/// their locks side by side, in no common order. Two that met in a circle meet again if both retry
+/// at once: TPC-E under `plp-partition` committed nothing for five seconds.
 fn backoff_of(c: &Choice) -> Duration {
-    let spins = c.design.is_in_memory() && c.options.occ_conflict == OccConflict::Abort;
+    let in_memory = c.design.is_in_memory() && c.options.occ_conflict == OccConflict::Abort;
+    let spins = in_memory || c.design.owns_keys();
     if spins { Duration::from_micros(10) } else { Duration::ZERO }
 }
+
+/// Logs at a relay have this in their names, unless the database has a name of its own there.
+const RELAY_NAME: &str = "atoll";
 
 /// A number that differs from those of all deployments that may be alive on this machine.
 fn deployment_number() -> u64 {

@@ -32,6 +32,9 @@ pub enum DesignArg {
 pub enum DurabilityArg {
     /// After the log is on the device: survives a power cut
     Sync,
+    /// After the device and a quorum of other machines have the log: survives the loss of the machine;
+    /// needs --relay
+    Replicated,
     /// After the system has the log, which it writes soon: survives kill -9; a power cut takes the
     /// last moments
     Async,
@@ -103,5 +106,19 @@ impl ChannelArg {
             ChannelArg::Ring => Some(ChannelKind::Ring),
             ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => None,
         }
+    }
+}
+
+/// An address of a relay.
+pub(crate) fn relay_address(text: &str) -> Result<String, String> {
+    deploy::relay_address(text)
+}
+
+/// A name that every relay takes in the names of its logs.
+pub(crate) fn relay_name(text: &str) -> Result<String, String> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match text.len() {
+        1..=64 if text.chars().all(is_good) => Ok(text.to_owned()),
+        _ => Err("expected 1 to 64 letters, digits, '-' and '_'".to_owned()),
     }
 }

@@ -6,6 +6,9 @@
 pub enum Durability {
     /// When the device has it: survives a power cut.
     Sync,
+    /// When the device has it, and a quorum of other machines (`relay`): survives the loss of the
+    /// machine.
+    Replicated,
     /// When the operating system has it: in a buffer that is shared with the kernel, or written to
     /// a file. It survives the death of the process; a power cut may lose the last second. After a
     /// power cut the log is a consistent prefix: whole transactions, and all that they have read.
@@ -15,12 +18,19 @@ pub enum Durability {
 }
 
 impl Durability {
-    pub const ALL: [Durability; 3] = [Durability::Sync, Durability::Async, Durability::Memory];
+    pub const ALL: [Durability; 4] =
+        [Durability::Sync, Durability::Replicated, Durability::Async, Durability::Memory];
+
+    /// Whether a commit waits for the device.
+    pub fn is_synced(self) -> bool {
+        matches!(self, Durability::Sync | Durability::Replicated)
+    }
 
     /// The value as the option spells it.
     pub fn name(self) -> &'static str {
         match self {
             Durability::Sync => "sync",
+            Durability::Replicated => "replicated",
             Durability::Async => "async",
             Durability::Memory => "memory",
         }
@@ -38,7 +48,9 @@ impl std::str::FromStr for Durability {
 
     fn from_str(s: &str) -> Result<Self, String> {
         let known = Durability::ALL.into_iter().find(|d| d.name() == s);
-        known.ok_or_else(|| format!("durability '{s}' is unknown; expected one of sync, async, memory"))
+        known.ok_or_else(|| {
+            format!("durability '{s}' is unknown; expected one of sync, replicated, async, memory")
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use base::{SiteId, TableId};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use txn::workload::Placement;
-use txn::{Abort, Generator, Inserted, NewRows, Workload};
+use txn::{Abort, Generator, Inserted, NewRows, TableDef, Workload};
 use workload::oracle::at_once;
 use workload::{AnyWorkload, SpecError, WorkloadSpec};
 
@@ -66,6 +66,22 @@ pub struct Count {
     /// Requests drawn, or transactions run, for each number of instances.
     #[serde(default = "many")]
     pub draws: u64,
+    /// For `schema`: transactions after which the tables that they insert into count as growing; 0:
+    /// the tables without a key do, since their rows are only ever appended.
+    #[serde(default)]
+    pub growing_after: u64,
+    /// Kinds of transactions that do not count for that.
+    #[serde(default)]
+    pub apart: Vec<String>,
+    /// Tables with a copy at every site, which are fixed by definition; for `schema`.
+    #[serde(default)]
+    pub copied: Vec<String>,
+    /// Tables of ours that the definition lacks; for `schema`.
+    #[serde(default)]
+    pub added: Vec<String>,
+    /// For `population`: the sites that are counted, their rows standing for those of all; 0: all.
+    #[serde(default)]
+    pub sampled_sites: u32,
     /// For `splits`.
     #[serde(default)]
     pub trees: Vec<Tree>,
@@ -119,8 +135,8 @@ impl Count {
     fn of(&self, workload: &AnyWorkload) -> Vec<Row> {
         let Count { islands, draws, .. } = self;
         match self.what {
-            What::Schema => vec![schema(workload)],
-            What::Population => population(workload),
+            What::Schema => vec![self.schema(workload)],
+            What::Population => population(workload, self.sampled_sites),
             What::Requests => islands.iter().flat_map(|&n| requests(workload, n, *draws)).collect(),
             What::Operations => {
                 islands.iter().flat_map(|&n| trace::operations(workload, n, *draws)).collect()
@@ -128,6 +144,28 @@ impl Count {
             // These counts need no workload: see `Count::rows`.
             What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
         }
+    }
+
+    fn schema<W: Workload>(&self, workload: &W) -> Row {
+        let schema = workload.schema();
+        let named =
+            |names: &[String], t: &TableDef| names.iter().any(|name| t.name.eq_ignore_ascii_case(name));
+        let defined = || schema.tables.iter().filter(|t| !named(&self.added, t));
+        let grown = match self.growing_after {
+            0 => schema.tables.iter().filter(|t| t.domain > 0 && t.key.is_empty()).map(|t| t.id).collect(),
+            n => trace::grown(workload, n, &self.apart),
+        };
+        let is_fixed = |t: &TableDef| t.domain == 0 || named(&self.copied, t);
+        let mut generator = stream(workload);
+        let kinds: BTreeSet<_> = (0..10_000).map(|_| workload.kind(&generator.next())).collect();
+        let mut row = row("schema");
+        row.set("tables", defined().count());
+        row.set("fixed", defined().filter(|t| is_fixed(t)).count());
+        row.set("growing", defined().filter(|t| grown.contains(&t.id)).count());
+        row.set("scaling", defined().filter(|t| !is_fixed(t) && !grown.contains(&t.id)).count());
+        row.set("secondary_indexes", defined().map(|t| t.indexes.len()).sum::<usize>());
+        row.set("kinds", kinds.len());
+        row
     }
 }
 
@@ -149,41 +187,31 @@ pub fn label(row: &mut Row, spec: &WorkloadSpec) {
     }
 }
 
-fn schema<W: Workload>(workload: &W) -> Row {
-    let schema = workload.schema();
-    let of = |fits: fn(&txn::TableDef) -> bool| schema.tables.iter().filter(|t| fits(t)).count();
-    let mut generator = stream(workload);
-    let kinds: BTreeSet<_> = (0..10_000).map(|_| workload.kind(&generator.next())).collect();
-    let mut row = row("schema");
-    row.set("tables", schema.tables.len());
-    row.set("fixed", of(|t| t.domain == 0));
-    // Rows without a key are only ever appended.
-    row.set("growing", of(|t| t.domain > 0 && t.key.is_empty()));
-    row.set("scaling", of(|t| t.domain > 0 && !t.key.is_empty()));
-    row.set("secondary_indexes", schema.tables.iter().map(|t| t.indexes.len()).sum::<usize>());
-    row.set("kinds", kinds.len());
-    row
-}
-
-/// The rows that loading inserts, by table.
-fn population<W: Workload>(workload: &W) -> Vec<Row> {
-    let mut loaded = Loaded::default();
-    let replicated = at_once(workload.load_replicated(&mut loaded));
+/// The rows that loading inserts, by table. With `sampled_sites`, the rows of the first sites stand
+/// for those of all.
+fn population<W: Workload>(workload: &W, sampled_sites: u32) -> Vec<Row> {
+    let (mut loaded, mut copies) = (Loaded::default(), Loaded::default());
+    let replicated = at_once(workload.load_replicated(&mut copies));
+    let sites = if sampled_sites == 0 { workload.sites() } else { sampled_sites.min(workload.sites()) };
     let site = |site: u32| {
         let parts = 0..workload.load_parts(SiteId(site));
         parts.map(move |part| (SiteId(site), part))
     };
-    let mut parts = (0..workload.sites()).flat_map(site);
+    let mut parts = (0..sites).flat_map(site);
     let done =
         replicated.and_then(|()| parts.try_for_each(|(s, p)| at_once(workload.load(s, p, &mut loaded))));
     let mut all = row("population");
     all.set("table", "all");
     all.set("loaded", done.is_ok());
-    all.set("count", loaded.0.values().sum::<u64>());
+    let mut counts = copies.0;
+    for (table, rows) in loaded.0 {
+        *counts.entry(table).or_default() += rows * u64::from(workload.sites()) / u64::from(sites.max(1));
+    }
+    all.set("count", counts.values().sum::<u64>());
     let table = |t: &txn::TableDef| {
         let mut row = row("population");
         row.set("table", t.name.to_lowercase());
-        row.set("count", loaded.0.get(&t.id).copied().unwrap_or(0));
+        row.set("count", counts.get(&t.id).copied().unwrap_or(0));
         row
     };
     let mut rows = vec![all];

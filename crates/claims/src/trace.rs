@@ -7,7 +7,9 @@
 //! `local_records` and `remote_records` divide the records of distributed transactions between the
 //! home and the `others`. `phases` is the number of times that steps are awaited, and `most_steps`
 //! the most steps that are awaited together. `failed` is the share that the transaction itself
-//! rolled back.
+//! rolled back, and `share` the kind's share of all that ended. `least_frames` and `most_frames` are
+//! the frames of a workload that observes them, `results` the Trade-Results that found their trade
+//! submitted, per committed transaction.
 
 use crate::count_row::{row, stream};
 use crate::row::Row;
@@ -25,6 +27,7 @@ struct Trace {
     appended: u64,
     calls: BTreeMap<&'static str, u64>,
     updated: Vec<(TableId, Vec<u8>)>,
+    inserted: BTreeSet<TableId>,
     secondary: u64,
     phases: u64,
     most_steps: usize,
@@ -49,6 +52,11 @@ struct Kind {
     phases: u64,
     most_steps: usize,
     updated: BTreeMap<TableId, BTreeSet<Vec<u8>>>,
+    inserted: BTreeSet<TableId>,
+    only_reads: bool,
+    /// The fewest and the most.
+    frames: Option<(u64, u64)>,
+    results: u64,
 }
 
 /// All calls, so that a row has a 0 for calls that its kind never makes.
@@ -56,9 +64,22 @@ const CALLS: [&str; 7] = ["probes", "reads", "updates", "inserts", "appends", "d
 
 /// Runs this many transactions over this many instances.
 pub(crate) fn operations<W: Workload>(workload: &W, islands: u16, transactions: u64) -> Vec<Row> {
+    let kinds = run(workload, islands, transactions);
+    let ended = kinds.values().map(|kind| kind.committed + kind.failed).sum();
+    let schema = workload.schema();
+    kinds.into_iter().flat_map(|(name, kind)| kind.rows(name, islands, ended, &schema)).collect()
+}
+
+/// The tables into which this many transactions insert, those of the kinds `apart` left out.
+pub(crate) fn grown<W: Workload>(workload: &W, transactions: u64, apart: &[String]) -> BTreeSet<TableId> {
+    let counted = |(name, _): &(&'static str, Kind)| apart.iter().all(|kind| kind != name);
+    run(workload, 1, transactions).into_iter().filter(counted).flat_map(|(_, kind)| kind.inserted).collect()
+}
+
+fn run<W: Workload>(workload: &W, islands: u16, transactions: u64) -> BTreeMap<&'static str, Kind> {
     let mut oracle = Oracle::new(workload.clone(), islands);
     if oracle.load().is_err() {
-        return Vec::new();
+        return BTreeMap::new();
     }
     let schema = workload.schema();
     let mut generator = stream(workload);
@@ -74,13 +95,18 @@ pub(crate) fn operations<W: Workload>(workload: &W, islands: u16, transactions: 
         (0..islands).for_each(|i| oracle.model(InstanceId(i)).end(result.is_ok()));
         let kind = kinds.entry(workload.kind(&request)).or_default();
         kind.submitted += 1;
+        kind.only_reads = workload.only_reads(&request);
         match result {
-            Ok(_) => kind.add(trace, home),
+            Ok(reply) => {
+                kind.add(trace, home);
+                workload.observe(&request, Some(&reply), &mut |name, n| kind.observed(name, n));
+                workload.committed(&request, &reply);
+            }
             Err(Abort::User(_)) => kind.failed += 1,
             Err(_) => {}
         }
     }
-    kinds.into_iter().flat_map(|(name, kind)| kind.rows(name, islands, &schema)).collect()
+    kinds
 }
 
 impl Kind {
@@ -106,9 +132,22 @@ impl Kind {
         for (table, key) in trace.updated {
             self.updated.entry(table).or_default().insert(key);
         }
+        self.inserted.extend(trace.inserted);
     }
 
-    fn rows(&self, name: &str, islands: u16, schema: &txn::Schema) -> Vec<Row> {
+    fn observed(&mut self, name: &str, n: u64) {
+        match name {
+            "frames" => {
+                let (least, most) = self.frames.unwrap_or((n, n));
+                self.frames = Some((least.min(n), most.max(n)));
+            }
+            "results" => self.results += n,
+            _ => {}
+        }
+    }
+
+    /// `ended` counts the transactions of all kinds.
+    fn rows(&self, name: &str, islands: u16, ended: u64, schema: &txn::Schema) -> Vec<Row> {
         let per = |n: u64, of: u64| n as f64 / of.max(1) as f64;
         let named = |what: &str| {
             let mut row = row(what);
@@ -118,6 +157,14 @@ impl Kind {
         };
         let mut operations = named("operations");
         operations.set("submitted", self.submitted);
+        operations.set("committed", self.committed);
+        operations.set("share", per(self.committed + self.failed, ended));
+        operations.set("only_reads", self.only_reads);
+        if let Some((least, most)) = self.frames {
+            operations.set("least_frames", least);
+            operations.set("most_frames", most);
+        }
+        operations.set("results", per(self.results, self.committed));
         operations.set("failed", per(self.failed, self.submitted));
         operations.set("lost", per(self.submitted - self.failed - self.committed, self.submitted));
         operations.set("records", per(self.records, self.committed));
@@ -211,12 +258,14 @@ impl Access for Noted<'_> {
 
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         self.note(&["inserts"], table, key);
+        self.trace.inserted.insert(table);
         self.model.insert(table, key, row).await
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
         *self.trace.calls.entry("appends").or_default() += 1;
         self.trace.appended += 1;
+        self.trace.inserted.insert(table);
         self.model.append(table, row).await
     }
 

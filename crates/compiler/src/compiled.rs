@@ -138,6 +138,8 @@ pub enum Copied {
     Table { table: Oid, columns: Vec<u16>, insert: Box<Query> },
     /// To the client.
     Query(Box<Query>),
+    /// To the client, by a plan: the query, and the part that a program lacks.
+    General(Parsed, &'static str),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

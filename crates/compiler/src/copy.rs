@@ -28,7 +28,14 @@ pub fn copy(catalog: &Catalog, statement: &ast::Statement) -> Result<Copy, Stop>
         CopySource::Query(query) => {
             let statement = ast::Statement::Query(query.clone());
             let mut compiler = Compiler::new(catalog, Params::default());
-            Copied::Query(Box::new(crate::query(&mut compiler, &statement)?))
+            match crate::query(&mut compiler, &statement) {
+                Ok(query) => Copied::Query(Box::new(query)),
+                Err(Stop::General(reason)) => {
+                    let parsed = crate::parse(&query.to_string())?.pop();
+                    Copied::General(parsed.ok_or(Stop::General(reason))?, reason)
+                }
+                Err(stop) => return Err(stop),
+            }
         }
         CopySource::Table { table_name, columns } => {
             let table = table(catalog, table_name)?;

@@ -311,6 +311,7 @@ fn path(path: &Path, table: &Stored, before: &[String]) -> String {
             format!("by {name} ({}){more}{order}, {slots}{each}", shown.join(" or "))
         }
         Path::All => "wholly, all slots".into(),
+        Path::Part(_) => "wholly, slot after slot, in parts".into(),
         Path::Values(rows) => format!("of {} rows", rows.len()),
         Path::Series { from, to, step } => {
             format!("from {} to {} by {}", text(from, before), text(to, before), text(step, before))

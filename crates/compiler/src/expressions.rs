@@ -37,6 +37,12 @@ pub struct Compiler<'a> {
     pub uses: BTreeSet<u16>,
     /// Where the first error is, if that is known.
     pub place: Option<Location>,
+    /// The types that the output of the next select is stored as: those of its parameters.
+    pub targets: Vec<SqlType>,
+    /// Branches around the expression: what is in them may not be run.
+    pub branches: u32,
+    /// What a tree collects, if the statement becomes one.
+    pub tree: Option<crate::tree::State>,
     depth: u32,
 }
 
@@ -51,6 +57,9 @@ impl<'a> Compiler<'a> {
             hoisted: None,
             uses: BTreeSet::new(),
             place: None,
+            targets: Vec::new(),
+            branches: 0,
+            tree: None,
             depth: 0,
         }
     }
@@ -83,14 +92,23 @@ impl<'a> Compiler<'a> {
         Ok(self.params.coerce(value, SqlType::Bool, How::Implicit)?)
     }
 
-    pub fn expr(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
+    /// Binds something that is inside of what is bound.
+    ///
+    /// # Errors
+    /// `54001` for too deep a nesting.
+    pub fn deeper<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             self.depth -= 1;
             return Err(too_complex().into());
         }
-        let value = self.any(scope, expr);
+        let bound = bind(self);
         self.depth -= 1;
+        bound
+    }
+
+    pub fn expr(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
+        let value = self.deeper(|compiler| compiler.any(scope, expr));
         if let Err(Stop::Error(error)) = &value {
             self.note_place(expr, error.state);
         }
@@ -141,8 +159,8 @@ impl<'a> Compiler<'a> {
             },
             E::Identifier(ident) => {
                 let name = folded(ident);
-                match scope.column(&name) {
-                    Ok(found) => Ok(Typed::new(Expr::Column(found.position), found.ty)),
+                match self.named_column(scope, None, &name) {
+                    Ok(value) => Ok(value),
                     Err(error) if error.state != SqlState::UNDEFINED_COLUMN => Err(error.into()),
                     Err(error) => self.param_named(&name).ok_or_else(|| error.into()),
                 }
@@ -158,8 +176,7 @@ impl<'a> Compiler<'a> {
                 {
                     return Ok(value);
                 }
-                let found = scope.column_of(&relation, &column)?;
-                Ok(Typed::new(Expr::Column(found.position), found.ty))
+                Ok(self.named_column(scope, Some(&relation), &column)?)
             }
             E::TypedString(typed) => {
                 let value = literal(&typed.value.value)?;
@@ -173,7 +190,10 @@ impl<'a> Compiler<'a> {
                 self.cast(value, data_type)
             }
             E::Case { operand, conditions, else_result, .. } => {
-                self.case(scope, operand.as_deref(), conditions, else_result.as_deref())
+                self.branches += 1;
+                let value = self.case(scope, operand.as_deref(), conditions, else_result.as_deref());
+                self.branches -= 1;
+                value
             }
             E::Function(function) => functions::call(self, scope, function),
             E::Collate { expr, collation } => match collation.to_string().trim_matches('"') {
@@ -251,10 +271,16 @@ impl<'a> Compiler<'a> {
             E::Exists { subquery, negated } => {
                 negate_if(*negated, self.sub_query(scope, subquery, Asked::Existence)?)
             }
-            E::InSubquery { .. } => Err(Stop::General("a sub-query")),
-            E::AnyOp { .. } | E::AllOp { .. } | E::Array(_) | E::InUnnest { .. } => {
-                Err(Stop::General("an array"))
+            E::InSubquery { expr, subquery, negated } if self.tree.is_some() => {
+                let found = self.tree_comparison(scope, expr, (BinaryOp::Equal, false), subquery)?;
+                negate_if(*negated, found)
             }
+            E::InSubquery { .. } => Err(Stop::General("a sub-query")),
+            E::AnyOp { left, compare_op, right, .. } => {
+                self.quantified(scope, (left, compare_op), right, false)
+            }
+            E::AllOp { left, compare_op, right } => self.quantified(scope, (left, compare_op), right, true),
+            E::Array(_) | E::InUnnest { .. } => Err(Stop::General("an array")),
             E::GroupingSets(_) | E::Cube(_) | E::Rollup(_) => Err(Stop::General("grouping sets")),
             E::AtTimeZone { .. } => Err(Stop::General("AT TIME ZONE")),
             E::SimilarTo { .. } | E::RLike { .. } => Err(Stop::General("a regular expression")),
@@ -429,6 +455,30 @@ impl<'a> Compiler<'a> {
         Ok(Typed::bool(Expr::In { expr: expr.into(), list: list? }))
     }
 
+    /// `left op ANY (right)`, or `ALL`.
+    fn quantified(
+        &mut self,
+        scope: &Scope,
+        (left, op): (&ast::Expr, &BinaryOperator),
+        right: &ast::Expr,
+        all: bool,
+    ) -> Result<Typed, Stop> {
+        let mut right = right;
+        while let ast::Expr::Nested(inner) = right {
+            right = inner;
+        }
+        match right {
+            ast::Expr::Subquery(query) if self.tree.is_some() => {
+                self.tree_comparison(scope, left, (operator(op)?, all), query)
+            }
+            ast::Expr::Subquery(_) => Err(Stop::General("a sub-query")),
+            ast::Expr::Array(array) if *op == BinaryOperator::Eq && !all => {
+                self.in_list(scope, left, &array.elem)
+            }
+            _ => Err(Stop::General("an array")),
+        }
+    }
+
     fn between(
         &mut self,
         scope: &Scope,
@@ -502,8 +552,9 @@ impl<'a> Compiler<'a> {
 
     /// All values as of their common type.
     pub fn of_one_type(&mut self, what: &str, values: Vec<Typed>) -> Result<(Vec<Expr>, SqlType), SqlError> {
-        let mut ty = SqlType::Unknown;
-        for value in &values {
+        let is_null = |value: &&Typed| value.expr == Expr::Const(Datum::Null) && value.ty == SqlType::Unknown;
+        let mut ty = values.iter().find(|value| !is_null(value)).map_or(SqlType::Unknown, |value| value.ty);
+        for value in values.iter().filter(|value| !is_null(value)) {
             ty = types::common(ty, value.ty).ok_or_else(|| {
                 let (left, right) = (types::name_of(ty), types::name_of(value.ty));
                 crate::error::mismatch(format!("{what} types {left} and {right} cannot be matched"))

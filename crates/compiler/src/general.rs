@@ -4,7 +4,7 @@
 //! the client's transaction, so the rows are those of one moment, with what the transaction wrote
 //! itself, and under its locks. Then the plan computes the answer from them, away from the engine.
 
-use crate::compiled::Field;
+use crate::compiled::{Field, Query};
 use crate::parse::Parsed;
 use sql::catalog::{Catalog, Oid};
 use sql::{Datum, Program, SqlError, SqlType};
@@ -56,8 +56,12 @@ pub type Answer = Pin<Box<dyn Future<Output = Result<Rows, SqlError>> + Send>>;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scan {
     pub table: String,
-    /// A program of one select, without parameters.
-    pub program: Program,
+    /// A program of one select.
+    pub program: Arc<Program>,
+    pub params: Vec<Datum>,
+    /// Whether it is run again and again, each time with one more parameter: where the rows begin
+    /// ([`sql::program::Outcome::rest`]; no bytes first).
+    pub in_parts: bool,
 }
 
 /// A query that can be carried out again and again.
@@ -69,6 +73,12 @@ pub trait Plan: Send + Sync {
 
     /// The tables that it reads: they stay as they are meanwhile.
     fn tables(&self) -> &[Oid];
+
+    /// The statement that is run for each row of the answer, if the plan is one of a statement that
+    /// writes: its parameters are those of the client, then the row. The client gets what it gives.
+    fn each(&self) -> Option<&Arc<Query>> {
+        None
+    }
 
     /// What to read for these parameters.
     ///
@@ -86,6 +96,11 @@ pub trait Plan: Send + Sync {
 /// A plan with its parameters.
 pub trait Started: Send {
     fn scans(&self) -> &[Scan];
+
+    /// The most memory of the rows of all scans, in bytes.
+    fn memory(&self) -> usize {
+        usize::MAX
+    }
 
     /// The answer, from the rows of each scan.
     fn finish(self: Box<Self>, rows: Vec<Rows>) -> Answer;

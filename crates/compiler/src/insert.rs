@@ -181,7 +181,10 @@ fn of_query(
     reads: &mut Vec<sql::catalog::Oid>,
 ) -> Result<InsertRows, Stop> {
     let fills = compiler.fills.len();
-    let selected = crate::select::query(compiler, cache, query)?;
+    compiler.targets = columns.iter().map(|at| table.columns[usize::from(*at)].ty).collect();
+    let selected = crate::select::query(compiler, cache, query);
+    compiler.targets.clear();
+    let selected = selected?;
     check_width(columns.len(), selected.fields.len(), is_open)?;
     let mut given = Vec::with_capacity(columns.len());
     for ((field, column), at) in selected.fields.iter().zip(columns).zip(0_u16..) {
@@ -197,8 +200,7 @@ fn of_query(
     }
     let row = row(compiler, table, columns, given)?;
     if compiler.fills[fills..].iter().any(|fill| matches!(fill, Fill::Next(_))) {
-        let hint = "Name the column in the INSERT and select its values, or use VALUES.";
-        return Err(SqlError::unsupported("INSERT ... SELECT with values of a sequence", Some(hint)).into());
+        return Err(Stop::General("INSERT ... SELECT with values of a sequence"));
     }
     reads.extend(selected.tables);
     Ok(InsertRows::Query { select: Box::new(selected.select), row })

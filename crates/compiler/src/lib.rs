@@ -21,6 +21,7 @@
 //! - [`ddl`]: statements on the catalog.
 //! - [`describe`], [`describe_call`]: programs in words.
 //! - [`general`], [`typed`]: the door to what runs all other queries, and what it needs from here.
+//! - [`mod@tree`]: all other queries as trees of operators, for the crate `queries`.
 
 #![forbid(unsafe_code)]
 
@@ -52,6 +53,7 @@ pub mod session;
 mod sources;
 mod sub_queries;
 mod tables;
+pub mod tree;
 pub mod typed;
 pub mod types;
 mod walk;

@@ -64,11 +64,24 @@ pub fn table<'a>(catalog: &'a Catalog, name: &ObjectName) -> Result<&'a Table, S
 
 /// The rows that the names of an expression stand for: a joined row has the columns of each
 /// relation in turn.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scope {
     pub relations: Vec<Relation>,
+    /// Columns that stand for several ones of a name (`USING`), in trees.
+    pub merged: Vec<Merged>,
 }
 
+/// A column that stands for those of the same name on both sides of a join.
+#[derive(Clone)]
+pub struct Merged {
+    pub name: String,
+    pub value: crate::coerce::Typed,
+    /// The first relation of the join.
+    pub since: usize,
+    pub is_open: bool,
+}
+
+#[derive(Clone)]
 pub struct Relation {
     /// The alias, or the table's name.
     pub name: String,
@@ -80,9 +93,12 @@ pub struct Relation {
     pub stored: Arc<Stored>,
     /// Whether its columns have names that stand alone (those of `excluded` do not).
     pub is_open: bool,
+    /// In a tree: the scan that gives its rows.
+    pub scan: Option<usize>,
 }
 
 /// A column that a statement can see.
+#[derive(Clone)]
 pub struct Named {
     pub name: String,
     pub ty: SqlType,
@@ -119,7 +135,7 @@ impl Relation {
             is_merged: false,
         };
         let columns = table.visible().map(named).collect();
-        Relation { name, oid: Some(table.oid), offset, columns, stored, is_open: true }
+        Relation { name, oid: Some(table.oid), offset, columns, stored, is_open: true, scan: None }
     }
 }
 
@@ -128,8 +144,14 @@ impl Scope {
         self.relations.last().map_or(0, |last| last.offset + last.width())
     }
 
+    /// Whether a column has this name, or several have it.
+    pub fn has_column(&self, name: &str) -> bool {
+        self.merged.iter().any(|merged| merged.name == name)
+            || self.column(name).map_or_else(|error| error.state != SqlState::UNDEFINED_COLUMN, |_| true)
+    }
+
     pub fn one(relation: Relation) -> Scope {
-        Scope { relations: vec![relation] }
+        Scope { relations: vec![relation], merged: Vec::new() }
     }
 
     /// A column by its name alone.

@@ -103,6 +103,11 @@ impl Parsed {
         }
     }
 
+    /// Whether it inserts, changes or deletes rows.
+    pub fn is_change(&self) -> bool {
+        matches!(self.tree(), Some(Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)))
+    }
+
     /// What `EXPLAIN` explains, and whether it is to be carried out.
     pub fn explained(&self) -> Option<(bool, &Parsed)> {
         match self.kind() {

@@ -23,10 +23,10 @@ pub struct Selected {
 }
 
 /// One column of the output, before its place among the groups is known.
-struct Item {
-    name: String,
-    value: Typed,
-    origin: Option<(Oid, u16)>,
+pub struct Item {
+    pub name: String,
+    pub value: Typed,
+    pub origin: Option<(Oid, u16)>,
 }
 
 pub fn query(compiler: &mut Compiler<'_>, cache: &mut Cache, query: &ast::Query) -> Result<Selected, Stop> {
@@ -70,7 +70,7 @@ fn values(compiler: &mut Compiler<'_>, query: &ast::Query, values: &ast::Values)
 }
 
 /// A query of all joined rows, without output.
-fn over(plan: Plan) -> Select {
+pub fn over(plan: Plan) -> Select {
     Select {
         sources: plan.sources,
         grouping: None,
@@ -95,17 +95,19 @@ struct Selecting<'c, 'a, 'q> {
 impl Selecting<'_, '_, '_> {
     fn run(mut self) -> Result<Selected, Stop> {
         self.refuse()?;
+        let targets = std::mem::take(&mut self.compiler.targets);
         let mut from = From::default();
         from.add(self.compiler, self.cache, &self.select.from)?;
         let condition = self.select.selection.as_ref();
         let condition = condition.map(|c| self.compiler.condition(&from.scope, c, "WHERE")).transpose()?;
         self.compiler.aggregates = Some(Vec::new());
+        self.compiler.targets = targets;
         let mut items = self.items(&from.scope)?;
         let having = self.select.having.as_ref();
         let having = having.map(|h| self.compiler.condition(&from.scope, h, "HAVING")).transpose()?;
-        let mut order = self.order(&from.scope, &mut items)?;
+        let mut order = ordering(self.compiler, &from.scope, self.query.order_by.as_ref(), &mut items)?;
         let aggregates = self.compiler.aggregates.take().unwrap_or_default();
-        let keys = self.group_keys(&from.scope, &items)?;
+        let keys = group_keys(self.compiler, &from.scope, &self.select.group_by, &items)?;
         let is_grouped = !keys.is_empty() || !aggregates.is_empty() || having.is_some();
         let hidden = items.len() - order.visible;
         let distinct = self.distinct(hidden)?;
@@ -165,85 +167,6 @@ impl Selecting<'_, '_, '_> {
             }
             Some(ast::Distinct::Distinct) => Ok(true),
         }
-    }
-
-    /// `GROUP BY`: positions and names of the output, or expressions.
-    fn group_keys(&mut self, scope: &Scope, items: &[Item]) -> Result<Vec<Expr>, Stop> {
-        let GroupByExpr::Expressions(exprs, modifiers) = &self.select.group_by else {
-            return Err(Stop::General("GROUP BY ALL"));
-        };
-        if !modifiers.is_empty() {
-            return Err(Stop::General("grouping sets"));
-        }
-        let mut keys = Vec::with_capacity(exprs.len());
-        for expr in exprs {
-            let key = match position(expr, items.len(), "GROUP BY")? {
-                Some(at) => items[at].value.expr.clone(),
-                None => self.group_key(scope, items, expr)?,
-            };
-            if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
-                let message = "aggregate functions are not allowed in GROUP BY";
-                return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
-            }
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-        Ok(keys)
-    }
-
-    /// A name is a column first, an output's alias second.
-    fn group_key(&mut self, scope: &Scope, items: &[Item], expr: &ast::Expr) -> Result<Expr, Stop> {
-        let alias = match expr {
-            ast::Expr::Identifier(ident) if scope.column(&folded(ident)).is_err() => {
-                items.iter().find(|item| item.name == folded(ident))
-            }
-            _ => None,
-        };
-        match alias {
-            Some(item) => Ok(item.value.expr.clone()),
-            None => {
-                let value = self.compiler.expr(scope, expr)?;
-                Ok(self.compiler.params.settle(value)?.expr)
-            }
-        }
-    }
-
-    /// `ORDER BY`: positions and names of the output, or expressions, which become hidden items.
-    fn order(&mut self, scope: &Scope, items: &mut Vec<Item>) -> Result<Ordering, Stop> {
-        let mut order = Ordering { keys: Vec::new(), visible: items.len() };
-        let Some(clause) = &self.query.order_by else { return Ok(order) };
-        let OrderByKind::Expressions(exprs) = &clause.kind else { return Err(Stop::General("ORDER BY ALL")) };
-        for by in exprs {
-            let alias = match &by.expr {
-                ast::Expr::Identifier(ident) => {
-                    items[..order.visible].iter().position(|item| item.name == folded(ident))
-                }
-                _ => None,
-            };
-            let at = match (alias, position(&by.expr, order.visible, "ORDER BY")?) {
-                (Some(at), _) | (None, Some(at)) => at,
-                (None, None) => {
-                    let value = self.compiler.expr(scope, &by.expr)?;
-                    let value = self.compiler.params.settle(value)?;
-                    let known = items.iter().position(|item| item.value.expr == value.expr);
-                    known.unwrap_or_else(|| {
-                        items.push(Item { name: String::new(), value, origin: None });
-                        items.len() - 1
-                    })
-                }
-            };
-            let descending = match &by.options.sort {
-                None | Some(ast::OrderBySort::Asc) => false,
-                Some(ast::OrderBySort::Desc) => true,
-                Some(ast::OrderBySort::Using(_)) => return Err(Stop::General("ORDER BY USING")),
-            };
-            let nulls_first = by.options.nulls_first.unwrap_or(descending);
-            let column =
-                u16::try_from(at).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "too many columns"))?;
-            order.keys.push(SortKey { column, descending, nulls_first });
-        }
-        Ok(order)
     }
 
     fn lock(&self, from: &mut From) -> Result<bool, Stop> {
@@ -317,10 +240,129 @@ impl Selecting<'_, '_, '_> {
     }
 }
 
-struct Ordering {
-    keys: Vec<SortKey>,
+pub struct Ordering {
+    pub keys: Vec<SortKey>,
     /// Items that the client gets; those after them are for the order.
-    visible: usize,
+    pub visible: usize,
+}
+
+/// `GROUP BY`: positions and names of the output, or expressions.
+///
+/// # Errors
+/// Those of the expressions; `42803` for aggregates.
+pub fn group_keys(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    clause: &GroupByExpr,
+    items: &[Item],
+) -> Result<Vec<Expr>, Stop> {
+    let GroupByExpr::Expressions(exprs, modifiers) = clause else {
+        return Err(Stop::General("GROUP BY ALL"));
+    };
+    if !modifiers.is_empty() {
+        return Err(Stop::General("grouping sets"));
+    }
+    let mut keys = Vec::with_capacity(exprs.len());
+    for expr in exprs {
+        let key = match position(expr, items.len(), "GROUP BY")? {
+            Some(at) => items[at].value.expr.clone(),
+            None => group_key(compiler, scope, items, expr)?,
+        };
+        if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
+            let message = "aggregate functions are not allowed in GROUP BY";
+            return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
+        }
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    Ok(keys)
+}
+
+/// A name is a column first, an output's alias second.
+fn group_key(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    items: &[Item],
+    expr: &ast::Expr,
+) -> Result<Expr, Stop> {
+    let alias = match expr {
+        ast::Expr::Identifier(ident) if !scope.has_column(&folded(ident)) => {
+            items.iter().find(|item| item.name == folded(ident))
+        }
+        _ => None,
+    };
+    match alias {
+        Some(item) => Ok(item.value.expr.clone()),
+        None => {
+            let value = compiler.expr(scope, expr)?;
+            Ok(compiler.params.settle(value)?.expr)
+        }
+    }
+}
+
+/// `ORDER BY`: positions and names of the output, or expressions, which become hidden items.
+///
+/// # Errors
+/// Those of the expressions.
+pub fn ordering(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    clause: Option<&ast::OrderBy>,
+    items: &mut Vec<Item>,
+) -> Result<Ordering, Stop> {
+    let mut order = Ordering { keys: Vec::new(), visible: items.len() };
+    let Some(clause) = clause else { return Ok(order) };
+    let OrderByKind::Expressions(exprs) = &clause.kind else { return Err(Stop::General("ORDER BY ALL")) };
+    for by in exprs {
+        let at = item_of(compiler, scope, &by.expr, (items, order.visible), "ORDER BY")?;
+        let (descending, nulls_first) = direction(&by.options)?;
+        let column =
+            u16::try_from(at).map_err(|_| SqlError::new(SqlState::PROGRAM_LIMIT, "too many columns"))?;
+        order.keys.push(SortKey { column, descending, nulls_first });
+    }
+    Ok(order)
+}
+
+/// Whether an order descends, and whether nulls come first.
+///
+/// # Errors
+/// `General` for `USING`.
+pub fn direction(options: &ast::OrderByOptions) -> Result<(bool, bool), Stop> {
+    let descending = match &options.sort {
+        None | Some(ast::OrderBySort::Asc) => false,
+        Some(ast::OrderBySort::Desc) => true,
+        Some(ast::OrderBySort::Using(_)) => return Err(Stop::General("ORDER BY USING")),
+    };
+    Ok((descending, options.nulls_first.unwrap_or(descending)))
+}
+
+/// The item that an expression of a clause names by position or alias, or that it is; else it
+/// becomes a hidden one.
+///
+/// # Errors
+/// Those of the expression.
+pub fn item_of(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    expr: &ast::Expr,
+    (items, visible): (&mut Vec<Item>, usize),
+    clause: &str,
+) -> Result<usize, Stop> {
+    let alias = match expr {
+        ast::Expr::Identifier(ident) => items[..visible].iter().position(|item| item.name == folded(ident)),
+        _ => None,
+    };
+    if let Some(at) = alias.or(position(expr, visible, clause)?) {
+        return Ok(at);
+    }
+    let value = compiler.expr(scope, expr)?;
+    let value = compiler.params.settle(value)?;
+    let known = items.iter().position(|item| item.value.expr == value.expr);
+    Ok(known.unwrap_or_else(|| {
+        items.push(Item { name: String::new(), value, origin: None });
+        items.len() - 1
+    }))
 }
 
 /// The order as columns of the only relation; empty if it is not of that kind.
@@ -374,7 +416,7 @@ impl Groups<'_> {
                 *column = *column - AGGREGATES + self.keys.len() as u16;
                 Ok(())
             }
-            Expr::Column(column) => Err(self.ungrouped(*column)),
+            Expr::Column(column) => Err(ungrouped(self.scope, *column)),
             _ => {
                 let mut result = Ok(());
                 children_mut(expr, &mut |inner| {
@@ -386,23 +428,23 @@ impl Groups<'_> {
             }
         }
     }
+}
 
-    fn ungrouped(&self, column: u16) -> SqlError {
-        let relation = self.scope.relations.iter().rfind(|relation| relation.offset <= column);
-        let name = relation.and_then(|relation| {
-            let column = relation.columns.iter().find(|named| named.position + relation.offset == column)?;
-            Some(format!("{}.{}", relation.name, column.name))
-        });
-        let name = name.unwrap_or_default();
-        let message = format!(
-            "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
-        );
-        SqlError::new(SqlState::GROUPING_ERROR, message)
-    }
+/// The error for a column of no group.
+pub fn ungrouped(scope: &Scope, column: u16) -> SqlError {
+    let relation = scope.relations.iter().rfind(|relation| relation.offset <= column);
+    let name = relation.and_then(|relation| {
+        let column = relation.columns.iter().find(|named| named.position + relation.offset == column)?;
+        Some(format!("{}.{}", relation.name, column.name))
+    });
+    let name = name.unwrap_or_default();
+    let message =
+        format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+    SqlError::new(SqlState::GROUPING_ERROR, message)
 }
 
 /// A column of the output by its position from 1, if the expression is an integer.
-fn position(expr: &ast::Expr, count: usize, clause: &str) -> Result<Option<usize>, SqlError> {
+pub fn position(expr: &ast::Expr, count: usize, clause: &str) -> Result<Option<usize>, SqlError> {
     let ast::Expr::Value(value) = expr else { return Ok(None) };
     let ast::Value::Number(digits, _) = &value.value else { return Ok(None) };
     match digits.parse::<usize>() {
@@ -415,7 +457,7 @@ fn position(expr: &ast::Expr, count: usize, clause: &str) -> Result<Option<usize
 }
 
 /// `LIMIT`, `OFFSET`, `FETCH`.
-fn limits(compiler: &mut Compiler<'_>, query: &ast::Query) -> Result<(Option<Expr>, Option<Expr>), Stop> {
+pub fn limits(compiler: &mut Compiler<'_>, query: &ast::Query) -> Result<(Option<Expr>, Option<Expr>), Stop> {
     let (mut limit, mut offset) = match &query.limit_clause {
         None => (None, None),
         Some(ast::LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
@@ -457,50 +499,72 @@ fn limits(compiler: &mut Compiler<'_>, query: &ast::Query) -> Result<(Option<Exp
     Ok((count(&mut limit, "LIMIT")?, count(&mut offset, "OFFSET")?))
 }
 
-fn items(compiler: &mut Compiler<'_>, scope: &Scope, projection: &[SelectItem]) -> Result<Vec<Item>, Stop> {
+/// The output of a select.
+///
+/// # Errors
+/// Those of its expressions.
+pub fn items(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    projection: &[SelectItem],
+) -> Result<Vec<Item>, Stop> {
+    let targets = std::mem::take(&mut compiler.targets);
     let mut items = Vec::with_capacity(projection.len());
-    let all = |relation: &crate::names::Relation, items: &mut Vec<Item>| {
-        items.extend(relation.columns.iter().filter(|column| !column.is_merged).map(|column| {
-            let Found { position, ty, origin } = relation.found(column);
-            Item { name: column.name.clone(), value: Typed::new(Expr::Column(position), ty), origin }
-        }));
-    };
     for item in projection {
+        let target = targets.get(items.len()).copied();
         match item {
             SelectItem::Wildcard(_) => {
                 if scope.relations.is_empty() {
                     return Err(syntax("SELECT * with no tables specified is not valid").into());
                 }
-                scope
-                    .relations
-                    .iter()
-                    .filter(|relation| relation.is_open)
-                    .for_each(|relation| all(relation, &mut items));
+                let merged = scope.merged.iter();
+                items.extend(merged.map(|merged| Item {
+                    name: merged.name.clone(),
+                    value: merged.value.clone(),
+                    origin: None,
+                }));
+                let open = scope.relations.iter().filter(|relation| relation.is_open);
+                for relation in open {
+                    let own = relation.columns.iter().filter(|column| !column.is_merged);
+                    items.extend(own.map(|column| whole(relation, column)));
+                }
             }
             SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                 let name = parts(name).pop().unwrap_or_default();
-                all(scope.relation(&name)?, &mut items);
+                let relation = scope.relation(&name)?;
+                items.extend(relation.columns.iter().map(|column| whole(relation, column)));
             }
-            SelectItem::UnnamedExpr(expr) => items.push(one(compiler, scope, expr, None)?),
+            SelectItem::UnnamedExpr(expr) => items.push(one(compiler, scope, expr, (None, target))?),
             SelectItem::ExprWithAlias { expr, alias } => {
-                items.push(one(compiler, scope, expr, Some(folded(alias)))?)
+                items.push(one(compiler, scope, expr, (Some(folded(alias)), target))?)
             }
             _ => return Err(Stop::General("an item of this kind")),
         }
     }
+    items.iter().for_each(|item| compiler.note_used(scope, &item.value.expr));
     Ok(items)
+}
+
+/// A column as an item.
+fn whole(relation: &crate::names::Relation, column: &crate::names::Named) -> Item {
+    let Found { position, ty, origin } = relation.found(column);
+    Item { name: column.name.clone(), value: Typed::new(Expr::Column(position), ty), origin }
 }
 
 fn one(
     compiler: &mut Compiler<'_>,
     scope: &Scope,
     expr: &ast::Expr,
-    alias: Option<String>,
+    (alias, target): (Option<String>, Option<SqlType>),
 ) -> Result<Item, Stop> {
-    let value = compiler.expr(scope, expr)?;
+    let mut value = compiler.expr(scope, expr)?;
+    if let (Expr::Param(_), SqlType::Unknown, Some(target)) = (&value.expr, value.ty, target) {
+        let ty = crate::coerce::without_length(target);
+        value = Typed::new(compiler.params.coerce(value, ty, How::Implicit)?, ty);
+    }
     let value = compiler.params.settle(value)?;
     let origin = match value.expr {
-        Expr::Column(column) if column < AGGREGATES => {
+        Expr::Column(column) if column < scope.width() => {
             let relation = scope.relations.iter().rfind(|relation| relation.offset <= column);
             relation.and_then(|relation| Some((relation.oid?, column - relation.offset + 1)))
         }

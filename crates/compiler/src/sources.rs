@@ -236,6 +236,7 @@ impl From {
             columns: named.collect(),
             stored: Arc::new(unstored(name, columns)),
             is_open: true,
+            scan: None,
         };
         rename(&mut relation, alias);
         self.push(relation, Some(path))
@@ -312,7 +313,7 @@ impl From {
 }
 
 /// Whether the condition is not true for a row of which the columns in `range` are null.
-fn refuses_null(condition: &Expr, range: &std::ops::Range<u16>) -> bool {
+pub fn refuses_null(condition: &Expr, range: &std::ops::Range<u16>) -> bool {
     let is_own = |expr: &Expr| matches!(expr, Expr::Column(column) if range.contains(column));
     match condition {
         Expr::Binary { op, left, right, .. } => {
@@ -457,7 +458,7 @@ fn place_path(path: &mut Path, plan: &Plan) {
                 range.low.iter_mut().chain(&mut range.high).for_each(|(value, _)| plan.place(value));
             }
         }
-        Path::All | Path::Series { .. } => {}
+        Path::All | Path::Part(_) | Path::Series { .. } => {}
     }
 }
 
@@ -471,7 +472,7 @@ pub fn is_plain(query: &ast::Query) -> bool {
 }
 
 /// The new names of a relation's columns.
-fn rename(relation: &mut Relation, alias: Option<&TableAlias>) {
+pub fn rename(relation: &mut Relation, alias: Option<&TableAlias>) {
     let Some(alias) = alias else { return };
     for (column, alias) in relation.columns.iter_mut().zip(&alias.columns) {
         column.name = folded(&alias.name);

@@ -19,6 +19,12 @@ impl Compiler<'_> {
     /// # Errors
     /// `General` for other sub-queries, and where none is allowed.
     pub fn sub_query(&mut self, scope: &Scope, query: &ast::Query, asked: Asked) -> Result<Typed, Stop> {
+        if self.tree.is_some() {
+            return self.tree_sub(scope, query, matches!(asked, Asked::Value));
+        }
+        if self.branches > 0 && self.frame.is_none() {
+            return Err(Stop::General("a sub-query in a CASE"));
+        }
         if self.hoisted.is_none() {
             return Err(Stop::General("a sub-query"));
         }

@@ -192,8 +192,10 @@ pub fn common(left: SqlType, right: SqlType) -> Option<SqlType> {
         return Some(left);
     }
     Some(match (left, right) {
+        // A literal need not fit the length of the other value.
+        (Unknown | Numeric(_), Numeric(_)) | (Numeric(_), Unknown) => Numeric(None),
+        (Unknown, Varchar(_)) | (Varchar(_), Unknown) => Varchar(None),
         (Unknown, other) | (other, Unknown) => other,
-        (Numeric(_), Numeric(_)) => Numeric(None),
         (Char(_), Char(_)) => Char(0),
         (Varchar(_), Varchar(_)) => Varchar(None),
         (Oid, number) | (number, Oid) if is_integer(number) => Int8,
@@ -204,8 +206,7 @@ pub fn common(left: SqlType, right: SqlType) -> Option<SqlType> {
         _ => match (number_rank(left)?, number_rank(right)?) {
             // There is no operator of a real and another kind of number.
             (5, _) | (_, 5) => Float8,
-            (l, r) if l > r => left,
-            _ => right,
+            (l, r) => crate::coerce::without_length(if l > r { left } else { right }),
         },
     })
 }

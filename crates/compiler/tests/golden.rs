@@ -63,7 +63,9 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
             }
             Ok(Compiled::Copy(copy)) => {
                 writeln!(out, "copy {:?} {:?}", copy.direction, copy.options).unwrap();
-                let (Copied::Table { insert: query, .. } | Copied::Query(query)) = copy.what;
+                let (Copied::Table { insert: query, .. } | Copied::Query(query)) = copy.what else {
+                    panic!("a COPY by a plan");
+                };
                 query_lines(&query, &mut out);
                 Ok(())
             }

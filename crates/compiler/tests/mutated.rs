@@ -20,6 +20,11 @@ fn run(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> usize {
     let Ok(parsed) = parse(text) else { return 0 };
     let mut compiled = 0;
     for statement in parsed {
+        // A tree of any query is a tree or an error, whether the query needs one or not.
+        let _ = compiler::tree::tree(catalog, &statement, &[]);
+        if statement.is_change() {
+            let _ = compiler::tree::written(catalog, &statement, &[]);
+        }
         match compile(catalog, &statement, &[]) {
             Ok(Compiled::Query(query)) => {
                 compiled += 1;

@@ -29,6 +29,8 @@ pub(crate) enum InstanceOrder {
     Measure,
     Halt,
     Audit,
+    /// The process answers until this time ([`world::now_ns`]); without a reply.
+    AnswerUntil(u64),
     Stop,
 }
 
@@ -47,6 +49,7 @@ impl InstanceOrder {
             InstanceOrder::Measure => "report its measurements",
             InstanceOrder::Halt => "halt",
             InstanceOrder::Audit => "audit its data",
+            InstanceOrder::AnswerUntil(_) => "take the lease",
             InstanceOrder::Stop => "stop",
         }
     }

@@ -104,6 +104,10 @@ fn orders(mut stream: UnixStream, host: Host) -> std::io::Result<mpsc::Receiver<
     let (tx, rx) = mpsc::channel();
     let body = move || {
         while let Ok(Some(order)) = receive::<InstanceOrder>(&mut stream) {
+            if let InstanceOrder::AnswerUntil(ns) = order {
+                instance::lease::answer_until(ns);
+                continue;
+            }
             let last = matches!(order, InstanceOrder::Stop);
             if tx.send(order).is_err() || last {
                 return;
@@ -197,6 +201,8 @@ fn carry_out(
 ) -> Result<Reply, String> {
     match order {
         InstanceOrder::Start(_) | InstanceOrder::Stop => return Err("it runs already".into()),
+        // The reader of orders has carried it out.
+        InstanceOrder::AnswerUntil(_) => {}
         InstanceOrder::Connect(peers) => instance.connect(&peers),
         InstanceOrder::Load => load(instance, replies)?,
         InstanceOrder::Traffic(order) => {

@@ -33,7 +33,7 @@ pub(crate) const INSTANCE: &str = "instance.json";
 const OF_AN_INSTANCE: &[&str] =
     &["lock", "control", "control.new", "control-0", "control-1", "data", "doublewrite", "log", INSTANCE];
 /// Prefixes of the other files that an instance makes in its folder.
-const OF_AN_INSTANCE_BEGIN: &[&str] = &["log-", "checkpoint-", "spare-", "instance.new"];
+const OF_AN_INSTANCE_BEGIN: &[&str] = &["log-", "checkpoint-", "spare-", "instance.new", "relay-mark"];
 
 /// A kind of directory.
 pub enum Standing {

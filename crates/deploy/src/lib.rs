@@ -53,6 +53,7 @@ mod scratch;
 mod whole;
 
 pub use backup::{Copied, Copying, back_up};
+pub use engine::relay_address;
 pub use error::DeployError;
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};
@@ -65,7 +66,8 @@ pub use machines::{
 };
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
-    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, durability_name,
+    ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,
+    durability_name,
 };
 pub use restore::restore;
 pub use running::Running;

@@ -449,7 +449,11 @@ impl Keeping {
 
     /// Starts the instance again on its data; `None` if its data was in memory.
     fn revive(&mut self) -> Result<Option<Member>, DeployError> {
-        let Some(birth) = self.birth.clone() else { return Ok(None) };
+        let Some(mut birth) = self.birth.clone() else { return Ok(None) };
+        if let Some(relay) = &mut birth.config.relay {
+            // A claimed term counts once; the log's next one follows it.
+            (relay.term, relay.at_least) = (None, 0);
+        }
         if birth.config.durability == Durability::Memory {
             return Ok(None);
         }

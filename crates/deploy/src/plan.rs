@@ -2,7 +2,9 @@
 //! an address.
 
 use crate::DeployError;
-use crate::engine::{Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, Run, Size};
+use crate::engine::{
+    Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
+};
 use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
 use channel::Guarding;
@@ -38,11 +40,7 @@ impl Host {
 
 /// As the command line spells it.
 pub fn durability_name(durability: Durability) -> &'static str {
-    match durability {
-        Durability::Sync => "sync",
-        Durability::Async => "async",
-        Durability::Memory => "memory",
-    }
+    durability.name()
 }
 
 /// How a deployment uses the data directory that it is given.
@@ -148,7 +146,34 @@ pub struct Deployment {
     pub oversubscribed: bool,
     /// Distinguishes this deployment's instances from those of any other, which they refuse.
     pub number: u64,
+    /// Where a quorum keeps the logs, with durability `replicated`.
+    pub relay: Option<RelayPlace>,
     pub interrupt: Interrupt,
+}
+
+/// Where a quorum keeps the logs of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayPlace {
+    /// `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub address: String,
+    /// The names of the logs begin with it. A database that is kept has the same logs each time;
+    /// any other deployment has logs of its own.
+    pub name: String,
+    /// Opens even if entries are lost that had counted.
+    pub accept_loss: bool,
+    /// What this machine has claimed; `None` without a membership.
+    pub claim: Option<RelayClaim>,
+}
+
+/// The claim of a machine to the islands of a deployment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayClaim {
+    /// The term of each instance's log, by its number.
+    pub terms: Vec<u64>,
+    /// The entries of each that are known to have counted.
+    pub at_least: Vec<u64>,
+    /// [`instance::RelayConfig::answers_until`].
+    pub answers_until: u64,
 }
 
 /// Loopback, any port.
@@ -320,9 +345,24 @@ impl Deployment {
                     guard: Guarding::default(),
                     outlives_power_cuts: self.outlives_power_cuts(),
                     spin_us: if self.oversubscribed { 0 } else { SPIN_US },
+                    relay: self.relay_of(i),
                 }
             })
             .collect()
+    }
+
+    /// The log of instance `i` at the relay.
+    fn relay_of(&self, i: u16) -> Option<RelayConfig> {
+        let RelayPlace { address, name, accept_loss, claim } = self.relay.clone()?;
+        let of = |numbers: &[u64]| numbers.get(usize::from(i)).copied();
+        let term = claim.as_ref().and_then(|claim| of(&claim.terms));
+        let at_least = claim.as_ref().and_then(|claim| of(&claim.at_least)).unwrap_or(0);
+        let answers_until = claim.map(|claim| claim.answers_until);
+        let name = match self.data_use {
+            DataUse::Keep | DataUse::Load => format!("{name}-{i}"),
+            DataUse::Copy | DataUse::Spend => format!("{name}-{:016x}-{i}", self.number),
+        };
+        Some(RelayConfig { address, name, term, at_least, accept_loss, answers_until })
     }
 
     /// Whether the data is opened again after a power cut. A temporary directory is not, nor is a

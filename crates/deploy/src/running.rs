@@ -58,6 +58,8 @@ pub struct Running {
     restarts: u64,
     /// The next restart is killed as well, after this time.
     kill_restart_after: Option<Duration>,
+    /// The last order of [`Running::answer_until`].
+    answers_until: u64,
 }
 
 /// The parameters of a load, for its start and for an instance that is restarted.
@@ -122,6 +124,7 @@ impl Deployment {
             driving: None,
             restarts: 0,
             kill_restart_after: None,
+            answers_until: 0,
         };
         running.bring_up()?;
         Ok(running)
@@ -399,6 +402,16 @@ impl Running {
         }
     }
 
+    /// The instances answer until this time ([`world::now_ns`]), or until a later call moves it.
+    ///
+    /// # Errors
+    /// An instance that cannot be reached; the others have the order.
+    pub fn answer_until(&mut self, ns: u64) -> Result<(), DeployError> {
+        self.answers_until = ns;
+        let told = self.members.iter_mut().map(|member| member.order(&InstanceOrder::AnswerUntil(ns)));
+        told.fold(Ok(()), Result::and)
+    }
+
     /// # Errors
     /// An instance that lives, but has an engine that failed.
     fn dead(&mut self) -> Result<Vec<usize>, DeployError> {
@@ -422,7 +435,13 @@ impl Running {
             return Err(DeployError::Lost { instance, how, hint });
         }
         // The address stays the same, so clients and peers find it.
-        let successor = self.spawn(self.members[i].config.clone(), true)?;
+        let mut config = self.members[i].config.clone();
+        // A claimed term counts once; the log's next one follows it.
+        if let Some(relay) = &mut config.relay {
+            (relay.term, relay.at_least) = (None, 0);
+            relay.answers_until = relay.answers_until.map(|_| self.answers_until);
+        }
+        let successor = self.spawn(config, true)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())

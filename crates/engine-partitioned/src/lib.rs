@@ -9,13 +9,18 @@
 
 use exec::{PageEngine, Partitioned};
 use instance::{Instance, InstanceConfig, InstanceFault};
+use std::sync::Arc;
 use workload::AnyWorkload;
 
-/// See [`Instance::start`]. The configured design is one of this engine.
+/// See [`Instance::start_in`]. The configured design is one of this engine.
 ///
 /// # Errors
 /// As [`Instance::start`].
 #[inline(never)]
-pub fn start(workload: AnyWorkload, config: InstanceConfig) -> Result<Instance<AnyWorkload>, InstanceFault> {
-    Instance::with_engine::<PageEngine<Partitioned>>(workload, config, world::real())
+pub fn start(
+    workload: AnyWorkload,
+    config: InstanceConfig,
+    files: Arc<dyn world::Files>,
+) -> Result<Instance<AnyWorkload>, InstanceFault> {
+    Instance::with_engine::<PageEngine<Partitioned>>(workload, config, files)
 }

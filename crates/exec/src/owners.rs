@@ -357,9 +357,10 @@ impl Owners {
         self.alone || self.is_routed(index)
     }
 
-    /// Whether the entries of `index` are in the order of their rows' sites.
+    /// Whether the entries of `index` are in the order of their rows' sites. The rows of a copy have
+    /// no site: every worker may scan all of them.
     pub(crate) fn is_routed(&self, index: TableId) -> bool {
-        self.known(index).is_none_or(|known| known.routed)
+        self.known(index).is_none_or(|known| known.routed || known.domain == 0)
     }
 
     #[inline]
@@ -447,6 +448,7 @@ mod tests {
     const T: TableId = TableId(3);
     const ALIGNED: TableId = TableId(4);
     const OTHER: TableId = TableId(5);
+    const COPIED_OF: TableId = TableId(6);
 
     fn schema() -> Schema {
         let int = |name| Column::new(name, Type::I64);
@@ -465,9 +467,9 @@ mod tests {
                 TableDef {
                     id: TableId(1),
                     name: "copied".into(),
-                    columns: vec![int("i")],
+                    columns: vec![int("i"), int("of")],
                     key: vec![0],
-                    indexes: vec![],
+                    indexes: vec![index(COPIED_OF, &[1])],
                     domain: 0,
                     kind: TableKind::Heap,
                 },
@@ -533,6 +535,14 @@ mod tests {
             }
             assert!(owners.borders(TableId(1)).is_empty() && owners.borders(TableId(77)).is_empty());
         }
+    }
+
+    /// A copy's rows have no owner: any worker may scan them through any index.
+    #[test]
+    fn entries_of_a_copy_are_held_by_every_worker() {
+        let owners = owners(2);
+        assert!(owners.holds_entries(COPIED_OF) && !owners.divide(COPIED_OF));
+        assert!(owners.holds_entries(ALIGNED) && !owners.holds_entries(OTHER));
     }
 
     #[test]

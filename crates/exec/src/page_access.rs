@@ -179,7 +179,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
         index: TableId,
         range: Range<'_>,
         direction: Direction,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+        f: &mut dyn FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let _traced = marked::<{ mark::SCAN }>();
         let table = self.table_of(index)?;
@@ -200,7 +200,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
         &mut self,
         table: &Table,
         cursor: Cursor<'_>,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+        f: &mut dyn FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let is_whole = cursor.from == Bound::Unbounded && cursor.until.is_none();
         if is_whole || table.def.key.is_empty() {
@@ -213,7 +213,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
     async fn scan_table(
         &mut self,
         mut cursor: Cursor<'_>,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+        f: &mut dyn FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = cursor.index;
         let table = self.lock_table_of(index, cursor.purpose.table()).await?;
@@ -242,7 +242,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
     async fn scan_some(
         &mut self,
         mut cursor: Cursor<'_>,
-        f: &mut impl FnMut(&[u8], Row<'_>) -> Flow,
+        f: &mut dyn FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         let index = cursor.index;
         let opening = marked::<{ mark::CURSOR }>();

@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use store::{CheckpointRun, NoteId, Prefetched, Store, StoreFault, Txn};
 use txn::Abort;
-use wal::{Durability, FlushBy};
+use wal::FlushBy;
 
 use owners::page_ownership::PageOwnership;
 
@@ -501,7 +501,7 @@ impl<D: Design> PageEngine<D> {
     /// Whether the device has the log up to `lsn` already; asks for it if not.
     pub fn is_stable(&self, lsn: Lsn) -> bool {
         let log = self.store.log();
-        log.ask_stable(lsn) && (log.durability() == Durability::Sync || log.poisoned().is_none())
+        log.ask_stable(lsn) && (log.durability().is_synced() || log.poisoned().is_none())
     }
 
     /// Has the log's own thread flush the log for transactions that wait with [`FlushBy::Caller`].

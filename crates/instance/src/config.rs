@@ -48,6 +48,26 @@ pub struct InstanceConfig {
     pub outlives_power_cuts: bool,
     /// How long an idle worker polls before it sleeps, in µs. 0 where workers outnumber CPUs.
     pub spin_us: u64,
+    /// Where a quorum keeps the log, with durability `replicated`.
+    pub relay: Option<RelayConfig>,
+}
+
+/// The log of an instance at a relay.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RelayConfig {
+    /// `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub address: String,
+    /// The name of the log there.
+    pub name: String,
+    /// The claimed term; `None` takes the next.
+    pub term: Option<u64>,
+    /// Entries that are known to have counted.
+    pub at_least: u64,
+    /// Opens even if entries are lost that had counted.
+    pub accept_loss: bool,
+    /// The process answers until this time ([`world::now_ns`]) unless it is told another one: see
+    /// [`crate::lease`]. `None`: the machine has no lease.
+    pub answers_until: Option<u64>,
 }
 
 /// When the memory of the pool, or of `occ`'s rows, is taken from the system. The first touch of
@@ -83,6 +103,7 @@ impl InstanceConfig {
             guard: Guarding::default(),
             outlives_power_cuts: true,
             spin_us: 50,
+            relay: None,
         }
     }
 
@@ -110,6 +131,9 @@ pub enum InstanceFault {
         "--balance: {sites} sites in instance {id}, expected at most {most}; use more instances, or data of fewer sites (--scale)"
     )]
     TooManySites { id: InstanceId, sites: usize, most: usize },
+    /// The relay of the instance's log.
+    #[error("{0}")]
+    Relay(String),
     #[error("loading failed: {0}")]
     Load(String),
     #[error("the consistency check could not read the data: {0}")]

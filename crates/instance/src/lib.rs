@@ -47,6 +47,7 @@ mod gate;
 mod groups;
 mod home;
 mod island;
+pub mod lease;
 mod links;
 mod load;
 mod local;
@@ -72,7 +73,7 @@ mod worker;
 #[cfg(feature = "planted")]
 use planted as seams;
 
-pub use config::{Backing, InstanceConfig, InstanceFault};
+pub use config::{Backing, InstanceConfig, InstanceFault, RelayConfig};
 pub use exec::{Balance, Carried};
 pub use local::MAX_WORKERS;
 pub use orders::TrafficOrder;

@@ -324,6 +324,9 @@ impl<W: Workload, E: Engine> Local<W, E> {
     /// [`Unsent`]; for a message of the commit protocol only when the link has ended, or its peer
     /// has not read for very long.
     pub fn send(&self, link: LinkId, frame: &Frame<'_>) -> Result<(), Unsent> {
+        if crate::lease::is_over() {
+            return Err(Unsent::Gone);
+        }
         probe::within(probe::Component::Communication, || {
             let mut buffer = self.spares.frame.borrow_mut();
             frame.encode(&mut buffer);

@@ -315,7 +315,7 @@ impl Log {
         match self.durability() {
             Durability::Async if self.shared.stable.load(Ordering::Acquire) >= epoch => Some(Ok(())),
             Durability::Async => self.fault().map(Err),
-            Durability::Sync | Durability::Memory => self.known(epoch),
+            Durability::Sync | Durability::Replicated | Durability::Memory => self.known(epoch),
         }
     }
 

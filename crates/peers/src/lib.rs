@@ -17,6 +17,8 @@
 //! - [`tree`]: a `BTreeMap` behind a mutex, with or without a redo log ([`redo`]). With the feature
 //!   `engines`: `shim` for engines with a C interface (LMDB, WiredTiger, Berkeley DB, SQLite,
 //!   RocksDB), and `postgres` for a server with stored procedures.
+//! - With the feature `server`: `postgres`, and `brokerage`, which compares transactions of TPC-E with
+//!   it.
 //! - [`device`], [`mixed`]: the speed of the disk itself. [`deployment`]: instances in this
 //!   process. [`figures`]: measurements of Atoll alone.
 //! - [`rounds`], [`stamp`]: repetition, and the circumstances of a measurement.
@@ -31,9 +33,11 @@ pub mod fault;
 
 pub mod atoll;
 
+#[cfg(feature = "server")]
+pub mod brokerage;
 pub mod hosted;
 pub mod peer;
-#[cfg(feature = "engines")]
+#[cfg(feature = "server")]
 pub mod postgres;
 pub mod redo;
 #[cfg(feature = "engines")]

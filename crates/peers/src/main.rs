@@ -6,6 +6,8 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use exec::DesignKind;
+#[cfg(feature = "server")]
+use peers::brokerage::Brokerage;
 use peers::deployment::{Times, private_dir};
 use peers::device::Device;
 use peers::figures::{self, Size};
@@ -17,6 +19,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use topology::CpuId;
 use workload::micro::Op;
+#[cfg(feature = "server")]
+use workload::tpce::TpceOptions;
 
 /// The allocator of the `atoll` binary, for every Rust engine here.
 #[global_allocator]
@@ -69,6 +73,23 @@ enum Chosen {
     Language,
     /// Pages and resident memory of a loaded table
     Memory,
+    /// Trade-Status, Customer-Position and Market-Watch of TPC-E on Atoll and on PostgreSQL, one core each,
+    /// by turns; needs the feature `server`
+    #[cfg(feature = "server")]
+    Brokerage {
+        /// The program `atoll`, a release build
+        #[arg(long, default_value = "target/release/atoll")]
+        atoll: PathBuf,
+        /// Days of initial trades
+        #[arg(long, default_value_t = 20)]
+        days: u32,
+        /// Customers
+        #[arg(long, default_value_t = 1_000)]
+        unit: u32,
+        /// Connections to PostgreSQL, and clients of Atoll's worker
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
+        clients: u16,
+    },
     /// Data four times the pool: the engine beside the bare disk with the same reads and writes, by
     /// turns
     Larger {
@@ -209,6 +230,12 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
         Chosen::Islands => println!("{}", figures::islands(&size)?),
         Chosen::Language => println!("{}", figures::language(&size)?),
         Chosen::Memory => println!("{}", figures::memory(&size)?),
+        #[cfg(feature = "server")]
+        Chosen::Brokerage { atoll, days, unit, clients } => {
+            let options = TpceOptions { days: *days, unit: *unit, news_bytes: 300, ..TpceOptions::new(1) };
+            let brokerage = Brokerage { atoll: atoll.clone(), options, clients: *clients };
+            println!("{}", peers::brokerage::compare(&brokerage, &size)?);
+        }
         Chosen::Larger { design, op, depth } => {
             let asked = figures::Asked { design: *design, op: *op, depth: (*depth).into() };
             println!("{}", figures::larger(asked, &size)?);

@@ -20,11 +20,11 @@ use std::process::Command;
 use tempfile::TempDir;
 use txn::{Generator, Workload};
 
-fn fault(what: impl ToString) -> PeerFault {
+pub(crate) fn fault(what: impl ToString) -> PeerFault {
     PeerFault::Engine { engine: "postgres", what: what.to_string() }
 }
 
-fn refused(error: postgres::Error) -> PeerFault {
+pub(crate) fn refused(error: postgres::Error) -> PeerFault {
     match error.code() {
         Some(&SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED) => PeerFault::Conflict,
         _ => fault(error.as_db_error().map_or_else(|| error.to_string(), ToString::to_string)),
@@ -32,7 +32,7 @@ fn refused(error: postgres::Error) -> PeerFault {
 }
 
 /// A running server. It is stopped and removed when dropped.
-struct Server {
+pub(crate) struct Server {
     bin: PathBuf,
     user: Option<(u32, u32)>,
     dir: TempDir,
@@ -66,6 +66,11 @@ impl Server {
     /// Creates a database cluster in the nearest directory around `near` that another user may
     /// enter, and starts it.
     fn start(near: &Path, commits: Commits) -> Result<Server, PeerFault> {
+        Server::start_on(near, commits, None)
+    }
+
+    /// As [`Server::start`], with all its processes on one core.
+    pub fn start_on(near: &Path, commits: Commits, cpu: Option<u32>) -> Result<Server, PeerFault> {
         let enters = |p: &&&Path| std::fs::metadata(p).is_ok_and(|m| m.mode() & 0o001 != 0);
         let around: Vec<&Path> = near.ancestors().collect();
         let parent = around.iter().rev().take_while(enters).last().copied().unwrap_or(Path::new("/"));
@@ -88,7 +93,14 @@ impl Server {
             server.dir.path().display()
         );
         let log = format!("{}/log", server.dir.path().display());
-        server.command("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"])?;
+        let start = ["-D", &data, "-l", &log, "-o", &options, "-w", "start"];
+        match cpu.map(|cpu| cpu.to_string()) {
+            None => server.command("pg_ctl", &start)?,
+            Some(cpu) => {
+                let program = server.bin.join("pg_ctl").display().to_string();
+                server.command("/usr/bin/taskset", &[&["-c", &cpu, &program][..], &start].concat())?;
+            }
+        }
         Ok(server)
     }
 
@@ -115,7 +127,7 @@ impl Server {
         }
     }
 
-    fn connect(&self) -> Result<postgres::Client, PeerFault> {
+    pub fn connect(&self) -> Result<postgres::Client, PeerFault> {
         Config::new()
             .host_path(self.dir.path())
             .user("postgres")

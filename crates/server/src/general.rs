@@ -1,7 +1,7 @@
 //! Queries that are no programs: which planners this process has, and which of them takes one.
 //!
-//! The system catalogs are always here. What else there is was decided when the binary was built,
-//! so it is one list for the process.
+//! The system catalogs and the crate `queries` are always here. A process may add others, which are
+//! asked between both.
 
 use compiler::Parsed;
 use compiler::general::{General, Plan};
@@ -50,5 +50,8 @@ pub fn plan(
             return Ok(plan);
         }
     }
-    Err(SqlError::unsupported(reason, Some(HINT)))
+    match queries::Queries::default().plan(catalog, statement, given)? {
+        Some(plan) => Ok(plan),
+        None => Err(SqlError::unsupported(reason, Some(HINT))),
+    }
 }

@@ -48,11 +48,14 @@ impl Ready {
             Ok(Compiled::Explain { inner, .. }) if matches!(*inner, Compiled::General { .. }) => {
                 return Ready::explained(parsed, types, catalog);
             }
+            Ok(Compiled::Copy(copy)) if matches!(copy.what, Copied::General(..)) => {
+                return Ready::copied_by_plan(copy, catalog);
+            }
             Ok(compiled) => compiled,
         };
         let query = match &compiled {
             Compiled::Query(query) => Some(query),
-            Compiled::Copy(copy) => Some(copied(copy)),
+            Compiled::Copy(copy) => copied(copy),
             Compiled::Explain { inner, .. } => match inner.as_ref() {
                 Compiled::Query(query) => Some(query),
                 _ => None,
@@ -106,6 +109,16 @@ impl Ready {
         Ok(ready)
     }
 
+    /// A COPY of a query that a plan carries out.
+    fn copied_by_plan(copy: Copy, catalog: &Arc<Catalog>) -> Result<Ready, SqlError> {
+        let Copied::General(inner, reason) = &copy.what else {
+            return Err(SqlError::new(SqlState::INTERNAL, "COPY without a query"));
+        };
+        let plan = general::plan(catalog, inner, &[], reason)?;
+        let ready = Ready::general(inner, plan, catalog);
+        Ok(Ready { compiled: Compiled::Copy(copy), fields: None, ..ready })
+    }
+
     /// A statement that a plan carries out.
     fn general(parsed: &Parsed, plan: Arc<dyn Plan>, catalog: &Catalog) -> Ready {
         let field = |column: &PlanColumn| {
@@ -119,7 +132,10 @@ impl Ready {
             compiled: Compiled::General { text: parsed.text().to_owned(), reason: "" },
             program: None,
             params: plan.params().to_vec(),
-            fields: Some(plan.columns().iter().map(field).collect()),
+            fields: match plan.each() {
+                Some(each) if each.output.is_empty() => None,
+                _ => Some(plan.columns().iter().map(field).collect()),
+            },
             types: plan.columns().iter().map(|column| column.field.ty).collect(),
             tables: plan.tables().to_vec(),
             version: catalog.version,
@@ -141,11 +157,12 @@ impl Ready {
     }
 }
 
-/// The query of a COPY.
-pub fn copied(copy: &Copy) -> &Query {
+/// The query of a COPY, if it is a program.
+pub fn copied(copy: &Copy) -> Option<&Query> {
     match &copy.what {
-        Copied::Table { insert, .. } => insert,
-        Copied::Query(query) => query,
+        Copied::Table { insert, .. } => Some(insert),
+        Copied::Query(query) => Some(query),
+        Copied::General(..) => None,
     }
 }
 
@@ -208,6 +225,10 @@ impl Prepared {
         let ready = parsed.as_ref().map(|parsed| Ready::of(parsed, &types, catalog)).transpose()?;
         let fields = ready.as_ref().and_then(|ready| ready.fields.clone());
         Ok(Prepared { parsed, types, ready: Mutex::new(ready.map(Arc::new)), fields })
+    }
+
+    pub fn parsed(&self) -> Option<&Parsed> {
+        self.parsed.as_ref()
     }
 
     /// As compiled for this catalog; `None` for an empty text. If `keeps` it is kept: so the

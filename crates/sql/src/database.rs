@@ -360,7 +360,7 @@ impl Database {
             }
             Command::Purge { store, most } => {
                 let count = Box::pin(work.purge(store, most)).await?;
-                Ok(Answer::Outcomes(vec![Outcome { count, rows: Vec::new() }]))
+                Ok(Answer::Outcomes(vec![Outcome { count, ..Outcome::default() }]))
             }
             Command::Savepoint => Ok(Answer::Point(work.savepoint() as u64)),
             Command::UndoTo(point) => {

@@ -11,7 +11,6 @@
 //! futures. Everything that leaves a thread is a plain value: the names of the procedure and of its
 //! steps, and their arguments as bytes.
 
-mod access;
 pub mod convert;
 pub(crate) mod issued;
 pub mod phase;

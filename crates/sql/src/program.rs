@@ -186,6 +186,9 @@ pub enum Path {
     /// The integers from a first to a last one by a step (`generate_series`), in a row each; the
     /// table stores nothing.
     Series { from: Expr, to: Expr, step: Expr },
+    /// All rows, in the order of their slots and keys, from a place on: that of an earlier
+    /// [`Outcome::rest`], or no bytes for the first row. As many as a message takes well.
+    Part(Expr),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -366,4 +369,6 @@ pub struct Outcome {
     pub count: u64,
     /// The rows of a `SELECT` or `RETURNING`.
     pub rows: Vec<Vec<Datum>>,
+    /// Where the next rows begin, if the path was [`Path::Part`] and there may be more.
+    pub rest: Option<Vec<u8>>,
 }

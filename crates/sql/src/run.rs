@@ -71,6 +71,8 @@ pub struct Work<'t, T> {
     undo: Option<Vec<Undo>>,
     /// What has been done, if that is asked for.
     pub phases: Phases,
+    /// Where the rows of a part go on.
+    rest: Option<Vec<u8>>,
 }
 
 /// A row, or none, as it was before a change.
@@ -87,7 +89,7 @@ const PHASE: usize = 256;
 
 impl<'t, T: Carrier> Work<'t, T> {
     pub fn new(txn: &'t mut T, sites: u32, statement: i64) -> Work<'t, T> {
-        Work { txn, sites, statement, hidden: 0, undo: None, phases: Phases::default() }
+        Work { txn, sites, statement, hidden: 0, undo: None, phases: Phases::default(), rest: None }
     }
 
     pub fn txn(&mut self) -> &mut T {

@@ -13,12 +13,13 @@
 //! - [`workers`]: an engine with several workers and many clients. [`histories`]: the results that
 //!   they saw, and whether these are strictly serialisable. [`deployed`]: the same for whole
 //!   instances with workers that own keys. [`islands`]: for several instances at a time, which are
-//!   killed and restarted; [`member`]: one of those.
+//!   killed and restarted; [`member`]: one of those. [`brokerage`]: histories of a reduced TPC-E.
 //!
 //! The trials use other crates only through their public interfaces.
 
 #![forbid(unsafe_code)]
 
+pub mod brokerage;
 pub mod crash;
 pub mod deployed;
 pub mod engine_run;

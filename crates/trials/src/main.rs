@@ -21,6 +21,7 @@ usage: trials crash  [--images N] [--seed S] [--chains N] [--threads N] [--desig
        trials faults [--stride N] [--seed S] [--tables heap|clustered|both] [--design pages|occ]
        trials flips  [--flips N] [--seed S] [--tables heap|clustered|both]
        trials histories [--histories N] [--transactions N] [--seed S]
+       trials histories tpce [--histories N] [--transactions N] [--seed S]
        trials histories islands [--histories N] [--transactions N] [--seed S] [--jobs N]
        trials member   (one of several instances; started by `trials histories islands`)
 ";
@@ -113,6 +114,7 @@ fn main() -> ExitCode {
         Some("faults") => faults(&args[1..]),
         Some("flips") => flips(&args[1..]),
         Some("histories") if args.get(1).is_some_and(|arg| arg == "islands") => islands(&args[2..]),
+        Some("histories") if args.get(1).is_some_and(|arg| arg == "tpce") => brokerage(&args[2..]),
         Some("histories") => histories(&args[1..]),
         Some("member") => {
             trials::member::serve(std::io::stdin().lock(), std::io::stdout().lock()).map_err(Failed::Member)
@@ -215,6 +217,26 @@ fn histories(args: &[String]) -> Result<(), Failed> {
             "{design}, {plan:?}: {} committed, {} aborted {:?} {}",
             verdict.committed, verdict.aborted, verdict.anomalies, verdict.explanation
         );
+        wrong += usize::from(!verdict.strictly_serialisable);
+    }
+    if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }
+}
+
+/// Histories of a reduced TPC-E, each under the next design.
+fn brokerage(args: &[String]) -> Result<(), Failed> {
+    let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
+    let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
+    let transactions = args.get("transactions").unwrap_or(10_000) as usize;
+    let designs = [DesignKind::Conventional, DesignKind::Serial, DesignKind::Logical, DesignKind::Occ];
+    let mut wrong = 0;
+    for seed in first..first + count {
+        let design = designs[seed as usize % designs.len()];
+        let crew = Crew { workers: 2 + seed as usize / 4 % 3, clients: 4 };
+        let plan = trials::brokerage::Plan { crew, transactions, seed };
+        let verdict = trials::brokerage::record(design, plan)?;
+        let HistoryVerdict { committed, aborted, anomalies, explanation, .. } = &verdict;
+        let name = design.name();
+        println!("{name}, {plan:?}: {committed} committed, {aborted} aborted {anomalies:?} {explanation}");
         wrong += usize::from(!verdict.strictly_serialisable);
     }
     if wrong == 0 { Ok(()) } else { Err(Failed::Histories(wrong)) }

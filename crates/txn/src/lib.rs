@@ -9,7 +9,7 @@
 //! This crate knows no engine and no workload; both depend on it and never on each other. Reading
 //! order: tables ([`schema`]), rows ([`row`]), access to rows ([`access`]), steps and transactions
 //! ([`step`]), steps over many sites ([`spread`]), the interface of a workload ([`workload`]),
-//! aborts ([`Abort`]).
+//! aborts ([`Abort`]). Workloads that are compiled once for all engines use [`erased`].
 
 #![forbid(unsafe_code)]
 // A transaction stays on one worker from begin to end, so its futures need not be Send.
@@ -17,6 +17,7 @@
 
 mod abort;
 pub mod access;
+pub mod erased;
 mod route;
 pub mod row;
 mod row_keys;

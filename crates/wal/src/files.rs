@@ -98,7 +98,7 @@ impl LogFiles {
         }
         let shared = match self.options.durability {
             Durability::Async => self.files.share(&path, bytes + WHOSE)?,
-            Durability::Sync | Durability::Memory => None,
+            Durability::Sync | Durability::Replicated | Durability::Memory => None,
         };
         let Some(memory) = shared else { return Ok(Ring::own(bytes)) };
         let file = self.files.open(&path, Open::ReadWrite)?;

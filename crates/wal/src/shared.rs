@@ -65,7 +65,7 @@ impl Shared {
 
     pub fn durable(&self) -> u64 {
         match self.options.durability {
-            Durability::Sync => self.stable.load(Ordering::Acquire),
+            Durability::Sync | Durability::Replicated => self.stable.load(Ordering::Acquire),
             // After a fault the flusher has stopped, and a record without room in the ring is
             // dropped. It is not known which records these are, so only written records count,
             // although the bytes in the ring survive the process as well.
@@ -79,7 +79,9 @@ impl Shared {
     pub fn on_device(&self) -> u64 {
         match self.options.durability {
             Durability::Memory => self.durable(),
-            Durability::Sync | Durability::Async => self.stable.load(Ordering::Acquire),
+            Durability::Sync | Durability::Replicated | Durability::Async => {
+                self.stable.load(Ordering::Acquire)
+            }
         }
     }
 
@@ -108,7 +110,7 @@ impl Shared {
             broken: &self.broken,
             drain: match self.options.durability {
                 Durability::Memory => Drain::Oblivion,
-                Durability::Sync | Durability::Async => Drain::Flusher,
+                Durability::Sync | Durability::Replicated | Durability::Async => Drain::Flusher,
             },
             flusher: None,
         }

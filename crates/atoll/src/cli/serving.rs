@@ -3,6 +3,7 @@
 use super::size::size;
 use super::{DesignArg, DurabilityArg, HostArg};
 use crate::listen::listen_address;
+use crate::values::{relay_address, relay_name};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -38,12 +39,22 @@ pub struct ServeArgs {
     /// When a commit is acknowledged
     #[arg(long, value_name = "D", value_enum, default_value = "sync")]
     pub durability: DurabilityArg,
+    /// Where a quorum keeps the logs with --durability replicated: nats://HOST:PORT,.. or
+    /// kafka://HOST:PORT,..
+    #[arg(long, value_name = "URL", value_parser = relay_address)]
+    pub relay: Option<String>,
+    /// The name of this database at the relay; each database there needs one of its own
+    #[arg(long, value_name = "NAME", value_parser = relay_name, default_value = "atoll", requires = "relay")]
+    pub relay_name: String,
+    /// Open even if the relay lost entries that had counted, and tell which
+    #[arg(long, requires = "relay")]
+    pub accept_loss: bool,
     /// Worker threads of all instances [default: one per core of this process' CPU set]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Option<u32>,
-    /// Where instances run
-    #[arg(long, value_name = "H", value_enum, default_value = "process")]
-    pub host: HostArg,
+    /// Where instances run [default: thread for one island, process for several]
+    #[arg(long, value_name = "H", value_enum)]
+    pub host: Option<HostArg>,
     /// Size of the buffer pools of all instances together, e.g. 512M, 2G
     #[arg(long, value_name = "BYTES", value_parser = size, default_value = "256M")]
     pub memory: u64,

@@ -245,7 +245,8 @@ impl<'a> Question<'a> {
     fn durability(&self) -> Durability {
         use crate::cli::DurabilityArg as Given;
         match self.args.durability {
-            Given::Sync => Durability::Sync,
+            // Without the time that a relay takes: it is added to the device's in the calibration.
+            Given::Sync | Given::Replicated => Durability::Sync,
             Given::Async => Durability::Async,
             Given::Memory => Durability::Memory,
         }

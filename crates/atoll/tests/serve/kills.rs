@@ -181,8 +181,9 @@ const DESIGNS: [&str; 7] =
 async fn life(seed: u64, kills: u32) -> (usize, Vec<Victim>) {
     let mut rng = Rng::with_seed(seed);
     let design = DESIGNS[seed as usize % DESIGNS.len()];
-    let islands = ["2", "1"][rng.usize(..2)];
-    let mut served = Served::start(&["--islands", islands, "--design", design, "--durability", "sync"]);
+    let (islands, host) = [("2", "process"), ("1", "process"), ("1", "thread")][rng.usize(..3)];
+    let options = ["--islands", islands, "--host", host, "--design", design, "--durability", "sync"];
+    let mut served = Served::start(&options);
     let setup = served.client().await;
     setup
         .batch_execute(

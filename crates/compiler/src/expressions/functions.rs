@@ -5,6 +5,7 @@ use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
 use crate::names::{Scope, parts};
+use crate::tree::OrderBy;
 use crate::{Stop, types};
 use sql::SqlType::{
     Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Text,
@@ -23,7 +24,7 @@ const VERSION: &str = concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION
 pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function) -> Result<Typed, Stop> {
     let mut path = parts(&function.name);
     let name = path.pop().unwrap_or_default();
-    if function.over.is_some() {
+    if function.over.is_some() && compiler.tree.is_none() {
         return Err(Stop::General("a window function"));
     }
     if !function.within_group.is_empty() {
@@ -32,13 +33,12 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
     if let Some(value) = compiler.inlined(scope, &name, function)? {
         return Ok(value);
     }
+    let mut order = Vec::new();
     let list = match &function.args {
         FunctionArguments::None => &[][..],
         FunctionArguments::Subquery(_) => return Err(Stop::General("a sub-query")),
         FunctionArguments::List(list) => {
-            if !list.clauses.is_empty() {
-                return Err(Stop::General("an ordered aggregate"));
-            }
+            order = ordered(compiler, scope, list, function.over.is_some())?;
             &list.args[..]
         }
     };
@@ -52,13 +52,19 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
             _ => return Err(Stop::General("an argument of this kind")),
         }
     }
+    if let Some(over) = &function.over {
+        if is_distinct {
+            return Err(Stop::General("DISTINCT in a window function"));
+        }
+        return compiler.window(scope, &name, &args, (over, function.filter.as_deref()));
+    }
     if let Some(aggregate) = aggregate(&name, args.len(), list.len()) {
         return aggregated(
             compiler,
             scope,
             (aggregate, &name),
             &args,
-            is_distinct,
+            (is_distinct, order),
             function.filter.as_deref(),
         );
     }
@@ -68,7 +74,26 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
     named(compiler, scope, &name, &args)
 }
 
-fn aggregate(name: &str, args: usize, written: usize) -> Option<Aggregate> {
+/// The order of an aggregate's rows.
+fn ordered(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    list: &ast::FunctionArgumentList,
+    is_window: bool,
+) -> Result<Vec<OrderBy>, Stop> {
+    match list.clauses.as_slice() {
+        [] => Ok(Vec::new()),
+        [ast::FunctionArgumentClause::OrderBy(exprs)] if compiler.tree.is_some() && !is_window => {
+            let aggregates = compiler.aggregates.take();
+            let order = compiler.order_by(scope, exprs);
+            compiler.aggregates = aggregates;
+            order
+        }
+        _ => Err(Stop::General("an ordered aggregate")),
+    }
+}
+
+pub fn aggregate(name: &str, args: usize, written: usize) -> Option<Aggregate> {
     Some(match (name, args) {
         ("count", 0) if written == 1 => Aggregate::CountRows,
         ("count", 1) => Aggregate::Count,
@@ -88,7 +113,7 @@ fn aggregated(
     scope: &Scope,
     (function, name): (Aggregate, &str),
     args: &[&ast::Expr],
-    distinct: bool,
+    (distinct, order): (bool, Vec<OrderBy>),
     filter: Option<&ast::Expr>,
 ) -> Result<Typed, Stop> {
     // Inside the arguments no aggregate is allowed.
@@ -126,9 +151,14 @@ fn aggregated(
     let args = values.into_iter().map(|value| compiler.params.settle(value).map(|value| value.expr));
     let args = args.collect::<Result<Vec<Expr>, _>>()?;
     let call = AggregateCall { function, args, distinct, filter, ty };
-    let at = found.iter().position(|known| *known == call).unwrap_or(found.len());
+    let orders = compiler.tree.as_ref().map_or(&[][..], |tree| &tree.orders);
+    let is_same = |at: &usize| found[*at] == call && orders.get(*at).is_none_or(|known| *known == order);
+    let at = (0..found.len()).find(is_same).unwrap_or(found.len());
     if at == found.len() {
         found.push(call);
+        if let Some(tree) = &mut compiler.tree {
+            tree.orders.push(order);
+        }
     }
     compiler.aggregates = Some(found);
     let at = u16::try_from(at).ok().filter(|at| *at < AGGREGATES);

@@ -168,7 +168,7 @@ impl<'a> MemoryAccess<'a> {
         through: Option<(&Table, usize)>,
         range: Range<'_>,
         direction: Direction,
-        f: &mut impl FnMut(&[u8], &[u8]) -> Flow,
+        f: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Abort> {
         let _traced = marked::<{ mark::SCAN }>();
         let [mut at, mut next] = std::mem::take(&mut self.txn.keys);

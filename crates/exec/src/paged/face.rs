@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use store::{Loaded, NoteId, Store, StoreOptions};
 use txn::Abort;
-use wal::{Durability, FlushBy, LogOptions};
+use wal::{FlushBy, LogOptions};
 
 /// Buckets of an instance's lock table, a cache line each: more than a few hundred transactions
 /// hold rows (escalation bounds the rows of each), and no more than fit into a core's own cache.
@@ -106,7 +106,7 @@ impl<D: Design> Engine for PageEngine<D> {
         let options = PageOptions {
             locks: LockOptions { buckets, tuning: setup.options.locks },
             lock_timeout_ns: setup.options.lock_timeout_ns(),
-            waits_for_log: setup.durability == Durability::Sync,
+            waits_for_log: setup.durability.is_synced(),
         };
         let owners = if D::OWNERS { Some(owners_of(setup)?) } else { None };
         let mut engine = PageEngine::of(store, options, setup.workers, owners);

@@ -3,7 +3,6 @@
 
 use super::block::{ALIGN, Aligned, FileHead, Kind};
 use super::{Control, Log, LogFault, LogOptions, Segment, Shared};
-use base::Durability;
 use latch::{Rank, RankedMutex};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,14 +90,14 @@ pub(super) fn reuse_segment(
     open_segment(files, to, options, file.len()?)
 }
 
-/// Opens a log file. In mode `sync` past the system's cache, which would only be one more copy.
+/// Opens a log file. In mode `sync`, and `replicated`, past the system's cache, which would only be one more copy.
 fn open_segment(
     files: &dyn Files,
     path: &Path,
     options: &LogOptions,
     bytes: u64,
 ) -> Result<LogFile, LogFault> {
-    if options.durability == Durability::Sync {
+    if options.durability.is_synced() {
         let (file, caching) = files.open_direct(path, world::Open::ReadWrite)?;
         return Ok(LogFile { file, caching, bytes });
     }

@@ -17,7 +17,7 @@
 
 use super::block::{ALIGN, Aligned, BLOCK_HEAD, BlockHead};
 use super::buffer::Buffer;
-use super::{Durability, LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
+use super::{LogFault, LogFile, Segment, SegmentPlace, Shared, make_segment, reuse_segment};
 use latch::{Backoff, Rank, RankedMutex};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -287,7 +287,7 @@ impl Stream {
         if let Some(flight) = flight {
             self.fly(flight)?;
         }
-        let is_promised = shared.options.durability == Durability::Sync;
+        let is_promised = shared.options.durability.is_synced();
         let since = world::now_ns().saturating_sub(self.landing.lock().synced_ns);
         if is_promised {
             self.sync()?;

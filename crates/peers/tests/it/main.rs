@@ -1,6 +1,9 @@
 //! Every benchmark of this room, tiny: that it runs, that all engines end with the same data, that
 //! its numbers are numbers.
 
+#[cfg(feature = "server")]
+mod brokerage;
+
 use exec::DesignKind;
 use peers::deployment::{Times, private_dir};
 use peers::device::Device;

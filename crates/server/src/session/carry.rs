@@ -80,7 +80,18 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 if begins {
                     self.begin(Kind::Implicit);
                 }
-                pin!(self.run_query(&ready, query, params)).await?
+                // One that fails alone for its length may be read in parts.
+                let again = (self.block.kind == Kind::None && query.tag == Tag::Select)
+                    .then(|| params.clone())
+                    .filter(|_| query.program.only_reads && query.call.is_none());
+                let outcome = pin!(self.run_query(&ready, query, params)).await;
+                match outcome {
+                    Err(Failure::Statement(error)) if error.state == SqlState::PROGRAM_LIMIT => {
+                        let Some(params) = again else { return Err((*error).into()) };
+                        Box::pin(self.large(prepared, &ready, params)).await?
+                    }
+                    outcome => outcome?,
+                }
             }
             Compiled::Copy(copy) => {
                 if self.block.kind == Kind::None {
@@ -130,11 +141,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         query: &Query,
         mut params: Vec<Datum>,
     ) -> Result<Product, Failure> {
-        if self.block.read_only && !query.writes.is_empty() {
-            let word = tag_word(query.tag);
-            let message = format!("cannot execute {word} in a read-only transaction");
-            return Err(SqlError::new(SqlState(*b"25006"), message).into());
-        }
+        self.check_writes(query)?;
         self.called(query, &mut params).await?;
         if !query.fills.is_empty() {
             Box::pin(self.fill(&query.fills, &mut params)).await?;
@@ -148,6 +155,16 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             (tag, false) => Product::Done(tag_text(tag, outcome.count)),
         })
+    }
+
+    /// Refuses a statement that writes where the transaction only reads.
+    pub(super) fn check_writes(&self, query: &Query) -> Result<(), SqlError> {
+        if !self.block.read_only || query.writes.is_empty() {
+            return Ok(());
+        }
+        let word = tag_word(query.tag);
+        let message = format!("cannot execute {word} in a read-only transaction");
+        Err(SqlError::new(SqlState(*b"25006"), message))
     }
 
     /// Runs a program in the transaction, or as one by itself.
@@ -489,7 +506,7 @@ fn tag_word(tag: Tag) -> &'static str {
     }
 }
 
-fn tag_text(tag: Tag, count: u64) -> String {
+pub(super) fn tag_text(tag: Tag, count: u64) -> String {
     match tag {
         Tag::Insert => format!("INSERT 0 {count}"),
         Tag::Call => "CALL".into(),

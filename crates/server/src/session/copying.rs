@@ -3,6 +3,7 @@
 use super::block::Kind;
 use super::carry::Product;
 use super::defining::quoted;
+use super::general::in_parts;
 use super::{Failure, Session, Stream};
 use crate::copy_format::{Reader, Writer};
 use crate::engine::{Engine, RunError, outcomes};
@@ -24,7 +25,14 @@ const BYTES_AT_ONCE: usize = 1 << 20;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn copy(&mut self, ready: &Ready, copy: &Copy) -> Result<Product, Failure> {
-        let query = copied(copy);
+        if let (Copied::General(..), Some(plan)) = (&copy.what, &ready.plan) {
+            let rows = self.answer(plan, Vec::new()).await?;
+            let names: Vec<String> = plan.columns().iter().map(|column| column.field.name.clone()).collect();
+            return self.send_rows(ready, copy, &names, &rows).await;
+        }
+        let Some(query) = copied(copy) else {
+            return Err(SqlError::unsupported("this form of COPY", None).into());
+        };
         match (copy.direction, &copy.what) {
             (Direction::FromClient, Copied::Table { columns, .. }) => {
                 if self.block.read_only {
@@ -35,16 +43,17 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.transport.flush().await?;
                 self.take_rows(copy, query, columns.len()).await
             }
-            (Direction::ToClient, Copied::Query(_)) => self.send_rows(ready, copy, query).await,
+            (Direction::ToClient, Copied::Query(_)) => self.send_query(ready, copy, query).await,
             (Direction::ToClient, Copied::Table { table, columns, .. }) => {
                 let catalog = self.catalog();
                 let parsed = compiler::parse(&of_table(&catalog, *table, columns)?)?.pop();
                 let ready = parsed.map(|parsed| Ready::of(&parsed, &[], &catalog)).transpose()?;
                 match ready.as_ref().map(|ready| (ready, &ready.compiled)) {
-                    Some((ready, Compiled::Query(query))) => self.send_rows(ready, copy, query).await,
+                    Some((ready, Compiled::Query(query))) => self.send_query(ready, copy, query).await,
                     _ => Err(SqlError::unsupported("this form of COPY", None).into()),
                 }
             }
+            (_, Copied::General(..)) => Err(SqlError::unsupported("this form of COPY", None).into()),
             (Direction::FromClient, Copied::Query(_)) => {
                 Err(SqlError::new(SqlState::SYNTAX_ERROR, "COPY query FROM is not possible").into())
             }
@@ -125,25 +134,71 @@ impl<S: Stream, E: Engine> Session<S, E> {
         Ok(())
     }
 
-    async fn send_rows(&mut self, ready: &Ready, copy: &Copy, query: &Query) -> Result<Product, Failure> {
+    /// Sends the rows of a program: those of a whole table in parts, as they come.
+    async fn send_query(&mut self, ready: &Ready, copy: &Copy, query: &Query) -> Result<Product, Failure> {
         let mut params = Vec::new();
         self.fill(&query.fills, &mut params).await?;
-        let rows = self.run_program(ready, params).await?.pop().unwrap_or_default().rows;
+        let names: Vec<String> = query.output.iter().map(|field| field.name.clone()).collect();
+        let Some(program) = in_parts(&query.program) else {
+            let rows = self.run_program(ready, params).await?.pop().unwrap_or_default().rows;
+            return self.send_rows(ready, copy, &names, &rows).await;
+        };
+        let program = Arc::new(program);
+        let (mut place, mut sending) = (Some(Vec::new()), None);
+        while let Some(begin) = place.take() {
+            let mut params = params.clone();
+            params.push(Datum::Bytes(begin));
+            let call = self.shared.call(Arc::clone(&program), params, self.block.now);
+            let answer = self.command(Command::Run(call)).await?;
+            let part = outcomes(answer).map_err(RunError::into_sql)?.pop().unwrap_or_default();
+            let sending = sending.get_or_insert_with(|| self.begin_rows(ready, copy, &names));
+            self.send_part(ready, sending, &part.rows).await?;
+            place = part.rest;
+        }
+        match sending {
+            Some(sending) => Ok(self.end_rows(sending)),
+            None => self.send_rows(ready, copy, &names, &[]).await,
+        }
+    }
+
+    async fn send_rows(
+        &mut self,
+        ready: &Ready,
+        copy: &Copy,
+        names: &[String],
+        rows: &[Vec<Datum>],
+    ) -> Result<Product, Failure> {
+        let mut sending = self.begin_rows(ready, copy, names);
+        self.send_part(ready, &mut sending, rows).await?;
+        Ok(self.end_rows(sending))
+    }
+
+    fn begin_rows<'o>(&mut self, ready: &Ready, copy: &'o Copy, names: &[String]) -> Sending<'o> {
         let writer = Writer::new(&copy.options);
         let form = copy_format(copy);
         self.transport.out.copy_out(form, ready.types.len());
-        let names: Vec<&str> = query.output.iter().map(|field| field.name.as_str()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut beginning = Vec::new();
         writer.begin(&names, &mut beginning);
         if form == Format::Text && !beginning.is_empty() {
             self.transport.out.copy_data(|out| out.append(&mut beginning));
         }
+        Sending { writer, form, beginning, count: 0 }
+    }
+
+    async fn send_part(
+        &mut self,
+        ready: &Ready,
+        sending: &mut Sending<'_>,
+        rows: &[Vec<Datum>],
+    ) -> Result<(), Failure> {
         let mut text = Vec::new();
-        for row in &rows {
+        let form = sending.form;
+        for row in rows {
             self.transport.out.copy_data(|out| {
                 // Clients expect the signature of the binary format in the first row's message.
-                out.append(&mut beginning);
-                writer.row(ready.types.len(), out, |i, out| {
+                out.append(&mut sending.beginning);
+                sending.writer.row(ready.types.len(), out, |i, out| {
                     text.clear();
                     let is_there = format::write(ready.types[i], &row[i], form, &mut text);
                     is_there.then(|| out.extend_from_slice(&text)).is_some()
@@ -151,15 +206,29 @@ impl<S: Stream, E: Engine> Session<S, E> {
             });
             self.transport.relieve().await?;
         }
-        if form == Format::Binary {
+        sending.count += rows.len();
+        Ok(())
+    }
+
+    fn end_rows(&mut self, mut sending: Sending<'_>) -> Product {
+        if sending.form == Format::Binary {
             self.transport.out.copy_data(|out| {
-                out.append(&mut beginning);
+                out.append(&mut sending.beginning);
                 out.extend_from_slice(&[0xff, 0xff]);
             });
         }
         self.transport.out.copy_done();
-        Ok(Product::Done(format!("COPY {}", rows.len())))
+        Product::Done(format!("COPY {}", sending.count))
     }
+}
+
+/// A COPY to the client under way.
+struct Sending<'o> {
+    writer: Writer<'o>,
+    form: Format,
+    /// What precedes the first row.
+    beginning: Vec<u8>,
+    count: usize,
 }
 
 /// The query of all rows of a table.

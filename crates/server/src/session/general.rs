@@ -7,11 +7,14 @@ use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
-use crate::language::Ready;
+use crate::guards::Hold;
+use crate::language::{Prepared, Ready};
 use crate::shared::now;
-use compiler::general::{Facts, Rows, Scan};
+use compiler::Query;
+use compiler::general::{Facts, General, Plan, Rows, Scan};
 use sql::database::Command;
-use sql::{Datum, SqlError, SqlState};
+use sql::program::{Outcome, Path, RowLock, Statement};
+use sql::{Datum, Expr, Program, SqlError, SqlState, SqlType};
 use std::sync::Arc;
 
 /// Runs of the scans if the engine ends them for reasons that pass.
@@ -22,16 +25,109 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let Some(plan) = ready.plan.clone() else {
             return Err(SqlError::new(SqlState::INTERNAL, "the statement has no plan").into());
         };
+        if let Some(each) = plan.each() {
+            return Box::pin(self.change(ready, &plan, each, params)).await;
+        }
+        let rows = self.answer(&plan, params).await?;
+        Ok(Product::Rows { rows, tag: RowsTag::Counted("SELECT") })
+    }
+
+    /// The rows of a plan, read in the transaction, or in one by themselves.
+    pub(super) async fn answer(&mut self, plan: &Arc<dyn Plan>, params: Vec<Datum>) -> Result<Rows, Failure> {
         let started = plan.start(self.facts(), params)?;
-        let rows = self.scan(started.scans()).await?;
+        let rows = self.scan(started.scans(), started.memory()).await?;
         let limit = self.settings.limit("statement_timeout");
         let answer = started.finish(rows);
-        let rows = tokio::select! {
+        tokio::select! {
             biased;
-            rows = answer => rows?,
-            error = self.given_up(limit) => return Err(error.into()),
+            rows = answer => Ok(rows?),
+            error = self.given_up(limit) => Err(error.into()),
+        }
+    }
+
+    /// A query of which the rows are too many for one message: a plan reads its tables in parts.
+    pub(super) async fn large(
+        &mut self,
+        prepared: &Prepared,
+        ready: &Ready,
+        params: Vec<Datum>,
+    ) -> Result<Product, Failure> {
+        let types: Vec<Option<SqlType>> = ready.params.iter().map(|ty| Some(*ty)).collect();
+        let plan = match prepared.parsed() {
+            Some(parsed) => queries::Queries::default().plan(&self.catalog(), parsed, &types)?,
+            None => None,
         };
+        let plan = plan.ok_or_else(|| SqlError::new(SqlState::INTERNAL, "the statement has no plan"))?;
+        let rows = self.answer(&plan, params).await?;
         Ok(Product::Rows { rows, tag: RowsTag::Counted("SELECT") })
+    }
+
+    /// A statement that writes what a plan finds: in the transaction, or as one by itself, which
+    /// runs again if it fails for a reason that passes.
+    async fn change(
+        &mut self,
+        ready: &Ready,
+        plan: &Arc<dyn Plan>,
+        each: &Query,
+        params: Vec<Datum>,
+    ) -> Result<Product, Failure> {
+        if self.block.kind != Kind::None {
+            return self.change_once(ready, plan, each, params).await;
+        }
+        let mut run = 1;
+        loop {
+            self.begin(Kind::Implicit);
+            let mut outcome = self.change_once(ready, plan, each, params.clone()).await;
+            if outcome.is_ok()
+                && let Err(error) = self.commit().await
+            {
+                outcome = Err(error.into());
+            }
+            let passes = matches!(&outcome, Err(Failure::Statement(error))
+                if matches!(error.state, SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED));
+            if outcome.is_err() {
+                self.roll_back().await;
+            }
+            if !passes || run == RUNS {
+                return outcome;
+            }
+            for table in &ready.tables {
+                self.guard(*table, Hold::Shared).await?;
+            }
+            if self.catalog().version != ready.version {
+                return outcome;
+            }
+            Counters::add(&self.shared.counters.retries);
+            tokio::time::sleep(super::carry::pause(run)).await;
+            run += 1;
+        }
+    }
+
+    async fn change_once(
+        &mut self,
+        ready: &Ready,
+        plan: &Arc<dyn Plan>,
+        each: &Query,
+        params: Vec<Datum>,
+    ) -> Result<Product, Failure> {
+        self.check_writes(each)?;
+        let (mut count, mut given) = (0, Rows::new());
+        for row in self.answer(plan, params.clone()).await? {
+            let mut values = params.clone();
+            values.extend(row);
+            self.fill(&each.fills, &mut values).await?;
+            let call = self.shared.call(Arc::clone(&each.program), values, self.block.now);
+            let answer = self.command(Command::Run(call)).await?;
+            for outcome in outcomes(answer).map_err(RunError::into_sql)? {
+                count += outcome.count;
+                given.extend(outcome.rows);
+            }
+        }
+        let tag = super::carry::tag_text(each.tag, count);
+        Ok(match ready.fields {
+            Some(_) => Product::Rows { rows: given, tag: RowsTag::Whole(tag) },
+            None => Product::Done(tag),
+        })
     }
 
     fn facts(&self) -> Facts {
@@ -45,21 +141,21 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     /// The rows of each scan, of one moment.
-    async fn scan(&mut self, scans: &[Scan]) -> Result<Vec<Rows>, Failure> {
+    async fn scan(&mut self, scans: &[Scan], most: usize) -> Result<Vec<Rows>, Failure> {
         if scans.is_empty() {
             return Ok(Vec::new());
         }
         if self.block.kind != Kind::None {
-            let mut all = Vec::with_capacity(scans.len());
-            for scan in scans {
-                let call = self.shared.call(Arc::new(scan.program.clone()), Vec::new(), self.block.now);
+            let mut reading = Reading::new(scans, most);
+            while let Some((program, params)) = reading.next() {
+                let call = self.shared.call(program, params, self.block.now);
                 let answer = self.command(Command::Run(call)).await.map_err(too_long)?;
-                all.push(rows_of(outcomes(answer).map_err(RunError::into_sql)?));
+                reading.take(outcomes(answer).map_err(RunError::into_sql)?)?;
             }
-            return Ok(all);
+            return Ok(reading.rows);
         }
         let limit = self.settings.limit("statement_timeout");
-        let all = self.scan_alone(scans);
+        let all = self.scan_alone(scans, most);
         let outcome = tokio::select! {
             biased;
             outcome = all => outcome,
@@ -69,10 +165,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     /// The scans as a transaction by themselves, again if it fails for a reason that passes.
-    async fn scan_alone(&self, scans: &[Scan]) -> Result<Vec<Rows>, RunError> {
+    async fn scan_alone(&self, scans: &[Scan], most: usize) -> Result<Vec<Rows>, RunError> {
         let mut run = 1;
         loop {
-            match self.scan_once(scans).await {
+            match self.scan_once(scans, most).await {
                 Err(error) if error.is_transient() && run < RUNS => {
                     Counters::add(&self.shared.counters.retries);
                     tokio::time::sleep(super::carry::pause(run)).await;
@@ -83,29 +179,101 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
     }
 
-    async fn scan_once(&self, scans: &[Scan]) -> Result<Vec<Rows>, RunError> {
+    async fn scan_once(&self, scans: &[Scan], most: usize) -> Result<Vec<Rows>, RunError> {
         let mut conversation = self.shared.engine.begin();
-        let mut all = Vec::with_capacity(scans.len());
+        let mut reading = Reading::new(scans, most);
         let at = now();
-        for scan in scans {
-            let call = self.shared.call(Arc::new(scan.program.clone()), Vec::new(), at);
+        while let Some((program, params)) = reading.next() {
+            let call = self.shared.call(program, params, at);
             let answer = conversation.command(Command::Run(call)).await?;
-            match outcomes(answer) {
-                Ok(outcomes) => all.push(rows_of(outcomes)),
-                Err(error) => {
-                    conversation.rollback().await;
-                    return Err(error);
-                }
+            let taken = outcomes(answer).and_then(|outcomes| reading.take(outcomes).map_err(RunError::Sql));
+            if let Err(error) = taken {
+                conversation.rollback().await;
+                return Err(error);
             }
         }
         // Only now it is certain that all rows are of one moment.
         conversation.commit().await?;
-        Ok(all)
+        Ok(reading.rows)
     }
 }
 
-fn rows_of(mut outcomes: Vec<sql::program::Outcome>) -> Rows {
-    outcomes.pop().unwrap_or_default().rows
+/// Scans under way: the rows so far, and where those of the last scan go on.
+struct Reading<'s> {
+    scans: &'s [Scan],
+    rows: Vec<Rows>,
+    rest: Option<Vec<u8>>,
+    /// Bytes that are left for rows.
+    left: usize,
+    most: usize,
+}
+
+impl<'s> Reading<'s> {
+    fn new(scans: &'s [Scan], most: usize) -> Reading<'s> {
+        Reading { scans, rows: Vec::with_capacity(scans.len()), rest: None, left: most, most }
+    }
+
+    /// The next program and its parameters.
+    fn next(&mut self) -> Option<(Arc<Program>, Vec<Datum>)> {
+        let place = match self.rest.take() {
+            Some(place) => place,
+            None => {
+                self.scans.get(self.rows.len())?;
+                self.rows.push(Rows::new());
+                Vec::new()
+            }
+        };
+        let scan = self.scans.get(self.rows.len() - 1)?;
+        let mut params = scan.params.clone();
+        params.extend(scan.in_parts.then_some(Datum::Bytes(place)));
+        Some((Arc::clone(&scan.program), params))
+    }
+
+    fn take(&mut self, mut outcomes: Vec<Outcome>) -> Result<(), SqlError> {
+        let outcome = outcomes.pop().unwrap_or_default();
+        let size = |row: &Vec<Datum>| size_of_val(&row[..]) + row.iter().map(heap).sum::<usize>();
+        let bytes: usize = outcome.rows.iter().map(size).sum();
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            let message = format!("the rows of the query's tables need more than {} MiB", self.most >> 20);
+            SqlError::new(SqlState(*b"53200"), message)
+                .with_hint("Select fewer columns, or add conditions on the columns of its tables.")
+        })?;
+        if let Some(rows) = self.rows.last_mut() {
+            rows.extend(outcome.rows);
+        }
+        self.rest = outcome.rest;
+        Ok(())
+    }
+}
+
+fn heap(value: &Datum) -> usize {
+    match value {
+        Datum::Text(text) => text.len(),
+        Datum::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// The program of a select of all rows of one table, as one that reads them in parts; `None` if it
+/// does more than that.
+pub(super) fn in_parts(program: &Program) -> Option<Program> {
+    let [Statement::Select(select)] = program.statements.as_slice() else { return None };
+    let [only] = select.sources.as_slice() else { return None };
+    let is_plain = select.grouping.is_none()
+        && !select.distinct
+        && select.order.is_empty()
+        && select.limit.is_none()
+        && select.offset.is_none();
+    if only.source.path != Path::All || only.source.lock != RowLock::None || !is_plain {
+        return None;
+    }
+    let mut program = program.clone();
+    let place = u16::try_from(program.params.len()).ok()?;
+    program.params.push(SqlType::Bytea);
+    if let [Statement::Select(select)] = program.statements.as_mut_slice() {
+        select.sources[0].source.path = Path::Part(Expr::Param(place));
+    }
+    Some(program)
 }
 
 /// What to do where a scan has too many rows.
@@ -114,7 +282,7 @@ fn too_long(error: SqlError) -> SqlError {
         return error;
     }
     error.with_hint(
-        "A query with joins, groups or sub-queries reads at most 16 MiB of a table, after the conditions on \
-         its columns. Select fewer columns, or add a condition.",
+        "Rows that a key or an index finds are at most 16 MiB at once. Select fewer columns, or add a \
+         condition.",
     )
 }

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A connection on which the test writes the bytes.
-pub struct Raw(TcpStream);
+pub struct Raw(pub TcpStream);
 
 pub fn message(tag: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![tag];
@@ -20,7 +20,7 @@ fn startup() -> Vec<u8> {
     [&(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
 }
 
-fn query(text: &str) -> Vec<u8> {
+pub fn query(text: &str) -> Vec<u8> {
     message(b'Q', format!("{text}\0").as_bytes())
 }
 
@@ -48,11 +48,11 @@ impl Raw {
         raw
     }
 
-    async fn send(&mut self, messages: &[Vec<u8>]) {
+    pub async fn send(&mut self, messages: &[Vec<u8>]) {
         self.0.write_all(&messages.concat()).await.unwrap();
     }
 
-    async fn next(&mut self) -> (u8, Vec<u8>) {
+    pub async fn next(&mut self) -> (u8, Vec<u8>) {
         let tag = self.0.read_u8().await.unwrap();
         let length = self.0.read_u32().await.unwrap();
         let mut body = vec![0; length as usize - 4];
@@ -61,7 +61,7 @@ impl Raw {
     }
 
     /// The tags up to ReadyForQuery, and the status in it.
-    async fn until_ready(&mut self) -> (String, char) {
+    pub async fn until_ready(&mut self) -> (String, char) {
         let mut tags = String::new();
         loop {
             let (tag, body) = tokio::time::timeout(Duration::from_secs(20), self.next()).await.expect(&tags);
@@ -72,7 +72,7 @@ impl Raw {
         }
     }
 
-    async fn ask(&mut self, messages: &[Vec<u8>]) -> (String, char) {
+    pub async fn ask(&mut self, messages: &[Vec<u8>]) -> (String, char) {
         self.send(messages).await;
         self.until_ready().await
     }

@@ -1,6 +1,5 @@
 //! A procedure in Rust: a transaction that issues steps and statements.
 
-use super::access::Local;
 use super::convert::Values;
 use super::phase::{Phase, Wanted};
 use super::step::Place;
@@ -9,6 +8,7 @@ use crate::run::Stop;
 use crate::{Datum, SqlError, SqlState};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use txn::erased::Local;
 
 /// A transaction as code. Its value is the arguments of a call; the code runs at the home instance,
 /// where the first of its rows are.

@@ -4,7 +4,6 @@
 //! belongs to the process, not to a database: all instances in it use the same one. A process that
 //! hosts an instance for another one runs the same program, and fills its own table.
 
-use super::access::Local;
 use super::phase::{decode, encode};
 use super::procedure::{Procedure, Txn};
 use super::rows::Rows;
@@ -14,6 +13,7 @@ use crate::{SqlError, SqlState};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
+use txn::erased::Local;
 
 pub(super) type RunStep = for<'a, 'r> fn(&'a [u8], &'a mut Rows<'r>) -> Local<'a, Result<Vec<u8>, Stop>>;
 pub(super) type RunProcedure = for<'a, 't> fn(&'a [u8], &'a mut Txn<'t>) -> Local<'a, Result<Vec<u8>, Stop>>;

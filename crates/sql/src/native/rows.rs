@@ -1,6 +1,5 @@
 //! How a step in Rust reads and writes the rows of its place.
 
-use super::access::AnyAccess;
 use super::convert::Values;
 use super::issued::Issued;
 use super::record::Record;
@@ -9,6 +8,7 @@ use crate::bound::Bound;
 use crate::place::{self, Placed};
 use crate::run::Stop;
 use crate::{Datum, SqlError, SqlState};
+use txn::erased::AnyAccess;
 use txn::{Abort, Direction, Flow, Inserted, Range};
 
 /// The rows of one place: those of which the step's table and key say that they lie there, and

@@ -1,6 +1,5 @@
 //! Calls of procedures in Rust, carried out by the engine.
 
-use super::access::Local;
 use super::issued::Issued;
 use super::phase::Wanted;
 use super::procedure::{AnyTransaction, Procedure, Txn};
@@ -17,6 +16,7 @@ use std::future::{Future, pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use txn::erased::Local;
 use txn::step::Each;
 use txn::{Abort, Access, Effect, Route, Step, StepId, Transaction};
 

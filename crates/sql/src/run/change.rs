@@ -51,7 +51,7 @@ impl<T: Carrier> Work<'_, T> {
                 rows.push(projected(&update.returning, bound, &joined)?);
             }
         }
-        Ok(Outcome { count, rows })
+        Ok(Outcome { count, rows, rest: None })
     }
 
     /// Changes rows where they are, each by one step.
@@ -104,7 +104,7 @@ impl<T: Carrier> Work<'_, T> {
                 Err(error) => wrong = Some(error),
             }
         }
-        wrong.map_or(Ok(Outcome { count, rows }), |error| Err(error.into()))
+        wrong.map_or(Ok(Outcome { count, rows, rest: None }), |error| Err(error.into()))
     }
 
     pub(super) async fn delete(&mut self, delete: &Delete, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
@@ -122,7 +122,7 @@ impl<T: Carrier> Work<'_, T> {
                 rows.push(projected(&delete.returning, bound, &*target.joined)?);
             }
         }
-        Ok(Outcome { count: targets.len() as u64, rows })
+        Ok(Outcome { count: targets.len() as u64, rows, rest: None })
     }
 
     /// The rows that a statement changes, locked, each once.

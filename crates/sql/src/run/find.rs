@@ -56,6 +56,10 @@ impl<T: Carrier> Work<'_, T> {
                 found.push(hits.into_iter().filter_map(row_of).collect());
                 continue;
             }
+            if let Path::Part(from) = &source.path {
+                found.push(self.part(source, bound, (from, outer), test).await?);
+                continue;
+            }
             waiting.push(self.search(source, bound, (outer, test), limit)?);
             if waiting.iter().map(|search| search.fetches.len()).sum::<usize>() >= PHASE {
                 self.carry_out(source, std::mem::take(&mut waiting), limit, &mut found).await?;
@@ -124,6 +128,49 @@ impl<T: Carrier> Work<'_, T> {
         Ok(hits)
     }
 
+    /// Rows from a place on, in the order of slots and keys, until they are many bytes. Slots are read
+    /// together until one has more rows than were asked for.
+    async fn part(
+        &mut self,
+        source: &Source,
+        bound: &Arc<Bound>,
+        (from, outer): (&Expr, &Outer),
+        test: Option<Test>,
+    ) -> Result<Vec<Found>, Stop> {
+        let Datum::Bytes(from) = from.eval(&bound.context(), &**outer)? else {
+            return Err(wrong_place().into());
+        };
+        let (mut slot, mut after) = begin_of_part(&from)?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        let mut is_large = after.is_some();
+        while slot < self.sites && bytes < PART {
+            let slots = if is_large { 1 } else { SLOTS_AT_ONCE.min(self.sites - slot) };
+            let most = rows_at_once(bytes, found.len(), slots as usize);
+            let fetches = (slot..slot + slots).map(|at| Fetch {
+                table: Arc::clone(&source.table),
+                bound: Arc::clone(bound),
+                test: test.clone(),
+                slot: at,
+                what: rows_after(at, after.as_deref().filter(|_| at == slot), most),
+            });
+            for hits in self.fetch(source.lock, fetches.collect()).await? {
+                let size = |hit: &Hit| hit.row.as_ref().map_or(0, Vec::len) + hit.key.len();
+                bytes += hits.iter().map(size).sum::<usize>();
+                let is_whole = hits.len() < most;
+                after = hits.last().map(|hit| hit.key.clone()).filter(|_| !is_whole);
+                found.extend(hits.into_iter().filter_map(row_of));
+                if !is_whole {
+                    // What the slots after it gave is read again in its turn.
+                    is_large = true;
+                    break;
+                }
+                slot += 1;
+            }
+        }
+        self.rest = (slot < self.sites).then(|| end_of_part(slot, after.as_deref()));
+        Ok(found)
+    }
+
     /// The steps that find the rows for one outer row.
     fn search(
         &self,
@@ -141,7 +188,7 @@ impl<T: Carrier> Work<'_, T> {
             what,
         };
         match &source.path {
-            Path::All | Path::Values(_) | Path::Series { .. } => Ok(Search::default()),
+            Path::All | Path::Part(_) | Path::Values(_) | Path::Series { .. } => Ok(Search::default()),
             Path::Keys(keys) => {
                 let mut by_slot: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
                 for key in keys {
@@ -241,6 +288,53 @@ impl<T: Carrier> Work<'_, T> {
         self.phases.found(hits.iter().map(Vec::len).sum());
         Ok(hits)
     }
+}
+
+/// Slots of a part that are read together, and rows that one step reads.
+const SLOTS_AT_ONCE: u32 = 16;
+const MOST_ROWS: usize = 4096;
+/// Bytes of rows after which a part ends.
+const PART: usize = 4 << 20;
+/// Rows that are asked for before any is known: of these, even the longest fit into a message.
+const FIRST_ROWS: usize = 12;
+
+/// Rows to ask each of some slots for, so that rows as long as those so far are no more than a part
+/// altogether.
+fn rows_at_once(bytes: usize, rows: usize, slots: usize) -> usize {
+    match rows {
+        0 => FIRST_ROWS.div_ceil(slots),
+        rows => (PART / slots / (bytes / rows).max(1)).clamp(1, MOST_ROWS),
+    }
+}
+
+/// The rows of a slot behind a key.
+fn rows_after(slot: u32, after: Option<&[u8]>, most: usize) -> Wanted {
+    let whole = place::physical_prefix(slot, &[]);
+    let low = match after {
+        None => whole.to_vec(),
+        Some(key) => [&place::physical_key(slot, key)[..], &[0]].concat(),
+    };
+    let high = whole.prefix_end().map_or_else(Vec::new, |end| end.to_vec());
+    Wanted::Range { index: None, low, high, order: Order::Forward, limit: Some(most as u64) }
+}
+
+/// Where a part begins: a slot, and the key of the row before it.
+fn begin_of_part(place: &[u8]) -> Result<(u32, Option<Vec<u8>>), SqlError> {
+    match place {
+        [] => Ok((0, None)),
+        [a, b, c, d, key @ ..] => {
+            Ok((u32::from_be_bytes([*a, *b, *c, *d]), (!key.is_empty()).then(|| key.to_vec())))
+        }
+        _ => Err(wrong_place()),
+    }
+}
+
+fn end_of_part(slot: u32, after: Option<&[u8]>) -> Vec<u8> {
+    [&slot.to_be_bytes(), after.unwrap_or_default()].concat()
+}
+
+fn wrong_place() -> SqlError {
+    SqlError::new(SqlState::INTERNAL, "rows are asked for from a place that no outcome gave")
 }
 
 /// Rows that are computed, not stored.

@@ -58,7 +58,7 @@ impl<T: Transaction> Work<'_, T> {
         }
         if let FlowResult::Row(values) = &flow.result {
             let row = values.iter().map(|value| value.eval(&bound.context(), &Vec::new()));
-            result = Outcome { count: 1, rows: vec![row.collect::<Result<_, SqlError>>()?] };
+            result = Outcome { count: 1, rows: vec![row.collect::<Result<_, SqlError>>()?], rest: None };
         }
         Ok(result)
     }
@@ -304,7 +304,7 @@ fn has_one_round(statement: &Statement) -> bool {
             [joined] => match joined.source.path {
                 Path::Keys(_) | Path::Ranges { index: None, .. } => true,
                 Path::Values(_) | Path::Series { .. } => true,
-                Path::Ranges { .. } | Path::All => false,
+                Path::Ranges { .. } | Path::All | Path::Part(_) => false,
             },
             _ => false,
         },

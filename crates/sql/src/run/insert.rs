@@ -48,7 +48,7 @@ impl<T: Carrier> Work<'_, T> {
             let rows = stored.iter().map(|values| projected(&insert.returning, bound, values));
             rows.collect::<Result<_, SqlError>>()?
         };
-        Ok(Outcome { count: stored.len() as u64, rows })
+        Ok(Outcome { count: stored.len() as u64, rows, rest: None })
     }
 
     /// The rows to be stored, up to the first one that is wrong, and what is wrong with it. As the

@@ -23,7 +23,7 @@ struct JoinedRow {
 impl<T: Carrier> Work<'_, T> {
     pub(super) async fn select(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let rows = pin!(self.selected(select, bound)).await?;
-        Ok(Outcome { count: rows.len() as u64, rows })
+        Ok(Outcome { count: rows.len() as u64, rows, rest: self.rest.take() })
     }
 
     /// The rows of a query.

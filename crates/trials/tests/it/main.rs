@@ -4,6 +4,7 @@
 mod plans;
 
 mod anomalies;
+mod brokerage;
 mod crash;
 mod faults;
 mod flips;

@@ -212,7 +212,7 @@ impl Inserter {
         let marks = if options.durability == Durability::Async { Marks::Written } else { Marks::Absent };
         let promise = match options.durability {
             Durability::Async => Promise::Released,
-            Durability::Sync | Durability::Memory => Promise::Filled,
+            Durability::Sync | Durability::Replicated | Durability::Memory => Promise::Filled,
         };
         match options.insert {
             Insert::Mutex => Inserter::Mutex(Central::new(tail)),

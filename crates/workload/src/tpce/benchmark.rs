@@ -15,7 +15,7 @@ const CUSTOMER_BYTES: u64 = 6_500;
 const DAY_BYTES: u64 = 90;
 const GROWTH: u64 = 384 << 20;
 
-const NAMES: [(&str, Mix); 12] = [
+const NAMES: [(&str, Mix); 13] = [
     ("tpce", Mix::Full),
     ("tpce-trading", Mix::Trading),
     ("tpce-brokervolume", Mix::Only(Card::BrokerVolume)),
@@ -25,6 +25,7 @@ const NAMES: [(&str, Mix); 12] = [
     ("tpce-securitydetail", Mix::Only(Card::SecurityDetail)),
     ("tpce-tradelookup", Mix::Only(Card::TradeLookup)),
     ("tpce-tradeorder", Mix::Only(Card::TradeOrder)),
+    ("tpce-traderesult", Mix::Results),
     ("tpce-tradestatus", Mix::Only(Card::TradeStatus)),
     ("tpce-tradeupdate", Mix::Only(Card::TradeUpdate)),
     ("tpce-datamaintenance", Mix::Only(Card::DataMaintenance)),
@@ -51,6 +52,10 @@ impl Benchmark for Tpce {
         Form { name: "tpce-securitydetail", about: "TPC-E's Security-Detail alone" },
         Form { name: "tpce-tradelookup", about: "TPC-E's Trade-Lookup alone" },
         Form { name: "tpce-tradeorder", about: "TPC-E's Trade-Order alone" },
+        Form {
+            name: "tpce-traderesult",
+            about: "TPC-E's Trade-Result, and the market order that each one needs",
+        },
         Form { name: "tpce-tradestatus", about: "TPC-E's Trade-Status alone" },
         Form { name: "tpce-tradeupdate", about: "TPC-E's Trade-Update alone" },
         Form { name: "tpce-datamaintenance", about: "TPC-E's Data-Maintenance alone" },

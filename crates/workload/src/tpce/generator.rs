@@ -140,7 +140,11 @@ impl TpceGenerator {
     fn errand(&mut self) -> Option<TpceRequest> {
         let site = self.next_site;
         self.next_site = if site + 1 < self.sites.end { site + 1 } else { self.sites.start };
-        let errand = self.tpce.exchange.take(site)?;
+        let mut errand = self.tpce.exchange.take(site)?;
+        while let (Errand::Feed(number, _), Mix::Results) = (&errand, self.tpce.options.mix) {
+            self.tpce.exchange.fed(site, *number);
+            errand = self.tpce.exchange.take(site)?;
+        }
         let now = self.now();
         let request = match &errand {
             Errand::Result(done) => TpceRequest::TradeResult(Box::new(TradeResultRequest {
@@ -161,8 +165,10 @@ impl TpceGenerator {
     }
 
     fn card(&mut self) -> Card {
-        if let Mix::Only(card) = self.tpce.options.mix {
-            return card;
+        match self.tpce.options.mix {
+            Mix::Only(card) => return card,
+            Mix::Trading | Mix::Results => return Card::TradeOrder,
+            Mix::Full => {}
         }
         if self.deck.is_empty() {
             let all = DECK.iter().flat_map(|(card, n)| std::iter::repeat_n(*card, *n));
@@ -318,7 +324,7 @@ impl TpceGenerator {
         let random = &mut self.random;
         let by_name = random.chance(40.0);
         let (market, buy, stop_loss) = (random.chance(60.0), random.chance(50.0), random.chance(50.0));
-        let trade_type = match (market, buy) {
+        let trade_type = match (market || self.tpce.options.mix == Mix::Results, buy) {
             (true, true) => *b"TMB",
             (true, false) => *b"TMS",
             (false, true) => *b"TLB",

@@ -33,6 +33,8 @@ pub(super) fn by_place(geometry: &Geometry, group: u32, securities: &[u32]) -> V
         placed.securities.push(*security);
         placed.positions.push(position);
     }
+    // In one order: transactions that meet at several places wait for each other in no circle.
+    all.sort_unstable_by_key(|placed| placed.site);
     all
 }
 

@@ -21,6 +21,7 @@ mod books;
 mod broker_volume;
 mod check;
 mod customer_position;
+mod erased;
 mod fixed;
 mod generator;
 pub mod geometry;
@@ -90,13 +91,15 @@ pub enum Mix {
     Full,
     /// Trade-Orders, and the Trade-Results and feeds that they cause.
     Trading,
+    /// Trade-Results, and the market orders that they need; no feeds.
+    Results,
     /// One transaction alone.
     Only(Card),
 }
 
 impl Mix {
     fn has_exchange(self) -> bool {
-        self == Mix::Full || self == Mix::Trading
+        matches!(self, Mix::Full | Mix::Trading | Mix::Results)
     }
 }
 
@@ -232,7 +235,7 @@ impl Workload for Tpce {
     }
 
     async fn run<T: Transaction>(&self, request: &TpceRequest, txn: &mut T) -> Result<TpceReply, Abort> {
-        requests::run(self, request, txn).await
+        erased::run(self, request, txn).await
     }
 
     async fn run_step<A: Access>(
@@ -242,7 +245,7 @@ impl Workload for Tpce {
         access: &mut A,
         out: &mut Vec<u8>,
     ) -> Result<(), Abort> {
-        requests::run_step(id, args, access, out).await
+        erased::run_step(id, args, access, out).await
     }
 
     fn routes(&self, request: &TpceRequest, visit: &mut dyn FnMut(Route)) {
@@ -279,15 +282,15 @@ impl Workload for Tpce {
     }
 
     async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
-        load::load(self, site.0, part, access).await
+        erased::load(self, site, part, access).await
     }
 
     async fn load_replicated<A: Access>(&self, access: &mut A) -> Result<(), Abort> {
-        fixed::load(access).await
+        erased::load_replicated(access).await
     }
 
     async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<TpceAudit, Abort> {
-        check::audit(self, sites, access).await
+        erased::audit(self, sites, access).await
     }
 
     fn judge(&self, audits: Vec<TpceAudit>, committed: Option<u64>) -> Verdict {

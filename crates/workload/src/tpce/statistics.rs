@@ -2,7 +2,7 @@
 
 use super::generator::Card;
 use super::trade_lookup::Sought;
-use super::{Mix, Tpce, TpceReply, TpceRequest, TradeResultReply, Watched, trade_status};
+use super::{Mix, Tpce, TpceReply, TpceRequest, TradeResultReply, Watched, names, trade_status};
 use crate::benchmark::{Counted, Statistics};
 
 /// Each transaction's share of the mix, in per cent.
@@ -21,12 +21,30 @@ const MIX: [(&str, f64); 10] = [
 /// The allowed deviation, in points.
 const MARGIN: f64 = 0.1;
 
+/// Frames of the definition that a committed transaction has run. The last frame of
+/// Customer-Position, Trade-Order and Trade-Result ends the transaction.
+fn frames(request: &TpceRequest, reply: &TpceReply) -> u64 {
+    match (request, reply) {
+        (TpceRequest::CustomerPosition(_), _) => 2,
+        // The account, permission of another executor, estimates, insertion, commit.
+        (TpceRequest::TradeOrder(r), _) => {
+            4 + u64::from(names::person((r.ca / 10) as u64).tax_id != r.executor[2])
+        }
+        // The trade, holdings, tax of a gain, commission, the trade and its broker, settlement.
+        (_, TpceReply::TradeResult(TradeResultReply::Done { tax, .. })) => 5 + u64::from(*tax > 0),
+        _ => 1,
+    }
+}
+
 pub(super) fn observe(
     _: &Tpce,
     request: &TpceRequest,
     reply: Option<&TpceReply>,
     add: &mut dyn FnMut(&'static str, u64),
 ) {
+    if let Some(reply) = reply {
+        add("frames", frames(request, reply));
+    }
     match (request, reply) {
         (TpceRequest::CustomerPosition(r), _) => {
             add("position_history", r.history.is_some().into());
@@ -91,7 +109,8 @@ pub(super) fn statistics(tpce: &Tpce, counted: Counted<'_>) -> Statistics {
         all.share("orders_on_margin_percent", observed("orders_on_margin"), orders, (7.0, 9.0));
         all.share("orders_lifo_percent", observed("orders_lifo"), orders, (33.0, 37.0));
         all.share("orders_by_name_percent", observed("orders_by_name"), orders, (38.0, 42.0));
-        all.share("orders_limit_percent", observed("orders_limit"), orders, (38.0, 42.0));
+        let limits = if mix == Mix::Results { (0.0, 0.0) } else { (38.0, 42.0) };
+        all.share("orders_limit_percent", observed("orders_limit"), orders, limits);
     }
     let positions = ended("customer_position");
     all.share("position_history_percent", counted.observed("position_history"), positions, (48.0, 52.0));

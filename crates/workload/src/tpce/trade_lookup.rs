@@ -109,7 +109,12 @@ async fn detail<A: Access>(
             ..TradeDetail::default()
         }
     };
-    let Some(mut detail) = access.read(TRADE, &of_trade, read).await? else { return Ok(None) };
+    let trade = match how {
+        // Locked as for a change from the first access on: two readers of a row cannot both change it.
+        Change::Executor => access.update(TRADE, &of_trade, |row| read(row.row())).await?,
+        _ => access.read(TRADE, &of_trade, read).await?,
+    };
+    let Some(mut detail) = trade else { return Ok(None) };
     let of_type = Key::new().str(&detail.trade_type);
     let read = |row: txn::Row<'_>| (row.int(trade_type::TT_IS_MRKT) == 1, text(&row, trade_type::TT_NAME));
     let (is_market, type_name) = found(access.read(TRADE_TYPE, &of_type, read).await?)?;

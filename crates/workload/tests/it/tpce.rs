@@ -99,6 +99,27 @@ fn every_transaction_holds_alone() {
     }
 }
 
+/// The mixes of orders draw no other card.
+#[test]
+fn trading_and_results_are_orders_and_what_these_cause() {
+    for (mix, kinds) in [
+        (Mix::Trading, ["exchange_rebuild", "market_feed", "trade_order", "trade_result"].as_slice()),
+        (Mix::Results, &["exchange_rebuild", "trade_order", "trade_result"]),
+    ] {
+        let tpce = small(mix, 1);
+        let mut oracle = loaded(&tpce, 2);
+        let outcomes = run(&mut oracle, &tpce, &mut tpce.generator(3, 0..tpce.sites()), 1_000);
+        assert!(outcomes.committed.keys().copied().eq(kinds.iter().copied()), "{:?}", outcomes.committed);
+        assert_eq!(oracle.judge(Some(outcomes.of("trade_order"))).unwrap(), Verdict::default(), "{mix:?}");
+        let orders = outcomes.of("trade_order");
+        assert!(
+            mix == Mix::Trading || orders.abs_diff(outcomes.results) * 20 < orders,
+            "{:?}",
+            outcomes.committed
+        );
+    }
+}
+
 /// With scans forward, the same replies.
 #[test]
 fn the_newest_rows_are_the_same_without_scans_backward() {

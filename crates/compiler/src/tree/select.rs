@@ -1,0 +1,343 @@
+//! `SELECT` of a tree: its output, groups and order, and where each condition is checked.
+
+use super::condition::{across, condition, relations};
+use super::from::{From, Join, Part, is_lateral};
+use super::query::Bound;
+use super::reference::State;
+use super::{
+    AGGREGATES, Aggregated, Asked, Body, Distinct, Grouping, Key, Node, OUTER, OuterJoin, Query, SUB, Select,
+    WINDOWS, Window,
+};
+use crate::Stop;
+use crate::compiled::Field;
+use crate::error::{INVALID_COLUMN_REFERENCE, syntax};
+use crate::expressions::Compiler;
+use crate::names::Scope;
+use crate::select::{Item, Ordering, group_keys, items, ordering, ungrouped};
+use crate::sources::refuses_null;
+use crate::walk::{children, conjuncts};
+use sql::{Expr, SqlError, SqlState};
+use sqlparser::ast;
+
+/// Binds a select with the order of its query.
+pub fn select(
+    compiler: &mut Compiler<'_>,
+    order: Option<&ast::OrderBy>,
+    ast: &ast::Select,
+) -> Result<Bound, Stop> {
+    refuse(ast)?;
+    let targets = std::mem::take(&mut compiler.targets);
+    let mut from = From::default();
+    let part = from.clause(compiler, &ast.from)?;
+    let mut conditions = Vec::new();
+    if let Some(filter) = &ast.selection {
+        conjuncts(compiler.condition(&from.scope, filter, "WHERE")?, &mut conditions);
+    }
+    compiler.aggregates = Some(Vec::new());
+    if let Some(tree) = &mut compiler.tree {
+        (tree.orders, tree.windows) = (Vec::new(), Some(Vec::new()));
+    }
+    compiler.targets = targets;
+    let mut items = items(compiler, &from.scope, &ast.projection)?;
+    let windows = compiler.tree.as_mut().and_then(|tree| tree.windows.take());
+    let having = ast.having.as_ref();
+    let having = having.map(|having| compiler.condition(&from.scope, having, "HAVING")).transpose()?;
+    if let Some(tree) = &mut compiler.tree {
+        tree.windows = windows;
+    }
+    let order = ordering(compiler, &from.scope, order, &mut items)?;
+    let distinct = distinct(compiler, &from.scope, ast, (&mut items, &order))?;
+    let calls = compiler.aggregates.take().unwrap_or_default();
+    let keys = group_keys(compiler, &from.scope, &ast.group_by, &items)?;
+    let Some(state) = &mut compiler.tree else { return Err(Stop::General("a query of this kind")) };
+    let windows = state.windows.take().unwrap_or_default();
+    let mut orders = std::mem::take(&mut state.orders).into_iter();
+    let is_grouped = !keys.is_empty() || !calls.is_empty() || having.is_some();
+    let aggregates: Vec<Aggregated> =
+        calls.into_iter().map(|call| Aggregated { call, order: orders.next().unwrap_or_default() }).collect();
+    if is_grouped {
+        let groups = Groups { state, scope: &from.scope, keys: &keys };
+        items.iter().map(|item| &item.value.expr).chain(&having).try_for_each(|expr| groups.check(expr))?;
+        windows.iter().try_for_each(|window| groups.check_window(window))?;
+    }
+    let node = part.map(|part| Placing { state: &mut *state, from: &from }.whole(part, conditions.clone()));
+    let places = state.places.len();
+    state.places.push((from.places, from.scans));
+    let visible = order.visible;
+    let field = |item: &Item| Field { name: item.name.clone(), ty: item.value.ty, column: item.origin };
+    let fields = items[..visible].iter().map(field).collect();
+    let select = Select {
+        places,
+        relations: from.scope.relations.len(),
+        from: match node {
+            Some(node) => Some(node),
+            None if conditions.is_empty() => None,
+            None => return Err(Stop::General("WHERE without FROM")),
+        },
+        grouping: is_grouped.then_some(Grouping { keys, aggregates }),
+        having,
+        windows,
+        items: items.into_iter().map(|item| item.value.expr).collect(),
+        distinct,
+    };
+    let keys = order.keys.iter();
+    let keys = keys.map(|key| Key {
+        column: usize::from(key.column),
+        descending: key.descending,
+        nulls_first: key.nulls_first,
+    });
+    let body = Body::Select(Box::new(select));
+    let query = Query { body, order: keys.collect(), limit: None, offset: None, width: visible };
+    Ok(Bound { query, fields })
+}
+
+fn refuse(ast: &ast::Select) -> Result<(), Stop> {
+    if ast.into.is_some() {
+        let hint = Some("Create the table, then INSERT ... SELECT.");
+        return Err(SqlError::unsupported("SELECT INTO", hint).into());
+    }
+    if ast.top.is_some() || ast.qualify.is_some() || !ast.lateral_views.is_empty() || ast.prewhere.is_some() {
+        return Err(Stop::General("a query of this kind"));
+    }
+    if !ast.named_window.is_empty() {
+        return Err(Stop::General("WINDOW"));
+    }
+    Ok(())
+}
+
+fn distinct(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    ast: &ast::Select,
+    (items, order): (&mut Vec<Item>, &Ordering),
+) -> Result<Distinct, Stop> {
+    let told = |message: &str| SqlError::new(INVALID_COLUMN_REFERENCE, message);
+    Ok(match &ast.distinct {
+        None | Some(ast::Distinct::All) => Distinct::No,
+        Some(ast::Distinct::Distinct) if items.len() > order.visible => {
+            let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+            return Err(told(message).into());
+        }
+        Some(ast::Distinct::Distinct) => Distinct::Rows,
+        Some(ast::Distinct::On(exprs)) => {
+            let mut on = Vec::with_capacity(exprs.len());
+            for expr in exprs {
+                on.push(crate::select::item_of(
+                    compiler,
+                    scope,
+                    expr,
+                    (items, order.visible),
+                    "DISTINCT ON",
+                )?);
+            }
+            let first = order.keys.iter().take(on.len());
+            if !first.map(|key| usize::from(key.column)).all(|column| on.contains(&column)) {
+                let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+                return Err(told(message).into());
+            }
+            Distinct::On(on)
+        }
+    })
+}
+
+/// What is checked of expressions over groups.
+struct Groups<'g> {
+    state: &'g State,
+    scope: &'g Scope,
+    keys: &'g [Expr],
+}
+
+impl Groups<'_> {
+    fn check(&self, expr: &Expr) -> Result<(), SqlError> {
+        if self.keys.contains(expr) {
+            return Ok(());
+        }
+        if let Expr::Column(column) = expr {
+            return match *column {
+                column if column < OUTER => self.check_column(column),
+                column if (SUB..AGGREGATES).contains(&column) => self.check_sub(column - SUB),
+                _ => Ok(()),
+            };
+        }
+        let mut result = Ok(());
+        children(expr, &mut |inner| {
+            if result.is_ok() {
+                result = self.check(inner);
+            }
+        });
+        result
+    }
+
+    fn check_window(&self, window: &Window) -> Result<(), SqlError> {
+        let order = window.order.iter().map(|by| &by.expr);
+        window
+            .args
+            .iter()
+            .chain(&window.partition)
+            .chain(&window.filter)
+            .chain(order)
+            .try_for_each(|expr| self.check(expr))
+    }
+
+    /// A column is a key, or of a table of which the whole primary key is among the keys.
+    fn check_column(&self, column: u16) -> Result<(), SqlError> {
+        let is_key = |column: u16| self.keys.contains(&Expr::Column(column));
+        let relation = self.scope.relations.iter().rfind(|relation| relation.offset <= column);
+        let depends = relation.is_some_and(|relation| {
+            let key = &relation.stored.key;
+            !key.is_empty() && key.iter().all(|column| is_key(relation.offset + column))
+        });
+        if is_key(column) || depends { Ok(()) } else { Err(ungrouped(self.scope, column)) }
+    }
+
+    fn check_sub(&self, number: u16) -> Result<(), SqlError> {
+        let Some(sub) = self.state.subs.get(usize::from(number)) else { return Ok(()) };
+        for outer in sub.free.iter().filter(|outer| outer.depth == 0) {
+            self.check_column(outer.column).map_err(|error| {
+                let name = error.message.split('"').nth(1).unwrap_or_default();
+                let message = format!("subquery uses ungrouped column \"{name}\" from outer query");
+                SqlError::new(SqlState::GROUPING_ERROR, message)
+            })?;
+        }
+        match &sub.what {
+            Asked::Comparison { left, .. } => left.iter().try_for_each(|expr| self.check(expr)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Puts conditions where they are checked first.
+pub struct Placing<'p> {
+    pub state: &'p mut State,
+    pub from: &'p From,
+}
+
+impl Placing<'_> {
+    fn whole(mut self, part: Part, conditions: Vec<Expr>) -> Node {
+        let part = self.reduce(part, &conditions);
+        // Conditions that name no relation are checked once for each row at the top.
+        let (bare, conditions) = self.split(conditions, |bits| bits == 0);
+        let node = self.place(part, conditions);
+        filtered(node, bare)
+    }
+
+    fn bits(&self, expr: &Expr) -> u64 {
+        relations(self.state, &self.from.scope, expr)
+    }
+
+    fn split(&self, conditions: Vec<Expr>, is_first: impl Fn(u64) -> bool) -> (Vec<Expr>, Vec<Expr>) {
+        conditions.into_iter().partition(|expr| is_first(self.bits(expr)))
+    }
+
+    /// Outer joins of which a condition refuses the rows without a partner become inner ones.
+    fn reduce(&self, part: Part, conditions: &[Expr]) -> Part {
+        let Part::Join(join) = part else { return part };
+        let Join { left, right, on, mut keeps_left, mut keeps_right } = *join;
+        let refuses = |part: &Part| {
+            let of_part = bits_of(part);
+            let mut relations = self.from.scope.relations.iter().enumerate();
+            relations.any(|(at, relation)| {
+                let range = relation.offset..relation.offset + relation.width();
+                of_part & 1 << at != 0 && conditions.iter().any(|condition| refuses_null(condition, &range))
+            })
+        };
+        keeps_left = keeps_left && !refuses(&right);
+        keeps_right = keeps_right && !refuses(&left);
+        let mut both = conditions.to_vec();
+        both.extend(on.iter().cloned());
+        let is_inner = !keeps_left && !keeps_right;
+        let of_left = if is_inner || !keeps_left && keeps_right { &both[..] } else { conditions };
+        let of_right = if is_inner || keeps_left && !keeps_right { &both[..] } else { conditions };
+        let left = self.reduce(left, if keeps_left && keeps_right { conditions } else { of_left });
+        let right = self.reduce(right, if keeps_left && keeps_right { conditions } else { of_right });
+        Part::Join(Box::new(Join { left, right, on, keeps_left, keeps_right }))
+    }
+
+    fn place(&mut self, part: Part, conditions: Vec<Expr>) -> Node {
+        match part {
+            Part::Leaf { relation, source, .. } => Node::Leaf(self.leaf(relation, source, conditions)),
+            Part::Join(join) if join.keeps_left || join.keeps_right => self.outer(*join, conditions),
+            part => self.inner(part, conditions),
+        }
+    }
+
+    fn inner(&mut self, part: Part, mut conditions: Vec<Expr>) -> Node {
+        let mut parts = Vec::new();
+        flatten(part, &mut parts, &mut conditions);
+        let in_order = parts.iter().any(is_lateral);
+        let (bare, mut conditions) = self.split(conditions, |bits| bits == 0);
+        let mut nodes = Vec::with_capacity(parts.len());
+        for part in parts {
+            let bits = bits_of(&part);
+            let (own, others) = self.split(conditions, |of| of & !bits == 0);
+            conditions = others;
+            nodes.push(self.place(part, own));
+        }
+        let conditions = conditions.into_iter();
+        let conditions = conditions.map(|expr| condition(self.state, &self.from.scope, expr)).collect();
+        filtered(Node::Inner { parts: nodes, conditions, in_order }, bare)
+    }
+
+    fn outer(&mut self, join: Join, conditions: Vec<Expr>) -> Node {
+        let Join { left, right, on, keeps_left, keeps_right } = join;
+        let (of_left, of_right) = (bits_of(&left), bits_of(&right));
+        // A side of which all rows stay takes conditions on the result; the other one, those of ON.
+        let is_both = keeps_left && keeps_right;
+        let takes =
+            |part: u64, is_kept: bool| move |bits: u64| is_kept && !is_both && bits != 0 && bits & !part == 0;
+        let (to_left, above) = self.split(conditions, takes(of_left, keeps_left));
+        let (to_right, above) = self.split(above, takes(of_right, keeps_right));
+        let (on_left, on) = self.split(on, takes(of_left, keeps_right));
+        let (on_right, on) = self.split(on, takes(of_right, keeps_left));
+        let lateral = is_lateral(&right);
+        let left = self.place(left, to_left.into_iter().chain(on_left).collect());
+        let right = self.place(right, to_right.into_iter().chain(on_right).collect());
+        let mut outer = OuterJoin {
+            left,
+            right,
+            keeps_left,
+            keeps_right,
+            equal: Vec::new(),
+            conditions: Vec::new(),
+            is_lateral: lateral,
+        };
+        for expr in on {
+            match across(self.state, &self.from.scope, &expr, (of_left, of_right)) {
+                Some(pair) => outer.equal.push(pair),
+                None => outer.conditions.push(expr),
+            }
+        }
+        filtered(Node::Outer(Box::new(outer)), above)
+    }
+}
+
+fn filtered(node: Node, conditions: Vec<Expr>) -> Node {
+    if conditions.is_empty() { node } else { Node::Filter { input: Box::new(node), conditions } }
+}
+
+fn flatten(part: Part, parts: &mut Vec<Part>, conditions: &mut Vec<Expr>) {
+    match part {
+        Part::Join(join) if !join.keeps_left && !join.keeps_right => {
+            let Join { left, right, on, .. } = *join;
+            conditions.extend(on);
+            flatten(left, parts, conditions);
+            flatten(right, parts, conditions);
+        }
+        part => parts.push(part),
+    }
+}
+
+/// The relations of a part, a bit each.
+fn bits_of(part: &Part) -> u64 {
+    match part {
+        Part::Leaf { relation, .. } => 1 << relation,
+        Part::Join(join) => bits_of(&join.left) | bits_of(&join.right),
+    }
+}
+
+/// The number of windows that a select has so far.
+pub fn window_column(count: usize) -> Result<Expr, Stop> {
+    let at = u16::try_from(count).ok().filter(|at| *at < u16::MAX - WINDOWS);
+    let at = at.ok_or_else(|| Stop::from(syntax("too many window functions")))?;
+    Ok(Expr::Column(WINDOWS + at))
+}

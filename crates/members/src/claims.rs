@@ -1,0 +1,208 @@
+//! Claims: an island gets a new term and a new machine.
+
+use crate::lease::Lease;
+use crate::registry::{Entry, Guard, Registry, Unreachable};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Why a machine does not get what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("{0}")]
+    Registry(#[from] Unreachable),
+    #[error(
+        "machine {machine} of cluster {cluster} has a lease already (at {address}): two machines have one name, or an \
+         earlier process of it was killed just now. Choose another name, or try again in some seconds"
+    )]
+    NameTaken { cluster: String, machine: String, address: String },
+    #[error(
+        "island {island} is served by machine {machine}, which has its lease; stop that machine, or wait until its \
+         lease has ended"
+    )]
+    Served { island: u16, machine: String },
+    #[error("another machine has claimed island {island} at the same time; try again")]
+    Overtaken { island: u16 },
+    #[error(
+        "this machine and the cluster {cluster} disagree about the database: here '{here}', there '{there}'; use one \
+         name of a cluster for one database"
+    )]
+    Manifest { cluster: String, here: String, there: String },
+    #[error("{key} of the registry has an unexpected value, '{value}'; remove it if it is not Atoll's")]
+    Foreign { key: String, value: String },
+}
+
+/// An island of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub island: u16,
+    /// Grows with each claim.
+    pub term: u64,
+    /// Entries of the island's log that are known to have counted.
+    pub at_least: u64,
+}
+
+/// One cluster in a registry.
+#[derive(Clone)]
+pub struct Cluster {
+    registry: Arc<dyn Registry>,
+    name: String,
+}
+
+impl Cluster {
+    pub fn new(registry: Arc<dyn Registry>, name: &str) -> Cluster {
+        Cluster { registry, name: name.to_owned() }
+    }
+
+    fn key(&self, rest: &str) -> String {
+        format!("atoll/{}/{rest}", self.name)
+    }
+
+    fn get(&self, rest: &str) -> Result<Option<Entry>, Unreachable> {
+        let key = self.key(rest);
+        Ok(self.registry.list(&key)?.into_iter().find(|entry| entry.key == key))
+    }
+
+    /// The machines that have a lease, with their addresses.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn machines(&self) -> Result<Vec<(String, String)>, Unreachable> {
+        let prefix = self.key("machines/");
+        let all = self.registry.list(&prefix)?;
+        Ok(all.into_iter().map(|entry| (entry.key[prefix.len()..].to_owned(), entry.value)).collect())
+    }
+
+    /// Takes the lease of a machine.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn lease(&self, machine: &str, address: &str, ttl: Duration) -> Result<Lease, Refused> {
+        let key = self.key(&format!("machines/{machine}"));
+        if let Some(lease) = Lease::take(self.registry.clone(), (&key, address), ttl)? {
+            return Ok(lease);
+        }
+        let there = self.get(&format!("machines/{machine}"))?.map_or_else(String::new, |entry| entry.value);
+        let (cluster, machine) = (self.name.clone(), machine.to_owned());
+        Err(Refused::NameTaken { cluster, machine, address: there })
+    }
+
+    /// The text on which all machines of the cluster agree; the first machine writes it.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn agree(&self, manifest: &str) -> Result<(), Refused> {
+        if self.registry.put(&self.key("manifest"), manifest, Guard::Version(0), None)? {
+            return Ok(());
+        }
+        match self.get("manifest")? {
+            Some(there) if there.value != manifest => {
+                let (cluster, here) = (self.name.clone(), manifest.to_owned());
+                Err(Refused::Manifest { cluster, here, there: there.value })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Claims an island for a machine that holds its lease.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn claim(&self, island: u16, machine: &str) -> Result<Claim, Refused> {
+        let rest = format!("islands/{island}");
+        let found = self.get(&rest)?;
+        let (mut term, mut version) = (0, 0);
+        if let Some(entry) = found {
+            let foreign = || Refused::Foreign { key: entry.key.clone(), value: entry.value.clone() };
+            let (old, owner) = entry.value.split_once(' ').ok_or_else(foreign)?;
+            (term, version) = (old.parse::<u64>().map_err(|_| foreign())?, entry.version);
+            let is_alive = |owner: &str| Ok::<_, Unreachable>(self.machines()?.iter().any(|(m, _)| m == owner));
+            if owner != machine && is_alive(owner)? {
+                return Err(Refused::Served { island, machine: owner.to_owned() });
+            }
+        }
+        term += 1;
+        let value = format!("{term} {machine}");
+        if !self.registry.put(&self.key(&rest), &value, Guard::Version(version), None)? {
+            return Err(Refused::Overtaken { island });
+        }
+        let acked = self.get(&format!("acked/{island}"))?;
+        let at_least = acked.and_then(|entry| entry.value.parse().ok()).unwrap_or(0);
+        Ok(Claim { island, term, at_least })
+    }
+
+    /// Notes how many entries of an island's log have counted.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn acked(&self, island: u16, counted: u64) -> Result<(), Unreachable> {
+        let key = self.key(&format!("acked/{island}"));
+        self.registry.put(&key, &counted.to_string(), Guard::Nothing, None).map(drop)
+    }
+
+    /// The islands, each with its term and machine.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn islands(&self) -> Result<Vec<(u16, u64, String)>, Unreachable> {
+        let prefix = self.key("islands/");
+        let of = |entry: Entry| {
+            let (term, machine) = entry.value.split_once(' ')?;
+            Some((entry.key[prefix.len()..].parse().ok()?, term.parse().ok()?, machine.to_owned()))
+        };
+        Ok(self.registry.list(&prefix)?.into_iter().filter_map(of).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    fn cluster() -> Cluster {
+        Cluster::new(Arc::new(Memory::default()), "c")
+    }
+
+    #[test]
+    fn an_island_goes_to_another_machine_only_when_the_lease_is_over() {
+        let cluster = cluster();
+        let a = cluster.lease("a", "1.1.1.1", TTL).unwrap();
+        assert_eq!(cluster.claim(0, "a").unwrap(), Claim { island: 0, term: 1, at_least: 0 });
+        cluster.acked(0, 17).unwrap();
+        let _b = cluster.lease("b", "2.2.2.2", TTL).unwrap();
+        assert_eq!(cluster.claim(0, "b"), Err(Refused::Served { island: 0, machine: "a".into() }));
+        drop(a);
+        assert_eq!(cluster.claim(0, "b").unwrap(), Claim { island: 0, term: 2, at_least: 17 });
+        // The machine itself may claim again: it has started anew.
+        assert_eq!(cluster.claim(0, "b").unwrap().term, 3);
+        assert_eq!(cluster.islands().unwrap(), [(0, 3, "b".to_owned())]);
+        assert_eq!(cluster.machines().unwrap(), [("b".to_owned(), "2.2.2.2".to_owned())]);
+    }
+
+    #[test]
+    fn two_machines_of_one_name_and_two_databases_are_refused() {
+        let cluster = cluster();
+        let _a = cluster.lease("a", "1.1.1.1", TTL).unwrap();
+        let taken = cluster.lease("a", "2.2.2.2", TTL).map(drop).unwrap_err();
+        assert!(taken.to_string().contains("1.1.1.1") && taken.to_string().contains("one name"), "{taken}");
+        cluster.agree("sql, 2 islands").unwrap();
+        cluster.agree("sql, 2 islands").unwrap();
+        assert!(matches!(cluster.agree("sql, 3 islands"), Err(Refused::Manifest { .. })));
+    }
+
+    #[test]
+    fn of_two_claims_at_once_one_is_overtaken() {
+        let cluster = cluster();
+        let claims: Vec<_> = std::thread::scope(|scope| {
+            let one = |name: &'static str| {
+                let cluster = &cluster;
+                scope.spawn(move || cluster.claim(0, name))
+            };
+            ["a", "b", "c", "d"].map(one).into_iter().map(|claim| claim.join().unwrap()).collect()
+        });
+        let mut terms: Vec<u64> = claims.iter().flatten().map(|claim| claim.term).collect();
+        terms.sort_unstable();
+        assert!(!terms.is_empty() && terms.windows(2).all(|two| two[0] < two[1]), "{claims:?}");
+    }
+}

@@ -1,0 +1,223 @@
+//! Taking over a log: seal it, read it up to the seal, own it.
+
+use crate::entry::{Entry, Kind, Term};
+use crate::fault::Fault;
+use crate::log::RelayLog;
+use crate::tape::{Landed, Landing, Tape};
+use crate::walker::{Place, Verdict, Walker};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Whether a log may be opened although entries that had counted are lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Loss {
+    #[default]
+    Refuse,
+    Accept,
+}
+
+/// How a log is taken over.
+#[derive(Clone, Debug)]
+pub struct TakeOver {
+    /// How far the opener has the log. The default is its beginning.
+    pub from: Place,
+    /// The term that the opener has claimed. Without one, it takes the next.
+    pub claim: Option<Term>,
+    /// The payload of the seal.
+    pub seal: Vec<u8>,
+    pub loss: Loss,
+    /// The number of entries that are known to have counted.
+    pub at_least: u64,
+    /// How long a service may give no answer, in all.
+    pub patience: Duration,
+}
+
+impl Default for TakeOver {
+    fn default() -> TakeOver {
+        TakeOver {
+            from: Place::default(),
+            claim: None,
+            seal: Vec::new(),
+            loss: Loss::Refuse,
+            at_least: 0,
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A log that was taken over.
+pub struct Opened {
+    pub log: RelayLog,
+    /// Right behind the seal.
+    pub place: Place,
+    /// What [`Loss::Accept`] has accepted.
+    pub lost: Option<String>,
+}
+
+/// Seals the log on `tape` and reads it up to the seal. `each` gets the entries that count, in
+/// order, each with the place right behind it.
+///
+/// # Errors
+/// [`Fault`]; the seal may be on the tape all the same.
+pub fn take_over(
+    tape: Arc<dyn Tape>,
+    how: &TakeOver,
+    each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
+) -> Result<Opened, Fault> {
+    let owner = world::entropy();
+    let mut reading = Reading { walker: Walker::from(how.from), lost: None, loss: how.loss };
+    let until = Instant::now() + how.patience;
+    let mut term = how.claim.unwrap_or(Term(how.from.term.0 + 1));
+    loop {
+        let position = seal(&tape, Entry::seal(term, owner, &how.seal).encode(), until)?;
+        reading.up_to(&*tape, position, until, each)?;
+        let place = reading.walker.place();
+        if (place.term, place.owner) == (term, owner) {
+            break;
+        }
+        if how.claim.is_some() {
+            return Err(Fault::OldTerm { own: term, found: place.term });
+        }
+        term = Term(place.term.0 + 1);
+    }
+    let place = reading.walker.place();
+    if place.counted < how.at_least {
+        let short = Fault::Short { have: place.counted, counted: how.at_least };
+        reading.accept(short)?;
+    }
+    let gone = |e: std::io::Error| Fault::Gone(format!("no thread for the relay: {e}"));
+    let log = RelayLog::begin(tape, place).map_err(gone)?;
+    Ok(Opened { log, place, lost: reading.lost })
+}
+
+/// Appends a seal, whatever else is on the tape. Returns its position.
+fn seal(tape: &Arc<dyn Tape>, bytes: Vec<u8>, until: Instant) -> Result<u64, Fault> {
+    let (landed, landings) = mpsc::channel();
+    let landed = Mutex::new(landed);
+    let landing: Landing = Arc::new(move |_, outcome| {
+        let landed = landed.lock().expect("no holder of this lock panics");
+        // An answer after the patience has ended is for no one.
+        let _ = landed.send(outcome);
+    });
+    let bytes = Arc::new(bytes);
+    let mut why = "no answer".to_owned();
+    loop {
+        tape.append(0, bytes.clone(), None, &landing);
+        match landings.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Landed::At(position)) => return Ok(position),
+            Ok(Landed::Unknown(told)) => why = told,
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        if Instant::now() >= until {
+            return Err(Fault::Gone(format!(
+                "the relay does not take an entry ({why}): is a quorum of its servers up and reachable? Start them, \
+                 then open again"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+struct Reading {
+    walker: Walker,
+    lost: Option<String>,
+    loss: Loss,
+}
+
+impl Reading {
+    /// Reads on, up to and with the seal at `position`.
+    fn up_to(
+        &mut self,
+        tape: &dyn Tape,
+        position: u64,
+        until: Instant,
+        each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        loop {
+            let from = self.first(tape, position)?;
+            let mut fault = None;
+            let mut offer = |at, bytes: &[u8]| {
+                if fault.is_none() {
+                    fault = self.offer(at, bytes, each).err();
+                }
+            };
+            let trouble = match from {
+                Ok(from) => tape.read(from, position + 1, &mut offer).err(),
+                Err(trouble) => Some(trouble),
+            };
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+            let next = self.walker.place().next;
+            match trouble {
+                None if next > position => return Ok(()),
+                None => {
+                    let what = "the position is not there".to_owned();
+                    return self.accept(Fault::Damaged { position: next, what });
+                }
+                Some(trouble) if Instant::now() >= until => {
+                    return Err(Fault::Gone(format!("the relay cannot be read: {trouble}; open again")));
+                }
+                Some(_) => std::thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// The position from which to read.
+    #[expect(clippy::type_complexity, reason = "a fault ends the opening, trouble is waited for")]
+    fn first(&self, tape: &dyn Tape, seal: u64) -> Result<Result<u64, crate::Trouble>, Fault> {
+        let next = self.walker.place().next;
+        let (first, end) = match tape.range() {
+            Ok(range) => range,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if next > seal {
+            return Err(Fault::Stranger(format!(
+                "this folder has the relay's log up to position {next}, and the log ends at {seal}: it is another log, \
+                 or the relay has lost its data"
+            )));
+        }
+        if end <= seal {
+            return Ok(Err(crate::Trouble(
+                "the server that answers has not read its own end yet".to_owned(),
+            )));
+        }
+        if next != 0 && first > next {
+            return Err(Fault::Stranger(format!(
+                "this folder has the relay's log up to position {next}, and the relay has it from {first} on: begin with \
+                 a later copy of the folder"
+            )));
+        }
+        Ok(Ok(next.max(first)))
+    }
+
+    fn offer(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        match self.walker.offer(position, bytes) {
+            Ok(Verdict::Counts { .. }) => {
+                let entry = Entry::decode(bytes).filter(|e| e.kind == Kind::Bytes);
+                each(&self.walker.place(), entry.map_or(&[][..], |e| e.payload))
+            }
+            Ok(Verdict::Seals | Verdict::Stale | Verdict::Early) => Ok(()),
+            Err(fault) => {
+                self.accept(fault)?;
+                self.walker.pass(position);
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes a loss if it may be accepted.
+    fn accept(&mut self, fault: Fault) -> Result<(), Fault> {
+        if self.loss == Loss::Refuse {
+            return Err(fault);
+        }
+        self.lost.get_or_insert(fault.to_string());
+        Ok(())
+    }
+}

@@ -1,0 +1,440 @@
+//! What each relay must do, against the real services: three servers that the tests start, kill,
+//! stop and cut off themselves. `cargo xtask relay` runs all of it.
+//!
+//! Plain `cargo test` skips them with a word, unless `ATOLL_RELAY` names the services to test
+//! (`nats`, `kafka`, `memory`). The programs come from `scripts/relay-services install`.
+
+use relay::memory::{Line, Service as Speed, Shelf};
+use relay::{Address, Entry, Fault, Kind, Place, RelayLog, TakeOver, Tape, Term, Verdict, Walker, take_over};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The services are tested one after the other: they share the machine.
+static ONE: Mutex<()> = Mutex::new(());
+
+fn script(args: &[&str], env: &[(&str, &str)]) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/relay-services");
+    // The servers outlive the script, and must not keep its standard error open.
+    let output = Command::new(path)
+        .args(args)
+        .envs(env.iter().copied())
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("scripts/relay-services runs");
+    assert!(output.status.success(), "relay-services {args:?} failed");
+    String::from_utf8(output.stdout).expect("text").trim().to_owned()
+}
+
+enum Place3 {
+    Memory(Arc<Shelf>),
+    Servers { dir: tempfile::TempDir, address: String },
+}
+
+/// The services of one test, ended with it.
+struct Services {
+    place: Place3,
+    _one: MutexGuard<'static, ()>,
+}
+
+impl Services {
+    /// `None`, with a word, if they are not asked for.
+    fn of(kind: &str, env: &[(&str, &str)]) -> Option<Services> {
+        let asked = std::env::var("ATOLL_RELAY").unwrap_or_default();
+        if kind != "memory" && !asked.split(',').any(|k| k == kind) {
+            eprintln!("skipped: no {kind} is asked for; `cargo xtask relay` tests the relays");
+            return None;
+        }
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind == "memory" {
+            return Some(Services { place: Place3::Memory(Arc::default()), _one: one });
+        }
+        let dir = tempfile::tempdir().expect("a folder");
+        let address = script(&["up", kind, dir.path().to_str().unwrap()], env);
+        Some(Services { place: Place3::Servers { dir, address }, _one: one })
+    }
+
+    fn tape(&self, name: &str) -> Arc<dyn Tape> {
+        match &self.place {
+            Place3::Memory(shelf) => Arc::new(Line::new(shelf, Speed::Prompt)),
+            Place3::Servers { address, .. } => {
+                let address: Address = address.parse().unwrap();
+                // Right after its start, or while servers die, a service takes some attempts.
+                let until = Instant::now() + Duration::from_secs(60);
+                loop {
+                    match address.open(name) {
+                        Ok(tape) => return tape,
+                        Err(fault) => assert!(Instant::now() < until, "{fault}"),
+                    }
+                }
+            }
+        }
+    }
+
+    fn server(&self, what: &str, n: usize) {
+        if let Place3::Servers { dir, .. } = &self.place {
+            script(&[what, dir.path().to_str().unwrap(), &n.to_string()], &[]);
+        }
+    }
+
+    fn is_memory(&self) -> bool {
+        matches!(self.place, Place3::Memory(_))
+    }
+}
+
+impl Drop for Services {
+    fn drop(&mut self) {
+        if let Place3::Servers { dir, .. } = &self.place {
+            script(&["down", dir.path().to_str().unwrap()], &[]);
+        }
+    }
+}
+
+fn number(payload: &[u8]) -> u64 {
+    u64::from_le_bytes(payload[..8].try_into().unwrap())
+}
+
+/// Takes the log over from its beginning. Entry n holds number n.
+fn own(services: &Services, name: &str, claim: Option<Term>) -> Result<(RelayLog, u64), Fault> {
+    let mut found = 0;
+    let how = TakeOver { claim, patience: Duration::from_secs(60), ..TakeOver::default() };
+    let opened = take_over(services.tape(name), &how, &mut |place, payload| {
+        found += 1;
+        assert_eq!((place.counted, number(payload)), (found, found));
+        Ok(())
+    })?;
+    assert_eq!(opened.place.counted, found);
+    Ok((opened.log, found))
+}
+
+fn append(log: &RelayLog) -> u64 {
+    let mut payload = vec![7; 2000];
+    payload[..8].copy_from_slice(&log.next_index().to_le_bytes());
+    log.append(&payload)
+}
+
+/// Appends until told to end, a few ahead of what is kept. Returns the fault that ended it.
+fn write(log: &RelayLog, stop: &AtomicBool, kept: &AtomicU64) -> Option<Fault> {
+    while !stop.load(Ordering::Relaxed) && log.fault().is_none() {
+        let index = append(log);
+        if let Err(fault) = log.wait(index.saturating_sub(8)) {
+            return Some(fault);
+        }
+        kept.store(log.kept(), Ordering::Release);
+    }
+    log.fault()
+}
+
+fn in_order_and_found_again(services: &Services) {
+    let (log, found) = own(services, "order", None).unwrap();
+    assert_eq!(found, 0);
+    let last = (0..200).map(|_| append(&log)).last().unwrap();
+    log.wait(last).unwrap();
+    assert_eq!((last, log.kept(), log.fault()), (200, 200, None));
+    drop(log);
+    let (log, found) = own(services, "order", None).unwrap();
+    assert_eq!((found, log.term()), (200, Term(2)));
+    let large = vec![1; log.most()];
+    let index = log.append(&[&201u64.to_le_bytes()[..], &large[8..]].concat());
+    log.wait(index).unwrap();
+    drop(log);
+    assert_eq!(own(services, "order", None).unwrap().1, 201);
+}
+
+fn terms_only_grow(services: &Services) {
+    drop(own(services, "terms", Some(Term(5))).unwrap());
+    for claim in [5, 4] {
+        let fault = own(services, "terms", Some(Term(claim))).map(drop).unwrap_err();
+        assert_eq!(fault, Fault::OldTerm { own: Term(claim), found: Term(5) });
+    }
+    assert_eq!(own(services, "terms", Some(Term(6))).unwrap().0.term(), Term(6));
+}
+
+/// Owners that are taken over while they write: each successor has what the one before counted.
+fn two_writers(services: &Services) {
+    for round in 0..5 {
+        let name = format!("writers-{round}");
+        let (first, _) = own(services, &name, None).unwrap();
+        let (stop, kept) = (AtomicBool::new(false), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| write(&first, &stop, &kept));
+            while kept.load(Ordering::Acquire) < 50 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let (second, found) = own(services, &name, None).unwrap();
+            let fault = writer.join().unwrap().expect("the first owner learns of the second");
+            assert_eq!(fault, Fault::Deposed { own: Term(1), by: Term(2) });
+            assert!(found >= first.kept(), "the first counted {}, the second found {found}", first.kept());
+            let last = (0..50).map(|_| append(&second)).last().unwrap();
+            second.wait(last).unwrap();
+        });
+        let (_, found) = own(services, &name, None).unwrap();
+        assert!(found >= first.kept() + 50);
+    }
+}
+
+/// Servers die and come back while an owner writes.
+fn kills(services: &Services) {
+    let (log, _) = own(services, "kills", None).unwrap();
+    let (stop, kept) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut random = world::entropy();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&log, &stop, &kept));
+        for round in 0..4 {
+            std::thread::sleep(Duration::from_secs(2));
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let all = round == 3;
+            let victims: Vec<usize> = if all { vec![1, 2, 3] } else { vec![1 + (random >> 33) as usize % 3] };
+            victims.iter().for_each(|n| services.server("kill", *n));
+            std::thread::sleep(Duration::from_secs(1));
+            victims.iter().for_each(|n| services.server("start", *n));
+            let (before, until) = (kept.load(Ordering::Acquire), Instant::now() + Duration::from_secs(90));
+            while kept.load(Ordering::Acquire) < before + 20 {
+                assert!(Instant::now() < until, "nothing counts any more after the kill of {victims:?}");
+                assert_eq!(log.fault(), None);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(writer.join().unwrap(), None);
+    });
+    let (_, found) = own(services, "kills", None).unwrap();
+    assert!(found >= log.kept(), "{} counted, {found} are there", log.kept());
+    eprintln!("kills: {} counted, {found} found", log.kept());
+}
+
+/// A server that does not answer for a while: positions become unknown, appends arrive late.
+fn pauses(services: &Services) {
+    let (log, _) = own(services, "pauses", None).unwrap();
+    let (stop, kept) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&log, &stop, &kept));
+        for n in 1..=3 {
+            std::thread::sleep(Duration::from_secs(1));
+            services.server("stop", n);
+            std::thread::sleep(Duration::from_secs(6));
+            services.server("cont", n);
+        }
+        let (before, until) = (kept.load(Ordering::Acquire), Instant::now() + Duration::from_secs(60));
+        while kept.load(Ordering::Acquire) < before + 20 {
+            assert!(Instant::now() < until && log.fault().is_none(), "{:?}", log.fault());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(writer.join().unwrap(), None);
+    });
+    let (_, found) = own(services, "pauses", None).unwrap();
+    assert!(found >= log.kept());
+}
+
+/// Late entries of a deposed owner, behind the seal and between the successor's entries.
+fn late_entries(services: &Services) {
+    let tape = services.tape("late");
+    let put = |bytes: Vec<u8>| {
+        let (landed, landings) = std::sync::mpsc::channel();
+        let landed = Mutex::new(landed);
+        tape.append(
+            0,
+            Arc::new(bytes),
+            None,
+            &(Arc::new(move |_, at| landed.lock().unwrap().send(at).unwrap()) as _),
+        );
+        landings.recv().unwrap()
+    };
+    let (first, _) = own(services, "late", None).unwrap();
+    let last = (0..3).map(|_| append(&first)).last().unwrap();
+    first.wait(last).unwrap();
+    let stale = |index: u64| {
+        let Place { term, owner, chain, .. } = first.place();
+        let payload = index.to_le_bytes();
+        Entry { term, owner, index, chain, counted: 3, kind: Kind::Bytes, payload: &payload }.encode()
+    };
+    let (second, found) = own(services, "late", None).unwrap();
+    assert_eq!(found, 3);
+    put(stale(4));
+    let index = append(&second);
+    put(stale(5));
+    second.wait(index).unwrap();
+    let index = append(&second);
+    second.wait(index).unwrap();
+    assert_eq!((second.kept(), second.fault()), (5, None));
+    assert_eq!(own(services, "late", None).unwrap().1, 5);
+    // The same by hand: the walker has a verdict on each position.
+    let (mut walker, mut stale) = (Walker::default(), 0);
+    let (begin, end) = tape.range().unwrap();
+    tape.read(begin, end, &mut |position, bytes| {
+        stale += u32::from(walker.offer(position, bytes).unwrap() == Verdict::Stale);
+    })
+    .unwrap();
+    assert!(stale >= 2, "{stale} stale entries");
+}
+
+/// The owner's host is cut off, writes on, and is joined again after its successor has begun.
+fn cut_off(kind: &str) {
+    let asked = std::env::var("ATOLL_RELAY").unwrap_or_default();
+    if !asked.split(',').any(|k| k == kind) {
+        return eprintln!("skipped: no {kind} is asked for; `cargo xtask relay` tests the relays");
+    }
+    let Some(net) = Net::up() else {
+        return eprintln!("skipped: network namespaces need root and `ip`");
+    };
+    let hosts = "10.78.4.1 10.78.4.2 10.78.4.3";
+    let Some(services) = Services::of(kind, &[("RELAY_HOSTS", hosts), ("RELAY_NS", "arl1 arl2 arl3")]) else {
+        return;
+    };
+    let Place3::Servers { address, dir } = &services.place else { unreachable!() };
+    drop(own(&services, "cut", None).unwrap());
+    let counted = dir.path().join("counted");
+    let mut owner = Command::new("ip")
+        .args(["netns", "exec", "arl4"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "owner_in_a_namespace", "--nocapture"])
+        .env("ATOLL_RELAY_OWNER", address)
+        .env("ATOLL_RELAY_COUNTED", &counted)
+        .spawn()
+        .unwrap();
+    let read = || std::fs::read_to_string(&counted).unwrap_or_default();
+    let kept = || read().lines().rev().find_map(|line| line.parse::<u64>().ok()).unwrap_or(0);
+    let until = Instant::now() + Duration::from_secs(60);
+    while kept() < 100 {
+        assert!(Instant::now() < until, "the owner in the namespace does not write");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    net.link("arlp4", "down");
+    let (second, found) = own(&services, "cut", None).unwrap();
+    let last = (0..100).map(|_| append(&second)).last().unwrap();
+    second.wait(last).unwrap();
+    net.link("arlp4", "up");
+    let until = Instant::now() + Duration::from_secs(60);
+    while owner.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            owner.kill().unwrap();
+            panic!("the deposed owner does not learn of its successor");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(read().contains("another owner"), "{}", read());
+    assert!(found >= kept(), "{} counted for the owner that was cut off, {found} found", kept());
+    let last = (0..100).map(|_| append(&second)).last().unwrap();
+    second.wait(last).unwrap();
+    assert_eq!(own(&services, "cut", None).unwrap().1, found + 200);
+    eprintln!("cut off: {} counted before, {found} found", kept());
+}
+
+/// The body of the owner that is cut off: it writes down what counts, and why it ends.
+#[test]
+fn owner_in_a_namespace() {
+    let Ok(address) = std::env::var("ATOLL_RELAY_OWNER") else { return };
+    let out = PathBuf::from(std::env::var("ATOLL_RELAY_COUNTED").unwrap());
+    let tape = address.parse::<Address>().unwrap().open("cut").unwrap();
+    let log = take_over(tape, &TakeOver::default(), &mut |_, _| Ok(())).unwrap().log;
+    let mut file = std::fs::File::create(out).unwrap();
+    use std::io::Write;
+    let fault = loop {
+        let index = append(&log);
+        if let Err(fault) = log.wait(index.saturating_sub(8)) {
+            break fault;
+        }
+        writeln!(file, "{}", log.kept()).unwrap();
+    };
+    writeln!(file, "{}\n{fault}", log.kept()).unwrap();
+}
+
+/// Four hosts on a switch, and this one.
+struct Net;
+
+impl Net {
+    fn run(line: &str) -> bool {
+        let mut words = line.split(' ');
+        let program = words.next().unwrap();
+        Command::new(program).args(words).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+    }
+
+    fn up() -> Option<Net> {
+        Net::down();
+        if !Net::run("ip netns add arlsw") {
+            return None;
+        }
+        let net = Net;
+        let mut lines =
+            vec!["ip -n arlsw link add br0 type bridge".to_owned(), "ip -n arlsw link set br0 up".to_owned()];
+        for i in 1..=4 {
+            lines.extend([
+                format!("ip netns add arl{i}"),
+                format!("ip link add arlp{i} type veth peer name eth0 netns arl{i}"),
+                format!("ip link set arlp{i} netns arlsw"),
+                format!("ip -n arlsw link set arlp{i} master br0"),
+                format!("ip -n arlsw link set arlp{i} up"),
+                format!("ip -n arl{i} addr add 10.78.4.{i}/24 dev eth0"),
+                format!("ip -n arl{i} link set eth0 up"),
+                format!("ip -n arl{i} link set lo up"),
+            ]);
+        }
+        lines.extend([
+            "ip link add arlp9 type veth peer name arlr9".to_owned(),
+            "ip link set arlp9 netns arlsw".to_owned(),
+            "ip -n arlsw link set arlp9 master br0".to_owned(),
+            "ip -n arlsw link set arlp9 up".to_owned(),
+            "ip addr add 10.78.4.100/24 dev arlr9".to_owned(),
+            "ip link set arlr9 up".to_owned(),
+        ]);
+        lines.iter().all(|line| Net::run(line)).then_some(net)
+    }
+
+    fn link(&self, name: &str, state: &str) {
+        assert!(Net::run(&format!("ip -n arlsw link set {name} {state}")));
+    }
+
+    fn down() {
+        Net::run("ip link del arlr9");
+        ["arl1", "arl2", "arl3", "arl4", "arlsw"]
+            .iter()
+            .for_each(|ns| _ = Net::run(&format!("ip netns del {ns}")));
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        Net::down();
+    }
+}
+
+/// The whole contract for one service.
+fn contract(kind: &str) {
+    let Some(services) = Services::of(kind, &[]) else { return };
+    in_order_and_found_again(&services);
+    terms_only_grow(&services);
+    two_writers(&services);
+    late_entries(&services);
+    if !services.is_memory() {
+        kills(&services);
+        pauses(&services);
+    }
+}
+
+#[test]
+fn memory() {
+    contract("memory");
+}
+
+#[test]
+fn nats() {
+    contract("nats");
+}
+
+#[test]
+fn kafka() {
+    contract("kafka");
+}
+
+#[test]
+fn nats_owner_cut_off() {
+    cut_off("nats");
+}
+
+#[test]
+fn kafka_owner_cut_off() {
+    cut_off("kafka");
+}
