@@ -212,6 +212,7 @@ fn deployment(fleet: Arc<dyn Machines>, database: Option<&str>) -> Deployment {
         backing: Backing::AsUsed,
         listen: LOOPBACK,
         machines: Some(fleet),
+        relay: None,
         oversubscribed: true,
         number: base::hash64(&Instant::now().elapsed().as_nanos().to_le_bytes()) ^ world::entropy(),
         interrupt: Interrupt::default(),
