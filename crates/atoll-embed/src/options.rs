@@ -197,8 +197,8 @@ impl Options {
             pool_bytes: self.memory,
             backing: Backing::AsUsed,
             listen: LOOPBACK,
-            // The program around the database has work of its own: idle workers sleep at once.
             machines: None,
+            // The program around the database has work of its own: idle workers sleep at once.
             oversubscribed: true,
             number: number(),
             relay: None,

@@ -20,7 +20,9 @@ use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-pub use clustering::{AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, HostsArgs, StatusArgs};
+pub use clustering::{
+    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
+};
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};
 pub use planning::PlanArgs;

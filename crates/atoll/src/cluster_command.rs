@@ -1,14 +1,16 @@
 //! `atoll agent`, and `atoll cluster`: starts, ends and shows the agents of a hosts file, and makes
 //! their certificates.
 
-use crate::cli::{AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, HostsArgs, StatusArgs};
+use crate::cli::{
+    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
+};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::{service, version};
-use base::counted;
+use base::{InstanceId, counted};
 use channel::{Guarding, Role};
 use cluster::protocol::AgentStatus;
-use cluster::{ClusterError, HostStatus, Hosts, agent, start};
+use cluster::{ClusterError, Fleet, HostStatus, Hosts, agent, start};
 use deploy::Interrupt;
 use std::path::Path;
 use topology::Machine;
@@ -72,23 +74,38 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Status(args) => status(args),
         ClusterCommand::Certificates(args) => certificates(args),
         ClusterCommand::Move(args) => {
-            let hosts = Hosts::read(&args.hosts.hosts)?;
-            host_of(&hosts, &args.to)?;
-            Err(no_moves(&format!("island {} of {} to host {}", args.island, args.data, args.to)))
+            let mut fleet = open(&args.hosts, &args.data, &args.to)?;
+            move_one(&mut fleet, &args.data, InstanceId(args.island), &args.to)
         }
-        ClusterCommand::Drain(args) => {
-            let hosts = Hosts::read(&args.hosts.hosts)?;
-            host_of(&hosts, &args.host)?;
-            Err(no_moves(&format!("all islands of {} away from host {}", args.data, args.host)))
-        }
+        ClusterCommand::Drain(args) => drain(args),
     }
 }
 
-fn no_moves(what: &str) -> Failure {
-    Failure::Run(format!(
-        "cannot move {what}: that needs a record of which host has which island, which membership (etcd) keeps; this build \
-         has none. Load the database anew on other hosts: atoll bench WORKLOAD --hosts FILE --keep --data NAME"
-    ))
+/// The fleet with the places of a database. `host` must be in the hosts file.
+fn open(args: &HostsArgs, database: &str, host: &str) -> Result<Fleet, Failure> {
+    let hosts = Hosts::read(&args.hosts)?;
+    host_of(&hosts, host)?;
+    Ok(Fleet::open(&hosts, &version::short(), Some(database))?)
+}
+
+fn move_one(fleet: &mut Fleet, database: &str, island: InstanceId, to: &str) -> Result<(), Failure> {
+    let from = fleet.move_island(database, island, to)?;
+    print(&format!("island {island} of {database} has moved from host {from} to host {to}"))
+}
+
+fn drain(args: &DrainArgs) -> Result<(), Failure> {
+    let mut fleet = open(&args.hosts, &args.data, &args.host)?;
+    let islands = fleet.islands_of(&args.host);
+    if islands.is_empty() {
+        return print(&format!("host {} has no island of {}", args.host, args.data));
+    }
+    for island in islands {
+        let to = fleet.emptiest(&args.host).ok_or_else(|| {
+            Failure::Usage(format!("host {} is the only one of the hosts file: nothing can move", args.host))
+        })?;
+        move_one(&mut fleet, &args.data, island, &to)?;
+    }
+    Ok(())
 }
 
 fn host_of(hosts: &Hosts, name: &str) -> Result<(), Failure> {

@@ -27,7 +27,11 @@ impl<'a> Ground<'a> {
     pub fn of(args: &BenchArgs, machine: &'a Machine) -> Result<Ground<'a>, Failure> {
         let fleet = match &args.deployment.hosts {
             None => None,
-            Some(file) => Some(Arc::new(Fleet::open(&Hosts::read(file)?, &version::short())?)),
+            Some(file) => {
+                let database = args.deployment.data.as_ref().map(|name| name.display().to_string());
+                let hosts = Hosts::read(file)?;
+                Some(Arc::new(Fleet::open(&hosts, &version::short(), database.as_deref())?))
+            }
         };
         Ok(Ground { machine, fleet })
     }
@@ -89,21 +93,21 @@ impl<'a> Ground<'a> {
         };
         let of = |i: usize| fleet.of(base::InstanceId(i as u16), islands as u16);
         let workers_of = |i: usize| workers / islands + usize::from(i < workers % islands);
-        let mut places = Places {
-            layout: Layout { placement, instances: Vec::new(), oversubscribed: fleet.shares_cpus(workers) },
-            worker_islands: Vec::new(),
-        };
+        let (mut found, mut oversubscribed) = (Vec::new(), fleet.shares_cpus(workers));
         for (number, machine) in fleet.machines().iter().enumerate() {
-            let here: Vec<usize> = (0..islands).filter(|i| of(*i) == number).map(workers_of).collect();
+            let here: Vec<usize> = (0..islands).filter(|i| of(*i) == number).collect();
             if here.is_empty() {
-                continue; // the deployment is refused: fewer islands than hosts
+                continue;
             }
-            let layout = place(machine, here.len(), here.iter().sum(), placement).map_err(Failure::usage)?;
-            places.worker_islands.extend(worker_islands(machine, &layout.instances));
-            places.layout.oversubscribed |= layout.oversubscribed;
-            places.layout.instances.extend(layout.instances);
+            let threads = here.iter().map(|i| workers_of(*i)).sum();
+            let layout = place(machine, here.len(), threads, placement).map_err(Failure::usage)?;
+            let on = worker_islands(machine, &layout.instances);
+            oversubscribed |= layout.oversubscribed;
+            found.extend(here.into_iter().zip(layout.instances.into_iter().zip(on)));
         }
-        Ok(places)
+        found.sort_by_key(|(instance, _)| *instance);
+        let (instances, worker_islands) = found.into_iter().map(|(_, place)| place).unzip();
+        Ok(Places { layout: Layout { placement, instances, oversubscribed }, worker_islands })
     }
 }
 

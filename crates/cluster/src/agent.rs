@@ -14,6 +14,7 @@
 use crate::ClusterError;
 use crate::bridge::{Bridge, End};
 use crate::hosts::cores_of;
+use crate::moving;
 use crate::protocol::{
     AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, VERSION, decode,
 };
@@ -36,8 +37,6 @@ use world::tell;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a caller may take for its question.
 const QUESTION: Duration = Duration::from_secs(5);
-/// A new deployment without instances stays in the table for this long.
-const NEW: Duration = Duration::from_secs(10);
 const RUN: &str = "run-";
 
 /// The right to serve, given by a service that grants it to one machine at a time.
@@ -71,7 +70,6 @@ struct Deployed {
     /// Links within the machine.
     sockets: Scratch,
     keepers: BTreeMap<InstanceId, Arc<Keeper>>,
-    since: Instant,
 }
 
 struct Agent {
@@ -166,8 +164,7 @@ impl Agent {
                 self.end_all();
             }
             lost = why.is_some();
-            let is_over = |d: &Deployed| d.since.elapsed() > NEW && d.keepers.values().all(|k| k.is_over());
-            let over: Vec<_> = self.table().extract_if(.., |_, deployed| is_over(deployed)).collect();
+            let over: Vec<_> = self.table().extract_if(.., |_, deployed| !deployed.is_alive()).collect();
             over.into_iter().for_each(|(_, deployed)| deployed.end());
         }
         stopper.stop();
@@ -211,12 +208,27 @@ impl Agent {
             Err(why) => Answer::Refused(why),
             Ok(()) => match talk.hear::<Ask>(QUESTION) {
                 Err(_) => return,
-                Ok(Ask::Attach { deployment, database, instance }) => {
-                    match self.attach(deployment, database, instance) {
+                Ok(Ask::Attach { deployment, database, instance, again }) => {
+                    match self.attach((deployment, database), instance, again) {
                         Ok((keeper, orders)) => return carry(talk, keeper, orders),
                         Err(why) => Answer::Refused(why.to_string()),
                     }
                 }
+                Ok(Ask::Fetch { database, island }) => match self.idle(&database) {
+                    Ok(dir) if talk.say(&Answer::Ready).is_ok() => {
+                        // The operator misses the end of the pieces.
+                        return drop(moving::send(&dir, island, &mut talk));
+                    }
+                    Ok(_) => return,
+                    Err(why) => Answer::Refused(why),
+                },
+                Ok(Ask::Take { database, island }) => match self.idle(&database) {
+                    Ok(dir) if talk.say(&Answer::Ready).is_ok() => {
+                        moving::take(&dir, island, &mut talk).map_or_else(Answer::Refused, |()| Answer::Done)
+                    }
+                    Ok(_) => return,
+                    Err(why) => Answer::Refused(why),
+                },
                 Ok(ask) => self.answer(ask),
             },
         };
@@ -256,16 +268,26 @@ impl Agent {
 
     fn answer(&self, ask: Ask) -> Answer {
         let done = match ask {
-            Ask::Attach { .. } => Ok(Answer::Refused("it is answered elsewhere".into())),
+            Ask::Attach { .. } | Ask::Fetch { .. } | Ask::Take { .. } => {
+                Ok(Answer::Refused("it is answered elsewhere".into()))
+            }
+            Ask::Islands { database } => {
+                self.directory(&database).map(|dir| Answer::Islands(moving::islands(&dir)))
+            }
+            Ask::Forget { database, island } => {
+                self.idle(&database).and_then(|dir| moving::forget(&dir, island)).map(|()| Answer::Done)
+            }
             Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
             Ask::Read { database } => self
                 .directory(&database)
                 .and_then(|dir| read_description(&dir).map_err(|e| e.to_string()))
                 .map(Answer::Description),
-            Ask::Write { database, text } => self
-                .directory(&database)
-                .and_then(|dir| write_description(&dir, text.as_deref()).map_err(|e| e.to_string()))
-                .map(|()| Answer::Done),
+            Ask::Write { database, text } => match &text {
+                Some(_) => self.directory(&database),
+                None => self.idle(&database),
+            }
+            .and_then(|dir| write_description(&dir, text.as_deref()).map_err(|e| e.to_string()))
+            .map(|()| Answer::Done),
             Ask::End => {
                 self.interrupt.set();
                 Ok(Answer::Done)
@@ -283,6 +305,17 @@ impl Agent {
                 "--data {database}: with --hosts it is the name of a directory below the data directory of each agent; \
                  expected letters, digits, - and _"
             )),
+        }
+    }
+
+    /// The same, if no deployment runs on it.
+    fn idle(&self, database: &str) -> Result<PathBuf, String> {
+        let dir = self.directory(database)?;
+        let runs =
+            |deployed: &Deployed| deployed.database.as_deref() == Some(database) && deployed.is_alive();
+        match self.table().values().any(runs) {
+            false => Ok(dir),
+            true => Err(format!("a deployment runs on database {database}: wait for its end")),
         }
     }
 
@@ -309,12 +342,19 @@ impl Agent {
         }
     }
 
+    /// Takes a deployment out of the table if all its instances have ended.
+    fn take_ended(&self, number: u64) -> Option<Deployed> {
+        let mut table = self.table();
+        let is_over = table.get(&number).is_some_and(|deployed| !deployed.is_alive());
+        if is_over { table.remove(&number) } else { None }
+    }
+
     /// The keeper of an instance, new or not, and the socket for its orders.
     fn attach(
         &self,
-        number: u64,
-        database: Option<String>,
+        (number, database): (u64, Option<String>),
         instance: InstanceId,
+        again: bool,
     ) -> Result<(Arc<Keeper>, UnixStream), ClusterError> {
         let refuse = |why: String| ClusterError::Host { host: self.options.machine.clone(), why };
         if let Some(why) = self.options.lease.as_ref().and_then(|lease| lease.lost()) {
@@ -324,7 +364,21 @@ impl Agent {
             return Err(refuse("its agent is ending".into()));
         }
         let (ours, theirs) = UnixStream::pair().map_err(|e| refuse(e.to_string()))?;
+        if let Some(ended) = self.take_ended(number) {
+            if again && ended.database.is_none() {
+                ended.end();
+                return Err(refuse(
+                    "the instance could not be started again, see the agent's messages".into(),
+                ));
+            }
+            ended.end();
+        }
         let mut table = self.table();
+        if again && database.is_none() && !table.contains_key(&number) {
+            return Err(refuse(
+                "its agent is another one, and the temporary data is gone with the old one".into(),
+            ));
+        }
         let other = |(n, d): (&u64, &Deployed)| *n != number && d.database == database && d.is_alive();
         if let (Some(name), true) = (&database, table.iter().any(other)) {
             return Err(refuse(format!("another deployment runs on database {name}: wait for its end")));
@@ -336,8 +390,7 @@ impl Agent {
                     Some(name) => self.directory(name).map_err(refuse)?,
                     None => self.options.data.join(format!("{RUN}{number:016x}")),
                 };
-                let (keepers, since) = (BTreeMap::new(), Instant::now());
-                free.insert(Deployed { database, data, sockets: Scratch::new()?, keepers, since })
+                free.insert(Deployed { database, data, sockets: Scratch::new()?, keepers: BTreeMap::new() })
             }
         };
         let live = deployed.keepers.get(&instance).filter(|keeper| !keeper.is_over()).cloned();

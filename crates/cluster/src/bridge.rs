@@ -115,20 +115,22 @@ impl Bridge {
         loop {
             let load = self.outbox.queue().pop_front();
             match load {
-                Some(Load::Bytes(bytes)) => self.send(BYTES, &bytes)?,
-                Some(Load::Kill) => self.send(KILL, &[])?,
+                Some(Load::Bytes(bytes)) => self.send(&[&[BYTES], &bytes])?,
+                Some(Load::Kill) => self.send(&[&[KILL]])?,
                 Some(Load::End) => {
                     let words = end.last_words();
-                    self.send(WORDS, words.as_bytes())?;
-                    return self.drain();
+                    self.send(&[&[WORDS], words.as_bytes()])?;
+                    self.drain();
+                    return Ok(());
                 }
                 None if spoken.elapsed() > SIGN_OF_LIFE => {
-                    self.talk.link.send(&[]).map_err(|e| e.to_string())?;
+                    self.send(&[])?;
                     spoken = Instant::now();
                 }
                 None => {}
             }
-            self.talk.link.flush().map_err(|e| e.to_string())?;
+            // The next receive reports the end of the link, after what came before it.
+            let _ = self.talk.link.flush();
             while let Some(message) = self.talk.link.receive().map_err(|e| e.to_string())? {
                 heard = Instant::now();
                 match message.split_first() {
@@ -148,13 +150,14 @@ impl Bridge {
         }
     }
 
-    fn send(&mut self, tag: u8, bytes: &[u8]) -> Result<(), String> {
+    /// Sends one frame, unless the link has ended: the next receive reports that.
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), String> {
         let until = Instant::now() + SILENCE;
         loop {
-            match self.talk.link.send(&[&[tag], bytes]) {
-                Ok(()) => return Ok(()),
+            match self.talk.link.send(parts) {
+                Ok(()) | Err(SendError::Closed(_)) => return Ok(()),
                 Err(SendError::Full { .. }) if Instant::now() < until => {
-                    self.talk.link.flush().map_err(|e| e.to_string())?;
+                    let _ = self.talk.link.flush();
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(other) => return Err(other.to_string()),
@@ -162,16 +165,11 @@ impl Bridge {
         }
     }
 
-    /// Waits until everything has left.
-    fn drain(&mut self) -> Result<(), String> {
+    /// Waits until everything has left, or the link has ended.
+    fn drain(&mut self) {
         let until = Instant::now() + SILENCE;
-        while Instant::now() < until {
-            self.talk.link.flush().map_err(|e| e.to_string())?;
-            if self.talk.link.held() == 0 {
-                return Ok(());
-            }
+        while Instant::now() < until && self.talk.link.flush().is_ok() && self.talk.link.held() > 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
 }

@@ -17,13 +17,17 @@ pub enum ClusterError {
     Unreachable { host: String, address: SocketAddr, why: String },
     #[error("host {host} refuses: {why}")]
     Refused { host: String, why: String },
-    #[error(
-        "hosts {first} and {second} disagree about database {database}: {difference}; name another database, or restore one of \
-             them"
-    )]
-    Disagree { first: String, second: String, database: String, difference: String },
     #[error("host {host}: {why}")]
     Host { host: String, why: String },
+    #[error(
+        "island {island} of database {database} is on hosts {first} and {second}, since a move was interrupted: remove \
+             the directory {database}/{island} below the data directory of one of them, the one without all files"
+    )]
+    Twice { island: u16, database: String, first: String, second: String },
+    #[error(
+        "island {island} of database {database} is on no host of the hosts file: name the host that has it"
+    )]
+    Nowhere { island: u16, database: String },
     #[error(transparent)]
     Trust(#[from] trust::TrustError),
     #[error("cannot listen: {0}")]
@@ -43,7 +47,10 @@ impl ClusterError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            ClusterError::HostsFile { .. } | ClusterError::HostsLine { .. } | ClusterError::Cores { .. }
+            ClusterError::HostsFile { .. }
+                | ClusterError::HostsLine { .. }
+                | ClusterError::Cores { .. }
+                | ClusterError::Nowhere { .. }
         )
     }
 }

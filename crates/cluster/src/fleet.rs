@@ -1,6 +1,7 @@
 //! The operator's side: all agents of a cluster, and a deployment over their machines.
 
 use crate::bridge::{Bridge, End, Outbox};
+use crate::moving;
 use crate::protocol::{AgentStatus, Answer, Ask, Greeting, VERSION, encode};
 use crate::talk::Talk;
 use crate::{ClusterError, HostLine, Hosts};
@@ -13,8 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use topology::Machine;
 
-/// How long a host may take to be reached.
+/// How long a host may take to be reached for a deployment.
 const REACH: Duration = Duration::from_secs(2);
+/// The same, to see or end its agent.
+const GLANCE: Duration = Duration::from_millis(500);
 /// How long an agent may take to answer. An instance that was killed may still hold its files.
 const ANSWER: Duration = Duration::from_secs(40);
 
@@ -26,6 +29,8 @@ pub struct Fleet {
     machines: Vec<Machine>,
     /// The boot of each host's kernel: hosts of one kernel share its CPUs.
     boots: Vec<u64>,
+    /// The host of each island of the database that was named, where it has been loaded.
+    located: Vec<usize>,
 }
 
 impl fmt::Debug for Fleet {
@@ -38,18 +43,20 @@ impl fmt::Debug for Fleet {
 /// What every question to an agent begins with.
 #[derive(Clone)]
 struct Caller {
+    /// How long a host may take to be reached.
+    reach: Duration,
     cluster: String,
     build: String,
     guard: Guarding,
 }
 
 impl Caller {
-    fn of(hosts: &Hosts, build: &str) -> Result<Caller, ClusterError> {
+    fn of(hosts: &Hosts, build: &str, reach: Duration) -> Result<Caller, ClusterError> {
         let guard = match hosts.operator() {
             None => Guarding::default(),
             Some(dir) => Guarding(Some(trust::guard(&dir)?)),
         };
-        Ok(Caller { cluster: hosts.cluster.clone(), build: build.into(), guard })
+        Ok(Caller { reach, cluster: hosts.cluster.clone(), build: build.into(), guard })
     }
 
     fn address(&self, host: &HostLine) -> Address {
@@ -69,7 +76,7 @@ impl Caller {
             cluster: self.cluster.clone(),
             machine: host.name.clone(),
         };
-        let link = connect_guarded(&self.address(host), Hello(encode(&greeting)), REACH, &self.guard);
+        let link = connect_guarded(&self.address(host), Hello(encode(&greeting)), self.reach, &self.guard);
         let mut talk = link.map_err(|e| e.to_string()).and_then(Talk::over).map_err(unreachable)?;
         // An agent that refuses does not read the question.
         let asked = talk.say(ask);
@@ -86,12 +93,12 @@ fn odd(host: &HostLine) -> ClusterError {
 }
 
 impl Fleet {
-    /// Asks every agent for its machine.
+    /// Asks every agent for its machine, and for the islands of `database` that it has.
     ///
     /// # Errors
-    /// A host that cannot be reached, or of which the agent refuses.
-    pub fn open(hosts: &Hosts, build: &str) -> Result<Fleet, ClusterError> {
-        let caller = Caller::of(hosts, build)?;
+    /// A host that cannot be reached, or of which the agent refuses; an island that is on two hosts.
+    pub fn open(hosts: &Hosts, build: &str, database: Option<&str>) -> Result<Fleet, ClusterError> {
+        let caller = Caller::of(hosts, build, REACH)?;
         let (mut machines, mut boots) = (Vec::new(), Vec::new());
         for host in &hosts.lines {
             let (_, Answer::Status(status)) = caller.ask(host, &Ask::Status)? else { return Err(odd(host)) };
@@ -101,7 +108,83 @@ impl Fleet {
             );
             boots.push(status.boot);
         }
-        Ok(Fleet { lines: hosts.lines.clone(), caller, machines, boots })
+        let mut fleet = Fleet { lines: hosts.lines.clone(), caller, machines, boots, located: Vec::new() };
+        if let Some(database) = database {
+            fleet.located = fleet.locate(database)?;
+        }
+        Ok(fleet)
+    }
+
+    /// The host of each island of a database; empty where none has been loaded.
+    fn locate(&self, database: &str) -> Result<Vec<usize>, ClusterError> {
+        let mut located: Vec<Option<usize>> = Vec::new();
+        let mut is_loaded = false;
+        for (number, host) in self.lines.iter().enumerate() {
+            let asked = self.caller.ask(host, &Ask::Read { database: database.into() })?;
+            is_loaded |= matches!(asked, (_, Answer::Description(Some(_))));
+            let (_, Answer::Islands(islands)) =
+                self.caller.ask(host, &Ask::Islands { database: database.into() })?
+            else {
+                return Err(odd(host));
+            };
+            for InstanceId(island) in islands {
+                let at = usize::from(island);
+                located.resize(located.len().max(at + 1), None);
+                if let Some(first) = located[at].replace(number).filter(|_| is_loaded) {
+                    let (first, second) = (self.lines[first].name.clone(), host.name.clone());
+                    return Err(ClusterError::Twice { island, database: database.into(), first, second });
+                }
+            }
+        }
+        if !is_loaded {
+            return Ok(Vec::new());
+        }
+        let at = |(island, host): (usize, Option<usize>)| {
+            host.ok_or(ClusterError::Nowhere { island: island as u16, database: database.into() })
+        };
+        located.into_iter().enumerate().map(at).collect()
+    }
+
+    /// The islands of the database that was named, by host.
+    pub fn islands_of(&self, host: &str) -> Vec<InstanceId> {
+        let number = self.lines.iter().position(|line| line.name == host);
+        let here = self.located.iter().enumerate().filter(|(_, at)| Some(**at) == number);
+        here.map(|(island, _)| InstanceId(island as u16)).collect()
+    }
+
+    /// Moves an island of the database that was named to the host of this name. Returns the name of the
+    /// host that had it.
+    ///
+    /// # Errors
+    /// The database has no such island, or it is there already; a deployment runs on it; a host fails.
+    pub fn move_island(
+        &mut self,
+        database: &str,
+        island: InstanceId,
+        to: &str,
+    ) -> Result<String, ClusterError> {
+        let nowhere = ClusterError::Nowhere { island: island.0, database: database.into() };
+        let from = *self.located.get(usize::from(island.0)).ok_or(nowhere)?;
+        let wrong = |why: String| ClusterError::Host { host: to.into(), why };
+        let number = self.lines.iter().position(|line| line.name == to);
+        let number = number.ok_or_else(|| wrong("it is not in the hosts file".into()))?;
+        if number == from {
+            return Err(wrong(format!("it has island {island} already")));
+        }
+        let (old, new) = (&self.lines[from], &self.lines[number]);
+        let (mut source, _) = self.caller.ask(old, &Ask::Fetch { database: database.into(), island })?;
+        let (mut target, _) = self.caller.ask(new, &Ask::Take { database: database.into(), island })?;
+        moving::pass(&mut source, &mut target).map_err(wrong)?;
+        self.caller.ask(old, &Ask::Forget { database: database.into(), island })?;
+        self.located[usize::from(island.0)] = number;
+        Ok(old.name.clone())
+    }
+
+    /// The host other than `but` that has the fewest islands of the database that was named.
+    pub fn emptiest(&self, but: &str) -> Option<String> {
+        let count = |number: usize| self.located.iter().filter(|at| **at == number).count();
+        let others = self.lines.iter().enumerate().filter(|(_, line)| line.name != but);
+        others.min_by_key(|(number, _)| count(*number)).map(|(_, line)| line.name.clone())
     }
 
     /// The machine of each host, in the order of the file.
@@ -138,7 +221,8 @@ impl Machines for Fleet {
     }
 
     fn of(&self, instance: InstanceId, islands: u16) -> usize {
-        machine_of(instance.0, islands, self.count())
+        let known = self.located.get(usize::from(instance.0)).copied();
+        known.unwrap_or_else(|| machine_of(instance.0, islands, self.count()))
     }
 
     fn address(&self, machine: usize) -> Address {
@@ -154,8 +238,8 @@ impl Machines for Fleet {
     fn spawn(&self, errand: &Errand, instance: InstanceId, machine: usize) -> Result<Distant, DeployError> {
         let host = &self.lines[machine];
         let fail = |why: String| DeployError::Start { instance, why };
-        let (deployment, database) = (errand.deployment, errand.database.clone());
-        let asked = self.caller.ask(host, &Ask::Attach { deployment, database, instance });
+        let Errand { deployment, database, again } = errand.clone();
+        let asked = self.caller.ask(host, &Ask::Attach { deployment, database, instance, again });
         let (talk, Answer::Attached) = asked.map_err(|e| fail(e.to_string()))? else {
             return Err(fail(odd(host).to_string()));
         };
@@ -170,26 +254,16 @@ impl Machines for Fleet {
         Ok(Distant { orders: ours, host: Box::new(Afar { outbox, words, name: host.name.clone() }) })
     }
 
-    fn read(&self, database: &str) -> Result<Option<String>, DeployError> {
-        let mut first: Option<(&HostLine, Option<String>)> = None;
-        for host in &self.lines {
-            let (_, answer) =
-                self.caller.ask(host, &Ask::Read { database: database.into() }).map_err(broken)?;
-            let Answer::Description(text) = answer else { return Err(broken(odd(host))) };
-            match &first {
-                None => first = Some((host, text)),
-                Some((_, other)) if *other == text => {}
-                Some((other, theirs)) => {
-                    return Err(broken(ClusterError::Disagree {
-                        first: other.name.clone(),
-                        second: host.name.clone(),
-                        database: database.into(),
-                        difference: difference(theirs.as_deref(), text.as_deref()),
-                    }));
-                }
-            }
-        }
-        Ok(first.and_then(|(_, text)| text))
+    fn read(&self, database: &str) -> Result<Vec<(String, Option<String>)>, DeployError> {
+        let of = |host: &HostLine| match self
+            .caller
+            .ask(host, &Ask::Read { database: database.into() })
+            .map_err(broken)?
+        {
+            (_, Answer::Description(text)) => Ok((host.name.clone(), text)),
+            _ => Err(broken(odd(host))),
+        };
+        self.lines.iter().map(of).collect()
     }
 
     fn write(&self, database: &str, text: Option<&str>) -> Result<(), DeployError> {
@@ -205,20 +279,6 @@ impl Machines for Fleet {
 
 fn broken(error: ClusterError) -> DeployError {
     DeployError::Machine(error.to_string())
-}
-
-/// The first line in which two descriptions differ.
-fn difference(first: Option<&str>, second: Option<&str>) -> String {
-    match (first, second) {
-        (Some(_), None) => "only the first has it".into(),
-        (None, _) => "only the second has it".into(),
-        (Some(first), Some(second)) => {
-            let lines = first.lines().zip(second.lines()).find(|(a, b)| a != b);
-            lines.map_or("one is longer".into(), |(a, b)| {
-                format!("{} there, {} here", a.trim().trim_end_matches(','), b.trim().trim_end_matches(','))
-            })
-        }
-    }
 }
 
 /// Why an instance has ended, as far as it is known.
@@ -271,7 +331,7 @@ pub struct HostStatus {
 /// # Errors
 /// The operator's certificates cannot be used.
 pub fn status(hosts: &Hosts, build: &str) -> Result<Vec<HostStatus>, ClusterError> {
-    let caller = Caller::of(hosts, build)?;
+    let caller = Caller::of(hosts, build, GLANCE)?;
     let of = |host: &HostLine| {
         let agent = match caller.ask(host, &Ask::Status) {
             Ok((_, Answer::Status(status))) => Ok(*status),
@@ -288,7 +348,7 @@ pub fn status(hosts: &Hosts, build: &str) -> Result<Vec<HostStatus>, ClusterErro
 /// # Errors
 /// It refuses.
 pub(crate) fn end(hosts: &Hosts, host: &HostLine, build: &str) -> Result<bool, ClusterError> {
-    match Caller::of(hosts, build)?.ask(host, &Ask::End) {
+    match Caller::of(hosts, build, GLANCE)?.ask(host, &Ask::End) {
         Ok(_) => Ok(true),
         Err(ClusterError::Unreachable { .. }) => Ok(false),
         Err(other) => Err(other),
@@ -308,14 +368,5 @@ mod tests {
         assert_eq!(of(6, 3), [0, 0, 1, 1, 2, 2]);
         assert_eq!(of(4, 3), [0, 0, 1, 2]);
         assert_eq!(of(2, 1), [0, 0]);
-    }
-
-    #[test]
-    fn the_first_difference_is_named() {
-        assert_eq!(
-            difference(Some("{\n \"islands\": 3,\n}"), Some("{\n \"islands\": 4,\n}")),
-            "\"islands\": 3 there, \"islands\": 4 here"
-        );
-        assert_eq!(difference(Some("a"), None), "only the first has it");
     }
 }

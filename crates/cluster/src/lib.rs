@@ -36,6 +36,7 @@ mod bridge;
 mod error;
 mod fleet;
 mod hosts;
+mod moving;
 pub mod protocol;
 pub mod start;
 mod talk;

@@ -31,6 +31,8 @@ pub enum Ask {
         deployment: u64,
         database: Option<String>,
         instance: InstanceId,
+        /// It has run before in this deployment.
+        again: bool,
     },
     Read {
         database: String,
@@ -39,6 +41,25 @@ pub enum Ask {
     Write {
         database: String,
         text: Option<String>,
+    },
+    /// The islands of a database that are here.
+    Islands {
+        database: String,
+    },
+    /// Send the directory of an island, in pieces (see `moving`).
+    Fetch {
+        database: String,
+        island: InstanceId,
+    },
+    /// Take the directory of an island, in pieces.
+    Take {
+        database: String,
+        island: InstanceId,
+    },
+    /// Remove the directory of an island, which is elsewhere now.
+    Forget {
+        database: String,
+        island: InstanceId,
     },
     /// Stop all instances, and end.
     End,
@@ -49,6 +70,9 @@ pub enum Answer {
     Status(Box<AgentStatus>),
     Attached,
     Description(Option<String>),
+    Islands(Vec<InstanceId>),
+    /// The pieces follow, or may come.
+    Ready,
     Done,
     /// The cause, and what to do.
     Refused(String),

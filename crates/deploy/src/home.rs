@@ -5,8 +5,8 @@ use crate::copy::{CopyProgress, copy_all, require_space};
 use crate::files::make_private;
 use crate::layout::{RUN, Standing, clear, no_database, require_names, standing};
 use crate::lock::{self, Lock};
-use crate::machines::Machines;
-use crate::manifest::{Contents, Identity, Manifest, parse, read, write_contents};
+use crate::machines::{Machines, agreed};
+use crate::manifest::{Contents, Identity, Manifest, read, write_contents};
 use crate::scratch::Scratch;
 use crate::whole::{Judgement, judge, label};
 use std::fs;
@@ -70,7 +70,7 @@ impl Home {
     ) -> Result<Home, DeployError> {
         let found = match &database {
             None => None,
-            Some(name) => machines.read(name)?.map(|text| (name, text)),
+            Some(name) => agreed(name, machines.read(name)?)?,
         };
         let path = PathBuf::from(database.clone().unwrap_or_default());
         let (loaded, effects, streams) = match found {
@@ -78,8 +78,7 @@ impl Home {
                 database.as_ref().map_or(Ok(()), |name| machines.write(name, None))?;
                 (false, Some(0), 0)
             }
-            Some((_, text)) => {
-                let found = parse(&path, &text)?;
+            Some(found) => {
                 if !found.manifest.fits(&manifest) {
                     let (found, wanted) = (found.manifest.describe(), manifest.describe());
                     return Err(DeployError::Mismatch { path, found, wanted });

@@ -15,7 +15,7 @@ use crate::control::{Birth, InstanceOrder, Reply, receive, send};
 use crate::engine::{Address, Durability};
 use crate::files::{make_private, write_whole};
 use crate::lock::await_release;
-use crate::manifest::FILE;
+use crate::manifest::{Contents, FILE, parse};
 use crate::member::{Home, Member};
 use crate::{DeployError, Host, Interrupt};
 use base::InstanceId;
@@ -37,6 +37,8 @@ pub struct Errand {
     pub deployment: u64,
     /// The directory of its data below that of each agent; `None`: a temporary one.
     pub database: Option<String>,
+    /// Whether the instance has run before in this deployment: then its data must be there.
+    pub again: bool,
 }
 
 /// The machines of a deployment.
@@ -59,11 +61,12 @@ pub trait Machines: Send + Sync + fmt::Debug {
     /// The machine cannot be reached, or its agent refuses.
     fn spawn(&self, errand: &Errand, instance: InstanceId, machine: usize) -> Result<Distant, DeployError>;
 
-    /// The description of a database, the same on all machines; `None` where there is none.
+    /// The description of a database on each machine, with the machine's name; `None` where there is
+    /// none.
     ///
     /// # Errors
-    /// Machines that have different ones; as [`Machines::spawn`].
-    fn read(&self, database: &str) -> Result<Option<String>, DeployError>;
+    /// As [`Machines::spawn`].
+    fn read(&self, database: &str) -> Result<Vec<(String, Option<String>)>, DeployError>;
 
     /// Writes the description on all machines; `None` removes the database.
     ///
@@ -110,13 +113,48 @@ impl Ground {
         let config = &mut birth.config;
         config.dir = self.data.join(config.id.to_string());
         if let Some(Address::Shm(path) | Address::Uds(path)) = &mut config.listen {
-            *path = self.sockets.join(&*path);
+            *path = self.sockets.join(path.file_name().unwrap_or_default());
         }
         if let Some(Address::Tcp(at) | Address::Tls(at)) = &mut config.listen_far {
             at.set_ip(self.ip);
         }
         birth.tls.clone_from(&self.tls);
     }
+}
+
+/// The description on which all machines agree. The counters of runs may differ after a crash: then
+/// the later streams count, and no effects.
+///
+/// # Errors
+/// A description cannot be read, or the data differs.
+pub(crate) fn agreed(
+    database: &str,
+    all: Vec<(String, Option<String>)>,
+) -> Result<Option<Contents>, DeployError> {
+    let mut known: Option<(String, Option<Contents>)> = None;
+    for (host, text) in all {
+        let contents = text.map(|text| parse(Path::new(database), &text)).transpose()?;
+        known = Some(match (known, contents) {
+            (None, contents) => (host, contents),
+            (Some((first, None)), None) => (first, None),
+            (Some((first, Some(mut a))), Some(b)) if a.manifest == b.manifest => {
+                a.streams = a.streams.max(b.streams);
+                a.effects = a.effects.filter(|effects| Some(*effects) == b.effects);
+                (first, Some(a))
+            }
+            (Some((first, a)), b) => {
+                let words =
+                    |contents: Option<Contents>| contents.map_or("none".into(), |c| c.manifest.describe());
+                return Err(DeployError::Machine(format!(
+                    "hosts {first} and {host} disagree about database {database}: {} there, {} here; name another database, or \
+                     restore one of them",
+                    words(a),
+                    words(b)
+                )));
+            }
+        });
+    }
+    Ok(known.and_then(|(_, contents)| contents))
 }
 
 /// The description of the database in `dir`, on the agent's side of [`Machines::read`].
@@ -150,6 +188,8 @@ pub fn write_description(dir: &Path, text: Option<&str>) -> Result<(), DeployErr
 const ATTACH: Duration = Duration::from_secs(60);
 /// How often a keeper looks for the end of its instance.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long an instance that was killed may hold its files.
+const RELEASE: Duration = Duration::from_secs(30);
 /// The deployment has its own, shorter patience.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -179,6 +219,18 @@ struct KeeperShared {
     end: Interrupt,
     /// Why the instance ended last.
     last: Mutex<String>,
+    /// The orders that are being carried out.
+    orders: Mutex<Option<UnixStream>>,
+}
+
+impl KeeperShared {
+    /// Makes the thread end soon, also in the middle of an order.
+    fn end(&self) {
+        self.end.set();
+        if let Some(orders) = &*self.orders.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = orders.shutdown(Shutdown::Both); // it may have ended already
+        }
+    }
 }
 
 impl Keeper {
@@ -189,7 +241,6 @@ impl Keeper {
     pub fn start(instance: InstanceId, ground: Ground) -> Result<Keeper, DeployError> {
         let dir = ground.data.join(instance.to_string());
         make_private(&dir)?;
-        await_release(&dir, Duration::from_secs(30));
         let (streams, waiting) = mpsc::channel();
         let shared = Arc::new(KeeperShared::default());
         let keeping = Keeping { instance, ground, waiting, shared: shared.clone(), birth: None, peers: None };
@@ -210,7 +261,7 @@ impl Keeper {
 
     /// Ends the instance, without waiting for it.
     pub fn end(&self) {
-        self.shared.end.set();
+        self.shared.end();
     }
 
     /// Sends SIGKILL to the process.
@@ -234,7 +285,7 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.shared.end.set();
+        self.shared.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic was printed
         }
@@ -300,7 +351,8 @@ impl Keeping {
             return Ended::Over;
         };
         let gone = Interrupt::default();
-        let Ok(orders) = orders(reader, gone.clone(), self.shared.end.clone()) else { return Ended::Over };
+        *self.shared.orders.lock().unwrap_or_else(PoisonError::into_inner) = stream.try_clone().ok();
+        let Ok(orders) = orders(reader, gone.clone()) else { return Ended::Over };
         let ended = loop {
             if self.shared.end.is_set() {
                 break Ended::Over;
@@ -389,6 +441,7 @@ impl Keeping {
     }
 
     fn spawn(&self, birth: &Birth, interrupt: &Interrupt) -> Result<Member, DeployError> {
+        await_release(&birth.config.dir, RELEASE);
         let member = Member::spawn(birth.config.clone(), &Home::Here(Host::Process), interrupt)?;
         self.shared.pid.store(member.pid().unwrap_or(0), Ordering::Relaxed);
         Ok(member)
@@ -396,7 +449,11 @@ impl Keeping {
 
     /// Starts the instance again on its data; `None` if its data was in memory.
     fn revive(&mut self) -> Result<Option<Member>, DeployError> {
-        let Some(birth) = self.birth.clone() else { return Ok(None) };
+        let Some(mut birth) = self.birth.clone() else { return Ok(None) };
+        if let Some(relay) = &mut birth.config.relay {
+            // A claimed term counts once; the log's next one follows it.
+            (relay.term, relay.at_least) = (None, 0);
+        }
         if birth.config.durability == Durability::Memory {
             return Ok(None);
         }
@@ -427,16 +484,12 @@ fn tell_failure(replies: &mut UnixStream, why: &DeployError) -> Ended {
     Ended::Over
 }
 
-/// Reads orders on a separate thread; `gone` is set at the end of the stream, and when `end` is.
-fn orders(
-    mut stream: UnixStream,
-    gone: Interrupt,
-    end: Interrupt,
-) -> std::io::Result<Receiver<InstanceOrder>> {
+/// Reads orders on a separate thread; `gone` is set at the end of the stream.
+fn orders(mut stream: UnixStream, gone: Interrupt) -> std::io::Result<Receiver<InstanceOrder>> {
     let (tx, rx) = mpsc::channel();
     let body = move || {
         while let Ok(Some(order)) = receive::<InstanceOrder>(&mut stream) {
-            if tx.send(order).is_err() || end.is_set() {
+            if tx.send(order).is_err() {
                 break;
             }
         }

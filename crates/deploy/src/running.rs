@@ -11,6 +11,7 @@ use crate::copy::{CopyProgress, clones};
 use crate::engine::{Address, Durability, InstanceConfig, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
 use crate::lock;
+use crate::machines::Errand;
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::{self, Member};
 use crate::scratch::Scratch;
@@ -203,14 +204,15 @@ impl Running {
         others.filter_map(|m| Some((m.id(), at(m)?))).collect()
     }
 
-    /// Starts the host of an instance where the deployment has it.
-    fn spawn(&self, config: InstanceConfig) -> Result<Member, DeployError> {
+    /// Starts the host of an instance where the deployment has it. `again`: after its death.
+    fn spawn(&self, config: InstanceConfig, again: bool) -> Result<Member, DeployError> {
         let d = &self.deployment;
         match &d.machines {
             None => Member::spawn(config, &member::Home::Here(d.host), &d.interrupt),
             Some(machines) => {
                 let machine = machines.of(config.id, d.islands);
-                Member::spawn(config, &member::Home::Afar(&**machines, &d.errand(), machine), &d.interrupt)
+                let errand = Errand { again, ..d.errand() };
+                Member::spawn(config, &member::Home::Afar(&**machines, &errand, machine), &d.interrupt)
             }
         }
     }
@@ -278,7 +280,7 @@ impl Running {
             if self.deployment.machines.is_none() {
                 lock::await_release(&dir, patience::SHORT);
             }
-            self.members.push(self.spawn(config)?);
+            self.members.push(self.spawn(config, false)?);
         }
         self.start(&(0..self.members.len()).collect::<Vec<_>>())?;
         self.connect()
@@ -439,7 +441,7 @@ impl Running {
             (relay.term, relay.at_least) = (None, 0);
             relay.answers_until = relay.answers_until.map(|_| self.answers_until);
         }
-        let successor = self.spawn(config)?;
+        let successor = self.spawn(config, true)?;
         self.members[i] = successor;
         self.restarts += 1;
         Ok(())

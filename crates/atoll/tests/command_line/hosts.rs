@@ -55,7 +55,8 @@ impl Cluster {
     }
 
     fn bench(&self, args: &[&str]) -> Value {
-        let brief = ["bench", "tpcb", "--islands", "2", "--workers", "2", "--multisite", "50"];
+        let brief =
+            ["bench", "tpcb", "--islands", "2", "--workers", "2", "--multisite", "50", "--accounts", "1000"];
         rows(&self.run(&[&brief[..], args, BRIEF].concat())).remove(0)
     }
 
@@ -98,8 +99,20 @@ fn a_bench_spans_the_hosts_and_leaves_nothing_there() {
     let row = cluster.bench(&["--durability", "async"]);
     assert_eq!((&row["hosts"], &row["islands"], &row["consistent"]), (&json!(2), &json!(2), &json!(true)));
     assert!(row["distributed"].as_f64().unwrap() > 0.2 && row["committed"].as_u64().unwrap() > 0, "{row}");
-    let four =
-        ["--islands", "4", "--workers", "4", "--scale", "4", "--channel", "uds", "--durability", "memory"];
+    let four = [
+        "--accounts",
+        "1000",
+        "--islands",
+        "4",
+        "--workers",
+        "4",
+        "--scale",
+        "4",
+        "--channel",
+        "uds",
+        "--durability",
+        "memory",
+    ];
     let row = rows(&cluster.run(&[&["bench", "tpcb"], &four[..], BRIEF].concat())).remove(0);
     assert_eq!((&row["hosts"], &row["consistent"]), (&json!(2), &json!(true)));
     cluster.refused(&["bench", "tpcb", "--islands", "1"], &["fewer than the 2 hosts"]);
@@ -112,7 +125,7 @@ fn an_instance_that_is_killed_is_started_again_by_its_agent() {
     let cluster = Cluster::new(42);
     cluster.run(&["cluster", "up"]);
     let args = ["bench", "tpcb", "--islands", "2", "--workers", "2", "--durability", "async", "--json"];
-    let times = ["--duration", "6s", "--warmup", "0s", "--repeat", "1"];
+    let times = ["--duration", "6s", "--warmup", "1s", "--repeat", "1", "--accounts", "1000"];
     let bench = cluster.command(&[&args[..], &times].concat()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let victim = loop {
@@ -142,7 +155,8 @@ fn certificates_let_the_right_ones_in() {
     let row = cluster.bench(&[]);
     assert_eq!((&row["hosts"], &row["consistent"]), (&json!(2), &json!(true)));
     // Kills go through clients outside, which have links of their own to the instances.
-    let kills = ["bench", "tpcb", "--islands", "2", "--workers", "2", "--kill", "3", "--json"];
+    let kills =
+        ["bench", "tpcb", "--islands", "2", "--workers", "2", "--kill", "3", "--json", "--accounts", "1000"];
     let row = rows(&cluster.run(&[&kills[..], &["--durability", "async"]].concat())).remove(0);
     assert_eq!((&row["kills"], &row["consistent"]), (&json!(3), &json!(true)), "{row}");
     // A client gives no orders.
@@ -187,11 +201,20 @@ fn what_does_not_fit_is_refused_with_its_cause() {
     let description = cluster.path("b/bank/deployment.json");
     let text = std::fs::read_to_string(&description).unwrap();
     std::fs::write(&description, text.replace("\"islands\": 2", "\"islands\": 3")).unwrap();
-    let two = ["--islands", "2", "--workers", "2"];
+    let two = ["--islands", "2", "--workers", "2", "--accounts", "1000"];
     cluster.refused(
         &[&["bench", "tpcb"], &kept[..], &two].concat(),
-        &["hosts a and b disagree about database bank", "\"islands\": 2 there", "\"islands\": 3 here"],
+        &["hosts a and b disagree about database bank", "2 islands", "3 islands"],
     );
+    std::fs::write(&description, text).unwrap();
     cluster.refused(&["cluster", "move", "0", "--to", "c", "--data", "bank"], &["host c", "a, b"]);
+    cluster.refused(&["cluster", "move", "0", "--to", "a", "--data", "bank"], &["island 0 already"]);
+    cluster.refused(&["cluster", "move", "7", "--to", "a", "--data", "bank"], &["island 7", "no host"]);
+    // A host is emptied, and the database is whole elsewhere.
+    cluster.run(&["cluster", "drain", "b", "--data", "bank"]);
+    assert!(!cluster.path("b/bank/1").exists() && cluster.path("a/bank/1").exists());
+    assert_eq!(cluster.bench(&kept)["consistent"], true);
+    cluster.run(&["cluster", "move", "0", "--to", "b", "--data", "bank"]);
+    assert_eq!(cluster.bench(&kept)["consistent"], true);
     cluster.down();
 }

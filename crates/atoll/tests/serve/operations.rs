@@ -196,6 +196,37 @@ fn verify_unit(name: &str) {
     }
 }
 
+/// One pod for each machine, with whole CPUs of its own.
+#[test]
+fn the_stateful_set_is_of_class_guaranteed() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/statefulset.yaml");
+    let check = "
+import sys
+try:
+    import yaml
+except ImportError:
+    sys.exit(77)
+service, pods = yaml.safe_load_all(open(sys.argv[1]))
+assert (service['kind'], pods['kind']) == ('Service', 'StatefulSet')
+assert pods['spec']['serviceName'] == service['metadata']['name']
+pod = pods['spec']['template']
+assert pods['spec']['selector']['matchLabels'] == pod['metadata']['labels']
+assert pod['spec']['affinity']['podAntiAffinity']['requiredDuringSchedulingIgnoredDuringExecution']
+(agent,) = pod['spec']['containers']
+resources = agent['resources']
+assert resources['requests'] == resources['limits'] and resources['limits']['cpu'].isdigit()
+volumes = {v['name'] for v in pod['spec']['volumes']}
+volumes |= {c['metadata']['name'] for c in pods['spec']['volumeClaimTemplates']}
+assert {m['name'] for m in agent['volumeMounts']} == volumes
+assert 'atoll agent' in agent['args'][0]
+";
+    match Command::new("python3").args(["-c", check]).arg(file).output() {
+        Ok(output) if output.status.code() == Some(77) => eprintln!("skipped: python3 has no yaml"),
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr)),
+        Err(why) => eprintln!("skipped: python3: {why}"),
+    }
+}
+
 #[tokio::test]
 async fn limits_of_connections_and_of_time() {
     let limits =

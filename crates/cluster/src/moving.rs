@@ -1,0 +1,235 @@
+//! Moves an island of a stopped database to another host: its directory is copied through the
+//! operator, and removed at its old place once the new one is complete.
+//!
+//! ```text
+//!   old agent                        operator                         new agent
+//!   Fetch --> File, Bytes.., End --> passes them on after Take -----> moving-I/..., renamed to I/
+//!   Forget <------------------------ after Done <-------------------- Done
+//! ```
+//!
+//! After an interruption the island may be at both places, never at none; `Fleet::open` refuses such a
+//! database and says where it is.
+
+use crate::protocol::Answer;
+use crate::talk::Talk;
+use base::InstanceId;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+/// Bytes of a file in one frame.
+const PART: usize = 256 * 1024;
+/// How long the next frame may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A part of a directory on its way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Piece {
+    /// The bytes that follow are of the file with this path, below the directory.
+    File(String),
+    Bytes(Vec<u8>),
+    /// All files have been sent; their number, and the checksum of all bytes.
+    End {
+        files: u64,
+        checksum: u32,
+    },
+}
+
+/// The directory of an island while it arrives.
+fn arriving(database: &Path, island: InstanceId) -> PathBuf {
+    database.join(format!("moving-{island}"))
+}
+
+/// The islands that have a directory in that of a database, ascending.
+pub(crate) fn islands(database: &Path) -> Vec<InstanceId> {
+    let entries = fs::read_dir(database).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok().map(InstanceId);
+    let mut islands: Vec<InstanceId> = entries.filter_map(number).collect();
+    islands.sort_unstable_by_key(|island| island.0);
+    islands
+}
+
+/// Sends the directory of an island.
+///
+/// # Errors
+/// A file cannot be read; the operator is gone.
+pub(crate) fn send(database: &Path, island: InstanceId, talk: &mut Talk) -> Result<(), String> {
+    let root = database.join(island.to_string());
+    let (mut files, mut checksum) = (0, 0);
+    let mut part = vec![0; PART];
+    for path in files_below(&root).map_err(|e| e.to_string())? {
+        let name = path.strip_prefix(&root).map_err(|e| e.to_string())?;
+        talk.say(&Piece::File(name.to_string_lossy().into_owned()))?;
+        let mut file = File::open(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        loop {
+            let count = file.read(&mut part).map_err(|e| format!("{}: {e}", path.display()))?;
+            if count == 0 {
+                break;
+            }
+            checksum = chained(checksum, &part[..count]);
+            talk.say(&Piece::Bytes(part[..count].to_vec()))?;
+        }
+        files += 1;
+    }
+    talk.say(&Piece::End { files, checksum })
+}
+
+fn chained(before: u32, bytes: &[u8]) -> u32 {
+    base::crc32c(bytes) ^ before.rotate_left(1)
+}
+
+fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => files.extend(files_below(&entry.path())?),
+            false => files.push(entry.path()),
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Takes the directory of an island.
+///
+/// # Errors
+/// It is there already, is not complete, or cannot be written.
+pub(crate) fn take(database: &Path, island: InstanceId, talk: &mut Talk) -> Result<(), String> {
+    let (root, place) = (arriving(database, island), database.join(island.to_string()));
+    if place.exists() {
+        return Err(format!("{} exists: expected no such island here", place.display()));
+    }
+    let outcome = write_all(&root, talk).and_then(|()| fs::rename(&root, &place).map_err(|e| e.to_string()));
+    if outcome.is_err() {
+        let _ = fs::remove_dir_all(&root); // the next move tries again
+    }
+    outcome
+}
+
+fn write_all(root: &Path, talk: &mut Talk) -> Result<(), String> {
+    let io = |e: std::io::Error| e.to_string();
+    if root.exists() {
+        fs::remove_dir_all(root).map_err(io)?;
+    }
+    make_dir(root)?;
+    let (mut files, mut checksum, mut file) = (0, 0, None::<File>);
+    loop {
+        match talk.hear(PATIENCE)? {
+            Piece::File(name) => {
+                close(file.take())?;
+                let path = below(root, &name)?;
+                path.parent().map_or(Ok(()), make_dir)?;
+                let options = File::options().write(true).create_new(true).mode(0o600).open(&path);
+                file = Some(options.map_err(|e| format!("{}: {e}", path.display()))?);
+                files += 1;
+            }
+            Piece::Bytes(bytes) => {
+                checksum = chained(checksum, &bytes);
+                let Some(file) = &mut file else { return Err("bytes came before a file".into()) };
+                file.write_all(&bytes).map_err(io)?;
+            }
+            Piece::End { files: sent, checksum: theirs } => {
+                close(file.take())?;
+                let is_whole = sent == files && theirs == checksum;
+                return if is_whole {
+                    Ok(())
+                } else {
+                    Err("the files did not arrive as they were sent".into())
+                };
+            }
+        }
+    }
+}
+
+fn close(file: Option<File>) -> Result<(), String> {
+    file.map_or(Ok(()), |file| file.sync_all().map_err(|e| e.to_string()))
+}
+
+fn make_dir(path: &Path) -> Result<(), String> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// A path below `root`, never above it.
+fn below(root: &Path, name: &str) -> Result<PathBuf, String> {
+    let name = Path::new(name);
+    let ordinary = |part: Component<'_>| matches!(part, Component::Normal(_));
+    match name.components().next().is_some() && name.components().all(ordinary) {
+        true => Ok(root.join(name)),
+        false => Err(format!("{}: expected a path below the directory of the island", name.display())),
+    }
+}
+
+/// Removes the directory of an island that is elsewhere now.
+///
+/// # Errors
+/// I/O.
+pub(crate) fn forget(database: &Path, island: InstanceId) -> Result<(), String> {
+    fs::remove_dir_all(database.join(island.to_string())).map_err(|e| e.to_string())
+}
+
+/// Passes the pieces of an island on from one agent to another, until the end.
+///
+/// # Errors
+/// Either of them fails.
+pub(crate) fn pass(from: &mut Talk, to: &mut Talk) -> Result<(), String> {
+    loop {
+        let piece: Piece = from.hear(PATIENCE)?;
+        to.say(&piece)?;
+        if matches!(piece, Piece::End { .. }) {
+            break;
+        }
+    }
+    match to.hear(PATIENCE)? {
+        Answer::Done => Ok(()),
+        Answer::Refused(why) => Err(why),
+        _ => Err("it answered another question".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Moves island 3 from one directory to another over a link between two threads.
+    fn moved(from: &Path, to: &Path) -> Result<(), String> {
+        let (one, other) = channel::pair().unwrap();
+        let (from, to) = (from.to_owned(), to.to_owned());
+        let sender = std::thread::spawn(move || send(&from, InstanceId(3), &mut Talk::over(one).unwrap()));
+        let taken = take(&to, InstanceId(3), &mut Talk::over(other).unwrap());
+        sender.join().unwrap().and(taken)
+    }
+
+    #[test]
+    fn an_island_arrives_with_all_its_files() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(a.path().join("3/log")).unwrap();
+        let long: Vec<u8> = (0..PART * 2 + 17).map(|i| (i % 251) as u8).collect();
+        fs::write(a.path().join("3/data"), &long).unwrap();
+        fs::write(a.path().join("3/log/0"), "log").unwrap();
+        fs::write(a.path().join("3/empty"), "").unwrap();
+        moved(a.path(), b.path()).unwrap();
+        assert_eq!(fs::read(b.path().join("3/data")).unwrap(), long);
+        assert_eq!(fs::read(b.path().join("3/log/0")).unwrap(), b"log");
+        assert_eq!(fs::read(b.path().join("3/empty")).unwrap(), b"");
+        assert_eq!((islands(a.path()), islands(b.path())), (vec![InstanceId(3)], vec![InstanceId(3)]));
+        assert!(moved(a.path(), b.path()).unwrap_err().contains("exists"));
+        forget(a.path(), InstanceId(3)).unwrap();
+        assert!(islands(a.path()).is_empty());
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_directory() {
+        for name in ["../x", "/etc/x", "a/../../x", "", "."] {
+            assert!(below(Path::new("/d"), name).is_err(), "{name}");
+        }
+        assert_eq!(below(Path::new("/d"), "log/0"), Ok(PathBuf::from("/d/log/0")));
+    }
+}
