@@ -82,7 +82,8 @@ pub enum Command {
     Trace(Box<TraceArgs>),
     /// Runs a trace on modelled caches: where misses come from, and schedulers that avoid them
     Cachesim(Box<CachesimArgs>),
-    /// Runs on each machine of a cluster: starts instances there, and starts them again when they die
+    /// Runs on each machine of a cluster: starts instances there, and starts them again when they
+    /// die
     Agent(AgentArgs),
     /// Starts, ends and shows the agents of a cluster, and makes its certificates
     Cluster(ClusterArgs),
@@ -331,9 +332,9 @@ pub struct DeploymentArgs {
     pub plan: Option<PathBuf>,
     /// Run on the machines of this file, through their agents: `atoll cluster --help`
     ///
-    /// Each machine gets an equal number of islands; a word for --islands means that of each machine.
-    /// Islands of one machine use --channel, others TCP. With --keep, --data is the name of a
-    /// directory below that of each agent.
+    /// Each machine gets an equal number of islands; a word for --islands means that of each
+    /// machine. Islands of one machine use --channel, others TCP. With --keep, --data is the name
+    /// of a directory below that of each agent.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub hosts: Option<PathBuf>,
     /// Instances: 1, 2, per-core, per-l3, per-socket [default: the numbers that fit]

@@ -43,7 +43,7 @@ pub fn run_agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failure>
     }
     if args.tls.is_none() && !args.listen.ip().is_loopback() {
         world::tell(format_args!(
-            "atoll: warning: without --tls anybody who reaches {} can give orders, and nothing is encrypted; expected a \
+            "atoll: warning: without --tls every program that reaches {} can give orders, and nothing is encrypted; expected a \
              network that you trust",
             args.listen
         ));

@@ -253,8 +253,8 @@ pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Lin
 /// As [`connect`], with the guard that [`Address::Tls`] needs.
 ///
 /// # Errors
-/// As [`connect`]; [`ChannelError::NoGuard`]; [`ChannelError::Refused`] when one end does not accept
-/// the other's certificate.
+/// As [`connect`]; [`ChannelError::NoGuard`]; [`ChannelError::Refused`] when one end does not
+/// accept the other's certificate.
 pub fn connect_guarded(
     address: &Address,
     hello: Hello,

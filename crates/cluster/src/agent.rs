@@ -3,13 +3,13 @@
 //! ```text
 //!   DIR/agent.lock         one agent for a directory
 //!   DIR/NAME/              a database that was kept: its description, and the instances here
-//!   DIR/run-NUMBER/        the data of a deployment, removed with it; leftovers are of a killed agent
+//!   DIR/run-NUMBER/        the data of a deployment, removed with it; leftovers: a killed agent
 //! ```
 //!
 //! # Access rules
 //!
-//! Each connection has a thread. The table of deployments is shared under a mutex, which is not held
-//! while an instance starts or ends.
+//! Each connection has a thread. The table of deployments is shared under a mutex, which is not
+//! held while an instance starts or ends.
 
 use crate::ClusterError;
 use crate::bridge::{Bridge, End};
@@ -211,6 +211,7 @@ impl Agent {
                 Ok(Ask::Attach { deployment, database, instance, again }) => {
                     match self.attach((deployment, database), instance, again) {
                         Ok((keeper, orders)) => return carry(talk, keeper, orders),
+                        Err(ClusterError::Host { why, .. }) => Answer::Refused(why),
                         Err(why) => Answer::Refused(why.to_string()),
                     }
                 }

@@ -96,7 +96,8 @@ impl Fleet {
     /// Asks every agent for its machine, and for the islands of `database` that it has.
     ///
     /// # Errors
-    /// A host that cannot be reached, or of which the agent refuses; an island that is on two hosts.
+    /// A host that cannot be reached, or of which the agent refuses; an island that is on two
+    /// hosts.
     pub fn open(hosts: &Hosts, build: &str, database: Option<&str>) -> Result<Fleet, ClusterError> {
         let caller = Caller::of(hosts, build, REACH)?;
         let (mut machines, mut boots) = (Vec::new(), Vec::new());
@@ -152,11 +153,12 @@ impl Fleet {
         here.map(|(island, _)| InstanceId(island as u16)).collect()
     }
 
-    /// Moves an island of the database that was named to the host of this name. Returns the name of the
-    /// host that had it.
+    /// Moves an island of the database that was named to the host of this name. Returns the name of
+    /// the host that had it.
     ///
     /// # Errors
-    /// The database has no such island, or it is there already; a deployment runs on it; a host fails.
+    /// The database has no such island, or it is there already; a deployment runs on it; a host
+    /// fails.
     pub fn move_island(
         &mut self,
         database: &str,
@@ -192,7 +194,8 @@ impl Fleet {
         &self.machines
     }
 
-    /// Whether `workers` in all, divided evenly, are more than the CPUs of hosts that share a kernel.
+    /// Whether `workers` in all, divided evenly, are more than the CPUs of hosts that share a
+    /// kernel.
     pub fn shares_cpus(&self, workers: usize) -> bool {
         let each = workers.div_ceil(self.lines.len());
         self.boots.iter().any(|boot| {

@@ -3,7 +3,7 @@
 //! ```text
 //!   # a comment
 //!   cluster demo                  # its name
-//!   tls /etc/atoll/certificates   # made by `atoll cluster certificates`; without: nothing is sealed
+//!   tls /etc/atoll/certificates   # of `atoll cluster certificates`; without: nothing is sealed
 //!
 //!   # name  address          how to run a command there   what else
 //!   a       10.77.0.1:7400   ip netns exec h1             cores=0-1 data=/var/lib/atoll

@@ -11,7 +11,8 @@
 //!
 //! - [`Hosts`]: the machines, from a file.
 //! - [`agent`]: what runs on each. It describes its machine, starts instances for deployments, and
-//!   starts them again when they die. They end with the deployment's connection, and with the agent.
+//!   starts them again when they die. They end with the deployment's
+//!   connection, and with the agent.
 //! - [`Fleet`]: the operator's side. It checks that all agents are of one cluster and one version,
 //!   and is the [`deploy::Machines`] of a deployment.
 //! - [`start`]: starts agents for experiments, through the command that the file names for a host.

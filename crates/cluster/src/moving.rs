@@ -7,8 +7,8 @@
 //!   Forget <------------------------ after Done <-------------------- Done
 //! ```
 //!
-//! After an interruption the island may be at both places, never at none; `Fleet::open` refuses such a
-//! database and says where it is.
+//! After an interruption the island may be at both places, never at none; `Fleet::open` refuses
+//! such a database and says where it is.
 
 use crate::protocol::Answer;
 use crate::talk::Talk;

@@ -46,8 +46,8 @@ pub fn log_of(hosts: &Hosts, host: &HostLine) -> Result<PathBuf, ClusterError> {
     Ok(dir.join(format!("{}.log", host.name)))
 }
 
-/// Starts the agents that do not answer, and waits until all do. Returns the hosts of which the agent
-/// was started. `own`: the program that runs now.
+/// Starts the agents that do not answer, and waits until all do. Returns the hosts of these agents.
+/// `own`: the program that runs now.
 ///
 /// # Errors
 /// An agent ends or does not answer; the message has its last line.
@@ -107,8 +107,8 @@ fn last_line(hosts: &Hosts, host: &HostLine) -> String {
     text.lines().last().unwrap_or("it wrote nothing").to_owned()
 }
 
-/// Ends the agents that are there, with their instances, and waits until they are gone. Returns their
-/// hosts.
+/// Ends the agents that are there, with their instances, and waits until they are gone. Returns
+/// their hosts.
 ///
 /// # Errors
 /// An agent refuses, or does not end.

@@ -1,6 +1,6 @@
-//! Deployments over two agents: processes of this program at loopback addresses of their own, so that
-//! everything between them goes through TCP or TLS. Without the harness of other tests, because this
-//! program is the agents and their instances too.
+//! Deployments over two agents: processes of this program at loopback addresses of their own, so
+//! that everything between them goes through TCP or TLS. Without the harness of other tests,
+//! because this program is the agents and their instances too.
 
 use base::InstanceId;
 use channel::{Guarding, Role};

@@ -28,8 +28,8 @@ pub fn host_child() -> Result<(), DeployError> {
     host_child_guarded(no_guards)
 }
 
-/// As [`host_child`]; `guards` is asked for the guard of links with other machines, if the deployment
-/// has any.
+/// As [`host_child`]; `guards` is asked for the guard of links with other machines, if the
+/// deployment has any.
 ///
 /// # Errors
 /// As [`host_child`].

@@ -15,8 +15,8 @@
 //! its changes ([`DataUse`]). [`Scratch`] is a place for databases that several deployments of one
 //! run share.
 //!
-//! A deployment over several machines ([`Machines`]) gives the same orders; the agent of each machine
-//! has a [`Keeper`] for each instance. The way between them is the caller's.
+//! A deployment over several machines ([`Machines`]) gives the same orders; the agent of each
+//! machine has a [`Keeper`] for each instance. The way between them is the caller's.
 //!
 //! [`inspect`] examines a deployment that does not run, and changes nothing.
 //!

@@ -61,8 +61,8 @@ pub trait Machines: Send + Sync + fmt::Debug {
     /// The machine cannot be reached, or its agent refuses.
     fn spawn(&self, errand: &Errand, instance: InstanceId, machine: usize) -> Result<Distant, DeployError>;
 
-    /// The description of a database on each machine, with the machine's name; `None` where there is
-    /// none.
+    /// The description of a database on each machine, with the machine's name; `None` where there
+    /// is none.
     ///
     /// # Errors
     /// As [`Machines::spawn`].
@@ -185,7 +185,7 @@ pub fn write_description(dir: &Path, text: Option<&str>) -> Result<(), DeployErr
 }
 
 /// How long a deployment may take to attach again after the restart of an instance.
-const ATTACH: Duration = Duration::from_secs(60);
+const ATTACH: Duration = Duration::from_secs(10);
 /// How often a keeper looks for the end of its instance.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long an instance that was killed may hold its files.
@@ -300,8 +300,8 @@ enum Ended {
     Lost,
 }
 
-/// The thread of a [`Keeper`]. The kernel ends a child when the thread that started it ends, so this
-/// thread starts it.
+/// The thread of a [`Keeper`]. The kernel ends a child when the thread that started it ends, so
+/// this thread starts it.
 struct Keeping {
     instance: InstanceId,
     ground: Ground,

@@ -1,7 +1,7 @@
 //! Mutual TLS between the agents, instances and clients of a cluster.
 //!
-//! One command makes all certificates ([`make`]): an authority for the cluster, and a certificate for
-//! each machine, for operators and for clients. Each says in its names what its holder may do
+//! One command makes all certificates ([`make`]): an authority for the cluster, and a certificate
+//! for each machine, for operators and for clients. Each says in its names what its holder may do
 //! ([`channel::Role`]), and that of a machine has the machine's address. A process reads its own
 //! directory ([`guard`]), which has three files, and passes the guard to `channel`.
 //!
@@ -12,8 +12,8 @@
 //!   DIR/client/    ...                     for programs that submit requests
 //! ```
 //!
-//! Both ends verify: a chain to the cluster's authority, the dates, and the role that the connection
-//! needs. A caller also verifies that the listener's certificate has the address that it called.
+//! Both ends verify: a chain to the cluster's authority, the dates, and the role that the
+//! connection needs. A caller also verifies that the listener's certificate has the address that it called.
 //!
 //! This crate knows no instance and no agent. It does no network I/O.
 

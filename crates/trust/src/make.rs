@@ -16,7 +16,7 @@ use time::{Duration, OffsetDateTime};
 /// Clocks of machines differ: a certificate is valid from a little before it is made.
 const EARLIER: Duration = Duration::hours(1);
 
-/// One who gets a certificate.
+/// A holder of a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// Also the name of its directory.
@@ -40,8 +40,8 @@ pub(crate) fn name_of(role: Role) -> String {
     format!("{}.role.atoll.internal", role.name())
 }
 
-/// Writes a certificate for each holder below `dir`, signed by the authority there. The authority is
-/// made if it is missing. All are valid for `days`.
+/// Writes a certificate for each holder below `dir`, signed by the authority there. The authority
+/// is made if it is missing. All are valid for `days`.
 ///
 /// # Errors
 /// The directory cannot be written; the authority in it is damaged.

@@ -1,4 +1,5 @@
-//! Sealed links end to end: who is let in, who is refused and why, and that bytes arrive.
+//! Sealed links end to end: which callers are let in, which are refused and why, and that bytes
+//! arrive.
 
 use channel::{
     Address, ChannelError, Guarding, Hello, Link, Listener, Parker, Role, connect, connect_guarded,
@@ -150,6 +151,6 @@ fn certificates_made_later_are_of_the_same_cluster() {
     assert!(!made.new_authority);
     let (accepted, called) = meet(&a, &guarding(dir.path(), "b"));
     assert!(accepted.is_ok() && called.is_ok());
-    let missing = guard(&dir.path().join("nobody")).map(drop).unwrap_err().to_string();
+    let missing = guard(&dir.path().join("missing")).map(drop).unwrap_err().to_string();
     assert!(missing.contains("atoll cluster certificates"), "{missing}");
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const AGENT: &str = "\
 An agent runs on each machine of a cluster. It describes the machine to `atoll bench --hosts`, starts instances for it, pins
 their workers, and starts them again when they die. They end with the agent, and when the command that uses them ends.
-Without --tls anybody who reaches the port can give orders: then listen in a network that you trust.
+Without --tls every program that reaches the port can give orders: then listen in a network that you trust.
 
 Examples:
   atoll agent --cluster demo --machine a --listen 10.0.0.1:7400 --data /var/lib/atoll
