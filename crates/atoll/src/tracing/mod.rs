@@ -82,7 +82,7 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Resu
 
 /// This program's version and commit, as a trace names what captured it.
 pub fn program() -> String {
-    crate::version::long().lines().next().unwrap_or_default().to_owned()
+    format!("{} of commit {}", driver::VERSION, crate::version::COMMIT)
 }
 
 /// The plugin, which is built beside the program.
