@@ -11,8 +11,8 @@
 //! The lobby watches the deadline.
 
 use crate::Hello;
-use crate::error::{ChannelError, Doing};
-use crate::handshake::{CUT, Deadline, HEAD_BYTES, Head, Kind, Status, VERSION, check_user};
+use crate::error::{CUT, ChannelError, Doing};
+use crate::handshake::{Deadline, HEAD_BYTES, Head, Kind, Status, VERSION, check_user};
 use crate::link::{Carrier, Link};
 use crate::parker::new_bell;
 use crate::region::{RING_BYTES, Region, Which};

@@ -123,3 +123,6 @@ pub enum SendError {
     #[error(transparent)]
     Closed(#[from] Closed),
 }
+
+pub(crate) const CUT: ChannelError =
+    ChannelError::Protocol { what: "the connection ended within the handshake" };

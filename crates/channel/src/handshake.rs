@@ -16,7 +16,7 @@
 //! has the listener's part, which does not wait.
 
 use crate::Hello;
-use crate::error::{ChannelError, Doing};
+use crate::error::{CUT, ChannelError, Doing};
 use crate::link::{Carrier, Link};
 use crate::region::{Region, Which};
 use crate::ring_link::{BellPair, Life, RingLink};
@@ -202,9 +202,6 @@ pub(crate) fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelErro
     let ours = rustix::process::geteuid().as_raw();
     if ours == theirs { Ok(()) } else { Err(ChannelError::WrongUser { ours, theirs }) }
 }
-
-pub(crate) const CUT: ChannelError =
-    ChannelError::Protocol { what: "the connection ended within the handshake" };
 
 fn write_all(pipe: &mut Pipe, mut bytes: &[u8], deadline: Deadline) -> Result<(), ChannelError> {
     while !bytes.is_empty() {

@@ -233,7 +233,7 @@ impl Pipe {
             Closed::Io(source) => {
                 ChannelError::Io { doing, source: io::Error::new(source.kind(), source.to_string()) }
             }
-            _ => crate::handshake::CUT,
+            _ => crate::error::CUT,
         })
     }
 

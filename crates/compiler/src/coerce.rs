@@ -107,13 +107,13 @@ impl Params {
         match expr {
             Expr::Const(Datum::Null) => return Ok(expr),
             Expr::Param(position) if from == SqlType::Unknown => {
-                let any = without_length(to);
+                let any = types::without_length(to);
                 self.decide(position, any)?;
                 return cast(expr, any, to, how);
             }
             Expr::Const(Datum::Text(ref text)) if from == SqlType::Unknown => {
                 return match read(text, to)? {
-                    Some(value) => cast(Expr::Const(value), without_length(to), to, how),
+                    Some(value) => cast(Expr::Const(value), types::without_length(to), to, how),
                     None => {
                         folded(Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit })
                     }
@@ -158,16 +158,6 @@ pub struct Frame {
 impl Frame {
     pub fn get(&self, name: &str) -> Option<&Typed> {
         self.params.iter().find(|(known, _)| known == name).map(|(_, value)| value)
-    }
-}
-
-/// The type without its length or precision.
-pub fn without_length(ty: SqlType) -> SqlType {
-    match ty {
-        SqlType::Char(_) => SqlType::Char(0),
-        SqlType::Varchar(_) => SqlType::Varchar(None),
-        SqlType::Numeric(_) => SqlType::Numeric(None),
-        ty => ty,
     }
 }
 

@@ -445,7 +445,7 @@ impl<'a> Compiler<'a> {
             ty = types::common(ty, entry.ty).ok_or_else(|| no_operator(value.ty, "=", entry.ty))?;
             values.push(entry);
         }
-        let ty = match crate::coerce::without_length(ty) {
+        let ty = match crate::types::without_length(ty) {
             SqlType::Unknown => SqlType::Text,
             ty => ty,
         };

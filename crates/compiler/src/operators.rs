@@ -117,7 +117,7 @@ fn comparison(params: &mut Params, op: BinaryOp, left: Typed, right: Typed) -> R
 pub fn alike(params: &mut Params, left: Typed, right: Typed) -> Result<(Expr, Expr, SqlType), SqlError> {
     let ty = match types::common(left.ty, right.ty) {
         Some(Unknown) => Text,
-        Some(ty) => crate::coerce::without_length(ty),
+        Some(ty) => crate::types::without_length(ty),
         None => return Err(crate::error::mismatch("types do not match")),
     };
     let left = params.coerce(left, ty, How::Implicit)?;
@@ -134,7 +134,7 @@ fn arithmetic(params: &mut Params, op: BinaryOp, left: Typed, right: Typed) -> R
     if let Some((left_ty, right_ty, ty)) = of_times(op, left.ty, right.ty) {
         return with_types(params, op, (left, left_ty), (right, right_ty), ty);
     }
-    let ty = types::common(left.ty, right.ty).map(crate::coerce::without_length);
+    let ty = types::common(left.ty, right.ty).map(crate::types::without_length);
     match ty {
         Some(Float8) if op == BinaryOp::Modulo => Err(no_operator(left.ty, symbol(op), right.ty)),
         Some(ty) if types::is_number(ty) => with_types(params, op, (left, ty), (right, ty), ty),

@@ -11,7 +11,7 @@
 //! `INTO` has that statement's value from there on.
 
 use crate::Stop;
-use crate::coerce::{Frame, How, Params, Typed, without_length};
+use crate::coerce::{Frame, How, Params, Typed};
 use crate::compiled::{Called, Field, Fill, Query, Tag};
 use crate::error::no_column;
 use crate::expressions::Compiler;
@@ -20,6 +20,7 @@ use crate::names::{Scope, parts};
 use crate::procedure_text::{self, Argument, BodyStatement};
 use crate::tables::Cache;
 use crate::types::name_of;
+use crate::types::without_length;
 use sql::catalog::{Catalog, Oid, ParamMode, Procedure, ProcedureKind};
 use sql::program::{FlowResult, GivenValue, Program};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};

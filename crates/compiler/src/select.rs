@@ -559,7 +559,7 @@ fn one(
 ) -> Result<Item, Stop> {
     let mut value = compiler.expr(scope, expr)?;
     if let (Expr::Param(_), SqlType::Unknown, Some(target)) = (&value.expr, value.ty, target) {
-        let ty = crate::coerce::without_length(target);
+        let ty = crate::types::without_length(target);
         value = Typed::new(compiler.params.coerce(value, ty, How::Implicit)?, ty);
     }
     let value = compiler.params.settle(value)?;

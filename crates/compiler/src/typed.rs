@@ -78,7 +78,7 @@ pub fn named_type(name: &str) -> Result<SqlType, SqlError> {
 
 /// A type without its length or precision.
 pub fn without_length(ty: SqlType) -> SqlType {
-    crate::coerce::without_length(ty)
+    crate::types::without_length(ty)
 }
 
 /// The columns that an expression reads, in ascending order.

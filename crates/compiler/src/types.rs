@@ -206,7 +206,7 @@ pub fn common(left: SqlType, right: SqlType) -> Option<SqlType> {
         _ => match (number_rank(left)?, number_rank(right)?) {
             // There is no operator of a real and another kind of number.
             (5, _) | (_, 5) => Float8,
-            (l, r) => crate::coerce::without_length(if l > r { left } else { right }),
+            (l, r) => without_length(if l > r { left } else { right }),
         },
     })
 }
@@ -259,5 +259,15 @@ pub fn is_same_value(from: SqlType, to: SqlType) -> bool {
         (Numeric(_), Numeric(None)) | (Char(_), Char(0)) => true,
         (Char(_) | Varchar(_) | Text | Name, Text | Varchar(None)) => true,
         _ => false,
+    }
+}
+
+/// The type without its length or precision.
+pub fn without_length(ty: SqlType) -> SqlType {
+    match ty {
+        SqlType::Char(_) => SqlType::Char(0),
+        SqlType::Varchar(_) => SqlType::Varchar(None),
+        SqlType::Numeric(_) => SqlType::Numeric(None),
+        ty => ty,
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::DeployError;
 use crate::copy::{CopyProgress, copy_all, require_space};
+use crate::distant::Machines;
 use crate::files::make_private;
 use crate::layout::{RUN, Standing, clear, no_database, require_names, standing};
 use crate::lock::{self, Lock};
-use crate::machines::{Machines, agreed};
+use crate::machines::agreed;
 use crate::manifest::{Contents, Identity, Manifest, read, write_contents};
 use crate::scratch::Scratch;
 use crate::whole::{Judgement, judge, label};

@@ -33,6 +33,7 @@
 mod backup;
 mod control;
 mod copy;
+mod distant;
 pub mod engine;
 mod error;
 mod files;
@@ -53,6 +54,7 @@ mod scratch;
 mod whole;
 
 pub use backup::{Copied, Copying, back_up};
+pub use distant::{Distant, DistantHost, Errand, Machines};
 pub use engine::relay_address;
 pub use error::DeployError;
 pub use footprint::Footprint;
@@ -61,9 +63,7 @@ pub use host::{Guards, cpu_ns, host_child, host_child_guarded};
 pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
-pub use machines::{
-    Distant, DistantHost, Errand, Ground, Keeper, Kept, Machines, read_description, write_description,
-};
+pub use machines::{Ground, Keeper, Kept, read_description, write_description};
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,

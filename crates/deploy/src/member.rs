@@ -5,8 +5,8 @@
 //! an old life is ever read in a new one.
 
 use crate::control::{InstanceOrder, Reply, receive, send};
+use crate::distant::{DistantHost, Errand, Machines};
 use crate::engine::{Address, InstanceConfig};
-use crate::machines::{DistantHost, Errand, Machines};
 use crate::{DeployError, Host, Interrupt, host};
 use base::InstanceId;
 use std::net::Shutdown;

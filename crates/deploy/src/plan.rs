@@ -2,10 +2,10 @@
 //! an address.
 
 use crate::DeployError;
+use crate::distant::{Errand, Machines};
 use crate::engine::{
     Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
 };
-use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
 use channel::Guarding;
 use instance::MAX_WORKERS;

@@ -8,10 +8,10 @@
 
 use crate::control::{Birth, InstanceOrder, Reply};
 use crate::copy::{CopyProgress, clones};
+use crate::distant::Errand;
 use crate::engine::{Address, Durability, InstanceConfig, TrafficOrder, TreeKind};
 use crate::home::{Home, Unfinished};
 use crate::lock;
-use crate::machines::Errand;
 use crate::manifest::{DISK, FORMAT, MEMORY, Manifest};
 use crate::member::{self, Member};
 use crate::scratch::Scratch;

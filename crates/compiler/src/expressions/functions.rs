@@ -415,7 +415,7 @@ fn kind_type(kind: char, from: SqlType) -> Option<SqlType> {
     Some(match kind {
         'n' => match from {
             Unknown => Float8,
-            ty if types::is_number(ty) => crate::coerce::without_length(ty),
+            ty if types::is_number(ty) => crate::types::without_length(ty),
             _ => return None,
         },
         'q' if matches!(from, Numeric(_)) => Numeric(None),

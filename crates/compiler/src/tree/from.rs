@@ -357,7 +357,7 @@ fn series(compiler: &mut Compiler<'_>, args: &[FunctionArg]) -> Result<(Vec<Expr
         values.push(compiler.expr(&scope, arg)?);
     }
     let ty = values[..2].iter().map(|value| value.ty).try_fold(SqlType::Unknown, types::common);
-    let ty = ty.map(crate::coerce::without_length);
+    let ty = ty.map(crate::types::without_length);
     let (ty, step_ty) = match ty {
         Some(SqlType::Unknown | SqlType::Int2 | SqlType::Int4) => {
             let is_long = values.iter().any(|value| value.ty == SqlType::Int8);

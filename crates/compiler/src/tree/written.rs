@@ -97,7 +97,7 @@ impl Made<'_> {
             let value = super::query::column(&bound.query, at, field);
             row.push(assigned(&mut compiler, self.table, *column, value)?);
             let ty = self.table.columns[usize::from(*column)].ty;
-            types.push(Some(crate::coerce::without_length(ty)));
+            types.push(Some(crate::types::without_length(ty)));
         }
         let mut query = of_body(Body::Mapped(Box::new(bound.query), row), self.columns.len());
         if self.distinct > 0 {
