@@ -1,6 +1,6 @@
 //! The tool of this repository: `cargo xtask` with one of the commands tidy, test, ci, examples,
-//! relay, trial-cluster, stress, bench, kill, lives, crash, faults, flips, histories, fuzz, report-test, tsan,
-//! validate-plan.
+//! relay, trial-cluster, stress, bench, kill, lives, crash, faults, flips, histories, fuzz,
+//! report-test, tsan, validate-plan.
 //!
 //! A check is a function that returns complaints. `tidy` prints all of them, and a test runs each
 //! check, so a rule holds under this tool and under plain `cargo test`. [`floors`] has the rules

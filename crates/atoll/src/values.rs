@@ -32,8 +32,8 @@ pub enum DesignArg {
 pub enum DurabilityArg {
     /// After the log is on the device: survives a power cut
     Sync,
-    /// After the device and a quorum of other machines have the log: survives the loss of the machine;
-    /// needs --relay
+    /// After the device and a quorum of other machines have the log: survives the loss of the
+    /// machine; needs --relay
     Replicated,
     /// After the system has the log, which it writes soon: survives kill -9; a power cut takes the
     /// last moments

@@ -66,8 +66,8 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Opens the log called `name`. If there is none, it is made with three copies; with one, if the
-    /// address names a single server.
+    /// Opens the log called `name`. If there is none, it is made with three copies; with one, if
+    /// the address names a single server.
     ///
     /// # Errors
     /// [`Fault::Gone`]: the service does not answer, or this build has no client for it.

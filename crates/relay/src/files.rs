@@ -12,8 +12,8 @@
 //! - Writes, lengths and new files are repeated in any state between the mark and the crash: they
 //!   say what the bytes are.
 //! - A rename or a removal cannot be repeated. Before one is done, all earlier changes are on the
-//!   device; after it, the mark moves behind it. So at most one of them lies behind the mark and has
-//!   been done, and whether it has been is seen from the file that it takes away.
+//!   device; after it, the mark moves behind it. So at most one of them lies behind the mark and
+//!   has been done, and whether it has been is seen from the file that it takes away.
 //!
 //! Access rules: the lock of `outbox` orders all changes. `names` is held by one rename, removal or
 //! opening at a time, and taken before `outbox`.

@@ -14,8 +14,8 @@
 //!   a position does not follow, or is unknown, the owner reads the tape from the last entry that
 //!   counted.
 //! - A successor appends a seal of a higher term, unconditionally, and reads up to the seal's own
-//!   position. What counted lies before the seal. Entries of an older term behind a seal are ignored
-//!   for ever.
+//!   position. What counted lies before the seal. Entries of an older term behind a seal are
+//!   ignored for ever.
 //!
 //! The owner and every reader decide by the same rules ([`Walker`]). Each entry says how far its
 //! owner had counted. So a reader that lacks such an entry knows that the service lost it

@@ -46,8 +46,8 @@ pub struct ServeArgs {
     /// The name of this database at the relay; each database there needs one of its own
     #[arg(long, value_name = "NAME", value_parser = relay_name, default_value = "atoll", requires = "relay")]
     pub relay_name: String,
-    /// Hold a lease in etcd (http://HOST:PORT,..) and claim the islands there: another machine serves
-    /// them only when this one's lease is over
+    /// Hold a lease in etcd (http://HOST:PORT,..) and claim the islands there: another machine
+    /// serves them only when this one's lease is over
     #[arg(long, value_name = "URL", requires_all = ["relay", "machine"])]
     pub etcd: Option<String>,
     /// The name of this machine in etcd

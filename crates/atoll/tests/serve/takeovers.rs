@@ -5,8 +5,8 @@
 //! and continued after its successor serves. Then: no acknowledged deposit is lost, each balance is
 //! the sum of its deposits, and the machine that was stopped answers no read.
 //!
-//! `cargo xtask trial-cluster` runs it; plain `cargo test` skips it with a word. `ATOLL_RELAY` names
-//! the services (`nats`, `kafka`), `ATOLL_PROGRAM` a binary with their clients.
+//! `cargo xtask trial-cluster` runs it; plain `cargo test` skips it with a word. `ATOLL_RELAY`
+//! names the services (`nats`, `kafka`), `ATOLL_PROGRAM` a binary with their clients.
 
 use crate::kills::{ACCOUNTS, APART, Fate, Ledger, PATIENCE, Way, deposit, judge, number_of, reach};
 use crate::served::{Served, connect, signal_to};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kind u8 | name bytes u16, name | then:
-//!   1 write: at u64, bytes u32, bytes      4 allocate: bytes u64     6 rename: name bytes u16, name
+//!   1 write: at u64, bytes u32, bytes      4 allocate: bytes u64     6 rename: name as above
 //!   2 zeros: at u64, bytes u64             5 create                  7 remove
 //!   3 length: bytes u64
 //! ```
