@@ -25,7 +25,10 @@ pub const FLOORS: &[(&str, &[&str])] = &[
             "engine-occ",
         ],
     ),
-    ("archipelago", &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"]),
+    (
+        "archipelago",
+        &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"],
+    ),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
 
@@ -58,7 +61,10 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("trust", Only(&["channel"])),
     ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
-    ("atoll-embed", Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"])),
+    (
+        "atoll-embed",
+        Never(&["cluster", "trust", "driver", "report", "claims", "deploysim", "advisor", "atoll"]),
+    ),
     ("driver", NotItself(&["wal", "pages", "access", "locks", "store", "exec"])),
 ];
 

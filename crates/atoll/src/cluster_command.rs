@@ -178,11 +178,8 @@ fn certificates(args: &CertificatesArgs) -> Result<(), Failure> {
         role: Role::Machine,
         address: Some(line.address.ip()),
     });
-    let others = [Role::Operator, Role::Client].map(|role| Holder {
-        name: role.name().into(),
-        role,
-        address: None,
-    });
+    let others =
+        [Role::Operator, Role::Client].map(|role| Holder { name: role.name().into(), role, address: None });
     let holders: Vec<Holder> = machines.chain(others).collect();
     let made = trust::make(&args.dir, &hosts.cluster, &holders, args.days).map_err(Failure::run)?;
     let authority = if made.new_authority { "a new authority" } else { "the authority that was there" };

@@ -68,7 +68,9 @@ impl<'a> Ground<'a> {
     pub fn resolve(&self, islands: IslandCount, workers: usize) -> Result<usize, Failure> {
         match (islands, self.machines()) {
             (word, [machine]) => word.resolve(machine, workers).map_err(Failure::usage),
-            (IslandCount::Count(_), machines) => islands.resolve(&machines[0], workers).map_err(Failure::usage),
+            (IslandCount::Count(_), machines) => {
+                islands.resolve(&machines[0], workers).map_err(Failure::usage)
+            }
             (word, machines) => {
                 let of = |machine: &Machine| word.resolve(machine, machine.default_workers());
                 let each = machines.iter().map(of).collect::<Result<Vec<_>, _>>().map_err(Failure::usage)?;

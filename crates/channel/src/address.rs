@@ -122,7 +122,14 @@ mod tests {
 
     #[test]
     fn every_form_survives_text_and_json() {
-        for text in ["shm:/a/b.sock", "uds:rel.sock", "tcp:127.0.0.1:80", "tcp:[::1]:9", "tls:10.0.0.1:7", "ring:left"] {
+        for text in [
+            "shm:/a/b.sock",
+            "uds:rel.sock",
+            "tcp:127.0.0.1:80",
+            "tcp:[::1]:9",
+            "tls:10.0.0.1:7",
+            "ring:left",
+        ] {
             let address: Address = text.parse().unwrap();
             assert_eq!(address.to_string(), text);
             let json = serde_json::to_string(&address).unwrap();

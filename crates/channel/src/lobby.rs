@@ -157,9 +157,9 @@ impl Lobby {
             self.give_up(&oldest);
         }
         let session = self.guard.0.as_ref().map(|guard| guard.answer()).transpose();
-        let begun = session
-            .map_err(|why| ChannelError::Refused { why })
-            .and_then(|session| Answering::new(Pipe::new(peer, session), kind, Deadline::after(HANDSHAKE_TIME)));
+        let begun = session.map_err(|why| ChannelError::Refused { why }).and_then(|session| {
+            Answering::new(Pipe::new(peer, session), kind, Deadline::after(HANDSHAKE_TIME))
+        });
         match begun {
             Ok(answering) => self.step(answering),
             Err(error) => self.ended.push_back(Err(error)),

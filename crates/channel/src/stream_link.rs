@@ -150,8 +150,7 @@ impl<S: Stream> StreamLink<S> {
             if let Some(end) = self.whole_message()? {
                 let message = self.unread.start + PREFIX..end;
                 self.unread.start = end;
-                let more =
-                    self.stream.has_more() || self.whole_message().map_or(true, |next| next.is_some());
+                let more = self.stream.has_more() || self.whole_message().map_or(true, |next| next.is_some());
                 self.watch.buffered.store(more, Ordering::Relaxed);
                 return Ok(Some(message));
             }

@@ -166,9 +166,13 @@ impl<W: Workload> Client<W> {
         }
         let hello = wire::Hello { version: wire::VERSION, deployment: self.deployment, from: Caller::Client }
             .encode();
-        let opened =
-            channel::connect_guarded(&self.addresses[home.0 as usize], Hello(hello), Duration::from_millis(500), &self.guard)
-                .and_then(|mut link| link.register(&self.parker).map(|()| link));
+        let opened = channel::connect_guarded(
+            &self.addresses[home.0 as usize],
+            Hello(hello),
+            Duration::from_millis(500),
+            &self.guard,
+        )
+        .and_then(|mut link| link.register(&self.parker).map(|()| link));
         match opened {
             Ok(link) => {
                 *slot = Some(link);

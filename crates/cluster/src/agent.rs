@@ -87,7 +87,11 @@ struct Agent {
 /// # Errors
 /// The address is taken, the directory or the certificates cannot be used, or there are no such
 /// cores.
-pub fn run(options: Options, interrupt: &Interrupt, ready: &mut dyn FnMut(SocketAddr)) -> Result<(), ClusterError> {
+pub fn run(
+    options: Options,
+    interrupt: &Interrupt,
+    ready: &mut dyn FnMut(SocketAddr),
+) -> Result<(), ClusterError> {
     let _lock = take_directory(&options.data)?;
     let guard = match &options.tls {
         None => Guarding::default(),
@@ -100,7 +104,9 @@ pub fn run(options: Options, interrupt: &Interrupt, ready: &mut dyn FnMut(Socket
     let topology = serde_json::to_string(&machine).map_err(|e| host_error(&options, e))?;
     let at = if options.tls.is_some() { Address::Tls(options.listen) } else { Address::Tcp(options.listen) };
     let listener = Listener::bind_guarded(&at, &guard)?;
-    let (Address::Tcp(at) | Address::Tls(at)) = *listener.address() else { unreachable!("it was bound to one") };
+    let (Address::Tcp(at) | Address::Tls(at)) = *listener.address() else {
+        unreachable!("it was bound to one")
+    };
     let stopper = listener.stopper();
     let (began, interrupt) = (Instant::now(), interrupt.clone());
     let agent = Arc::new(Agent { options, topology, began, deployments: Mutex::default(), interrupt });

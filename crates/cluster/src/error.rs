@@ -10,13 +10,17 @@ pub enum ClusterError {
     HostsFile { path: PathBuf, why: std::io::Error },
     #[error("{}, line {line}: {what}", .path.display())]
     HostsLine { path: PathBuf, line: usize, what: String },
-    #[error("host {host} cannot be reached at {address}: {why}; start its agent (atoll cluster up --hosts FILE) or correct the \
-             hosts file")]
+    #[error(
+        "host {host} cannot be reached at {address}: {why}; start its agent (atoll cluster up --hosts FILE) or correct the \
+             hosts file"
+    )]
     Unreachable { host: String, address: SocketAddr, why: String },
     #[error("host {host} refuses: {why}")]
     Refused { host: String, why: String },
-    #[error("hosts {first} and {second} disagree about database {database}: {difference}; name another database, or restore one of \
-             them")]
+    #[error(
+        "hosts {first} and {second} disagree about database {database}: {difference}; name another database, or restore one of \
+             them"
+    )]
     Disagree { first: String, second: String, database: String, difference: String },
     #[error("host {host}: {why}")]
     Host { host: String, why: String },

@@ -61,11 +61,8 @@ impl Caller {
 
     /// Asks; returns the connection with the answer.
     fn ask(&self, host: &HostLine, ask: &Ask) -> Result<(Talk, Answer), ClusterError> {
-        let unreachable = |why: String| ClusterError::Unreachable {
-            host: host.name.clone(),
-            address: host.address,
-            why,
-        };
+        let unreachable =
+            |why: String| ClusterError::Unreachable { host: host.name.clone(), address: host.address, why };
         let greeting = Greeting {
             version: VERSION,
             build: self.build.clone(),
@@ -99,7 +96,9 @@ impl Fleet {
         for host in &hosts.lines {
             let (_, Answer::Status(status)) = caller.ask(host, &Ask::Status)? else { return Err(odd(host)) };
             let machine = serde_json::from_str(&status.topology);
-            machines.push(machine.map_err(|e| ClusterError::Host { host: host.name.clone(), why: e.to_string() })?);
+            machines.push(
+                machine.map_err(|e| ClusterError::Host { host: host.name.clone(), why: e.to_string() })?,
+            );
             boots.push(status.boot);
         }
         Ok(Fleet { lines: hosts.lines.clone(), caller, machines, boots })
@@ -174,7 +173,8 @@ impl Machines for Fleet {
     fn read(&self, database: &str) -> Result<Option<String>, DeployError> {
         let mut first: Option<(&HostLine, Option<String>)> = None;
         for host in &self.lines {
-            let (_, answer) = self.caller.ask(host, &Ask::Read { database: database.into() }).map_err(broken)?;
+            let (_, answer) =
+                self.caller.ask(host, &Ask::Read { database: database.into() }).map_err(broken)?;
             let Answer::Description(text) = answer else { return Err(broken(odd(host))) };
             match &first {
                 None => first = Some((host, text)),
@@ -301,7 +301,9 @@ mod tests {
 
     #[test]
     fn instances_are_shared_out_in_runs() {
-        let of = |islands: u16, machines| (0..islands).map(|i| machine_of(i, islands, machines)).collect::<Vec<_>>();
+        let of = |islands: u16, machines| {
+            (0..islands).map(|i| machine_of(i, islands, machines)).collect::<Vec<_>>()
+        };
         assert_eq!(of(3, 3), [0, 1, 2]);
         assert_eq!(of(6, 3), [0, 0, 1, 1, 2, 2]);
         assert_eq!(of(4, 3), [0, 0, 1, 2]);
@@ -310,7 +312,10 @@ mod tests {
 
     #[test]
     fn the_first_difference_is_named() {
-        assert_eq!(difference(Some("{\n \"islands\": 3,\n}"), Some("{\n \"islands\": 4,\n}")), "\"islands\": 3 there, \"islands\": 4 here");
+        assert_eq!(
+            difference(Some("{\n \"islands\": 3,\n}"), Some("{\n \"islands\": 4,\n}")),
+            "\"islands\": 3 there, \"islands\": 4 here"
+        );
         assert_eq!(difference(Some("a"), None), "only the first has it");
     }
 }

@@ -73,7 +73,9 @@ impl Hosts {
                     let host = host(name, address, rest, &hosts.cluster).map_err(refuse)?;
                     for unique in [host.name.clone(), host.address.to_string()] {
                         if let Some(other) = seen.insert(unique.clone(), line) {
-                            let what = format!("{unique} is in line {other} too: expected each name and address once");
+                            let what = format!(
+                                "{unique} is in line {other} too: expected each name and address once"
+                            );
                             return Err(refuse(what));
                         }
                     }
@@ -90,7 +92,8 @@ impl Hosts {
             true => Err(ClusterError::HostsLine {
                 path: path.into(),
                 line: 1,
-                what: "there is no host: expected a line for each, as in `a 10.0.0.1:7400 ssh a cores=0-3`".into(),
+                what: "there is no host: expected a line for each, as in `a 10.0.0.1:7400 ssh a cores=0-3`"
+                    .into(),
             }),
             false => Ok(hosts),
         }
@@ -121,7 +124,9 @@ fn host(name: &str, address: &str, rest: &[&str], cluster: &str) -> Result<HostL
         .parse()
         .ok()
         .filter(|at: &SocketAddr| at.port() != 0 && !at.ip().is_unspecified())
-        .ok_or_else(|| format!("address '{address}': expected IP:PORT of the agent, such as 10.0.0.1:7400"))?;
+        .ok_or_else(|| {
+            format!("address '{address}': expected IP:PORT of the agent, such as 10.0.0.1:7400")
+        })?;
     let options = rest.iter().position(|word| word.contains('=')).unwrap_or(rest.len());
     let (reach, options) = rest.split_at(options);
     let reach = if reach == ["local"] { &[][..] } else { reach };
@@ -135,9 +140,15 @@ fn host(name: &str, address: &str, rest: &[&str], cluster: &str) -> Result<HostL
                 host.cores = Some(cores.into());
             }
             Some(("data", dir)) if dir.starts_with('/') => host.data = dir.into(),
-            Some(("data", dir)) => return Err(format!("data={dir}: expected a directory that begins with /")),
+            Some(("data", dir)) => {
+                return Err(format!("data={dir}: expected a directory that begins with /"));
+            }
             Some(("program", program)) if !program.is_empty() => host.program = Some(program.into()),
-            _ => return Err(format!("'{option}': expected cores=LIST, data=DIR or program=PATH after the command")),
+            _ => {
+                return Err(format!(
+                    "'{option}': expected cores=LIST, data=DIR or program=PATH after the command"
+                ));
+            }
         }
     }
     Ok(host)

@@ -27,10 +27,19 @@ pub enum Ask {
     Status,
     /// Start the host of an instance and carry its orders over this connection; or carry those of a
     /// host that was started again.
-    Attach { deployment: u64, database: Option<String>, instance: InstanceId },
-    Read { database: String },
+    Attach {
+        deployment: u64,
+        database: Option<String>,
+        instance: InstanceId,
+    },
+    Read {
+        database: String,
+    },
     /// `None` removes the database.
-    Write { database: String, text: Option<String> },
+    Write {
+        database: String,
+        text: Option<String>,
+    },
     /// Stop all instances, and end.
     End,
 }
@@ -82,6 +91,9 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// The bytes are of another version.
 pub(crate) fn decode<T: for<'a> Deserialize<'a>>(bytes: &[u8]) -> Result<T, String> {
     postcard::from_bytes(bytes).map_err(|_| {
-        format!("it sent {} bytes that this version does not understand: run one version on all hosts", bytes.len())
+        format!(
+            "it sent {} bytes that this version does not understand: run one version on all hosts",
+            bytes.len()
+        )
     })
 }

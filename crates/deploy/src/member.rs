@@ -61,7 +61,11 @@ pub(crate) struct Member {
 
 impl Member {
     /// Starts the host; [`InstanceOrder::Start`] is still to be sent.
-    pub fn spawn(config: InstanceConfig, home: &Home<'_>, interrupt: &Interrupt) -> Result<Member, DeployError> {
+    pub fn spawn(
+        config: InstanceConfig,
+        home: &Home<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Member, DeployError> {
         let id = config.id;
         let fail = |why: std::io::Error| DeployError::Start { instance: id, why: why.to_string() };
         let (ours, body) = match home {
@@ -97,7 +101,8 @@ impl Member {
         let interrupt = interrupt.clone();
         // The member is complete before its reader thread starts: if that fails, dropping it ends
         // the host.
-        let member = Member { config, far: None, socket: ours, mail, body, lost: false, fault: None, interrupt };
+        let member =
+            Member { config, far: None, socket: ours, mail, body, lost: false, fault: None, interrupt };
         std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
         Ok(member)
     }

@@ -1,11 +1,11 @@
 //! From a deployment's options to the configuration of each instance: sites, workers, CPUs, memory,
 //! an address.
 
-use crate::machines::{Errand, Machines};
 use crate::DeployError;
 use crate::engine::{
     Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
 };
+use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
 use channel::Guarding;
 use instance::MAX_WORKERS;

@@ -197,7 +197,8 @@ impl Running {
     /// Where `caller` reaches each other instance: on its machine, or from another one.
     fn addresses_for(&self, caller: InstanceId) -> Vec<(InstanceId, Address)> {
         let machine = |id| self.deployment.machine_of(id);
-        let at = |m: &Member| if machine(m.id()) == machine(caller) { &m.config.listen } else { &m.far }.clone();
+        let at =
+            |m: &Member| if machine(m.id()) == machine(caller) { &m.config.listen } else { &m.far }.clone();
         let others = self.members.iter().filter(|m| m.id() != caller);
         others.filter_map(|m| Some((m.id(), at(m)?))).collect()
     }

@@ -115,7 +115,8 @@ impl Cluster {
             let foreign = || Refused::Foreign { key: entry.key.clone(), value: entry.value.clone() };
             let (old, owner) = entry.value.split_once(' ').ok_or_else(foreign)?;
             (term, version) = (old.parse::<u64>().map_err(|_| foreign())?, entry.version);
-            let is_alive = |owner: &str| Ok::<_, Unreachable>(self.machines()?.iter().any(|(m, _)| m == owner));
+            let is_alive =
+                |owner: &str| Ok::<_, Unreachable>(self.machines()?.iter().any(|(m, _)| m == owner));
             if owner != machine && is_alive(owner)? {
                 return Err(Refused::Served { island, machine: owner.to_owned() });
             }

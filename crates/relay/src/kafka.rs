@@ -130,7 +130,8 @@ impl Tape for Kafka {
         let mut at = from;
         while at < to {
             let fetching = self.partition.fetch_records(at as i64 - 1, 1..8 << 20, 500);
-            let (records, _) = self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
+            let (records, _) =
+                self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
             if records.is_empty() {
                 return Err(Trouble(format!("position {at} is not there yet")));
             }

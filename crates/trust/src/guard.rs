@@ -105,7 +105,8 @@ impl TlsSession {
             return Ok(());
         }
         let own = self.connection.peer_certificates().and_then(<[_]>::first);
-        let role = own.and_then(role_of).ok_or("the other end's certificate has no role in an atoll cluster")?;
+        let role =
+            own.and_then(role_of).ok_or("the other end's certificate has no role in an atoll cluster")?;
         if self.wanted == Wanted::Machine && role != Role::Machine {
             return Err(format!(
                 "the other end has the certificate of a {}: expected that of a machine",

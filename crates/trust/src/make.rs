@@ -3,7 +3,8 @@
 use crate::{AUTHORITY, AUTHORITY_KEY, KEY, OWN, TrustError};
 use channel::Role;
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -62,7 +63,8 @@ pub fn make(dir: &Path, cluster: &str, holders: &[Holder], days: u32) -> Result<
         let own = dir.join(&holder.name);
         private_dir(&own)?;
         let key = new_key(&holder.name)?;
-        let made = params_of(holder, cluster, days)?.signed_by(&key, &issuer).map_err(failed(&holder.name))?;
+        let made =
+            params_of(holder, cluster, days)?.signed_by(&key, &issuer).map_err(failed(&holder.name))?;
         write_private(&own.join(AUTHORITY), &authority)?;
         write_private(&own.join(OWN), made.pem().as_bytes())?;
         write_private(&own.join(KEY), key.serialize_pem().as_bytes())?;

@@ -2,7 +2,8 @@
 
 use rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
 
-const NEW: &str = "make new ones with `atoll cluster certificates DIR --hosts FILE`, and start the agents again";
+const NEW: &str =
+    "make new ones with `atoll cluster certificates DIR --hosts FILE`, and start the agents again";
 
 /// An error of the protocol in words.
 pub(crate) fn of(error: &Error) -> String {

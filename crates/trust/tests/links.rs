@@ -1,6 +1,8 @@
 //! Sealed links end to end: who is let in, who is refused and why, and that bytes arrive.
 
-use channel::{Address, ChannelError, Guarding, Hello, Link, Listener, Parker, Role, connect, connect_guarded};
+use channel::{
+    Address, ChannelError, Guarding, Hello, Link, Listener, Parker, Role, connect, connect_guarded,
+};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::thread;
@@ -53,7 +55,10 @@ fn each_role_is_known_to_the_listener_and_messages_pass() {
         let (accepted, called) = meet(&a, &guarding(dir.path(), name));
         let (mut here, hello) = accepted.unwrap();
         let mut there = called.unwrap();
-        assert_eq!((here.role(), there.role(), hello.0.as_slice()), (Some(role), Some(Role::Machine), &b"me"[..]));
+        assert_eq!(
+            (here.role(), there.role(), hello.0.as_slice()),
+            (Some(role), Some(Role::Machine), &b"me"[..])
+        );
         exchange(&mut here, &mut there);
     }
 }

@@ -98,7 +98,8 @@ fn a_bench_spans_the_hosts_and_leaves_nothing_there() {
     let row = cluster.bench(&["--durability", "async"]);
     assert_eq!((&row["hosts"], &row["islands"], &row["consistent"]), (&json!(2), &json!(2), &json!(true)));
     assert!(row["distributed"].as_f64().unwrap() > 0.2 && row["committed"].as_u64().unwrap() > 0, "{row}");
-    let four = ["--islands", "4", "--workers", "4", "--scale", "4", "--channel", "uds", "--durability", "memory"];
+    let four =
+        ["--islands", "4", "--workers", "4", "--scale", "4", "--channel", "uds", "--durability", "memory"];
     let row = rows(&cluster.run(&[&["bench", "tpcb"], &four[..], BRIEF].concat())).remove(0);
     assert_eq!((&row["hosts"], &row["consistent"]), (&json!(2), &json!(true)));
     cluster.refused(&["bench", "tpcb", "--islands", "1"], &["fewer than the 2 hosts"]);
