@@ -30,8 +30,8 @@ impl Reload {
     }
 }
 
-/// A log in memory starts with an empty database: see [`DataUse::Copy`]. On other machines no copies
-/// are made.
+/// A log in memory starts with an empty database: see [`DataUse::Copy`]. On other machines no
+/// copies are made.
 fn copies(stop: &Stop) -> bool {
     stop.deployment.durability != Durability::Memory && stop.deployment.machines.is_none()
 }

@@ -187,7 +187,12 @@ impl From {
             let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg else {
                 return Err(Stop::General("an argument of this kind"));
             };
-            values.push(compiler.expr(&scope, arg)?);
+            values.push(compiler.expr(&scope, arg).map_err(|stop| match stop {
+                Stop::Error(error) if crate::sub_queries::is_unknown(error.state, &error.message) => {
+                    Stop::General("a function of the rows before it")
+                }
+                stop => stop,
+            })?);
         }
         let is_integer = |ty| crate::types::is_integer(ty) || ty == SqlType::Unknown;
         if !values.iter().all(|value| is_integer(value.ty)) {

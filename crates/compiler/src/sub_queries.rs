@@ -76,7 +76,7 @@ impl Compiler<'_> {
 }
 
 /// Whether a name is missing that the statement around the sub-query may have.
-fn is_unknown(state: SqlState, message: &str) -> bool {
+pub fn is_unknown(state: SqlState, message: &str) -> bool {
     state == SqlState::UNDEFINED_COLUMN
         || state == SqlState::UNDEFINED_TABLE && message.starts_with("missing FROM-clause")
 }

@@ -1,5 +1,5 @@
-//! Deployments over several machines: what a deployment asks of them. The agent of a machine does it
-//! with a [`Keeper`](crate::machines::Keeper).
+//! Deployments over several machines: what a deployment asks of them. The agent of a machine does
+//! it with a [`Keeper`](crate::machines::Keeper).
 
 use crate::DeployError;
 use crate::engine::Address;

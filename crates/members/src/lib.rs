@@ -9,7 +9,8 @@
 //!
 //! A machine holds a lease and renews it. It answers until a fifth of the lease before its end
 //! ([`Lease::answers_until`]), counted from before the renewal was asked for: so it is silent
-//! before another machine can have the island, as long as the clocks' rates agree within that fifth.
+//! before another machine can have the island, as long as the clocks' rates agree within that
+//! fifth.
 //!
 //! A claim gives an island a new term. The log's own fence (`relay`) needs the term and nothing
 //! else of this.

@@ -10,8 +10,8 @@
 //! A row is a register, and the hash of its bytes names its version. Every write of TPC-E reads the
 //! row before, so the writes of a row are ordered by what they read, and the checker finds lost
 //! updates, stale reads, and cycles over several rows. Two kinds of reads are left out, because
-//! they name no single write: those of a version that was written twice (an update that is undone by the
-//! next one), and those that find no row where one was deleted.
+//! they name no single write: those of a version that was written twice (an update that is undone
+//! by the next one), and those that find no row where one was deleted.
 
 mod noted;
 

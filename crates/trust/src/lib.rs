@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Both ends verify: a chain to the cluster's authority, the dates, and the role that the
-//! connection needs. A caller also verifies that the listener's certificate has the address that it called.
+//! connection needs. A caller also verifies that the listener's certificate has the address that it
+//! called.
 //!
 //! This crate knows no instance and no agent. It does no network I/O.
 

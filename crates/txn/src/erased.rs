@@ -7,7 +7,7 @@
 //! ```text
 //!   engine --run(&mut T)--> run_erased(&mut dyn AnyTransaction)         one box per transaction
 //!                             procedure --all(steps)--> &dyn AnySteps   one box per phase
-//!   engine <--Steps::run----- step --read(key)--> &mut dyn AnyAccess    one box per step and access
+//!   engine <--Steps::run----- step --read(key)--> &mut dyn AnyAccess    a box per step, access
 //! ```
 //!
 //! A box costs some 20 to 50 ns. The benchmarks with short transactions (micro, TPC-B, TPC-C, TATP)

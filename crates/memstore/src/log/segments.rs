@@ -90,7 +90,8 @@ pub(super) fn reuse_segment(
     open_segment(files, to, options, file.len()?)
 }
 
-/// Opens a log file. In mode `sync`, and `replicated`, past the system's cache, which would only be one more copy.
+/// Opens a log file. In mode `sync`, and `replicated`, past the system's cache, which would only be
+/// one more copy.
 fn open_segment(
     files: &dyn Files,
     path: &Path,

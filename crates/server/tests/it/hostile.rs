@@ -17,7 +17,8 @@ async fn is_served(bench: &Bench) {
 async fn connections_that_stop_at_their_start_are_ended() {
     let bench = Bench::with(|options| options.limits.startup = Duration::from_millis(300)).await;
     let mut begun = Vec::new();
-    // Nothing; a part of the length; a part of the message; the request for encryption, then nothing.
+    // Nothing; a part of the length; a part of the message; the request for encryption, then
+    // nothing.
     for bytes in [&b""[..], b"\0\0", b"\0\0\0\x29\0\x03\0\0user", b"\0\0\0\x08\x04\xd2\x16\x2f"] {
         for _ in 0..20 {
             let mut stream = TcpStream::connect(bench.address).await.unwrap();

@@ -128,8 +128,8 @@ impl<T: Carrier> Work<'_, T> {
         Ok(hits)
     }
 
-    /// Rows from a place on, in the order of slots and keys, until they are many bytes. Slots are read
-    /// together until one has more rows than were asked for.
+    /// Rows from a place on, in the order of slots and keys, until they are many bytes. Slots are
+    /// read together until one has more rows than were asked for.
     async fn part(
         &mut self,
         source: &Source,
