@@ -6,7 +6,6 @@ use crate::distant::{Errand, Machines};
 use crate::engine::{
     Address, Backing, DesignKind, Durability, EngineOptions, InstanceConfig, RelayConfig, Run, Size,
 };
-use crate::machines::{Errand, Machines};
 use base::{InstanceId, counted};
 use channel::Guarding;
 use instance::MAX_WORKERS;

@@ -214,7 +214,7 @@ fn parts_add_up_in_every_design_and_deployment() {
             assert_eq!(measured.distributed > 0, profile.wait_ns[probe::Wait::Reply as usize] > 0);
             let waits_for_log = profile.wait_ns[probe::Wait::Log as usize] > 0;
             let waits = match shape.durability {
-                Durability::Sync => op == Op::Update,
+                Durability::Sync | Durability::Replicated => op == Op::Update,
                 // Records on which another instance relies are on the device.
                 Durability::Async => op == Op::Update && shape.islands > 1,
                 Durability::Memory => false,
