@@ -12,8 +12,9 @@
 //!
 //! A transaction in doubt at the end of a round was in doubt at the first kill of the round,
 //! because no distributed transaction has begun since. The brokerage's exchange is lost at each
-//! kill and comes back from the orders in the database: each has one settlement, or is open. The program is the real one, and each
-//! instance is a process (over `ring` it is a thread, and only the whole process can be killed).
+//! kill and comes back from the orders in the database: each has one settlement, or is open. The
+//! program is the real one, and each instance is a process (over `ring` it is a thread, and only
+//! the whole process can be killed).
 //!
 //! This file uses only the standard library, `fastrand` and `serde_json`, because a test of the
 //! command line includes it too.
@@ -160,8 +161,8 @@ impl<'a> Bank<'a> {
         };
         let design = others[self.random.usize(..others.len())];
         let other_workers = self.workers(design);
-        // Few requests, so that the database stays small and its checks short. Those of the brokerage
-        // read: its writers may be distributed.
+        // Few requests, so that the database stays small and its checks short. Those of the
+        // brokerage read: its writers may be distributed.
         let few = ["--load-model", "open", "--rate", "200"];
         let args = match self.business {
             Business::Bank => self.args(design, other_workers, &[&["--multisite", "0"][..], &few].concat()),

@@ -110,7 +110,7 @@ async fn detail<A: Access>(
         }
     };
     let trade = match how {
-        // Locked as for a change from the first access on: two readers never both want to change it.
+        // Locked as for a change from the first access on: no two readers want to change it.
         Change::Executor => access.update(TRADE, &of_trade, |row| read(row.row())).await?,
         _ => access.read(TRADE, &of_trade, read).await?,
     };
