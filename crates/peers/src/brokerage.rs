@@ -62,12 +62,12 @@ impl Brokerage {
         ]
     }
 
-    /// Runs Atoll for a window; the first run in a directory loads the database.
+    /// Runs Atoll for a window, on a copy of the database, which the first run in a directory loads.
     fn atoll(&self, name: &str, data: &Path, seed: u64, size: &Size) -> Result<f64, PeerFault> {
         let seconds = |time: std::time::Duration| format!("{}ms", time.as_millis());
         let mut command = Command::new(&self.atoll);
         command.args(["bench", name, "--islands", "1", "--workers", "1", "--durability", "memory"]);
-        command.args(["--repeat", "1", "--json", "--keep", "--data"]).arg(data);
+        command.args(["--repeat", "1", "--json", "--data"]).arg(data);
         command.args(["--scale", &self.options.units.to_string(), "--clients", &self.clients.to_string()]);
         command.args(["--duration", &seconds(size.times.window), "--warmup", &seconds(size.times.warm_up)]);
         command.args(["--seed", &seed.to_string()]);

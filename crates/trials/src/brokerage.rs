@@ -10,8 +10,8 @@
 //! A row is a register, and the hash of its bytes names its version. Every write of TPC-E reads the
 //! row before, so the writes of a row are ordered by what they read, and the checker finds lost
 //! updates, stale reads, and cycles over several rows. Two kinds of reads are left out, because
-//! they name no single write: those of a version that was written twice (an update that is undone
-//! by the next one), and those that find no row where one was deleted.
+//! they name no single write: those of a version that was written twice (an update that the next
+//! one undoes), and those that find no row where one was deleted.
 
 mod noted;
 
@@ -22,7 +22,7 @@ use adya::{History, Opts, Valid};
 use base::{SiteId, TableId};
 use exec::{
     Conventional, Design, DesignKind, Engine, EngineFault, EngineOptions, Maintenance, MemoryEngine,
-    OccConflict, PageEngine, PageOptions, Partitioned, Serial, Setup, SiteRange,
+    OccConflict, PageEngine, PageOptions, Serial, Setup, SiteRange,
 };
 use fastrand::Rng;
 use locks::LockTuning;
@@ -87,22 +87,17 @@ impl Recorder {
     }
 }
 
-/// Records a history and has it judged. `serial` and `logical` have one worker here; the designs
-/// with pages of their own differ from `logical` only in whole instances.
+/// Records a history and has it judged. `serial` has one worker. The designs in which workers own
+/// keys need whole instances, where steps go to their owners: they run as `conventional` here.
 ///
 /// # Errors
 /// The engine does not open, or refuses the initial rows.
 pub fn record(design: DesignKind, plan: Plan) -> Result<HistoryVerdict, EngineFault> {
     match design {
-        DesignKind::Serial => on_pages::<Serial>(alone(plan)),
+        DesignKind::Serial => on_pages::<Serial>(Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan }),
         DesignKind::Occ => in_memory(plan),
-        DesignKind::Conventional => on_pages::<Conventional>(plan),
-        _ => on_pages::<Partitioned>(alone(plan)),
+        _ => on_pages::<Conventional>(plan),
     }
-}
-
-fn alone(plan: Plan) -> Plan {
-    Plan { crew: Crew { workers: 1, ..plan.crew }, ..plan }
 }
 
 fn on_pages<D: Design>(plan: Plan) -> Result<HistoryVerdict, EngineFault> {

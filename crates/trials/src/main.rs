@@ -227,7 +227,7 @@ fn brokerage(args: &[String]) -> Result<(), Failed> {
     let args = Arguments::read(args, &["histories", "transactions", "seed"])?;
     let (count, first) = (args.get("histories").unwrap_or(20), args.get("seed").unwrap_or(0));
     let transactions = args.get("transactions").unwrap_or(10_000) as usize;
-    let designs = [DesignKind::Conventional, DesignKind::Serial, DesignKind::Logical, DesignKind::Occ];
+    let designs = [DesignKind::Conventional, DesignKind::Serial, DesignKind::Occ];
     let mut wrong = 0;
     for seed in first..first + count {
         let design = designs[seed as usize % designs.len()];
