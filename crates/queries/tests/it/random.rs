@@ -210,7 +210,8 @@ impl Random {
     }
 
     fn grouped(&mut self, from: &str, filter: &str, scope: &Scope, orders: bool) -> Made {
-        let keys: Vec<String> = (0..self.rng.borrow_mut().usize(0..=2))
+        let count = self.rng.borrow_mut().usize(0..=2);
+        let keys: Vec<String> = (0..count)
             .map(|_| {
                 let kind = self.kind();
                 self.plain(kind, scope)
@@ -218,7 +219,8 @@ impl Random {
             .filter(|key| key.contains('.') && !key.starts_with(|c: char| c.is_ascii_digit() || c == '\''))
             .collect();
         let mut items = keys.clone();
-        for _ in 0..self.rng.borrow_mut().usize(1..=2) {
+        let count = self.rng.borrow_mut().usize(1..=2);
+        for _ in 0..count {
             items.push(self.aggregate(scope));
         }
         let columns = items.len();
