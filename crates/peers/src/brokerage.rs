@@ -62,8 +62,7 @@ impl Brokerage {
         ]
     }
 
-    /// Runs Atoll for a window, on a copy of the database, which the first run in a directory
-    /// loads.
+    /// Runs Atoll for a window, on a copy of the database, which the first run loads.
     fn atoll(&self, name: &str, data: &Path, seed: u64, size: &Size) -> Result<f64, PeerFault> {
         let seconds = |time: std::time::Duration| format!("{}ms", time.as_millis());
         let mut command = Command::new(&self.atoll);

@@ -9,6 +9,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// Takes an entry that counts, with the place right behind it.
+type Each<'a> = &'a mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>;
+
 /// Whether a log may be opened although entries that had counted are lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Loss {
@@ -60,11 +63,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// [`Fault`]; the seal may be on the tape all the same.
-pub fn take_over(
-    tape: Arc<dyn Tape>,
-    how: &TakeOver,
-    each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
-) -> Result<Opened, Fault> {
+pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<Opened, Fault> {
     let owner = world::entropy();
     let mut reading = Reading { walker: Walker::from(how.from), lost: None, loss: how.loss };
     let until = Instant::now() + how.patience;
@@ -127,13 +126,7 @@ struct Reading {
 
 impl Reading {
     /// Reads on, up to and with the seal at `position`.
-    fn up_to(
-        &mut self,
-        tape: &dyn Tape,
-        position: u64,
-        until: Instant,
-        each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    fn up_to(&mut self, tape: &dyn Tape, position: u64, until: Instant, each: Each<'_>) -> Result<(), Fault> {
         loop {
             let from = self.first(tape, position)?;
             let mut fault = None;
@@ -165,7 +158,6 @@ impl Reading {
     }
 
     /// The position from which to read.
-    #[expect(clippy::type_complexity, reason = "a fault ends the opening, trouble is waited for")]
     fn first(&self, tape: &dyn Tape, seal: u64) -> Result<Result<u64, crate::Trouble>, Fault> {
         let next = self.walker.place().next;
         let (first, end) = match tape.range() {
@@ -192,12 +184,7 @@ impl Reading {
         Ok(Ok(next.max(first)))
     }
 
-    fn offer(
-        &mut self,
-        position: u64,
-        bytes: &[u8],
-        each: &mut dyn FnMut(&Place, &[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    fn offer(&mut self, position: u64, bytes: &[u8], each: Each<'_>) -> Result<(), Fault> {
         match self.walker.offer(position, bytes) {
             Ok(Verdict::Counts { .. }) => {
                 let entry = Entry::decode(bytes).filter(|e| e.kind == Kind::Bytes);
