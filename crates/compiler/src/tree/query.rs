@@ -1,6 +1,6 @@
 //! Queries: `WITH`, set operations, `VALUES`, order and limits.
 
-use super::reference::Reachable;
+use super::reference::{Bound, Reachable};
 use super::{Body, Key, Query, Set, SetOp, select};
 use crate::Stop;
 use crate::coerce::{How, Typed};
@@ -12,12 +12,6 @@ use crate::select::{limits, position};
 use crate::types;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, OrderByKind, SetExpr, SetOperator, SetQuantifier};
-
-/// A query with its columns.
-pub struct Bound {
-    pub query: Query,
-    pub fields: Vec<Field>,
-}
 
 impl Compiler<'_> {
     /// # Errors

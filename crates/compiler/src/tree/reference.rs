@@ -3,6 +3,7 @@
 use super::{OUTER, Outer, Place, Query, SUB, Sub, Window, With};
 use crate::Stop;
 use crate::coerce::Typed;
+use crate::compiled::Field;
 use crate::expressions::Compiler;
 use crate::names::Scope;
 use crate::tree::OrderBy;
@@ -21,6 +22,12 @@ pub struct Reachable {
     pub columns: Vec<(String, SqlType)>,
     /// Whether its own recursive part is bound: it reads what the last round has added.
     pub is_working: bool,
+}
+
+/// A query with its columns.
+pub struct Bound {
+    pub query: Query,
+    pub fields: Vec<Field>,
 }
 
 /// The rows of a table that are wanted.

@@ -2,11 +2,10 @@
 
 use super::condition::{across, condition, relations};
 use super::from::{From, Join, Part, is_lateral};
-use super::query::Bound;
-use super::reference::State;
+use super::reference::{Bound, State};
 use super::{
-    AGGREGATES, Aggregated, Asked, Body, Distinct, Grouping, Key, Node, OUTER, OuterJoin, Query, SUB, Select,
-    WINDOWS, Window,
+    AGGREGATES, Aggregated, Asked, Body, Distinct, Grouping, Key, Leaf, Node, OUTER, OuterJoin, Query, SUB,
+    Select, Source, WINDOWS, Window,
 };
 use crate::Stop;
 use crate::compiled::Field;
@@ -320,6 +319,41 @@ impl Placing<'_> {
             }
         }
         filtered(Node::Outer(Box::new(outer)), above)
+    }
+}
+
+impl Placing<'_> {
+    /// A leaf with the conditions on its rows.
+    pub fn leaf(&mut self, relation: usize, source: Source, conditions: Vec<Expr>) -> Leaf {
+        let mut leaf = Leaf { relation: relation as u16, source, lookup: Vec::new(), conditions: Vec::new() };
+        for condition in conditions {
+            let is_stored = matches!(leaf.source, Source::Scan(_));
+            if is_stored && super::condition::is_plain(&condition) && crate::walk::is_stable(&condition) {
+                let Source::Scan(scan) = leaf.source else { continue };
+                let condition = super::scan::local(&self.from.scope, relation, condition);
+                self.state.scans[scan].conditions.push(condition);
+                continue;
+            }
+            match self.lookup(&condition, relation) {
+                Some(pair) => leaf.lookup.push(pair),
+                None => leaf.conditions.push(condition),
+            }
+        }
+        leaf
+    }
+
+    /// The condition as an equality of a value of the leaf's row and one from outside.
+    fn lookup(&self, condition: &Expr, relation: usize) -> Option<(Expr, Expr)> {
+        let own = 1 << relation;
+        let [(a, of_a), (b, of_b)] = super::condition::sides(self.state, &self.from.scope, condition)?;
+        let is_local = |expr: &Expr, bits: u64| bits == own && super::condition::is_plain(expr);
+        if is_local(&a, of_a) && of_b == 0 && !super::condition::is_plain(&b) {
+            Some((a, b))
+        } else if is_local(&b, of_b) && of_a == 0 && !super::condition::is_plain(&a) {
+            Some((b, a))
+        } else {
+            None
+        }
     }
 }
 
