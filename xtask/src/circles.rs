@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The most circles in the whole workspace. It is lowered when their number falls.
-const LIMIT: usize = 5;
+const LIMIT: usize = 4;
 const GOAL: usize = 5;
 /// Crates without any circle, and with a rule that it stays so.
 const NONE_IN: &[&str] = &["store"];

@@ -1,4 +1,5 @@
-//! The registry over a real etcd: `ATOLL_ETCD=http://HOST:PORT,.. cargo test --package members --features etcd`.
+//! The registry over a real etcd: `ATOLL_ETCD=http://HOST:PORT,.. cargo test --package members
+//! --features etcd`.
 #![cfg(feature = "etcd")]
 
 use members::{Cluster, Refused};
