@@ -103,7 +103,13 @@ pub(crate) fn take(database: &Path, island: InstanceId, talk: &mut Talk) -> Resu
     if place.exists() {
         return Err(format!("{} exists: expected no such island here", place.display()));
     }
-    let outcome = write_all(&root, talk).and_then(|()| fs::rename(&root, &place).map_err(|e| e.to_string()));
+    // The old place is removed next, so the names must be on the device too.
+    let put = || {
+        sync_names(&root)?;
+        fs::rename(&root, &place)?;
+        File::open(database)?.sync_all()
+    };
+    let outcome = write_all(&root, talk).and_then(|()| put().map_err(|e| e.to_string()));
     if outcome.is_err() {
         let _ = fs::remove_dir_all(&root); // the next move tries again
     }
@@ -147,6 +153,17 @@ fn write_all(root: &Path, talk: &mut Talk) -> Result<(), String> {
 
 fn close(file: Option<File>) -> Result<(), String> {
     file.map_or(Ok(()), |file| file.sync_all().map_err(|e| e.to_string()))
+}
+
+/// Syncs a directory and all below it.
+fn sync_names(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_names(&entry.path())?;
+        }
+    }
+    File::open(dir)?.sync_all()
 }
 
 fn make_dir(path: &Path) -> Result<(), String> {
@@ -204,7 +221,8 @@ mod tests {
         let (from, to) = (from.to_owned(), to.to_owned());
         let sender = std::thread::spawn(move || send(&from, InstanceId(3), &mut Talk::over(one).unwrap()));
         let taken = take(&to, InstanceId(3), &mut Talk::over(other).unwrap());
-        sender.join().unwrap().and(taken)
+        let sent = sender.join().unwrap();
+        taken.and(sent)
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Random {
 
     fn from(&mut self, around: &Scope, depth: u32) -> (String, Scope) {
         let (mut text, mut scope) = self.relation(depth);
-        for _ in 0..self.pick(&[&0, &0, &1, &1, &2]) + 0 {
+        for _ in 0..*self.pick(&[&0, &0, &1, &1, &2]) {
             let (next, more) = self.relation(depth);
             let mut both = scope.clone();
             both.extend(more.iter().cloned());
