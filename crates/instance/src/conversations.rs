@@ -11,6 +11,11 @@
 //! received the request has the link, so it receives all messages. A client that leaves, or an
 //! instance that stops, ends the wait, and the transaction is rolled back.
 //!
+//! A request waits in the worker's queue before its conversation is open, and its client may be
+//! gone, or give up, before that. So a message without an open conversation goes through the same
+//! queue, and an opening looks whether its link still exists. Otherwise the transaction would wait
+//! for ever, and keep its locks.
+
 use crate::links::LinkId;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -42,8 +47,13 @@ impl Conversation {
 }
 
 impl Conversations {
-    pub(crate) fn open(&self, id: ConversationId) {
-        self.0.borrow_mut().insert(id, Conversation::default());
+    /// `ended`: why no message will come.
+    pub(crate) fn open(&self, id: ConversationId, ended: Option<Abort>) {
+        self.0.borrow_mut().insert(id, Conversation { ended, ..Conversation::default() });
+    }
+
+    pub(crate) fn knows(&self, id: ConversationId) -> bool {
+        self.0.borrow().contains_key(&id)
     }
 
     pub(crate) fn close(&self, id: ConversationId) {
@@ -53,7 +63,6 @@ impl Conversations {
     /// Delivers a client's message. Returns false if there is no such conversation: it has ended,
     /// or an earlier life of this instance had it. Its client must get to know, for it may wait for
     /// an answer to this message.
-    #[must_use]
     pub(crate) fn deliver(&self, id: ConversationId, message: Vec<u8>) -> bool {
         let mut all = self.0.borrow_mut();
         let Some(conversation) = all.get_mut(&id) else { return false };

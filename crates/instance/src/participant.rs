@@ -482,6 +482,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 // If the vote is lost, the home gives up, and this participant inquires.
                 let _ = self.send(link, &Frame::TwoPhase(Message::Vote { gtid, vote }));
             }
+            Job::More { link, call, message } => {
+                if !self.conversations.deliver((link, call), message) {
+                    // Nothing of the transaction is left. If the link is full, its client knows by
+                    // its own limits.
+                    let outcome = Err(Abort::InstanceDown);
+                    let _ = self.send(link, &Frame::Done { call, outcome, reply: b"" });
+                }
+            }
             Job::Submit { link, from, call, request } => {
                 let mut reply = self.spares.take_buffer(&[]);
                 let outcome = match postcard::from_bytes::<W::Request>(&request) {

@@ -221,6 +221,13 @@ pub(crate) enum Job<P> {
         call: u64,
         request: Vec<u8>,
     },
+    /// A message for a conversation that is not open. It may be that its request is still in this
+    /// queue, before the message.
+    More {
+        link: LinkId,
+        call: u64,
+        message: Vec<u8>,
+    },
 }
 
 #[cfg(test)]

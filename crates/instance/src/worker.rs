@@ -30,7 +30,7 @@ use std::time::Duration;
 use traffic::LoadChange;
 use twophase::coordinator::{Coordinator, Event, Phase};
 use twophase::{CommitNote, Decision, Message, Participant};
-use txn::{Abort, Workload};
+use txn::Workload;
 use wire::Frame;
 
 /// How often the worker looks for commit machines that need a tick or a time-out.
@@ -282,7 +282,6 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     fn receive(&mut self, ask: Ask) -> bool {
         let local = &self.local;
         let mut offences = Vec::new();
-        let mut strays = Vec::new();
         let mut messages = Vec::new();
         let mut known = Vec::new();
         let mut broken = std::mem::take(&mut self.broken);
@@ -306,8 +305,11 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
                     return Taken::Request;
                 }
                 Ok(Frame::More { call, message }) => {
-                    if !local.conversations.deliver((link, call), message.to_vec()) {
-                        strays.push((link, call));
+                    let message = message.to_vec();
+                    if local.conversations.knows((link, call)) {
+                        local.conversations.deliver((link, call), message);
+                    } else {
+                        local.push_job(Job::More { link, call, message });
                     }
                 }
                 // These may be answered on a link, so they wait until no link is borrowed.
@@ -330,11 +332,6 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
         for (link, peer, message) in messages {
             let (Peer::Callee(from) | Peer::Caller(from, _)) = peer else { continue };
             self.two_phase(link, from, message);
-        }
-        for (link, call) in strays {
-            // Nothing of the transaction is left. If the link is full, its client knows by its own
-            // limits.
-            let _ = local.send(link, &Frame::Done { call, outcome: Err(Abort::InstanceDown), reply: b"" });
         }
         for (link, offence) in offences {
             // The first offence on a link is reported; later ones on the same link are not.

@@ -128,6 +128,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
         Ok(self.inbox[0])
     }
 
+    /// Ends when the client has closed the connection, or it is broken. What the client sends
+    /// meanwhile is kept, up to a limit.
+    pub async fn gone(&mut self) {
+        while self.inbox.len() < MOST_SHORT_BYTES {
+            if self.read().await.is_err() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
     async fn have(&mut self, bytes: usize) -> Result<(), Lost> {
         while self.inbox.len() < bytes {
             self.read().await?;

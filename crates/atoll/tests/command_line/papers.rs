@@ -36,7 +36,7 @@ fn unknown_ids_are_refused_with_the_nearest() {
 fn the_list_has_figures_of_today_and_of_later() {
     let text = stdout(&Sandbox::new().run(&["figures", "--list"]));
     assert!(
-        text.contains("vldbj-11") && text.contains("thesis-6.1") && text.contains("trace simulators"),
+        text.contains("vldbj-11") && text.contains("thesis-6.1") && text.contains("simulated machines"),
         "{text}"
     );
 }

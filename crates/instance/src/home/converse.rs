@@ -52,7 +52,8 @@ pub(crate) struct Open<'l, W: Workload, E: Engine> {
 
 impl<'l, W: Workload, E: Engine> Open<'l, W, E> {
     pub(crate) fn new(local: &'l Local<W, E>, id: ConversationId) -> Open<'l, W, E> {
-        local.conversations.open(id);
+        let is_gone = local.links.peer(id.0).is_none();
+        local.conversations.open(id, is_gone.then_some(Abort::Abandoned));
         Open { local, id }
     }
 }

@@ -7,7 +7,7 @@ use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
 use crate::settings::Lasts;
-use crate::shared::now;
+use crate::shared::{Registered, now};
 use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use sql::database::{Answer, Call, Command, Request};
 use sql::program::Outcome;
@@ -40,6 +40,15 @@ pub(super) enum Reach {
 
 /// Runs of a statement that the engine ends for reasons that pass.
 const RUNS: u32 = 6;
+
+/// Ends when the client cancels the statement, or when its time is over.
+pub(super) async fn given_up(registered: &Registered, limit: Option<Duration>) -> SqlError {
+    let why = tokio::select! {
+        () = registered.cancel.asked() => "user request",
+        () = limit_of(limit) => "statement timeout",
+    };
+    SqlError::new(SqlState(*b"57014"), format!("canceling statement due to {why}"))
+}
 
 impl<S: Stream, E: Engine> Session<S, E> {
     /// Carries a statement out. `params` has a value for each of its parameters.
@@ -240,13 +249,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         outcome.map_err(|error| self.ended(error))
     }
 
-    /// Ends when the client cancels the statement, or when its time is over.
+    /// See [`given_up`].
     pub(super) async fn given_up(&self, limit: Option<Duration>) -> SqlError {
-        let why = tokio::select! {
-            () = self.registered.cancel.asked() => "user request",
-            () = limit_of(limit) => "statement timeout",
-        };
-        SqlError::new(SqlState(*b"57014"), format!("canceling statement due to {why}"))
+        given_up(&self.registered, limit).await
     }
 
     fn about_settings(&mut self, about: &About) -> Result<Product, Failure> {

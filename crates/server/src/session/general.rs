@@ -2,7 +2,7 @@
 //! the answer of them.
 
 use super::block::Kind;
-use super::carry::{Product, RowsTag};
+use super::carry::{Product, RowsTag, given_up};
 use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::counters::Counters;
@@ -10,6 +10,7 @@ use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::guards::Hold;
 use crate::language::{Prepared, Ready};
 use crate::shared::now;
+use crate::transport::Lost;
 use compiler::Query;
 use compiler::general::{Facts, General, Plan, Rows, Scan};
 use sql::database::Command;
@@ -41,7 +42,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         tokio::select! {
             biased;
             rows = answer => Ok(rows?),
-            error = self.given_up(limit) => Err(error.into()),
+            error = given_up(&self.registered, limit) => Err(error.into()),
+            // A query that nothing waits for must not keep a thread.
+            () = self.transport.gone() => Err(Lost::Gone.into()),
         }
     }
 
