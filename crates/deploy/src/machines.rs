@@ -123,6 +123,8 @@ const ATTACH: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long an instance that was killed may hold its files.
 const RELEASE: Duration = Duration::from_secs(30);
+/// How often an instance is started again before it stays down.
+const STARTS: u32 = 5;
 /// The deployment has its own, shorter patience.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -252,7 +254,7 @@ impl Keeping {
             if let Ended::Over = self.serve(stream, &mut member) {
                 return;
             }
-            match self.revive() {
+            match self.revive_lasting() {
                 Ok(Some(revived)) => {
                     self.shared.restarts.fetch_add(1, Ordering::Relaxed);
                     member = Some(revived);
@@ -378,6 +380,17 @@ impl Keeping {
         let member = Member::spawn(birth.config.clone(), &Home::Here(Host::Process), interrupt)?;
         self.shared.pid.store(member.pid().unwrap_or(0), Ordering::Relaxed);
         Ok(member)
+    }
+
+    /// As [`Keeping::revive`], again if the instance is lost while it starts.
+    fn revive_lasting(&mut self) -> Result<Option<Member>, DeployError> {
+        for _ in 1..STARTS {
+            match self.revive() {
+                Err(DeployError::Lost { .. }) if !self.shared.end.is_set() => {}
+                outcome => return outcome,
+            }
+        }
+        self.revive()
     }
 
     /// Starts the instance again on its data; `None` if its data was in memory.
