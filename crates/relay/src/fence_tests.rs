@@ -107,7 +107,7 @@ fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
     // What some owner has counted, by index.
     let mut counted: Vec<Vec<u8>> = Vec::new();
     for step in 0..400 {
-        if sites.is_empty() || (sites.len() < 4 && random.u32(..) % 90 == 0) {
+        if sites.is_empty() || (sites.len() < 4 && random.u32(..).is_multiple_of(90)) {
             let (site, found) = take_over(&shelf, sites.len() as u64 + 1, trusts_positions);
             if found.len() < counted.len() || found[..counted.len()] != counted[..] {
                 let (has, all) = (found.len(), counted.len());
@@ -120,7 +120,7 @@ fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
         }
         // Deposed owners that do not know it go on, most often the last one.
         let youngest = sites.len() - 1;
-        let at = if random.u32(..) % 3 == 0 { random.usize(..sites.len()) } else { youngest };
+        let at = if random.u32(..).is_multiple_of(3) { random.usize(..sites.len()) } else { youngest };
         let site = &mut sites[at];
         if site.is_over {
             continue;

@@ -134,7 +134,7 @@ fn write(log: &RelayLog, stop: &AtomicBool, kept: &AtomicU64) -> Option<Fault> {
 fn in_order_and_found_again(services: &Services) {
     let (log, found) = own(services, "order", None).unwrap();
     assert_eq!(found, 0);
-    let last = (0..200).map(|_| append(&log)).last().unwrap();
+    let last = (0..200).map(|_| append(&log)).reduce(|_, last| last).unwrap();
     log.wait(last).unwrap();
     assert_eq!((last, log.kept(), log.fault()), (200, 200, None));
     drop(log);
@@ -171,7 +171,7 @@ fn two_writers(services: &Services) {
             let fault = writer.join().unwrap().expect("the first owner learns of the second");
             assert_eq!(fault, Fault::Deposed { own: Term(1), by: Term(2) });
             assert!(found >= first.kept(), "the first counted {}, the second found {found}", first.kept());
-            let last = (0..50).map(|_| append(&second)).last().unwrap();
+            let last = (0..50).map(|_| append(&second)).reduce(|_, last| last).unwrap();
             second.wait(last).unwrap();
         });
         let (_, found) = own(services, &name, None).unwrap();
@@ -248,7 +248,7 @@ fn late_entries(services: &Services) {
         landings.recv().unwrap()
     };
     let (first, _) = own(services, "late", None).unwrap();
-    let last = (0..3).map(|_| append(&first)).last().unwrap();
+    let last = (0..3).map(|_| append(&first)).reduce(|_, last| last).unwrap();
     first.wait(last).unwrap();
     let stale = |index: u64| {
         let Place { term, owner, chain, .. } = first.place();
@@ -308,7 +308,7 @@ fn cut_off(kind: &str) {
     }
     net.link("arlp4", "down");
     let (second, found) = own(&services, "cut", None).unwrap();
-    let last = (0..100).map(|_| append(&second)).last().unwrap();
+    let last = (0..100).map(|_| append(&second)).reduce(|_, last| last).unwrap();
     second.wait(last).unwrap();
     net.link("arlp4", "up");
     let until = Instant::now() + Duration::from_secs(60);
@@ -321,7 +321,7 @@ fn cut_off(kind: &str) {
     }
     assert!(read().contains("another owner"), "{}", read());
     assert!(found >= kept(), "{} counted for the owner that was cut off, {found} found", kept());
-    let last = (0..100).map(|_| append(&second)).last().unwrap();
+    let last = (0..100).map(|_| append(&second)).reduce(|_, last| last).unwrap();
     second.wait(last).unwrap();
     assert_eq!(own(&services, "cut", None).unwrap().1, found + 200);
     eprintln!("cut off: {} counted before, {found} found", kept());
