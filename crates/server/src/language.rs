@@ -41,6 +41,9 @@ impl Ready {
                 Some(plan) => return Ok(Ready::general(parsed, plan, catalog)),
                 None => return Err(error),
             },
+            Ok(Compiled::General { .. }) if parsed.explained().is_some() => {
+                return Ready::explained(parsed, types, catalog);
+            }
             Ok(Compiled::General { reason, .. }) => {
                 let plan = general::plan(catalog, parsed, types, reason)?;
                 return Ok(Ready::general(parsed, plan, catalog));
