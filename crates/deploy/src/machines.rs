@@ -90,7 +90,7 @@ pub(crate) fn agreed(
     Ok(known.and_then(|(_, contents)| contents))
 }
 
-/// The description of the database in `dir`, on the agent's side of [`Machines::read`].
+/// The description of the database in `dir`, on the agent's side of [`crate::Machines::read`].
 ///
 /// # Errors
 /// I/O.
@@ -102,7 +102,7 @@ pub fn read_description(dir: &Path) -> Result<Option<String>, DeployError> {
     }
 }
 
-/// The agent's side of [`Machines::write`].
+/// The agent's side of [`crate::Machines::write`].
 ///
 /// # Errors
 /// I/O.

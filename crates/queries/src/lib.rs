@@ -16,7 +16,7 @@
 //! when its answer is dropped. It runs on a thread of its own, and no more such threads run at once
 //! than there are processors: other queries wait without a thread.
 //!
-//! - [`run`]: one execution, its memory, and what it keeps. `row`: rows, joined rows, and how
+//! - `run`: one execution, its memory, and what it keeps. `row`: rows, joined rows, and how
 //!   expressions read them.
 //! - `query`, `select`, `groups`, `windows`: the parts of a query. `joins`, `leaves`: `FROM`.
 //! - `sub_query`: queries in expressions. `with`: common table expressions.
