@@ -70,7 +70,7 @@ usage: cargo xtask <command> [arguments]
                    the contract of the replicated logs against three servers of each service, or of this one, which are killed,
                    stopped and cut off meanwhile (scripts/relay-services installs them)
   trial-cluster [--relay nats|kafka] [--rounds N] [--seed S] [--atoll FILE]
-                   deposits over islands whose machine is killed or stopped again and again, and taken over in another
+                   deposits over islands of a machine that is killed or stopped again and again, taken over in another
                    directory, N (6) times over each relay
   report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
   validate-plan [calibrate|try|predict|measure|report] [--points N] [--rounds N] [--minutes M] [--seconds S] [--seed S]

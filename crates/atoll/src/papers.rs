@@ -91,8 +91,8 @@ pub struct RowArgs {
     /// left there
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Use the traces in this directory, which an earlier call kept in DIR/traces, whatever program
-    /// captured them
+    /// Use the traces in this directory, which an earlier call kept in DIR/traces. Another program
+    /// may have captured them
     #[arg(long, value_name = "DIR")]
     pub traces: Option<PathBuf>,
     /// Use the rows of this file (a rows.jsonl that --out wrote) and do not measure them again

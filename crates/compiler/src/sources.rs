@@ -228,21 +228,7 @@ impl From {
         alias: Option<&TableAlias>,
         path: Path,
     ) -> Result<(), Stop> {
-        let named = columns.iter().zip(0_u16..).map(|((name, ty), position)| Named {
-            name: name.clone(),
-            ty: *ty,
-            position,
-            is_merged: false,
-        });
-        let mut relation = Relation {
-            name: alias.map_or_else(|| name.to_owned(), |alias| folded(&alias.name)),
-            oid: None,
-            offset: self.scope.width(),
-            columns: named.collect(),
-            stored: Arc::new(unstored(name, columns)),
-            is_open: true,
-            scan: None,
-        };
+        let mut relation = made(name, columns, alias, self.scope.width());
         rename(&mut relation, alias);
         self.push(relation, Some(path))
     }
@@ -474,6 +460,30 @@ pub fn is_plain(query: &ast::Query) -> bool {
         && query.limit_clause.is_none()
         && query.fetch.is_none()
         && query.locks.is_empty()
+}
+
+/// A relation with these columns that no table stores, behind `offset` columns of others.
+pub fn made(
+    name: &str,
+    columns: Vec<(String, SqlType)>,
+    alias: Option<&TableAlias>,
+    offset: u16,
+) -> Relation {
+    let named = columns.iter().zip(0_u16..).map(|((name, ty), position)| Named {
+        name: name.clone(),
+        ty: *ty,
+        position,
+        is_merged: false,
+    });
+    Relation {
+        name: alias.map_or_else(|| name.to_owned(), |alias| folded(&alias.name)),
+        oid: None,
+        offset,
+        columns: named.collect(),
+        stored: Arc::new(unstored(name, columns)),
+        is_open: true,
+        scan: None,
+    }
 }
 
 /// The new names of a relation's columns.

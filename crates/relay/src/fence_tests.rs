@@ -1,5 +1,5 @@
-//! The fence under random interleavings: owners and successors over one tape whose network loses,
-//! delays and reorders. Whatever an owner has counted, each later reader counts too, at the same
+//! The fence under random interleavings: owners and successors over one tape and a network that
+//! loses, delays and reorders. Each later reader counts all that an owner has counted, at the same
 //! index, with the same bytes.
 
 use crate::entry::{Entry, Kind, Term};

@@ -23,7 +23,7 @@
 //!
 //! Read in this order: entries (`entry`), the rules (`walker`), the owner as a state machine
 //! (`owner`), the owner with its thread (`log`), the taking over (`opening`), the services (`tape`,
-//! `memory`, `nats`, `kafka`), files whose changes go through a log (`files`).
+//! `memory`, `nats`, `kafka`), files changed through a log (`files`).
 //!
 //! This crate does not know records, transactions, instances or machines.
 

@@ -90,7 +90,7 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
     Ok(Opened { log, place, lost: reading.lost })
 }
 
-/// Appends a seal, whatever else is on the tape. Returns its position.
+/// Appends a seal behind all that is on the tape. Returns its position.
 fn seal(tape: &Arc<dyn Tape>, bytes: Vec<u8>, until: Instant) -> Result<u64, Fault> {
     let (landed, landings) = mpsc::channel();
     let landed = Mutex::new(landed);

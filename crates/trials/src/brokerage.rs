@@ -41,7 +41,7 @@ use workload::tpce::{Mix, Tpce, TpceOptions};
 /// Pages of the store's pool: all data stays in memory.
 const PAGES: usize = 1 << 14;
 
-/// Few customers, who trade a lot: two hundred, ten brokers, 137 securities.
+/// Few customers with many trades: two hundred, ten brokers, 137 securities.
 fn reduced() -> Tpce {
     let base = TpceOptions::new(1);
     let options = TpceOptions {

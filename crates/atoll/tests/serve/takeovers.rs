@@ -1,4 +1,4 @@
-//! Deposits over islands whose machine dies or stops, and which another machine takes over in
+//! Deposits over islands of a machine that dies or stops. Another machine takes them over in
 //! another directory: `--durability replicated` over real relays, with leases in etcd.
 //!
 //! A machine is a server with its instances and its directory. It is killed as a whole, or stopped
@@ -121,7 +121,7 @@ async fn deposed(machine: &mut Served, readers: &[Client]) -> usize {
     }
     let begun = Instant::now();
     while !machine.has_ended() {
-        assert!(begun.elapsed() < PATIENCE, "a machine whose lease is over goes on");
+        assert!(begun.elapsed() < PATIENCE, "a machine goes on after the end of its lease");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     refused

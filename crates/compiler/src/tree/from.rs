@@ -4,9 +4,9 @@ use super::{OUTER, Place, Source};
 use crate::coerce::{How, Typed};
 use crate::error::{DUPLICATE_ALIAS, syntax};
 use crate::expressions::{Compiler, coalesce};
-use crate::names::{Merged, Named, Relation, Scope, folded, parts};
-use crate::sources::rename;
-use crate::tables::{stored, unstored};
+use crate::names::{Merged, Relation, Scope, folded, parts};
+use crate::sources::{made, rename};
+use crate::tables::stored;
 use crate::tree::reference::{Wanted, too_many};
 use crate::walk::conjuncts;
 use crate::{Stop, types};
@@ -290,21 +290,7 @@ impl From {
         alias: Option<&TableAlias>,
         (source, is_lateral): (Source, bool),
     ) -> Result<Part, Stop> {
-        let named = columns.iter().zip(0_u16..).map(|((name, ty), position)| Named {
-            name: name.clone(),
-            ty: *ty,
-            position,
-            is_merged: false,
-        });
-        let mut relation = Relation {
-            name: alias.map_or_else(|| name.to_owned(), |alias| folded(&alias.name)),
-            oid: None,
-            offset: self.scope.width(),
-            columns: named.collect(),
-            stored: Arc::new(unstored(name, columns)),
-            is_open: true,
-            scan: None,
-        };
+        let mut relation = made(name, columns, alias, self.scope.width());
         if alias.is_some_and(|alias| alias.columns.len() > relation.columns.len()) {
             let message = format!(
                 "table \"{}\" has {} columns available but {} columns specified",

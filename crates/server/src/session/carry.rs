@@ -10,7 +10,7 @@ use crate::settings::Lasts;
 use crate::shared::{Registered, now};
 use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
 use sql::database::{Answer, Call, Command, Request};
-use sql::program::Outcome;
+use sql::program::{Outcome, Path, Statement};
 use sql::{Datum, SqlError, SqlState};
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,6 +40,22 @@ pub(super) enum Reach {
 
 /// Runs of a statement that the engine ends for reasons that pass.
 const RUNS: u32 = 6;
+
+/// Whether the rows of a statement may be too many for one message, so that it is read in parts
+/// when it fails for that. The row of one key never is.
+fn may_be_long(query: &Query) -> bool {
+    let is_of_one_key = |statement: &Statement| match statement {
+        Statement::Select(select) => match select.sources.as_slice() {
+            [joined] => matches!(&joined.source.path, Path::Keys(keys) if keys.len() == 1),
+            _ => false,
+        },
+        _ => false,
+    };
+    query.tag == Tag::Select
+        && query.program.only_reads
+        && query.call.is_none()
+        && !query.program.statements.iter().all(is_of_one_key)
+}
 
 /// Ends when the client cancels the statement, or when its time is over.
 pub(super) async fn given_up(registered: &Registered, limit: Option<Duration>) -> SqlError {
@@ -89,10 +105,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 if begins {
                     self.begin(Kind::Implicit);
                 }
-                // One that fails alone for its length may be read in parts.
-                let again = (self.block.kind == Kind::None && query.tag == Tag::Select)
-                    .then(|| params.clone())
-                    .filter(|_| query.program.only_reads && query.call.is_none());
+                let is_alone = self.block.kind == Kind::None;
+                let again = (is_alone && may_be_long(query)).then(|| params.clone());
                 let outcome = pin!(self.run_query(&ready, query, params)).await;
                 match outcome {
                     Err(Failure::Statement(error)) if error.state == SqlState::PROGRAM_LIMIT => {
