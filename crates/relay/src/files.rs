@@ -1,4 +1,4 @@
-//! Files of which every change goes through a log first: a folder that a quorum can rebuild, byte for byte.
+//! Files that change through a log first: a folder that a quorum can rebuild, byte for byte.
 //!
 //! ```text
 //!   write ---> outbox (in memory) ---sync---> an entry of the log --a quorum has it--> the file
