@@ -347,8 +347,7 @@ fn program(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<(), Failed
     let command = format!("{name} {}", args.join(" "));
     eprintln!("+ {command}");
     let begun = Instant::now();
-    let cargo = std::env::var_os("CARGO").filter(|_| name == "cargo");
-    let mut child = Command::new(cargo.unwrap_or_else(|| name.into()));
+    let mut child = if name == "cargo" { cargo_command() } else { Command::new(name) };
     let status = child.args(args).envs(env.iter().copied()).current_dir(root());
     let status = if name == "cargo" { status } else { status.env_remove("RUSTUP_TOOLCHAIN") }.status();
     eprintln!("  {:.1} s", begun.elapsed().as_secs_f64());
@@ -357,6 +356,22 @@ fn program(name: &str, args: &[&str], env: &[(&str, &str)]) -> Result<(), Failed
         Ok(status) => Err(Failed::Command { command, status: status.to_string() }),
         Err(error) => Err(Failed::Command { command, status: error.to_string() }),
     }
+}
+
+/// Cargo as a user calls it. `cargo run`, with which this program was started, describes this
+/// program in variables; build scripts that watch them (that of `ring`, for one) would run again,
+/// and all crates above be compiled again, whenever `cargo` and `cargo xtask` take turns.
+fn cargo_command() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let describes = |name: &str| {
+        let prefixes = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"];
+        prefixes.iter().any(|prefix| name.starts_with(prefix)) || name == "OUT_DIR"
+    };
+    let names = std::env::vars_os().map(|(name, _)| name);
+    names.filter(|name| name.to_str().is_some_and(describes)).for_each(|name| {
+        cargo.env_remove(name);
+    });
+    cargo
 }
 
 /// The root of the workspace: the folder above this crate.

@@ -3,7 +3,7 @@
 //! A part is started like `cargo test` starts it, in the folder of its crate. On its own it leaves
 //! CPUs idle: some tests wait for the device or for a moment, and its last test runs alone.
 
-use crate::{Failed, root};
+use crate::{Failed, cargo_command, root};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -42,8 +42,7 @@ pub fn build(choice: &[&str]) -> Result<Vec<Part>, Failed> {
     let command = format!("cargo {}", args.join(" "));
     eprintln!("+ {command}");
     let begun = Instant::now();
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo).args(&args).current_dir(root()).stderr(Stdio::inherit()).output();
+    let output = cargo_command().args(&args).current_dir(root()).stderr(Stdio::inherit()).output();
     let failed = |status: String| Failed::Command { command: command.clone(), status };
     let output = output.map_err(|why| failed(why.to_string()))?;
     eprintln!("  {:.1} s", begun.elapsed().as_secs_f64());

@@ -6,6 +6,9 @@
 //! empty. A decision to abort that arrives meanwhile is noted, and carried out when the task puts
 //! the local transaction back.
 
+mod passing;
+
+use self::passing::Passing;
 use crate::home::{self, Open, Parcel};
 use crate::links::{LinkId, MOST_PAYLOAD, Peer};
 use crate::local::Local;
@@ -15,10 +18,10 @@ use base::{Gtid, InstanceId};
 use exec::{Engine, KeyOwners, Protection, Scope, WaitOrder};
 use probe::{Component, Role};
 use std::cell::Cell;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
-use twophase::participant::{Effect, Effects, Event, Participant, ParticipantState, Wrote};
+use twophase::participant::{Effect, Effects, Event, ParticipantState, Wrote};
 use twophase::{Decision, LockPoint, Message, PrepareNote, Vote, reply_unknown};
 use txn::{Abort, Workload};
 use wire::{Batch, BatchReader, Frame, Piggyback};
@@ -223,7 +226,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         }
         drop(sessions);
         let txn = self.begin(gtid, piggyback);
-        self.distributed.sessions.borrow_mut().insert(gtid, new_session(gtid, link));
+        self.distributed.sessions.borrow_mut().insert(gtid, Session::new(gtid, link));
         Ok(txn)
     }
 
@@ -536,42 +539,6 @@ impl<W: Workload, E: Engine> Local<W, E> {
             self.answered(request, now - started);
         }
         outcome.map(drop)
-    }
-}
-
-fn new_session<P>(gtid: Gtid, link: LinkId) -> Session<P> {
-    let (machine, since_ns) = (Participant::new(gtid), world::now_ns());
-    Session { machine, txn: None, link: Some(link), cancelled: false, since_ns }
-}
-
-/// A visit that needs no session as long as it does not have to wait.
-struct Passing<'l, W: Workload, E: Engine> {
-    local: &'l Local<W, E>,
-    gtid: Gtid,
-    link: LinkId,
-    opened: Cell<bool>,
-}
-
-impl<W: Workload, E: Engine> Passing<'_, W, E> {
-    /// Runs some of the visit's work, and opens the session when it first has to wait. Fails if the
-    /// transaction is given up meanwhile.
-    async fn run(&self, mut work: Pin<&mut impl Future<Output = Result<(), Abort>>>) -> Result<(), Abort> {
-        std::future::poll_fn(|cx| {
-            let polled = work.as_mut().poll(cx);
-            if polled.is_pending() {
-                self.open();
-            }
-            polled
-        })
-        .await?;
-        let is_cancelled = self.opened.get() && self.local.cancelled(self.gtid);
-        if is_cancelled { Err(Abort::Participant) } else { Ok(()) }
-    }
-
-    fn open(&self) {
-        if !self.opened.replace(true) {
-            self.local.distributed.sessions.borrow_mut().insert(self.gtid, new_session(self.gtid, self.link));
-        }
     }
 }
 

@@ -140,6 +140,13 @@ pub(crate) struct Session<P> {
     pub since_ns: u64,
 }
 
+impl<P> Session<P> {
+    pub fn new(gtid: Gtid, link: LinkId) -> Session<P> {
+        let (machine, since_ns) = (Participant::new(gtid), world::now_ns());
+        Session { machine, txn: None, link: Some(link), cancelled: false, since_ns }
+    }
+}
+
 /// Requests that wait for a task, and tasks that wait for requests.
 pub(crate) struct JobQueue<P> {
     /// Oldest first.

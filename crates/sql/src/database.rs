@@ -9,14 +9,15 @@ use crate::catalog::{Catalog, Oid, Sequence, Store};
 pub use crate::catalog_rows::CATALOG;
 
 use crate::catalog_rows::{catalog_place, sequence_place};
+use crate::error::Stop;
 use crate::measured::Phase;
 use crate::native::issued::Issued;
 use crate::native::procedure::Procedure;
-use crate::native::run::IssuedRead;
+use crate::native::run_step::IssuedRead;
 use crate::native::{self, NativeCall};
 use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
-use crate::run::{Reach, Stop, Work};
+use crate::run::{Reach, Transact, Work};
 use crate::step::{Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
 use crate::{Datum, SqlError};
 use serde::{Deserialize, Serialize};
@@ -153,37 +154,7 @@ impl Workload for Database {
     }
 
     async fn run<T: Transaction>(&self, request: &Request, txn: &mut T) -> Result<Answer, Abort> {
-        match request {
-            Request::Once(call) => {
-                let mut work = Work::new(txn, self.sites, call.statement);
-                let answer = pin!(self.call(&mut work, call, Reach::Whole)).await;
-                answered(answer, txn)
-            }
-            Request::Converse(first) => Box::pin(self.converse(first.clone(), txn)).await,
-            Request::TakeNumbers { sequence, most } => {
-                let mut work = Work::new(txn, self.sites, 0);
-                let taken = Box::pin(work.take_numbers(sequence, *most)).await;
-                answered(taken.map(|(first, count)| Answer::Numbers { first, count }), txn)
-            }
-            Request::SetNumber { sequence, number, is_taken } => {
-                let mut work = Work::new(txn, self.sites, 0);
-                let set = Box::pin(work.set_number(*sequence, *number, *is_taken)).await;
-                answered(set.map(|()| Answer::Done), txn)
-            }
-            Request::Native(call) => {
-                let mut work = Work::new(txn, self.sites, call.statement);
-                let said = native::run::call(&mut work, call).await;
-                answered(said.map(Answer::Native), txn)
-            }
-            Request::ReadCatalog => {
-                let mut work = Work::new(txn, self.sites, 0);
-                match Box::pin(work.read_catalog()).await {
-                    Ok(catalog) => Ok(Answer::Catalog(Box::new(catalog))),
-                    Err(Stop::Abort(abort)) => Err(abort),
-                    Err(Stop::Error(error)) => Ok(Answer::Failed(error)),
-                }
-            }
-        }
+        self.carry_out(request, txn).await
     }
 
     async fn run_step<A: Access>(
@@ -284,7 +255,7 @@ fn known(expr: &crate::Expr, bound: &Bound) -> Option<Datum> {
 }
 
 /// The answer of a request; one that failed has no effect.
-fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result<Answer, Abort> {
+fn answered(answer: Result<Answer, Stop>, txn: &mut (dyn Transact + '_)) -> Result<Answer, Abort> {
     match answer {
         Ok(answer) => Ok(answer),
         Err(Stop::Abort(abort)) => Err(abort),
@@ -296,9 +267,44 @@ fn answered<T: Transaction>(answer: Result<Answer, Stop>, txn: &mut T) -> Result
 }
 
 impl Database {
-    async fn call<T: Transaction>(
+    /// Compiled once, for all engines.
+    async fn carry_out(&self, request: &Request, txn: &mut (dyn Transact + '_)) -> Result<Answer, Abort> {
+        match request {
+            Request::Once(call) => {
+                let mut work = Work::new(txn, self.sites, call.statement);
+                let answer = pin!(self.call(&mut work, call, Reach::Whole)).await;
+                answered(answer, txn)
+            }
+            Request::Converse(first) => Box::pin(self.converse(first.clone(), txn)).await,
+            Request::TakeNumbers { sequence, most } => {
+                let mut work = Work::new(txn, self.sites, 0);
+                let taken = Box::pin(work.take_numbers(sequence, *most)).await;
+                answered(taken.map(|(first, count)| Answer::Numbers { first, count }), txn)
+            }
+            Request::SetNumber { sequence, number, is_taken } => {
+                let mut work = Work::new(txn, self.sites, 0);
+                let set = Box::pin(work.set_number(*sequence, *number, *is_taken)).await;
+                answered(set.map(|()| Answer::Done), txn)
+            }
+            Request::Native(call) => {
+                let mut work = Work::new(txn, self.sites, call.statement);
+                let said = native::run::call(&mut work, call).await;
+                answered(said.map(Answer::Native), txn)
+            }
+            Request::ReadCatalog => {
+                let mut work = Work::new(txn, self.sites, 0);
+                match Box::pin(work.read_catalog()).await {
+                    Ok(catalog) => Ok(Answer::Catalog(Box::new(catalog))),
+                    Err(Stop::Abort(abort)) => Err(abort),
+                    Err(Stop::Error(error)) => Ok(Answer::Failed(error)),
+                }
+            }
+        }
+    }
+
+    async fn call(
         &self,
-        work: &mut Work<'_, T>,
+        work: &mut Work<'_, dyn Transact + '_>,
         call: &Call,
         reach: Reach,
     ) -> Result<Answer, Stop> {
@@ -307,7 +313,7 @@ impl Database {
         pin!(work.run(&call.program, &bound, reach)).await.map(Answer::Outcomes)
     }
 
-    async fn converse<T: Transaction>(&self, first: Command, txn: &mut T) -> Result<Answer, Abort> {
+    async fn converse(&self, first: Command, txn: &mut (dyn Transact + '_)) -> Result<Answer, Abort> {
         let mut work = Work::new(txn, self.sites, 0);
         let mut command = first;
         loop {
@@ -330,7 +336,7 @@ impl Database {
         }
     }
 
-    async fn obey<T: Transaction>(&self, work: &mut Work<'_, T>, command: Command) -> Result<Answer, Stop> {
+    async fn obey(&self, work: &mut Work<'_, dyn Transact + '_>, command: Command) -> Result<Answer, Stop> {
         match command {
             Command::Run(call) => pin!(self.call(work, &call, Reach::Part)).await,
             Command::Analyze(call) => {

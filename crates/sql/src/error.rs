@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
+use txn::Abort;
 
 /// A five-character code of the SQL standard or of PostgreSQL, on which clients act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -125,5 +126,26 @@ impl SqlError {
     pub fn on_constraint(mut self, table: &str, constraint: &str) -> SqlError {
         (self.table, self.constraint) = (Some(table.into()), Some(constraint.into()));
         self
+    }
+}
+
+/// Why a statement did not run to its end.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Stop {
+    /// The transaction ends.
+    Abort(Abort),
+    /// The statement is wrong, or what it asks for.
+    Error(SqlError),
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Stop {
+        Stop::Abort(abort)
+    }
+}
+
+impl From<SqlError> for Stop {
+    fn from(error: SqlError) -> Stop {
+        Stop::Error(error)
     }
 }

@@ -19,6 +19,7 @@ pub mod record;
 pub mod registry;
 pub mod rows;
 pub(crate) mod run;
+pub(crate) mod run_step;
 pub mod step;
 
 use crate::catalog::{Catalog, Oid, Store, Table};

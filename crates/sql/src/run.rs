@@ -1,4 +1,4 @@
-//! Runs programs: each statement as phases of steps, through [`txn::Transaction`].
+//! Runs programs: each statement as phases of steps, through [`Carrier`].
 //!
 //! ```text
 //!   SELECT    find rows of the first source, then for each those of the next ...      find
@@ -25,42 +25,22 @@ use crate::catalog::Store;
 use crate::measured::{Did, Phases};
 use crate::program::{Outcome, Program, Statement};
 use crate::step::{Put, Putting};
-use crate::{Datum, SqlError};
+use crate::Datum;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
-use txn::{Abort, Transaction};
+use txn::Abort;
 
-pub use carrier::Carrier;
-
-/// Why a statement did not run to its end.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Stop {
-    /// The transaction ends.
-    Abort(Abort),
-    /// The statement is wrong, or what it asks for.
-    Error(SqlError),
-}
-
-impl From<Abort> for Stop {
-    fn from(abort: Abort) -> Stop {
-        Stop::Abort(abort)
-    }
-}
-
-impl From<SqlError> for Stop {
-    fn from(error: SqlError) -> Stop {
-        Stop::Error(error)
-    }
-}
+pub use crate::error::Stop;
+pub use carrier::{Carrier, Transact};
 
 /// Rows as values.
 type Rows = Vec<Vec<Datum>>;
 
 /// One transaction's work.
 #[derive(Debug)]
-pub struct Work<'t, T> {
+pub struct Work<'t, T: ?Sized> {
     txn: &'t mut T,
     /// The number of slots.
     sites: u32,
@@ -87,7 +67,7 @@ struct Undo {
 /// Steps of one phase: more would make too long a message.
 const PHASE: usize = 256;
 
-impl<'t, T: Carrier> Work<'t, T> {
+impl<'t, T: Carrier + ?Sized> Work<'t, T> {
     pub fn new(txn: &'t mut T, sites: u32, statement: i64) -> Work<'t, T> {
         Work { txn, sites, statement, hidden: 0, undo: None, phases: Phases::default(), rest: None }
     }
@@ -179,7 +159,7 @@ impl<'t, T: Carrier> Work<'t, T> {
     }
 }
 
-impl<T: Transaction> Work<'_, T> {
+impl Work<'_, dyn Transact + '_> {
     /// Runs the statements of a program: as its flow says, or one after the other. `reach` says
     /// whether steps may follow in the same transaction.
     ///

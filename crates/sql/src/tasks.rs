@@ -10,7 +10,7 @@ use crate::step::{Put, Putting};
 use crate::{Datum, SqlError, SqlState};
 use std::sync::Arc;
 
-impl<T: Carrier> Work<'_, T> {
+impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(crate) async fn read_catalog(&mut self) -> Result<Catalog, Stop> {
         let bytes = self.read_raw(CATALOG, &catalog_place(0)).await?;
         let catalog = bytes.as_deref().map(postcard::from_bytes::<Catalog>);

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::pin;
+use txn::erased::{AnyAccess, ErasedAccess, Local};
 use txn::workload::{Clients, Pauses};
 use txn::{Abort, Access, Generator, Route, Schema, StepId, Transaction, Verdict, Workload};
 
@@ -198,17 +199,15 @@ macro_rules! any_workload {
             }
 
             async fn load<A: Access>(&self, site: SiteId, part: u32, access: &mut A) -> Result<(), Abort> {
-                each!(self, w => pin!(w.load(site, part, access)).await)
+                self.load_erased(site, part, access).await
             }
 
             async fn load_replicated<A: Access>(&self, access: &mut A) -> Result<(), Abort> {
-                each!(self, w => pin!(w.load_replicated(access)).await)
+                self.load_replicated_erased(access).await
             }
 
             async fn audit<A: Access>(&self, sites: Range<u32>, access: &mut A) -> Result<AnyAudit, Abort> {
-                match self {
-                    $(AnyWorkload::$kind(w) => pin!(w.audit(sites, access)).await.map(AnyAudit::$kind)),+
-                }
+                self.audit_erased(sites, access).await
             }
 
             fn judge(&self, audits: Vec<AnyAudit>, committed: Option<u64>) -> Verdict {
@@ -240,6 +239,44 @@ macro_rules! any_workload {
                         }
                     })+
                 }
+            }
+        }
+
+        /// Loading and auditing, compiled once: a pointer to the access costs little beside a scan.
+        impl AnyWorkload {
+            fn load_erased<'a>(
+                &'a self,
+                site: SiteId,
+                part: u32,
+                access: &'a mut dyn AnyAccess,
+            ) -> Local<'a, Result<(), Abort>> {
+                Box::pin(async move {
+                    let access = &mut ErasedAccess(access);
+                    each!(self, w => pin!(w.load(site, part, access)).await)
+                })
+            }
+
+            fn load_replicated_erased<'a>(
+                &'a self,
+                access: &'a mut dyn AnyAccess,
+            ) -> Local<'a, Result<(), Abort>> {
+                Box::pin(async move {
+                    let access = &mut ErasedAccess(access);
+                    each!(self, w => pin!(w.load_replicated(access)).await)
+                })
+            }
+
+            fn audit_erased<'a>(
+                &'a self,
+                sites: Range<u32>,
+                access: &'a mut dyn AnyAccess,
+            ) -> Local<'a, Result<AnyAudit, Abort>> {
+                Box::pin(async move {
+                    let access = &mut ErasedAccess(access);
+                    match self {
+                        $(AnyWorkload::$kind(w) => pin!(w.audit(sites, access)).await.map(AnyAudit::$kind)),+
+                    }
+                })
             }
         }
 

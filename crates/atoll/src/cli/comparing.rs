@@ -1,6 +1,6 @@
 //! The arguments of `atoll compare`.
 
-use crate::cli::per_cent;
+use super::numbers::per_cent;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use report::verdict::Measure;

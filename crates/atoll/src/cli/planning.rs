@@ -1,6 +1,7 @@
 //! The options of `atoll plan` as typed.
 
-use super::{ChannelArg, DesignArg, DurabilityArg, RequestArgs, duration, workload_argument};
+use super::numbers::duration;
+use super::{ChannelArg, DesignArg, DurabilityArg, RequestArgs, workload_argument};
 use crate::examples;
 use advisor::Objective;
 use advisor::settings::Server;

@@ -63,9 +63,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         outcome = run.first_abort_or(outcome);
-        if let (Some(reply), Some(parcel)) = (outcome.as_ref().ok().or(abandoned.as_ref()), &mut parcel) {
-            outcome = packed(reply, parcel.reply).and(outcome);
-        }
+        outcome = with_reply(outcome, abandoned.as_ref(), parcel.as_mut());
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
             Ok(reply) if alone => Ok(reply),
@@ -106,6 +104,19 @@ pub(crate) async fn run<W: Workload, E: Engine>(
                 return Err(abort);
             }
         }
+    }
+}
+
+/// Encodes the reply, if it leaves this instance. One that is too long is an abort.
+#[inline(always)]
+fn with_reply<R: Serialize>(
+    outcome: Result<R, Abort>,
+    abandoned: Option<&R>,
+    parcel: Option<&mut Parcel<'_>>,
+) -> Result<R, Abort> {
+    match (outcome.as_ref().ok().or(abandoned), parcel) {
+        (Some(reply), Some(parcel)) => packed(reply, parcel.reply).and(outcome),
+        _ => outcome,
     }
 }
 

@@ -3,8 +3,8 @@
 use super::convert::Values;
 use super::phase::{Phase, Wanted};
 use super::step::Place;
+use crate::error::Stop;
 use crate::program::Outcome;
-use crate::run::Stop;
 use crate::{Datum, SqlError, SqlState};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -8,7 +8,7 @@ use super::phase::{decode, encode};
 use super::procedure::{Procedure, Txn};
 use super::rows::Rows;
 use super::step::Step;
-use crate::run::Stop;
+use crate::error::Stop;
 use crate::{SqlError, SqlState};
 use std::any::TypeId;
 use std::collections::HashMap;

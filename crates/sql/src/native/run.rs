@@ -3,71 +3,26 @@
 use super::issued::Issued;
 use super::phase::Wanted;
 use super::procedure::{AnyTransaction, Procedure, Txn};
-use super::rows::Rows;
+use super::run_step::IssuedRead;
 use super::{NativeCall, NativeTable, find, registry};
 use crate::bound::Bound;
 use crate::catalog::Store;
+use crate::error::Stop;
 use crate::expression::cast_to;
 use crate::program::{Outcome, Program};
-use crate::run::{Reach, Stop, Work};
-use crate::{Datum, SqlError, SqlState, place};
-use serde::{Deserialize, Serialize};
+use crate::run::{Reach, Transact, Work};
+use crate::{Datum, SqlError, SqlState};
 use std::future::{Future, pending, ready};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use txn::erased::Local;
-use txn::step::Each;
-use txn::{Abort, Access, Effect, Route, Step, StepId, Transaction};
-
-/// As [`Issued`], for a step that changes nothing.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct IssuedRead(Issued);
-
-type Said = Result<Vec<u8>, SqlError>;
-
-impl Step for Issued {
-    const ID: StepId = 20;
-    type Output = Said;
-
-    fn route(&self) -> Route {
-        place::route(self.store, self.slot)
-    }
-
-    async fn run<A: Access>(&self, access: &mut A) -> Result<Said, Abort> {
-        let run = match registry::step(&self.step) {
-            Ok(run) => run,
-            Err(error) => return Ok(Err(error)),
-        };
-        let mut rows = Rows::new(access, self);
-        let said = run(&self.args, &mut rows).await;
-        match (rows.aborted, said) {
-            (Some(abort), _) | (None, Err(Stop::Abort(abort))) => Err(abort),
-            (None, Ok(said)) => Ok(Ok(said)),
-            (None, Err(Stop::Error(error))) => Ok(Err(error)),
-        }
-    }
-}
-
-impl Step for IssuedRead {
-    const ID: StepId = 21;
-    const EFFECT: Effect = Effect::Reads;
-    type Output = Said;
-
-    fn route(&self) -> Route {
-        self.0.route()
-    }
-
-    async fn run<A: Access>(&self, access: &mut A) -> Result<Said, Abort> {
-        self.0.run(access).await
-    }
-}
 
 /// Runs a procedure.
 ///
 /// # Errors
 /// Its own, and those of its steps and statements.
-pub(crate) async fn call<T: Transaction>(work: &mut Work<'_, T>, call: &NativeCall) -> Result<Vec<u8>, Stop> {
+pub(crate) async fn call(work: &mut Work<'_, dyn Transact + '_>, call: &NativeCall) -> Result<Vec<u8>, Stop> {
     let run = registry::procedure(&call.procedure)?;
     work.begin_statement(call.statement);
     let mut carried = Carried { work, call, failed: None };
@@ -80,14 +35,14 @@ pub(crate) async fn call<T: Transaction>(work: &mut Work<'_, T>, call: &NativeCa
 }
 
 /// A call under way.
-struct Carried<'w, 't, T> {
-    work: &'w mut Work<'t, T>,
+struct Carried<'w, 't, 'x> {
+    work: &'w mut Work<'t, dyn Transact + 'x>,
     call: &'w NativeCall,
     /// The first error of a step or a statement, which may have done a part of its work.
     failed: Option<SqlError>,
 }
 
-impl<T: Transaction> Carried<'_, '_, T> {
+impl Carried<'_, '_, '_> {
     fn noted<R>(&mut self, outcome: Result<R, Stop>) -> Result<R, Stop> {
         if let Err(Stop::Error(error)) = &outcome {
             self.failed.get_or_insert_with(|| error.clone());
@@ -100,15 +55,11 @@ impl<T: Transaction> Carried<'_, '_, T> {
         let sites = self.work.sites();
         let issued = wanted.into_iter().map(|step| issue(step, self.call, sites));
         let txn = self.work.txn();
-        let said = match (only_reads, is_last) {
-            (true, is_last) => {
-                let steps = Each::<_, 4>(issued.map(|step| step.map(IssuedRead)).collect::<Result<_, _>>()?);
-                if is_last { txn.last(steps).await? } else { txn.all(steps).await? }
-            }
-            (false, is_last) => {
-                let steps = Each::<_, 4>(issued.collect::<Result<_, _>>()?);
-                if is_last { txn.last(steps).await? } else { txn.all(steps).await? }
-            }
+        let said = if only_reads {
+            let steps = issued.map(|step| step.map(IssuedRead)).collect::<Result<_, _>>()?;
+            txn.issued_reads(steps, is_last).await?
+        } else {
+            txn.issued(issued.collect::<Result<_, _>>()?, is_last).await?
         };
         Ok(said.into_iter().collect::<Result<Vec<_>, _>>()?)
     }
@@ -121,7 +72,7 @@ impl<T: Transaction> Carried<'_, '_, T> {
     }
 }
 
-impl<T: Transaction> AnyTransaction for Carried<'_, '_, T> {
+impl AnyTransaction for Carried<'_, '_, '_> {
     fn phase<'a>(&'a mut self, steps: Vec<Wanted>, is_last: bool) -> Local<'a, Result<Vec<Vec<u8>>, Stop>> {
         Box::pin(async move {
             let said = self.steps(steps, is_last).await;

@@ -3,7 +3,7 @@
 use super::convert::Values;
 use super::rows::Rows;
 use crate::Datum;
-use crate::run::Stop;
+use crate::error::Stop;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -13,7 +13,7 @@ use crate::program::{
 };
 use crate::step::{Change, Changed, Fetch, Outer, Put, Putting, Test, Wanted};
 use crate::{Datum, SqlError, SqlState};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Target {
     joined: Outer,
 }
 
-impl<T: Carrier> Work<'_, T> {
+impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(super) async fn update(&mut self, update: &Update, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         if is_in_place(update) {
             return pin!(self.update_in_place(update, bound)).await;
@@ -236,7 +236,7 @@ impl<T: Carrier> Work<'_, T> {
     }
 
     async fn one_row(&mut self, fetch: Fetch, lock: RowLock) -> Result<Option<Vec<u8>>, Stop> {
-        let hits = self.txn.fetch(smallvec![fetch], lock).await?.pop().unwrap_or_else(|| Ok(Vec::new()))?;
+        let hits = self.txn.fetch_one(fetch, lock).await??;
         Ok(hits.into_iter().next().and_then(|hit| hit.row))
     }
 

@@ -27,7 +27,7 @@ struct Search {
     overlaps: bool,
 }
 
-impl<T: Carrier> Work<'_, T> {
+impl<T: Carrier + ?Sized> Work<'_, T> {
     /// The rows of `source` for each of `outers`, at most `limit` for each.
     pub(super) async fn find(
         &mut self,

@@ -12,24 +12,25 @@
 //! many as those of its longest statement. The last phase of a transaction tells the engine so,
 //! where its statements have one round of steps: the prepare request travels with them.
 
-use super::carrier::{AfterChange, Carrier, Few};
+use super::carrier::{AfterChange, Batch, Carrier, Few, Transact};
 use super::{PHASE, Reach, Stop, Undo, Work, change};
 use crate::bound::Bound;
 use crate::group::Group;
 use crate::program::{Flow, FlowResult, GivenValue, InsertRows, Outcome, Path, Program, RowLock, Statement};
 use crate::step::{Before, Change, Fetch, FetchAll, FetchForUpdate, Gather, Hits, Put};
 use crate::{Datum, SqlError, SqlState};
+use smallvec::smallvec;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use txn::step::Each;
-use txn::{Abort, Transaction};
+use txn::Abort;
+use txn::erased::Local;
 
 /// Hidden keys of one statement of a program; the next statement's begin after them.
 const HIDDEN_KEYS: u32 = 32;
 
-impl<T: Transaction> Work<'_, T> {
+impl Work<'_, dyn Transact + '_> {
     pub(super) async fn run_flow(
         &mut self,
         (program, flow): (&Program, &Flow),
@@ -162,49 +163,59 @@ impl Waiting<'_> {
 }
 
 impl Carrier for Waiting<'_> {
-    async fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Result<Few<Hits>, Abort> {
-        match self.job(Job::Fetch(fetches, lock)).await {
-            Done::Hits(hits) => Ok(hits),
-            _ => Err(Abort::BadRequest),
-        }
+    fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Local<'_, Result<Few<Hits>, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::Fetch(fetches, lock)).await {
+                Done::Hits(hits) => Ok(hits),
+                _ => Err(Abort::BadRequest),
+            }
+        })
     }
 
-    async fn put(&mut self, puts: Few<Put>) -> Result<Few<Before>, Abort> {
-        match self.job(Job::Put(puts)).await {
-            Done::Befores(befores) => Ok(befores),
-            _ => Err(Abort::BadRequest),
-        }
+    fn fetch_one(&mut self, fetch: Fetch, lock: RowLock) -> Local<'_, Result<Hits, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::Fetch(smallvec![fetch], lock)).await {
+                Done::Hits(mut hits) => Ok(hits.pop().unwrap_or_else(|| Ok(Vec::new()))),
+                _ => Err(Abort::BadRequest),
+            }
+        })
     }
 
-    async fn change(&mut self, changes: Few<Change>) -> Result<Few<AfterChange>, Abort> {
-        match self.job(Job::Change(changes)).await {
-            Done::Changed(changed) => Ok(changed),
-            _ => Err(Abort::BadRequest),
-        }
+    fn put(&mut self, puts: Few<Put>) -> Local<'_, Result<Few<Before>, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::Put(puts)).await {
+                Done::Befores(befores) => Ok(befores),
+                _ => Err(Abort::BadRequest),
+            }
+        })
     }
 
-    async fn fetch_all(&mut self, fetch: FetchAll) -> Result<Hits, Abort> {
-        match self.job(Job::FetchAll(fetch)).await {
-            Done::All(hits) => Ok(hits),
-            _ => Err(Abort::BadRequest),
-        }
+    fn change(&mut self, changes: Few<Change>) -> Local<'_, Result<Few<AfterChange>, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::Change(changes)).await {
+                Done::Changed(changed) => Ok(changed),
+                _ => Err(Abort::BadRequest),
+            }
+        })
     }
 
-    async fn gather(&mut self, gather: Gather) -> Result<Result<Vec<Group>, SqlError>, Abort> {
-        match self.job(Job::Gather(gather)).await {
-            Done::Groups(groups) => Ok(groups),
-            _ => Err(Abort::BadRequest),
-        }
+    fn fetch_all(&mut self, fetch: FetchAll) -> Local<'_, Result<Hits, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::FetchAll(fetch)).await {
+                Done::All(hits) => Ok(hits),
+                _ => Err(Abort::BadRequest),
+            }
+        })
     }
-}
 
-/// The steps of one round, by kind.
-#[derive(Default)]
-struct Batch {
-    reads: Few<Fetch>,
-    locked: Few<FetchForUpdate>,
-    puts: Few<Put>,
-    changes: Few<Change>,
+    fn gather(&mut self, gather: Gather) -> Local<'_, Result<Result<Vec<Group>, SqlError>, Abort>> {
+        Box::pin(async move {
+            match self.job(Job::Gather(gather)).await {
+                Done::Groups(groups) => Ok(groups),
+                _ => Err(Abort::BadRequest),
+            }
+        })
+    }
 }
 
 /// Which outputs of a round belong to a slot.
@@ -216,16 +227,16 @@ enum Share {
 }
 
 /// Carries out the steps for which lanes wait.
-async fn round<T: Transaction>(txn: &mut T, slots: &[Slot], ends: bool) -> Result<(), Abort> {
+async fn round(txn: &mut (dyn Transact + '_), slots: &[Slot], ends: bool) -> Result<(), Abort> {
     let mut batch = Batch::default();
     let mut shares: Vec<(&Slot, Share)> = Vec::with_capacity(slots.len());
     for slot in slots {
         let done = match slot.job.take() {
             None => continue,
-            Some(Job::FetchAll(fetch)) => Done::All(txn.over(fetch).await?),
-            Some(Job::Gather(gather)) => Done::Groups(txn.over(gather).await?),
+            Some(Job::FetchAll(fetch)) => Done::All(txn.fetch_all(fetch).await?),
+            Some(Job::Gather(gather)) => Done::Groups(txn.gather(gather).await?),
             Some(job) => {
-                shares.push((slot, batch.add(job)));
+                shares.push((slot, add(&mut batch, job)));
                 continue;
             }
         };
@@ -234,7 +245,7 @@ async fn round<T: Transaction>(txn: &mut T, slots: &[Slot], ends: bool) -> Resul
     if shares.is_empty() {
         return Ok(());
     }
-    let (mut hits, mut locked, mut befores, mut changed) = batch.run(txn, ends).await?;
+    let (mut hits, mut locked, mut befores, mut changed) = txn.batch(batch, ends).await?;
     for (slot, share) in shares {
         let done = match share {
             Share::Reads(count) => Done::Hits(hits.drain(..count).collect()),
@@ -247,45 +258,30 @@ async fn round<T: Transaction>(txn: &mut T, slots: &[Slot], ends: bool) -> Resul
     Ok(())
 }
 
-type Outputs = (Few<Hits>, Few<Hits>, Few<Before>, Few<AfterChange>);
-
-impl Batch {
-    fn add(&mut self, job: Job) -> Share {
-        match job {
-            Job::Fetch(fetches, RowLock::None) => {
-                let count = fetches.len();
-                self.reads.extend(fetches);
-                Share::Reads(count)
-            }
-            Job::Fetch(fetches, RowLock::Update) => {
-                let count = fetches.len();
-                self.locked.extend(fetches.into_iter().map(FetchForUpdate));
-                Share::Locked(count)
-            }
-            Job::Put(puts) => {
-                let count = puts.len();
-                self.puts.extend(puts);
-                Share::Puts(count)
-            }
-            Job::Change(changes) => {
-                let count = changes.len();
-                self.changes.extend(changes);
-                Share::Changes(count)
-            }
-            // These are carried out by themselves.
-            Job::FetchAll(_) | Job::Gather(_) => Share::Reads(0),
+fn add(batch: &mut Batch, job: Job) -> Share {
+    match job {
+        Job::Fetch(fetches, RowLock::None) => {
+            let count = fetches.len();
+            batch.reads.extend(fetches);
+            Share::Reads(count)
         }
-    }
-
-    async fn run<T: Transaction>(self, txn: &mut T, ends: bool) -> Result<Outputs, Abort> {
-        let Batch { reads, locked, puts, changes } = self;
-        if locked.is_empty() && puts.is_empty() && changes.is_empty() {
-            let reads = Each(reads);
-            let hits = if ends { txn.last(reads).await? } else { txn.all(reads).await? };
-            return Ok((hits, Few::new(), Few::new(), Few::new()));
+        Job::Fetch(fetches, RowLock::Update) => {
+            let count = fetches.len();
+            batch.locked.extend(fetches.into_iter().map(FetchForUpdate));
+            Share::Locked(count)
         }
-        let steps = (Each(reads), Each(locked), Each(puts), Each(changes));
-        if ends { txn.last(steps).await } else { txn.all(steps).await }
+        Job::Put(puts) => {
+            let count = puts.len();
+            batch.puts.extend(puts);
+            Share::Puts(count)
+        }
+        Job::Change(changes) => {
+            let count = changes.len();
+            batch.changes.extend(changes);
+            Share::Changes(count)
+        }
+        // These are carried out by themselves.
+        Job::FetchAll(_) | Job::Gather(_) => Share::Reads(0),
     }
 }
 

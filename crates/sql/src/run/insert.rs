@@ -18,7 +18,7 @@ pub(crate) struct NewRow {
     pub row: Vec<u8>,
 }
 
-impl<T: Carrier> Work<'_, T> {
+impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(super) async fn insert(&mut self, insert: &Insert, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let table = &insert.table;
         let (new, wrong) = self.new_rows(insert, bound).await?;

@@ -20,7 +20,7 @@ struct JoinedRow {
     last: Option<Found>,
 }
 
-impl<T: Carrier> Work<'_, T> {
+impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(super) async fn select(&mut self, select: &Select, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let rows = pin!(self.selected(select, bound)).await?;
         Ok(Outcome { count: rows.len() as u64, rows, rest: self.rest.take() })

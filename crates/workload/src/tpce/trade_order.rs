@@ -444,6 +444,50 @@ async fn worth<T: Transaction>(
     Ok(held.iter().zip(prices).map(|((_, quantity), price)| quantity * price).sum())
 }
 
+/// The step of frame 3.
+fn estimate(
+    tpce: &Tpce,
+    r: &TradeOrderRequest,
+    (orderer, ordered): (&Orderer, &Ordered),
+    price: i64,
+) -> Result<Estimate, Abort> {
+    let mut exchange = [b' '; 6];
+    exchange.iter_mut().zip(ordered.exchange.bytes()).for_each(|(to, from)| *to = from);
+    Ok(Estimate {
+        site: tpce.customer_site(r.ca / 10)?,
+        ca: r.ca,
+        c: orderer.c,
+        tier: orderer.tier,
+        taxable: orderer.tax_status != 0,
+        security: r.security,
+        trade_type: r.trade_type,
+        exchange,
+        quantity: r.quantity,
+        price,
+        lifo: r.lifo,
+        on_margin: r.on_margin,
+        backward: tpce.options.backward,
+    })
+}
+
+/// The step of frame 4 at the account's site.
+fn insert_of(r: &TradeOrderRequest, site: u32, price: i64, (charge, commission): (i64, i64)) -> InsertTrade {
+    InsertTrade {
+        site,
+        ca: r.ca,
+        executor: format!("{} {}", r.executor[0], r.executor[1]),
+        security: r.security,
+        trade_type: r.trade_type,
+        quantity: r.quantity,
+        price,
+        is_cash: !r.on_margin,
+        lifo: r.lifo,
+        charge,
+        commission,
+        now: r.now,
+    }
+}
+
 pub(super) async fn run<T: Transaction>(
     tpce: &Tpce,
     r: &TradeOrderRequest,
@@ -462,43 +506,14 @@ pub(super) async fn run<T: Transaction>(
         return Err(Abort::User(NOT_PERMITTED));
     }
     let price = if r.is_limit() { r.price } else { ordered.price };
-    let mut exchange = [b' '; 6];
-    exchange.iter_mut().zip(ordered.exchange.bytes()).for_each(|(to, from)| *to = from);
-    let estimate = Estimate {
-        site,
-        ca: r.ca,
-        c: orderer.c,
-        tier: orderer.tier,
-        taxable: orderer.tax_status != 0,
-        security: r.security,
-        trade_type: r.trade_type,
-        exchange,
-        quantity: r.quantity,
-        price,
-        lifo: r.lifo,
-        on_margin: r.on_margin,
-        backward: tpce.options.backward,
-    };
+    let estimate = estimate(tpce, r, (&orderer, &ordered), price)?;
     let (estimated, broker) = txn.all((estimate, BrokerName { broker: orderer.broker })).await?;
     let assets = match r.on_margin {
         true => Some(orderer.balance + worth(tpce, site, &estimated.held, txn).await?),
         false => None,
     };
     let commission = settle::commission(estimated.rate, r.quantity, price);
-    let trade = InsertTrade {
-        site,
-        ca: r.ca,
-        executor: format!("{} {}", r.executor[0], r.executor[1]),
-        security: r.security,
-        trade_type: r.trade_type,
-        quantity: r.quantity,
-        price,
-        is_cash: !r.on_margin,
-        lifo: r.lifo,
-        charge: estimated.charge,
-        commission,
-        now: r.now,
-    };
+    let trade = insert_of(r, site, price, (estimated.charge, commission));
     let t = if r.is_limit() || r.roll_back { txn.all(trade).await? } else { txn.last(trade).await? };
     if r.is_limit() {
         let request = InsertRequest {
