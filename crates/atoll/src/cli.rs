@@ -3,6 +3,7 @@
 mod backups;
 mod clustering;
 mod comparing;
+mod flowing;
 mod numbers;
 mod planning;
 mod serving;
@@ -20,7 +21,7 @@ pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModel
 use crate::version;
 pub use backups::{BackupArgs, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use clustering::{
     AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
 };
@@ -37,6 +38,11 @@ use std::time::Duration;
 use topology::{IslandCount, Placement};
 pub use tracing::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TraceArgs, TypesArg};
 use workload::Hot;
+
+/// The command line's definition.
+pub fn command() -> clap::Command {
+    flowing::flow(Cli::command())
+}
 
 /// An OLTP database engine that can be deployed as any number of instances over the cores of a
 /// machine. It measures which deployment suits which workload.

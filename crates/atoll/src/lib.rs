@@ -98,7 +98,7 @@ mod units;
 mod watch;
 
 use applies::Given;
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{ArgMatches, FromArgMatches};
 use cli::{COUNTER, Cli, Command, IPC};
 use deploy::Interrupt;
 use failure::Failure;
@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
         }
     };
     let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut command = Cli::command();
+    let mut command = cli::command();
     let read = command.try_get_matches_from_mut(words);
     let read = read.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let (cli, matches) = match read {

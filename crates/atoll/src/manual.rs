@@ -1,10 +1,9 @@
 //! Output that follows from the definition of the options: completions for shells, and manual
 //! pages.
 
-use crate::cli::{Cli, CompletionsArgs, ManArgs};
+use crate::cli::{self, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
 use crate::output::print;
-use clap::CommandFactory;
 use clap_mangen::Man;
 use std::path::Path;
 
@@ -14,7 +13,7 @@ const NAME: &str = "atoll";
 /// Standard output is closed.
 pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), NAME, &mut script);
+    clap_complete::generate(args.shell, &mut cli::command(), NAME, &mut script);
     print(String::from_utf8_lossy(&script).trim_end())
 }
 
@@ -23,7 +22,7 @@ pub fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
     let Some(dir) = &args.out else {
         let mut page = Vec::new();
-        Man::new(Cli::command()).render(&mut page).map_err(Failure::run)?;
+        Man::new(cli::command()).render(&mut page).map_err(Failure::run)?;
         return print(String::from_utf8_lossy(&page).trim_end());
     };
     let written = std::fs::create_dir_all(dir).and_then(|()| clap_mangen::generate_to(command(), dir));
@@ -36,7 +35,7 @@ pub fn man(args: &ManArgs) -> Result<(), Failure> {
 
 /// The command tree that is shown to users.
 fn command() -> clap::Command {
-    Cli::command().disable_help_subcommand(true)
+    cli::command().disable_help_subcommand(true)
 }
 
 fn pages(dir: &Path) -> Vec<String> {

@@ -5,9 +5,9 @@
 //! options that do not apply to tpcc.
 
 use crate::applies::{OF_COUNTER, OF_IPC};
-use crate::cli::{COUNTER, Cli, IPC};
+use crate::cli::{self, COUNTER, IPC};
 use crate::examples::FIRST;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use driver::Subject;
 use workload::WorkloadSpec;
 use workload::benchmark::Form;
@@ -34,7 +34,7 @@ pub fn screen(args: &[String]) -> Option<String> {
 
 /// The screen without the names of the workloads, which fill half a screen.
 fn short(command: &str) -> Option<String> {
-    let mut root = Cli::command();
+    let mut root = cli::command();
     root.build();
     let about = "micro, tpcb, tpcc, tatp or a part of one; counter, ipc; --help lists all";
     let sub = root.find_subcommand(command)?.clone();
@@ -117,7 +117,7 @@ fn without_name(arg: Arg, name: &str) -> Arg {
 }
 
 fn subcommand(command: &str, name: &str, about: &str) -> Option<Command> {
-    let mut root = Cli::command();
+    let mut root = cli::command();
     root.build();
     let sub = root.find_subcommand(command)?.clone();
     let usage = format!("atoll {command} {name} [OPTIONS]");

@@ -20,12 +20,12 @@ mod flow;
 mod insert;
 mod select;
 
+use crate::Datum;
 use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::measured::{Did, Phases};
 use crate::program::{Outcome, Program, Statement};
 use crate::step::{Put, Putting};
-use crate::Datum;
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
