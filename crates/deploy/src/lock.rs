@@ -79,6 +79,16 @@ pub(crate) fn shared(dir: &Path) -> Result<Lock, DeployError> {
     Ok(Lock { _dir: whole, _file: file })
 }
 
+/// A process that another thread has forked, and that has not executed its program yet, has copies
+/// of the descriptors: the locks are released for all copies.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        for file in [&self._file, &self._dir].into_iter().flatten() {
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
 impl Lock {
     /// Makes the file of a shared lock in `dir` if it was missing. That also keeps out a version
     /// that knows only the file. A directory that cannot be written needs no file: nothing can run

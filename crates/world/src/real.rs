@@ -20,6 +20,17 @@ struct RealFile {
     path: PathBuf,
 }
 
+/// A lock of a folder. A process that another thread has forked, and that has not executed its
+/// program yet, has a copy of the descriptor and would hold the lock a little longer: the lock is
+/// released for all copies.
+struct Held(OwnedFd);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// The system's error with the attempted action and the file; keeps its kind.
 fn told(doing: &str, path: &Path, errno: Errno) -> Error {
     let system = Error::from(errno);
@@ -154,7 +165,7 @@ impl Files for Real {
         // the start.
         let _ = rustix::fs::ftruncate(&fd, 0);
         let _ = rustix::io::pwrite(&fd, std::process::id().to_string().as_bytes(), 0);
-        Ok(Box::new(fd))
+        Ok(Box::new(Held(fd)))
     }
 
     fn share(&self, path: &Path, bytes: usize) -> io::Result<Option<Box<dyn SharedMemory>>> {
@@ -226,5 +237,22 @@ impl Drop for Mapping {
         // SAFETY: the mapping was made by `new` with this address and length. No code can reach it
         // after this: the address is valid only while this value lives.
         let _ = unsafe { rustix::mm::munmap(self.start.cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_of_the_descriptor_does_not_hold_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = real().lock(&path).unwrap();
+        assert_eq!(real().lock(&path).err().map(|e| e.kind()), Some(io::ErrorKind::WouldBlock));
+        let copy = rustix::io::dup(&lock.downcast_ref::<Held>().unwrap().0).unwrap();
+        drop(lock);
+        assert!(real().lock(&path).is_ok());
+        drop(copy);
     }
 }

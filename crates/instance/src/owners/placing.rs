@@ -32,7 +32,8 @@ pub(crate) struct Placer {
     island: Vec<usize>,
     /// The number of workers of each island.
     sizes: Vec<usize>,
-    /// How often two sites met. Halved in each period, so that old meetings lose weight.
+    /// How often two sites met. Halved in each period with enough of them, so that old meetings lose
+    /// weight, and a slow machine collects enough in several periods.
     met: BTreeMap<(u32, u32), f64>,
     /// Periods left without a decision, and their number after each decision.
     quiet: u32,
@@ -63,8 +64,10 @@ impl Placer {
     /// worth it.
     pub fn judge(&mut self, now: &Ranges, work: &[u64]) -> Option<(Ranges, String)> {
         let problem = self.problem(now, work);
-        self.met.values_mut().for_each(|n| *n /= 2.0);
-        self.met.retain(|_, n| *n >= 0.1);
+        if self.met.values().sum::<f64>() >= ENOUGH {
+            self.met.values_mut().for_each(|n| *n /= 2.0);
+            self.met.retain(|_, n| *n >= 0.1);
+        }
         if self.quiet > 0 {
             self.quiet -= 1;
             return None;
@@ -166,6 +169,19 @@ mod tests {
             placer.met(&met);
             assert!(placer.judge(&to, &work).is_none(), "nothing is gained any more");
         }
+    }
+
+    #[test]
+    fn a_slow_machine_decides_after_more_periods() {
+        let (ranges, met) = apart();
+        let few: Meetings = met.keys().map(|sites| (*sites, 1)).collect();
+        let mut placer = Placer::new(&[0, 7], 2, 2);
+        let mut periods = 0..40;
+        let decided = periods.find(|_| {
+            placer.met(&few);
+            placer.judge(&ranges, &[100; 4]).is_some()
+        });
+        assert_eq!(decided, Some(9), "20 meetings a period, 200 in ten");
     }
 
     #[test]
