@@ -47,7 +47,18 @@ pub struct PageAccess<'a, D: Design> {
     pub engine: &'a PageEngine<D>,
     pub executor: &'a Executor,
     pub txn: &'a mut LocalTxn,
+    /// The rows that the next scan is likely to visit; 0 if that is not known.
+    expected: usize,
 }
+
+impl<'a, D: Design> PageAccess<'a, D> {
+    pub fn new(engine: &'a PageEngine<D>, executor: &'a Executor, txn: &'a mut LocalTxn) -> Self {
+        PageAccess { engine, executor, txn, expected: 0 }
+    }
+}
+
+/// The most rows that a scan looks at before it locks them.
+const MOST_AT_ONCE: usize = 256;
 
 /// Repeats an operation on pages until it does not stop for a page or a latch. An absent page parks
 /// the transaction.
@@ -249,7 +260,11 @@ impl<'a, D: Design> PageAccess<'a, D> {
         let table = self.lock_table_of(index, cursor.purpose.intention()).await?;
         // Often the caller wants the first row only, and every row that is looked at gets locked.
         // Entries alone are small, and mostly the caller wants all.
-        let mut limit = if cursor.purpose.is_of_keys() { 8 } else { 1 };
+        let mut limit = match std::mem::take(&mut self.expected) {
+            0 if cursor.purpose.is_of_keys() => 8,
+            0 => 1,
+            rows => rows.min(MOST_AT_ONCE),
+        };
         let mut first = Some(self.collect_some(&cursor, limit).await?);
         drop(opening);
         let _going_on = marked::<{ mark::FETCH }>();
@@ -283,7 +298,7 @@ impl<'a, D: Design> PageAccess<'a, D> {
                 (ChunkEnd::More(_), Some(last)) => cursor.from = Bound::Excluded(Key::from_bytes(last)),
                 _ => return Ok(()),
             }
-            limit = (limit * 4).min(256);
+            limit = (limit * 4).min(MOST_AT_ONCE);
         }
     }
 
@@ -390,6 +405,10 @@ impl<D: Design> Access for PageAccess<'_, D> {
         }
         self.txn.sites = sites.filter(|_| D::OWNERS);
         Ok(())
+    }
+
+    fn expect(&mut self, rows: usize) {
+        self.expected = rows;
     }
 
     #[inline]

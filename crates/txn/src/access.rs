@@ -68,6 +68,10 @@ pub trait Access {
         Ok(())
     }
 
+    /// Says that the next scan is likely to visit this many rows. A hint, which changes no outcome:
+    /// an engine that looks at rows before it locks them looks at that many at once.
+    fn expect(&mut self, _rows: usize) {}
+
     /// Runs `f` on the row with this key. `None` if there is none (and none will appear before this
     /// transaction ends).
     async fn read<R>(

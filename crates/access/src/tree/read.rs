@@ -39,11 +39,13 @@ pub enum ChunkEnd {
     /// The range is done and no key beyond it was met. In a forward scan no such key exists: the
     /// gap after the last key of the index must be locked.
     End,
+    /// `visit` broke. The caller knows at which entry.
+    Cut,
 }
 
 impl ChunkEnd {
     /// The bound at which the next chunk of a scan in this direction begins; `None` if the scan is
-    /// done.
+    /// done, or was cut.
     pub fn resume(&self, direction: Direction) -> Option<Bound<&[u8]>> {
         match (self, direction) {
             (ChunkEnd::Continue(fence), Direction::Forward) => Some(Bound::Included(fence)),
@@ -181,7 +183,25 @@ impl<'p> BTree<'p> {
         from: Bound<&[u8]>,
         until: Option<&[u8]>,
         direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]),
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<ChunkEnd, Stop> {
+        let visit = |key: &[u8], value: &[u8]| {
+            visit(key, value);
+            ControlFlow::Continue(())
+        };
+        self.chunk_while::<L>(from, until, direction, visit)
+    }
+
+    /// As [`BTree::chunk`], until `visit` breaks.
+    ///
+    /// # Errors
+    /// As [`BTree::chunk`].
+    pub fn chunk_while<L: LatchPolicy>(
+        &self,
+        from: Bound<&[u8]>,
+        until: Option<&[u8]>,
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<ChunkEnd, Stop> {
         if L::LATCHED && self.pool.views::<L>() {
             for _ in 0..TRIES {
@@ -380,25 +400,26 @@ fn walk(
     from: Bound<&[u8]>,
     until: Option<&[u8]>,
     direction: Direction,
-    mut visit: impl FnMut(&[u8], &[u8]),
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<ChunkEnd, Garbled> {
     leads_on(node, from, direction)?;
     let range = span(node, from, until, direction)?;
     let mut buf = KeyBuf::new();
-    let mut one = |at: usize| {
-        visit(node.key_in(at, &mut buf)?, node.value(at)?);
-        Ok(())
-    };
-    let behind = match direction {
-        Direction::Forward => {
-            range.clone().try_for_each(&mut one)?;
-            Some(range.end).filter(|at| *at < node.count())
+    let mut each = |range: &mut dyn Iterator<Item = usize>| -> Result<ControlFlow<()>, Garbled> {
+        for at in range {
+            if visit(node.key_in(at, &mut buf)?, node.value(at)?).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
         }
-        Direction::Backward => {
-            range.clone().rev().try_for_each(&mut one)?;
-            range.start.checked_sub(1)
-        }
+        Ok(ControlFlow::Continue(()))
     };
+    let (walked, behind) = match direction {
+        Direction::Forward => (each(&mut range.clone())?, Some(range.end).filter(|at| *at < node.count())),
+        Direction::Backward => (each(&mut range.clone().rev())?, range.start.checked_sub(1)),
+    };
+    if walked.is_break() {
+        return Ok(ChunkEnd::Cut);
+    }
     if let Some(at) = behind {
         return Ok(ChunkEnd::Key(node.key(at)?));
     }

@@ -50,7 +50,25 @@ fn scan<L: LatchPolicy>(
             ChunkEnd::Continue(fence) => resume = Some(ChunkEnd::Continue(fence)),
             ChunkEnd::Key(key) => return (all, Some(key)),
             ChunkEnd::End => return (all, None),
+            ChunkEnd::Cut => panic!("nothing broke"),
         }
+    }
+}
+
+#[test]
+fn a_chunk_ends_where_the_visitor_breaks() {
+    let pool = pool(64);
+    let (tree, _) = small(&pool);
+    for direction in [Direction::Forward, Direction::Backward] {
+        let mut seen = 0;
+        let end = settle(&pool, || {
+            seen = 0;
+            tree.chunk_while::<Coupled>(Bound::Unbounded, None, direction, |_, _| {
+                seen += 1;
+                if seen == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+        assert_eq!((end, seen), (ChunkEnd::Cut, 2));
     }
 }
 

@@ -189,7 +189,7 @@ impl<D: Design> Engine for PageEngine<D> {
         executor: &'a Executor,
         txn: &'a mut LocalTxn,
     ) -> PageAccess<'a, D> {
-        PageAccess { engine: self, executor, txn }
+        PageAccess::new(self, executor, txn)
     }
 
     #[inline]

@@ -209,7 +209,7 @@ fn transactions(
     for _ in 0..1500 {
         engine.begin(&mut txn, 0, Protection::Locks);
         let mut done = Vec::new();
-        let mut access = PageAccess { engine, executor: &executor, txn: &mut txn };
+        let mut access = PageAccess::new(engine, &executor, &mut txn);
         let ops: Vec<Op> = (0..=random.below(4)).map(|_| random.op()).collect();
         let ran = block_on(async {
             for op in ops {

@@ -157,7 +157,7 @@ impl Bench {
     }
 
     pub fn access<'a>(&'a self, txn: &'a mut LocalTxn) -> PageAccess<'a, Conventional> {
-        PageAccess { engine: &self.engine, executor: &self.executor, txn }
+        PageAccess::new(&self.engine, &self.executor, txn)
     }
 
     /// The values and ids met in a scan of values from `low` to below `high`.

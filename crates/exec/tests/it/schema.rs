@@ -48,7 +48,7 @@ impl Bench {
     }
 
     fn access<'a>(&'a self, txn: &'a mut LocalTxn) -> PageAccess<'a, Conventional> {
-        PageAccess { engine: &self.engine, executor: &self.executor, txn }
+        PageAccess::new(&self.engine, &self.executor, txn)
     }
 }
 

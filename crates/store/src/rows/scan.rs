@@ -13,7 +13,7 @@ use access::{BTree, HeapPlace};
 use base::{Key, Rid, TableId};
 use latch::Policies;
 use pages::Stop;
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 use txn::Direction;
 
 /// A chunk ends after the row that makes it longer than this many bytes, because rows may be long.
@@ -121,17 +121,19 @@ impl Store {
         let mut entries: Vec<(Key, Option<Rid>)> = Vec::new();
         let mut cut = false;
         let met = |key: &[u8], value: &[u8]| {
-            if cut || !wanted(key) {
-                return;
+            if !wanted(key) {
+                return ControlFlow::Continue(());
             }
-            match entries.len() < limit {
-                true => entries.push((Key::from_bytes(key), Rid::decode(value))),
-                false => cut = true,
+            cut = entries.len() >= limit;
+            if cut {
+                return ControlFlow::Break(());
             }
+            entries.push((Key::from_bytes(key), Rid::decode(value)));
+            ControlFlow::Continue(())
         };
         let read = match index == table.def.id {
-            true => tree.chunk::<P::Index>(from, until, way, met)?,
-            false => tree.chunk::<P::Secondary>(from, until, way, met)?,
+            true => tree.chunk_while::<P::Index>(from, until, way, met)?,
+            false => tree.chunk_while::<P::Secondary>(from, until, way, met)?,
         };
         let mut bytes = 0;
         for (i, (key, rid)) in entries.iter().enumerate() {
@@ -178,19 +180,21 @@ impl Store {
         let way = way(direction);
         let (mut met, mut last, mut cut) = (0, None, false);
         let each = |key: &[u8], _: &[u8]| {
-            if cut || !wanted(key) {
-                return;
+            if !wanted(key) {
+                return ControlFlow::Continue(());
             }
             cut = last.is_some();
-            if !cut {
-                visit(key);
-                met += 1;
-                last = (met == limit).then(|| Key::from_bytes(key));
+            if cut {
+                return ControlFlow::Break(());
             }
+            visit(key);
+            met += 1;
+            last = (met == limit).then(|| Key::from_bytes(key));
+            ControlFlow::Continue(())
         };
         let read = match index == table.def.id {
-            true => tree.chunk::<P::Index>(from, until, way, each)?,
-            false => tree.chunk::<P::Secondary>(from, until, way, each)?,
+            true => tree.chunk_while::<P::Index>(from, until, way, each)?,
+            false => tree.chunk_while::<P::Secondary>(from, until, way, each)?,
         };
         Ok(match last.filter(|_| cut) {
             Some(last) => ChunkEnd::More(Bound::Excluded(last)),
@@ -211,10 +215,7 @@ impl Store {
     ) -> Result<ChunkEnd, Stop> {
         let (mut met, mut bytes, mut bad, mut last) = (0, 0, false, None);
         let mut away = None;
-        let read = self.tree(table).chunk::<P::Index>(from, until, way, |key, value| {
-            if away.is_some() || last.is_some() || bad {
-                return;
-            }
+        let read = self.tree(table).chunk_while::<P::Index>(from, until, way, |key, value| {
             match Lies::of(value) {
                 Some(Lies::Here(row)) if table.layout.fits(row) => {
                     visit(key, row);
@@ -225,6 +226,10 @@ impl Store {
             }
             if met == limit || bytes > CHUNK_BYTES {
                 last = Some(Key::from_bytes(key));
+            }
+            match away.is_some() || last.is_some() || bad {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         })?;
         if bad {
@@ -258,14 +263,16 @@ impl Store {
     ) -> Result<ChunkEnd, Stop> {
         let mut entries: Vec<Key> = Vec::new();
         let mut cut = false;
-        let read = tree.chunk::<P::Secondary>(from, until, way, |entry, _| {
-            if cut || !wanted(entry) {
-                return;
+        let read = tree.chunk_while::<P::Secondary>(from, until, way, |entry, _| {
+            if !wanted(entry) {
+                return ControlFlow::Continue(());
             }
-            match entries.len() < limit {
-                true => entries.push(Key::from_bytes(entry)),
-                false => cut = true,
+            cut = entries.len() >= limit;
+            if cut {
+                return ControlFlow::Break(());
             }
+            entries.push(Key::from_bytes(entry));
+            ControlFlow::Continue(())
         })?;
         let def = table.def.indexes.iter().find(|def| def.id == index);
         let mut bytes = 0;
@@ -345,6 +352,7 @@ fn onward(end: access::ChunkEnd, direction: access::Direction) -> ChunkEnd {
         (access::ChunkEnd::Continue(fence), Direction::Forward) => ChunkEnd::More(Bound::Included(fence)),
         (access::ChunkEnd::Continue(fence), Direction::Backward) => ChunkEnd::More(Bound::Excluded(fence)),
         (access::ChunkEnd::Key(key), _) => ChunkEnd::Done(Some(key)),
-        (access::ChunkEnd::End, _) => ChunkEnd::Done(None),
+        // A chunk that was cut goes on behind its last entry, which the caller knows.
+        (access::ChunkEnd::End | access::ChunkEnd::Cut, _) => ChunkEnd::Done(None),
     }
 }

@@ -215,14 +215,14 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     let [filler, victim] = &mut txns;
     let insert = |txn: &mut LocalTxn, id| {
         let (key, row) = (table::key(id), table::row(id, &(1, "n".repeat(300))));
-        let mut access = PageAccess { engine: &engine, executor: &executor, txn };
+        let mut access = PageAccess::new(&engine, &executor, txn);
         to_its_end(&engine, access.insert(table::ACCOUNTS, &key, &row))
     };
     (0..600).for_each(|id| assert_eq!(insert(filler, id), Ok(Inserted::Done)));
     engine.commit(filler).unwrap();
     engine.begin(filler, 0, Protection::Exclusive);
     for id in 0..30 {
-        let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut *victim };
+        let mut access = PageAccess::new(&engine, &executor, &mut *victim);
         let set = |row: &mut txn::RowMut<'_>| row.set_int(table::SCORE, 2);
         let key = table::key(id * 20);
         assert_eq!(to_its_end(&engine, access.update(table::ACCOUNTS, &key, set)), Ok(Some(())));

@@ -15,6 +15,7 @@ pub trait AnyAccess {
     fn enter(&mut self, route: Route) -> Result<(), Abort>;
     fn within(&mut self, sites: Option<std::ops::Range<u32>>) -> Result<(), Abort>;
     fn prefetch(&mut self, table: TableId, keys: &[Key]);
+    fn expect(&mut self, rows: usize);
 
     fn read<'a>(
         &'a mut self,
@@ -85,6 +86,10 @@ impl<A: Access> AnyAccess for A {
 
     fn prefetch(&mut self, table: TableId, keys: &[Key]) {
         Access::prefetch(self, table, keys);
+    }
+
+    fn expect(&mut self, rows: usize) {
+        Access::expect(self, rows);
     }
 
     fn read<'a>(
@@ -189,6 +194,10 @@ impl Access for ErasedAccess<'_> {
 
     fn prefetch(&mut self, table: TableId, keys: &[Key]) {
         self.0.prefetch(table, keys);
+    }
+
+    fn expect(&mut self, rows: usize) {
+        self.0.expect(rows);
     }
 
     async fn update<R>(

@@ -4,7 +4,7 @@
 use super::population::fill_forwarding;
 use super::rows::{self, CALL_FORWARDING, SPECIAL_FACILITY, digits, key};
 use super::updates::probe;
-use super::{FORWARDED_ALREADY, Index, NO_PARENT, NOT_FORWARDED, route};
+use super::{FORWARDED_ALREADY, Index, MOST_FACILITIES, NO_PARENT, NOT_FORWARDED, route};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use txn::step::{Route, Step, StepId};
@@ -84,6 +84,7 @@ impl Step for InsertForwarding {
         new.check()?;
         probe(access, new.s, self.index).await?;
         let (low, high, mut parent) = (key([new.s]), key([new.s.saturating_add(1)]), None);
+        access.expect(MOST_FACILITIES);
         access
             .scan(SPECIAL_FACILITY, Range::new(&low, &high), Direction::Forward, |_, row| {
                 let sf_type = row.int(rows::special_facility::SF_TYPE);

@@ -59,6 +59,11 @@ use txn::step::{Route, StepId, Transaction};
 use txn::workload::{Clients, Verdict};
 use txn::{Abort, Access, Workload};
 
+/// Rows of SPECIAL_FACILITY that a subscriber has at most.
+const MOST_FACILITIES: usize = 4;
+/// Rows of CALL_FORWARDING that a facility has at most.
+const MOST_FORWARDINGS: usize = 3;
+
 /// The reasons why a transaction is no success, as numbers of [`Abort::User`].
 pub const NO_DESTINATION: u16 = 1;
 pub const NO_ACCESS_INFO: u16 = 2;

@@ -1,7 +1,7 @@
 //! The read-only transactions, one step each.
 
 use super::rows::{self, ACCESS_INFO, CALL_FORWARDING, Digits, SPECIAL_FACILITY, SUBSCRIBER, TENS, key};
-use super::{NO_ACCESS_INFO, NO_DESTINATION, Predicate, found, route};
+use super::{MOST_FORWARDINGS, NO_ACCESS_INFO, NO_DESTINATION, Predicate, found, route};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use txn::step::{Effect, Route, Step, StepId};
@@ -84,6 +84,7 @@ impl Step for FindDestination {
             Predicate::Reversed => (key([s, sf_type, start]), key([s, sf_type.saturating_add(1)])),
         };
         let mut numbers = SmallVec::new();
+        access.expect(MOST_FORWARDINGS);
         access
             .scan(CALL_FORWARDING, Range::new(&low, &high), Direction::Forward, |_, row| {
                 if i64::from(end) < row.int(END_TIME) {

@@ -63,6 +63,7 @@ impl Step for ReadOrder {
         })
         .await?;
         let mut lines = Vec::with_capacity(MOST_LINES);
+        access.expect(MOST_LINES);
         scan_prefix(access, ORDER_LINE, &key([w, d, order]), Direction::Forward, |_, row| {
             let delivered = (!row.is_null(OL_DELIVERY_D)).then(|| row.int(OL_DELIVERY_D));
             let [item, supply, quantity] = [OL_I_ID, OL_SUPPLY_W_ID, OL_QUANTITY].map(|c| row.int(c) as u32);

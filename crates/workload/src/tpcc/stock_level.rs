@@ -41,6 +41,7 @@ impl Step for CountLow {
         let next = found(next)?;
         let mut items = Vec::with_capacity(LAST_ORDERS as usize * super::new_order::MOST_LINES);
         let (low, high) = (key([w, d, next.saturating_sub(LAST_ORDERS)]), key([w, d, next]));
+        access.expect(items.capacity());
         access
             .scan(ORDER_LINE, Range::new(&low, &high), Direction::Forward, |_, row| {
                 items.push(row.int(rows::order_line::OL_I_ID) as u32);

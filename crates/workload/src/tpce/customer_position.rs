@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use txn::step::{Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Direction, Flow};
 
+/// Rows of HOLDING_SUMMARY that an account has at most, as loaded.
+const HOLDINGS: usize = 18;
+
 const TRADES: usize = 10;
 const HISTORY_ROWS: usize = 30;
 
@@ -66,6 +69,7 @@ pub(super) async fn holdings_of<A: Access>(
     ca: i64,
 ) -> Result<Vec<(u32, i64)>, Abort> {
     let (mut all, mut strange) = (Vec::new(), Ok(()));
+    access.expect(HOLDINGS);
     scan_prefix(access, HOLDING_SUMMARY, &key(site, [ca]), Direction::Forward, |_, row| {
         match security_in(&row, holding_summary::HS_S_SYMB) {
             Ok(security) => all.push((security, row.int(holding_summary::HS_QTY))),
@@ -88,6 +92,7 @@ pub(super) async fn newest<A: Access, R>(
 ) -> Result<Vec<R>, Abort> {
     if backward {
         let mut all = Vec::with_capacity(most);
+        access.expect(most);
         scan_prefix(access, index, prefix, Direction::Backward, |_, row| {
             all.push(read(row));
             if all.len() < most { Flow::More } else { Flow::Enough }

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Direction, Flow, Range};
 
+/// Rows of WATCH_ITEM that a list has on average.
+const WATCHED: usize = 100;
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Watched {
     /// The watch list of a customer.
@@ -107,6 +110,7 @@ impl Step for ListSecurities {
         })
         .await?;
         let (prefix, mut all, mut strange) = (key(self.site, [found(list)?]), Vec::new(), Ok(()));
+        access.expect(WATCHED);
         scan_prefix(access, WATCH_ITEM, &prefix, Direction::Forward, |_, row| {
             match security_in(&row, watch_item::WI_S_SYMB) {
                 Ok(security) => all.push(security),

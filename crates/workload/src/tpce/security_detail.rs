@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
 use txn::{Abort, Access, Direction, Flow, Range};
 
+/// Rows of FINANCIAL that a company has.
+const QUARTERS: usize = 20;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SecurityDetailRequest {
     pub home: u32,
@@ -109,6 +112,7 @@ impl ReadSecurity {
         let end = of.prefix_end();
         let (low, mut days) = (of.i64(self.request.start), Vec::new());
         let range = Range { low: Some(&low), high: end.as_deref() };
+        access.expect(self.request.days as usize);
         access
             .scan(DAILY_MARKET, range, Direction::Forward, |_, row| {
                 days.push([DM_DATE, DM_CLOSE, DM_HIGH, DM_LOW, DM_VOL].map(|column| row.int(column)));
@@ -175,6 +179,7 @@ impl Step for ReadSecurity {
         reply.addresses = [address(access, site, lives).await?, address(access, site, trades).await?];
         let (industries, ids) = self.competitors(access, company).await?;
         reply.competitors = industries.into_iter().map(|industry| (String::new(), industry)).collect();
+        access.expect(QUARTERS);
         scan_prefix(access, FINANCIAL, &key(site, [company]), Direction::Forward, |_, row| {
             use financial::*;
             reply.financials.push([FI_YEAR, FI_QTR, FI_REVENUE, FI_NET_EARN].map(|column| row.int(column)));

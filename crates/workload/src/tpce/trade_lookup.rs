@@ -170,6 +170,7 @@ async fn first_trades<A: Access>(
     range: Range<'_>,
 ) -> Result<Vec<(i64, i64)>, Abort> {
     let mut all = Vec::with_capacity(MOST);
+    access.expect(MOST);
     access
         .scan(index, range, Direction::Forward, |_, row| {
             all.push((row.int(trade::T_DTS), row.int(trade::T_ID)));
