@@ -3,6 +3,7 @@
 use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::results::write;
 use cachesim::machine::{BUILT_IN, Machine};
 use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use cachesim::study::{self, Row};
@@ -10,6 +11,7 @@ use deploy::Interrupt;
 use serde_json::Value;
 use std::path::Path;
 use trace::Trace;
+use world::tell;
 
 pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut trace = Trace::read(&args.trace).map_err(Failure::run)?;
@@ -20,10 +22,23 @@ pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if interrupt.is_set() {
         return Err(Failure::Interrupted);
     }
+    if let Some(path) = &args.page {
+        page(path, args, &rows)?;
+    }
     if args.json {
         return rows.into_iter().try_for_each(|row| print(&Value::Object(row).to_string()));
     }
     print(study::sheet::text(&rows, width()).trim_end())
+}
+
+fn page(path: &Path, args: &CachesimArgs, rows: &[Row]) -> Result<(), Failure> {
+    let page = report::microscope(&format!("Cache microscope: {}", args.trace.display()), rows);
+    let page = page.ok_or_else(|| {
+        Failure::Usage("--page: a single run has no chart; expected --study, or no --page".into())
+    })?;
+    write(path, page.html())?;
+    tell(format_args!("page: {}", path.display()));
+    Ok(())
 }
 
 /// The rows of the study, or of the one run, that was asked for.
@@ -110,6 +125,38 @@ mod tests {
             panic!("no command line of cachesim")
         };
         run(&args, &Interrupt::default()).unwrap_err().to_string()
+    }
+
+    fn args(words: &[&str]) -> CachesimArgs {
+        let line = ["atoll", "cachesim", "t"].iter().chain(words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Some(Command::Cachesim(args)) => *args,
+            _ => panic!("no command line of cachesim"),
+        }
+    }
+
+    /// A trace of a program whose operations have no marks.
+    #[test]
+    fn a_study_that_needs_marks_says_so() {
+        let block = trace::file::Block { address: 64, bytes: 16, instructions: 4, function: 0 };
+        let one = || trace::Transaction::of(0, [trace::Event::Block(0)]);
+        let trace = Trace {
+            kinds: vec!["a".into()],
+            functions: vec![trace::file::Function { component: "heap".into(), name: "f".into() }],
+            blocks: vec![block],
+            transactions: (0..4).map(|_| one()).collect(),
+            ..Trace::default()
+        };
+        for (words, name) in [
+            (&["--study", "chapter-6"][..], "chapter 6"),
+            (&["--study", "chapter-7"], "chapter 7"),
+            (&["--study", "chapter-8"], "chapter 8"),
+            (&["--scheduler", "addict"], "a scheduler"),
+        ] {
+            let failure = rows(&args(words), &trace).unwrap_err().to_string();
+            let part = format!("no marks of operations, which {name} needs; capture it with");
+            assert!(failure.contains(&part) && !failure.contains('\n'), "{words:?}: {failure}");
+        }
     }
 
     /// What was expected, and what to do, in one line.

@@ -16,7 +16,6 @@ use clap::Parser;
 use deploy::Interrupt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use tempfile::TempDir;
 use trace::Trace;
 use world::tell;
@@ -88,7 +87,7 @@ impl Captures {
         tell(format_args!("  atoll trace {capture}"));
         // A capture that is interrupted leaves nothing under the final name.
         let unfinished = path.with_extension("unfinished");
-        tracing::capture(&trace_args(capture, &unfinished)?, interrupt, Stdio::null())?;
+        tracing::capture(&trace_args(capture, &unfinished)?, interrupt)?;
         std::fs::rename(&unfinished, &path).map_err(|e| cannot_write(&path, &e))?;
         let trace = Trace::read(&path).map_err(Failure::run)?;
         Ok((path, trace))
