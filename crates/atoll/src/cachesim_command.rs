@@ -3,6 +3,7 @@
 use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::patience::interruptibly;
 use crate::results::write;
 use cachesim::machine::{BUILT_IN, Machine};
 use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
@@ -10,6 +11,7 @@ use cachesim::study::{self, Row};
 use deploy::Interrupt;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 use trace::Trace;
 use world::tell;
 
@@ -18,10 +20,7 @@ pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(most) = args.transactions {
         trace.transactions.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     }
-    let rows = rows(args, &trace)?;
-    if interrupt.is_set() {
-        return Err(Failure::Interrupted);
-    }
+    let rows = rows(args, &Arc::new(trace), interrupt)?;
     if let Some(path) = &args.page {
         page(path, args, &rows)?;
     }
@@ -41,19 +40,21 @@ fn page(path: &Path, args: &CachesimArgs, rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows of the study, or of the one run, that was asked for.
-pub fn rows(args: &CachesimArgs, trace: &Trace) -> Result<Vec<Row>, Failure> {
+/// The rows of the study, or of the one run, that was asked for. A study takes minutes, so another
+/// thread makes it.
+pub fn rows(args: &CachesimArgs, trace: &Arc<Trace>, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let single_core = args.study == Some(StudyArg::Chapter6);
     let machine =
         machine(args.machine.as_deref().unwrap_or(if single_core { "xeon-e5-2660" } else { "zesto" }))?;
     let half = trace.transactions.len() / 2;
     let settings = settings(args);
-    let made = match args.study {
-        Some(StudyArg::Chapter6) => study::chapter_6(trace, &machine, args.warm.unwrap_or(half)),
-        Some(StudyArg::Chapter7) => study::chapter_7(trace, &machine, &settings, args.warm.unwrap_or(0)),
-        Some(StudyArg::Chapter8) => study::chapter_8(trace, &machine, &settings, args.warm.unwrap_or(half)),
-        None => study::one_run(trace, &machine, &settings, args.warm.unwrap_or(0)),
-    };
+    let (trace, asked, warm) = (Arc::clone(trace), args.study, args.warm);
+    let made = interruptibly(interrupt, move || match asked {
+        Some(StudyArg::Chapter6) => study::chapter_6(&trace, &machine, warm.unwrap_or(half)),
+        Some(StudyArg::Chapter7) => study::chapter_7(&trace, &machine, &settings, warm.unwrap_or(0)),
+        Some(StudyArg::Chapter8) => study::chapter_8(&trace, &machine, &settings, warm.unwrap_or(half)),
+        None => study::one_run(&trace, &machine, &settings, warm.unwrap_or(0)),
+    })?;
     made.map_err(|e| Failure::Run(format!("{}: {e}", args.trace.display())))
 }
 
@@ -147,13 +148,14 @@ mod tests {
             transactions: (0..4).map(|_| one()).collect(),
             ..Trace::default()
         };
+        let trace = Arc::new(trace);
         for (words, name) in [
             (&["--study", "chapter-6"][..], "chapter 6"),
             (&["--study", "chapter-7"], "chapter 7"),
             (&["--study", "chapter-8"], "chapter 8"),
             (&["--scheduler", "addict"], "a scheduler"),
         ] {
-            let failure = rows(&args(words), &trace).unwrap_err().to_string();
+            let failure = rows(&args(words), &trace, &Interrupt::default()).unwrap_err().to_string();
             let part = format!("no marks of operations, which {name} needs; capture it with");
             assert!(failure.contains(&part) && !failure.contains('\n'), "{words:?}: {failure}");
         }
