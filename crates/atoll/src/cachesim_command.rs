@@ -3,22 +3,26 @@
 use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::patience::interruptibly;
+use crate::results::write;
 use cachesim::machine::{BUILT_IN, Machine};
 use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use cachesim::study::{self, Row};
 use deploy::Interrupt;
 use serde_json::Value;
 use std::path::Path;
+use std::sync::Arc;
 use trace::Trace;
+use world::tell;
 
 pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut trace = Trace::read(&args.trace).map_err(Failure::run)?;
     if let Some(most) = args.transactions {
         trace.transactions.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     }
-    let rows = rows(args, &trace)?;
-    if interrupt.is_set() {
-        return Err(Failure::Interrupted);
+    let rows = rows(args, &Arc::new(trace), interrupt)?;
+    if let Some(path) = &args.page {
+        page(path, args, &rows)?;
     }
     if args.json {
         return rows.into_iter().try_for_each(|row| print(&Value::Object(row).to_string()));
@@ -26,19 +30,31 @@ pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     print(study::sheet::text(&rows, width()).trim_end())
 }
 
-/// The rows of the study, or of the one run, that was asked for.
-pub fn rows(args: &CachesimArgs, trace: &Trace) -> Result<Vec<Row>, Failure> {
+fn page(path: &Path, args: &CachesimArgs, rows: &[Row]) -> Result<(), Failure> {
+    let page = report::microscope(&format!("Cache microscope: {}", args.trace.display()), rows);
+    let page = page.ok_or_else(|| {
+        Failure::Usage("--page: a single run has no chart; expected --study, or no --page".into())
+    })?;
+    write(path, page.html())?;
+    tell(format_args!("page: {}", path.display()));
+    Ok(())
+}
+
+/// The rows of the study, or of the one run, that was asked for. A study takes minutes, so another
+/// thread makes it.
+pub fn rows(args: &CachesimArgs, trace: &Arc<Trace>, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let single_core = args.study == Some(StudyArg::Chapter6);
     let machine =
         machine(args.machine.as_deref().unwrap_or(if single_core { "xeon-e5-2660" } else { "zesto" }))?;
     let half = trace.transactions.len() / 2;
     let settings = settings(args);
-    let made = match args.study {
-        Some(StudyArg::Chapter6) => study::chapter_6(trace, &machine, args.warm.unwrap_or(half)),
-        Some(StudyArg::Chapter7) => study::chapter_7(trace, &machine, &settings, args.warm.unwrap_or(0)),
-        Some(StudyArg::Chapter8) => study::chapter_8(trace, &machine, &settings, args.warm.unwrap_or(half)),
-        None => study::one_run(trace, &machine, &settings, args.warm.unwrap_or(0)),
-    };
+    let (trace, asked, warm) = (Arc::clone(trace), args.study, args.warm);
+    let made = interruptibly(interrupt, move || match asked {
+        Some(StudyArg::Chapter6) => study::chapter_6(&trace, &machine, warm.unwrap_or(half)),
+        Some(StudyArg::Chapter7) => study::chapter_7(&trace, &machine, &settings, warm.unwrap_or(0)),
+        Some(StudyArg::Chapter8) => study::chapter_8(&trace, &machine, &settings, warm.unwrap_or(half)),
+        None => study::one_run(&trace, &machine, &settings, warm.unwrap_or(0)),
+    })?;
     made.map_err(|e| Failure::Run(format!("{}: {e}", args.trace.display())))
 }
 
@@ -110,6 +126,39 @@ mod tests {
             panic!("no command line of cachesim")
         };
         run(&args, &Interrupt::default()).unwrap_err().to_string()
+    }
+
+    fn args(words: &[&str]) -> CachesimArgs {
+        let line = ["atoll", "cachesim", "t"].iter().chain(words);
+        match Cli::try_parse_from(line).unwrap().command {
+            Some(Command::Cachesim(args)) => *args,
+            _ => panic!("no command line of cachesim"),
+        }
+    }
+
+    /// A trace of a program whose operations have no marks.
+    #[test]
+    fn a_study_that_needs_marks_says_so() {
+        let block = trace::file::Block { address: 64, bytes: 16, instructions: 4, function: 0 };
+        let one = || trace::Transaction::of(0, [trace::Event::Block(0)]);
+        let trace = Trace {
+            kinds: vec!["a".into()],
+            functions: vec![trace::file::Function { component: "heap".into(), name: "f".into() }],
+            blocks: vec![block],
+            transactions: (0..4).map(|_| one()).collect(),
+            ..Trace::default()
+        };
+        let trace = Arc::new(trace);
+        for (words, name) in [
+            (&["--study", "chapter-6"][..], "chapter 6"),
+            (&["--study", "chapter-7"], "chapter 7"),
+            (&["--study", "chapter-8"], "chapter 8"),
+            (&["--scheduler", "addict"], "a scheduler"),
+        ] {
+            let failure = rows(&args(words), &trace, &Interrupt::default()).unwrap_err().to_string();
+            let part = format!("no marks of operations, which {name} needs; capture it with");
+            assert!(failure.contains(&part) && !failure.contains('\n'), "{words:?}: {failure}");
+        }
     }
 
     /// What was expected, and what to do, in one line.

@@ -138,6 +138,7 @@ Examples:
   atoll cachesim t --study chapter-6                       misses by cache, operation and component
   atoll cachesim t --study chapter-6 --machine epyc-7763
   atoll cachesim t --study chapter-7 --json                STREX and SLICC on 2 to 16 cores
+  atoll cachesim t --study chapter-7 --page t.html         the same as a page with charts
   atoll cachesim t --study chapter-8                       ADDICT beside them
   atoll cachesim t --scheduler strex --cores 1 --team 16
 

@@ -25,7 +25,7 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         match outcome {
             Outcome::Rows(rows) => {
                 show(figure, &rows)?;
-                if let Some(path) = lab.report(&figure.id, &rows)? {
+                for path in lab.report(&figure.id, &rows)? {
                     tell(format_args!("report: {}", path.display()));
                 }
             }
@@ -47,8 +47,8 @@ pub fn run(args: &FiguresArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     if let Some(path) = lab.write_all()? {
         tell(format_args!("rows: {}", path.display()));
     }
-    // One page of all figures, beside a page for each.
-    if let Some(path) = lab.report("report", &lab.all_rows())? {
+    // Pages of all figures, beside those of each.
+    for path in lab.report("report", &lab.all_rows())? {
         tell(format_args!("report: {}", path.display()));
     }
     match lab.failures() {

@@ -368,25 +368,32 @@ impl Lab {
         written.map(Some).map_err(|e| Failure::Run(format!("cannot write rows.jsonl: {e}")))
     }
 
-    /// Writes the page of these rows into the directory and returns its path; `None` without a
-    /// directory, or if no row comes from a run.
+    /// Writes pages of these rows into the directory and returns their paths: one of the rows that
+    /// come from a run, one of those that come from traces. None without a directory.
     ///
     /// # Errors
-    /// If the page cannot be written.
-    pub fn report(&self, name: &str, rows: &[Row]) -> Result<Option<std::path::PathBuf>, Failure> {
-        let Some(folder) = &self.folder else { return Ok(None) };
+    /// If a page cannot be written.
+    pub fn report(&self, name: &str, rows: &[Row]) -> Result<Vec<std::path::PathBuf>, Failure> {
+        let mut paths = Vec::new();
+        let Some(folder) = &self.folder else { return Ok(paths) };
         let measured = rows.iter().filter(|row| row.number("tps").is_some());
         let text: String = measured.map(|row| row.line() + "\n").collect();
-        if text.is_empty() {
-            return Ok(None);
+        if !text.is_empty() {
+            let mut read = report::Rows::default();
+            read.add(name, text.as_bytes());
+            let notes = read.complaints.iter().map(ToString::to_string).chain(read.remarks).collect();
+            let page = report::Report { rows: read.rows, machines: vec![self.machine.clone()], notes };
+            paths.push(folder.file(&format!("{name}.html")));
+            crate::results::write(&paths[0], page.html())?;
         }
-        let mut read = report::Rows::default();
-        read.add(name, text.as_bytes());
-        let notes = read.complaints.iter().map(ToString::to_string).chain(read.remarks).collect();
-        let page = report::Report { rows: read.rows, machines: vec![self.machine.clone()], notes };
-        let path = folder.file(&format!("{name}.html"));
-        crate::results::write(&path, page.html())?;
-        Ok(Some(path))
+        let traced: Vec<_> = rows.iter().filter(|row| row.word("table").is_some()).collect();
+        let traced: Vec<_> = traced.into_iter().map(|row| row.0.clone()).collect();
+        if let Some(page) = report::microscope(&format!("Cache microscope: {name}"), &traced) {
+            let path = folder.file(&format!("{name}-caches.html"));
+            crate::results::write(&path, page.html())?;
+            paths.push(path);
+        }
+        Ok(paths)
     }
 
     /// Every row that was measured or found.

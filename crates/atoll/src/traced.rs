@@ -16,7 +16,7 @@ use clap::Parser;
 use deploy::Interrupt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::sync::Arc;
 use tempfile::TempDir;
 use trace::Trace;
 use world::tell;
@@ -57,12 +57,15 @@ impl Captures {
             }
             let (path, whole) = match &trace {
                 Some(read) => read,
-                None => trace.insert(self.trace(&traced.capture, interrupt)?),
+                None => {
+                    let (path, read) = self.trace(&traced.capture, interrupt)?;
+                    trace.insert((path, Arc::new(read)))
+                }
             };
             tell(format_args!("  atoll cachesim {study}"));
             let args = study_args(study, path)?;
-            let cut = args.transactions.map(|most| first(whole, most as usize));
-            let made = cachesim_command::rows(&args, cut.as_ref().unwrap_or(whole))?;
+            let cut = args.transactions.map(|most| Arc::new(first(whole, most as usize)));
+            let made = cachesim_command::rows(&args, cut.as_ref().unwrap_or(whole), interrupt)?;
             let made: Vec<Row> = made.into_iter().map(Row).collect();
             rows.extend(made.iter().cloned());
             self.made.insert(key, made);
@@ -88,7 +91,7 @@ impl Captures {
         tell(format_args!("  atoll trace {capture}"));
         // A capture that is interrupted leaves nothing under the final name.
         let unfinished = path.with_extension("unfinished");
-        tracing::capture(&trace_args(capture, &unfinished)?, interrupt, Stdio::null())?;
+        tracing::capture(&trace_args(capture, &unfinished)?, interrupt)?;
         std::fs::rename(&unfinished, &path).map_err(|e| cannot_write(&path, &e))?;
         let trace = Trace::read(&path).map_err(Failure::run)?;
         Ok((path, trace))

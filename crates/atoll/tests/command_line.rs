@@ -28,6 +28,8 @@ mod plans;
 mod reports;
 #[path = "command_line/screens.rs"]
 mod screens;
+#[path = "command_line/traces.rs"]
+mod traces;
 #[path = "command_line/wholeness.rs"]
 mod wholeness;
 

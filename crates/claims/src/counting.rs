@@ -12,12 +12,14 @@
 //! | `updated` | kind and table | `keys`: different keys that were updated |
 //! | `sections` | critical section | `component`, `kind` |
 //! | `splits`, `merges`, `ages`, `levels` | see [`crate::repartitioning`] | |
+//! | `hardware`, `defaults`, `teams`, `places` | see [`crate::schedulers`] | |
 //!
 //! Shares and rates are between 0 and 1.
 
 use crate::count_row::{row, stream};
 use crate::repartitioning::{self, Ageing, BadExample, Pair, Tree, Uneven};
 use crate::row::Row;
+use crate::schedulers::{self, BadChip, Points, Queue};
 use crate::trace;
 use base::{SiteId, TableId};
 use serde::Deserialize;
@@ -39,6 +41,10 @@ pub enum What {
     Merges,
     Ages,
     Levels,
+    Hardware,
+    Defaults,
+    Teams,
+    Places,
 }
 
 /// Why a count is impossible.
@@ -48,6 +54,8 @@ pub enum CountError {
     Spec(#[from] SpecError),
     #[error(transparent)]
     Example(#[from] BadExample),
+    #[error(transparent)]
+    Chip(#[from] BadChip),
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -94,6 +102,12 @@ pub struct Count {
     /// For `levels`.
     #[serde(default)]
     pub uneven: Vec<Uneven>,
+    /// For `teams`.
+    #[serde(default)]
+    pub queues: Vec<Queue>,
+    /// For `places`.
+    #[serde(default)]
+    pub points: Vec<Points>,
 }
 
 fn one_island() -> Vec<u16> {
@@ -115,6 +129,10 @@ impl Count {
             What::Merges => Ok(self.pairs.iter().flat_map(repartitioning::merges).collect()),
             What::Ages => joined(self.ageing.iter().map(repartitioning::ages)),
             What::Levels => joined(self.uneven.iter().map(repartitioning::levels)),
+            What::Hardware => Ok(schedulers::hardware()?),
+            What::Defaults => Ok(schedulers::defaults()),
+            What::Teams => Ok(self.queues.iter().flat_map(schedulers::teams).collect()),
+            What::Places => joined(self.points.iter().map(schedulers::places)),
         }
     }
 
@@ -141,8 +159,8 @@ impl Count {
             What::Operations => {
                 islands.iter().flat_map(|&n| trace::operations(workload, n, *draws)).collect()
             }
-            // These counts need no workload: see `Count::rows`.
-            What::Sections | What::Splits | What::Merges | What::Ages | What::Levels => Vec::new(),
+            // The other counts need no workload: see `Count::rows`.
+            _ => Vec::new(),
         }
     }
 
@@ -169,7 +187,10 @@ impl Count {
     }
 }
 
-fn joined(parts: impl Iterator<Item = Result<Vec<Row>, BadExample>>) -> Result<Vec<Row>, CountError> {
+fn joined<E>(parts: impl Iterator<Item = Result<Vec<Row>, E>>) -> Result<Vec<Row>, CountError>
+where
+    CountError: From<E>,
+{
     Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
 }
 

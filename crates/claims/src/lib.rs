@@ -20,7 +20,8 @@
 //!   of all claims.
 //! - [`simulated`]: rows of described machines, predicted.
 //! - [`counting`]: counts of workload definitions; `trace`: the operations of transactions on the
-//!   naive model; [`repartitioning`]: the costs and decisions of splits, merges and balancing.
+//!   naive model; [`repartitioning`]: the costs and decisions of splits, merges and balancing;
+//!   [`schedulers`]: the hardware and the rules of the schedulers that follow the code.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ pub mod rows;
 mod count_row;
 pub mod counting;
 pub mod repartitioning;
+pub mod schedulers;
 mod trace;
 
 pub mod simulated;

@@ -287,6 +287,9 @@
     const most = Math.max(...totals, 1e-9);
     const room = width * 0.55;
     const rows = groups(chart.bars);
+    const below = parts.some((p) => p.values.some((v) => v < 0));
+    // A unit of several words says by itself what it is counted in.
+    const told = unit === '%' ? '% of all' : unit.includes(' ') ? unit : unit + ' per transaction';
     const series = parts.map((p, i) => {
       const c = colour(l, p.name, i);
       const fits = (v) => (v / most) * room > 34;
@@ -306,7 +309,7 @@
       height: 56 + rows.length * ROW + lg.height,
       option: {
         ...base(l), legend: lg.option, series, tooltip: { ...base(l).tooltip, formatter: tip }, grid: grid(8, lg.height + 8),
-        xAxis: valueAxis(l, { name: unit + ' per transaction', scale: 'linear' }, { ...across, min: 0, max: unit === '%' ? 100 : undefined, name: unit === '%' ? '% of all' : unit + ' per transaction' }),
+        xAxis: valueAxis(l, { name: told, scale: 'linear' }, { ...across, min: below ? undefined : 0, max: unit === '%' && !below ? 100 : undefined }),
         yAxis: groupAxis(l, rows, width),
       },
     };

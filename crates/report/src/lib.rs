@@ -4,8 +4,9 @@
 //! holds rows, their machines, and notes for the reader; [`Report::html`] is the result. In
 //! between, [`sweep`] finds the options in which the rows differ and chooses the one for the axis,
 //! `figures` turns rows into charts as plain values, each with a table of the same content, and
-//! `page` writes both as HTML. An [`Essay`] is a page of other charts. ECharts draws the charts in
-//! the reader's browser; only their look is decided there. [`verdict`] has the one rule by which a
+//! `page` writes both as HTML. An [`Essay`] is a page of other charts; [`microscope`] makes one of
+//! the rows of modelled caches. ECharts draws the charts in the reader's browser; only their look
+//! is decided there. [`verdict`] has the one rule by which a
 //! row is better than another; [`compare`] applies it to two sets of rows, and [`flat`] writes rows
 //! as CSV.
 //!
@@ -28,6 +29,7 @@ mod frame;
 mod glossary;
 mod kinds;
 mod machine;
+mod microscope;
 mod page;
 mod text;
 
@@ -35,6 +37,7 @@ pub use essay::Essay;
 pub use figures::Section;
 pub use glossary::explain;
 pub use kinds::kinds;
+pub use microscope::{CacheRow, microscope};
 pub use page::Report;
 pub use rows::{Complaint, Row, Rows};
 

@@ -167,6 +167,9 @@ pub struct CachesimArgs {
     /// Print the rows as JSON lines
     #[arg(long)]
     pub json: bool,
+    /// Write a page with charts of the rows to this file
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
 }
 
 fn quota(word: &str) -> Result<(String, u64), String> {

@@ -22,12 +22,12 @@ const PLUGIN: &str = "libtracer.so";
 const LOOK: Duration = Duration::from_millis(50);
 
 pub fn run(args: &TraceArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    print(&capture(args, interrupt, Stdio::inherit())?)
+    print(&capture(args, interrupt)?)
 }
 
-/// Makes the file, and says in a line what it holds. The traced program's messages go to
-/// `messages`.
-pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Result<String, Failure> {
+/// Makes the file, and says in a line what it holds. The traced program's messages are told only if
+/// it records too little: it measures for an hour, of which the capture takes what it needs.
+pub fn capture(args: &TraceArgs, interrupt: &Interrupt) -> Result<String, Failure> {
     if args.host != HostArg::Thread {
         return Err(Failure::Usage(
             "--host process: qemu does not follow a child process, and nothing would be recorded; expected thread"
@@ -38,12 +38,14 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Resu
         return Err(Failure::Run("only the machine code of x86-64 has marks for traces".into()));
     }
     let program = std::env::current_exe().map_err(Failure::run)?;
-    let plugin = plugin(&program)?;
     ensure_qemu()?;
+    let plugin = plugin(&program)?;
     let beside = args.out.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let scratch = tempfile::tempdir_in(beside).map_err(|e| cannot_write(beside, &e))?;
     let prefix = scratch.path().join("t");
-    let mut child = start(args, &program, &plugin, &prefix, messages)?;
+    let messages = scratch.path().join("messages");
+    let to = std::fs::File::create(&messages).map_err(|e| cannot_write(&messages, &e))?;
+    let mut child = start(args, &program, &plugin, &prefix, to.into())?;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(Failure::run)? {
             break status;
@@ -61,6 +63,7 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Resu
     let done = std::fs::read_to_string(format!("{}.done", prefix.display())).unwrap_or_default();
     let recorded: u64 = done.split_whitespace().nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
     if recorded < wanted {
+        tell_last(&messages);
         return Err(Failure::Run(format!(
             "the trace would hold {recorded} of {wanted} transactions ({status}); expected all of them: ask for \
              fewer, or for kinds that the workload has, and see the messages above"
@@ -78,6 +81,15 @@ pub fn capture(args: &TraceArgs, interrupt: &Interrupt, messages: Stdio) -> Resu
         file.functions.len(),
         bytes.len() / 1024
     ))
+}
+
+/// Tells the last messages of the traced program, without its progress.
+fn tell_last(messages: &Path) {
+    const LAST: usize = 8;
+    let text = std::fs::read_to_string(messages).unwrap_or_default(); // only for the user
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.is_empty() && !line.contains("measuring ")).collect();
+    lines[lines.len().saturating_sub(LAST)..].iter().for_each(tell);
 }
 
 /// This program's version and commit, as a trace names what captured it.
@@ -104,15 +116,17 @@ fn ensure_qemu() -> Result<(), Failure> {
     if is_there() {
         return Ok(());
     }
-    tell(format_args!("atoll: {QEMU} is not installed; trying apt-get install qemu-user"));
     let mut install = Command::new("apt-get");
     install.args(["install", "--yes", "--no-install-recommends", "qemu-user"]).stdout(Stdio::null());
-    match install.status() {
-        Ok(status) if status.success() && is_there() => Ok(()),
-        _ => Err(Failure::Run(format!(
-            "{QEMU} is not installed, and could not be installed; install the package qemu-user (version 7 or later, with plugins)"
-        ))),
+    if let Ok(mut child) = install.spawn() {
+        tell(format_args!("{QEMU} is not installed; trying apt-get install qemu-user"));
+        if child.wait().is_ok_and(|status| status.success()) && is_there() {
+            return Ok(());
+        }
     }
+    Err(Failure::Run(format!(
+        "{QEMU} is not installed, and could not be installed; install the package qemu-user (version 7 or later, with plugins)"
+    )))
 }
 
 fn start(

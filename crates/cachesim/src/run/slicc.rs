@@ -56,6 +56,18 @@ impl Signature {
     }
 }
 
+/// The cores that so many waiting transactions of one type get out of `cores`, and how many of them
+/// go together (section 7.3.3): a large team, of 1.5 for each context or more, takes all cores; a
+/// medium one, of 0.5 or more, half of them; of fewer, each one goes alone, as a stray.
+pub fn team(transactions: usize, cores: usize, contexts: usize) -> (usize, usize) {
+    let each = transactions as f64 / (cores * contexts) as f64;
+    match each {
+        n if n >= 1.5 => (cores, transactions),
+        n if n >= 0.5 => ((cores / 2).max(1), transactions),
+        _ => (1, 1),
+    }
+}
+
 /// What a core remembers.
 #[derive(Clone, Debug)]
 struct Monitor {
@@ -146,12 +158,7 @@ impl Slicc {
             let most = (2 * n).min(self.settings.pool.max(1)) * self.settings.contexts;
             let in_window = run.waiting.iter().take(2 * most).enumerate().filter(|(_, (_, of))| *of == kind);
             let places: Vec<usize> = in_window.map(|(at, _)| at).take(most).collect();
-            let size = places.len() as f64 / (n * self.settings.contexts) as f64;
-            let (wanted, take) = match size {
-                s if s >= 1.5 => (n, places.len()),
-                s if s >= 0.5 => ((n / 2).max(1), places.len()),
-                _ => (1, 1),
-            };
+            let (wanted, take) = team(places.len(), n, self.settings.contexts);
             let Some(cores) = self.free(wanted) else { return };
             let now = self.earliest(run, cores.clone());
             let mut team = Vec::new();

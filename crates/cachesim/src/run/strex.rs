@@ -12,6 +12,9 @@
 use crate::run::driver::{Policy, Run, Step};
 use crate::run::settings::{Protect, Settings};
 
+/// The bits of a phase.
+pub const PHASE_BITS: u32 = u8::BITS;
+
 #[derive(Debug)]
 pub struct Strex {
     teams: Vec<Team>,

@@ -2,5 +2,6 @@
 
 mod browser;
 mod essay;
+mod microscope;
 mod page;
 mod sample;
