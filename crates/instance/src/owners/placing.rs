@@ -32,8 +32,8 @@ pub(crate) struct Placer {
     island: Vec<usize>,
     /// The number of workers of each island.
     sizes: Vec<usize>,
-    /// How often two sites met. Halved in each period with enough of them, so that old meetings lose
-    /// weight, and a slow machine collects enough in several periods.
+    /// How often two sites met. Halved in each period with enough of them, so that old meetings
+    /// lose weight, and a slow machine collects enough in several periods.
     met: BTreeMap<(u32, u32), f64>,
     /// Periods left without a decision, and their number after each decision.
     quiet: u32,

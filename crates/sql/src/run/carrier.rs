@@ -3,12 +3,12 @@
 //! ```text
 //!   Work -- find, change, insert, select ... compiled once
 //!     |  Carrier: one call and one box per phase
-//!     +-- &mut dyn Transact   the engine's transaction    phases of steps, compiled for each engine
-//!     +-- Waiting             a lane of a program with statements that run together
+//!     +-- &mut dyn Transact  the engine's transaction   phases of steps, compiled for each engine
+//!     +-- Waiting            a lane of a program with statements that run together
 //! ```
 //!
-//! Only the phases and their steps are compiled for each engine. A box per phase costs some 50 ns; a
-//! message of a client costs the server over 10 us.
+//! Only the phases and their steps are compiled for each engine. A box per phase costs some 50 ns;
+//! a message of a client costs the server over 10 us.
 
 use crate::SqlError;
 use crate::group::Group;
