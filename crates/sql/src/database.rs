@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
+use txn::erased::Local;
 use txn::{Abort, Access, Clients, Generator, Route, Schema, Share, StepId, Transaction, Verdict, Workload};
 
 /// A SQL database: its number of slots, and of physical tables.
@@ -154,7 +155,7 @@ impl Workload for Database {
     }
 
     async fn run<T: Transaction>(&self, request: &Request, txn: &mut T) -> Result<Answer, Abort> {
-        self.carry_out(request, txn).await
+        self.compiled_here(request, txn).await
     }
 
     async fn run_step<A: Access>(
@@ -267,7 +268,17 @@ fn answered(answer: Result<Answer, Stop>, txn: &mut (dyn Transact + '_)) -> Resu
 }
 
 impl Database {
-    /// Compiled once, for all engines.
+    /// [`Database::carry_out`], compiled in this crate: each crate that awaits the future of a
+    /// small function compiles all of that future, and a crate that has it in a box does not.
+    #[inline(never)]
+    fn compiled_here<'a>(
+        &'a self,
+        request: &'a Request,
+        txn: &'a mut (dyn Transact + 'a),
+    ) -> Local<'a, Result<Answer, Abort>> {
+        Box::pin(self.carry_out(request, txn))
+    }
+
     async fn carry_out(&self, request: &Request, txn: &mut (dyn Transact + '_)) -> Result<Answer, Abort> {
         match request {
             Request::Once(call) => {
