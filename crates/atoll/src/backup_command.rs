@@ -19,6 +19,10 @@ pub fn back_up(args: &BackupArgs, interrupt: &Interrupt) -> Result<(), Failure> 
 }
 
 pub fn restore(args: &RestoreArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    if args.add {
+        let why = "--add restores a dump to a running server; a backup becomes a database of its own";
+        return Err(Failure::Usage(why.into()));
+    }
     let what = format!("restoring {} to {}", args.from.display(), args.to.display());
     let copied = watched(&what, interrupt, |watch| deploy::restore(&args.from, &args.to, watch))?;
     report("restored", &copied, (&args.from, &args.to), args.json)

@@ -19,7 +19,7 @@ pub use crate::results::Earlier;
 use crate::values::relay_address;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
-pub use backups::{BackupArgs, RestoreArgs};
+pub use backups::{BackupArgs, DumpArgs, DumpFormat, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use clustering::{
@@ -75,7 +75,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Copies a database on disk, with a checksum of each file
     Backup(BackupArgs),
-    /// Makes a database from a backup, and compares each file with its checksum
+    /// Writes a database as SQL or CSV, for `restore`, psql or PostgreSQL
+    Dump(DumpArgs),
+    /// Makes a database from a backup or a dump; of a backup, each file is compared with its
+    /// checksum
     Restore(RestoreArgs),
     /// Serves a database to clients of PostgreSQL
     Serve(Box<ServeArgs>),

@@ -17,6 +17,7 @@ Commands:
   bench WORKLOAD     measure: micro, tpcb, tpcc, tatp and their parts; counter, ipc
   load, check        build a database on disk; check one
   backup, restore    copy one, and make it anew
+  dump               one as SQL or CSV
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
   serve --data DIR   tables of your own, for clients of PostgreSQL
   agent, cluster     instances on several machines
@@ -49,6 +50,7 @@ Examples:
   atoll load tpcb --scale 4 --data DIR      a database that lasts; bench --data DIR then runs on copies of it
   atoll check --data DIR                    is every page, index and row of it as it should be?
   atoll backup DIR --to DIR.tar             a copy with checksums, for atoll restore
+  atoll dump DIR --to FILE.sql              a database as SQL, for atoll restore, psql or PostgreSQL
   atoll serve --data DIR                    a database for psql and every other client of PostgreSQL
   atoll cluster up --hosts FILE             agents on several machines, for bench --hosts FILE
   atoll stats tpcc                          records, locks and pages that one transaction touches

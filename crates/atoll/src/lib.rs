@@ -48,6 +48,7 @@ mod check;
 mod choices;
 mod counter;
 mod demand;
+mod dump;
 mod ipc;
 mod load;
 mod loaded;
@@ -165,6 +166,8 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
+        Some(Command::Dump(args)) => dump::dump(&args, interrupt),
+        Some(Command::Restore(args)) if dump::is_dump(&args.from) => dump::restore(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
         Some(Command::Serve(args)) => serve_command::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),

@@ -45,6 +45,30 @@ const SQL: &str = "sql";
 pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let recent = Recent::default();
     log_to(args.json, &recent);
+    let outcome = open_and_serve(args, interrupt, recent, announce);
+    tracing::info!("the server has ended");
+    outcome
+}
+
+/// Serves a database to this process until it is interrupted; `ready` is told the address. Nothing
+/// is printed.
+///
+/// # Errors
+/// As those of the command.
+pub fn serve_here(
+    args: &ServeArgs,
+    interrupt: &Interrupt,
+    ready: impl FnOnce(SocketAddr) + Send + 'static,
+) -> Result<(), Failure> {
+    open_and_serve(args, interrupt, Recent::default(), ready)
+}
+
+fn open_and_serve(
+    args: &ServeArgs,
+    interrupt: &Interrupt,
+    recent: Recent,
+    ready: impl FnOnce(SocketAddr) + Send + 'static,
+) -> Result<(), Failure> {
     let deployment = plan(args, interrupt)?;
     let is_new = !matches!(standing(&args.data)?, Standing::Database(_));
     if is_new {
@@ -62,9 +86,7 @@ pub fn run(args: &ServeArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let membership = Membership::begin(args, &mut deployment)?;
     let running = deployment.launch()?;
     set_password(args)?;
-    let outcome = serve(args, (running, membership), stations, interrupt, recent);
-    tracing::info!("the server has ended");
-    outcome
+    serve(args, (running, membership), stations, interrupt, (recent, ready))
 }
 
 /// The deployment that the options ask for, or that the database has.
@@ -133,7 +155,7 @@ fn serve(
     (mut running, membership): (Running, Option<Membership>),
     stations: Arc<Stations>,
     interrupt: &Interrupt,
-    recent: Recent,
+    (recent, ready): (Recent, impl FnOnce(SocketAddr) + Send + 'static),
 ) -> Result<(), Failure> {
     let database = Database::from_spec(&running.deployment().spec).map_err(Failure::run)?;
     let engine = engine_of(&running, database, stations).map_err(Failure::run)?;
@@ -148,7 +170,7 @@ fn serve(
         .enable_all()
         .build()
         .map_err(Failure::run)?;
-    let server = runtime.spawn(serving::serve(engine, options, stopping, announce));
+    let server = runtime.spawn(serving::serve(engine, options, stopping, ready));
     let mut failed = None;
     while !server.is_finished() && !interrupt.is_set() {
         if let Some(Err(over)) = membership.as_ref().map(|own| own.tend(&mut running)) {

@@ -8,6 +8,8 @@ mod columns;
 mod constraints;
 mod definitions;
 mod objects;
+mod placement;
+pub mod routines;
 mod schema;
 mod types;
 
@@ -100,6 +102,7 @@ impl World<'_> {
             "pg_type" => types::types(rows),
             "pg_index" => objects::pg_index(self, rows),
             "pg_constraint" => constraints::fill(self, rows),
+            "pg_proc" => routines::fill(self, rows),
             "pg_sequence" => objects::sequences(self, rows),
             "pg_depend" => objects::dependencies(self, rows),
             "pg_tables" => objects::tables(self, rows),

@@ -2,11 +2,11 @@
 
 use crate::relations::{
     AnyIndex, ConstraintKind, OWNER, World, class_name, class_number, constraints, format_type, index,
-    quoted, table, type_number,
+    quoted, routines, table, type_number,
 };
 use crate::value::{Type, Value};
 use compiler::general::Facts;
-use sql::catalog::{Catalog, Column, ColumnDefault, Reaction};
+use sql::catalog::{Catalog, Column, ColumnDefault, Oid, Procedure, Reaction};
 use sql::{SqlError, SqlState};
 
 /// The text of a column's default.
@@ -22,6 +22,9 @@ pub fn default_text(catalog: &Catalog, column: &Column) -> Option<String> {
 
 /// PostgreSQL says the type of a literal.
 fn literal_with_type(text: &str, column: &Column) -> String {
+    if let (true, Some(end)) = (text.starts_with('\''), text.rfind("'::")) {
+        return format!("{}{}", &text[..=end], text[end + 1..].to_lowercase());
+    }
     let is_literal = text.starts_with('\'') && text.ends_with('\'') && text.len() >= 2;
     if !is_literal {
         return text.to_owned();
@@ -55,7 +58,7 @@ fn constraint_definition(catalog: &Catalog, number: i64) -> Option<String> {
     Some(match constraint.kind {
         ConstraintKind::Primary => format!("PRIMARY KEY ({columns})"),
         ConstraintKind::Unique => format!("UNIQUE ({columns})"),
-        ConstraintKind::Check(text) => format!("CHECK (({text}))"),
+        ConstraintKind::Check(text) => format!("CHECK (({}))", without_parentheses(text)),
         ConstraintKind::Foreign(key) => {
             let to = catalog.tables.get(&key.to)?;
             let reaction = |event: &str, reaction| match reaction {
@@ -72,6 +75,24 @@ fn constraint_definition(catalog: &Catalog, number: i64) -> Option<String> {
             )
         }
     })
+}
+
+/// A condition without parentheses around all of it.
+fn without_parentheses(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')) else { return text };
+    let (mut open, mut is_quoted) = (0_i32, false);
+    for c in inner.chars() {
+        match c {
+            '\'' | '"' => is_quoted = !is_quoted,
+            '(' if !is_quoted => open += 1,
+            ')' if !is_quoted => open -= 1,
+            _ => {}
+        }
+        if open < 0 {
+            return text;
+        }
+    }
+    without_parentheses(inner)
 }
 
 /// The parts of a name in a text: `schema.name`, with quotes or without.
@@ -232,6 +253,12 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         "pg_get_constraintdef" => {
             text(number(0).and_then(|number| constraint_definition(world.catalog, number)))
         }
+        "pg_get_functiondef" => text(routine(world, number(0)).map(routines::definition)),
+        "pg_get_function_arguments" => text(routine(world, number(0)).map(routines::arguments)),
+        "pg_get_function_identity_arguments" => {
+            text(routine(world, number(0)).map(routines::identity_arguments))
+        }
+        "pg_get_function_result" => text(routine(world, number(0)).and_then(routines::result)),
         "pg_get_userbyid" => {
             Value::text(if number(0) == Some(OWNER) { facts.user.as_str() } else { "unknown" })
         }
@@ -245,6 +272,10 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         }
         "version" => Value::text(concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION"), ")")),
         "current_setting" => return current_setting(facts, args),
+        // `pg_dump` and its output ask for it: names are looked up in one schema all the same.
+        "set_config" if args.first().is_some_and(|name| name.to_text() == "search_path") => {
+            args.get(1).cloned().unwrap_or_default()
+        }
         "set_config" => return Err(SqlError::unsupported("set_config", Some("Use SET."))),
         "pg_backend_pid" => Value::Int(facts.backend.into()),
         "to_regclass" | "to_regtype" | "to_regnamespace" => {
@@ -278,6 +309,10 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
     })
 }
 
+fn routine<'a>(world: &World<'a>, number: Option<i64>) -> Option<&'a Procedure> {
+    world.catalog.procedures.get(&Oid(u32::try_from(number?).ok()?))
+}
+
 fn current_setting(facts: &Facts, args: &[Value]) -> Result<Value, SqlError> {
     let name = args.first().map(Value::to_text).unwrap_or_default();
     let known = facts.settings.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name));
@@ -300,4 +335,22 @@ fn serial(world: &World<'_>, args: &[Value]) -> Option<String> {
     let owned = |sequence: &&sql::catalog::Sequence| sequence.owned_by == Some((table.oid, position));
     let sequence = world.catalog.sequences.values().find(owned)?;
     Some(format!("public.{}", quoted(&sequence.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_parentheses_around_all_of_a_condition_are_taken_off() {
+        for (text, inner) in [
+            ("(a > 0)", "a > 0"),
+            ("((a > 0))", "a > 0"),
+            ("(a > 0) AND (b > 0)", "(a > 0) AND (b > 0)"),
+            ("(a = ')')", "a = ')'"),
+            ("a > 0", "a > 0"),
+        ] {
+            assert_eq!(without_parentheses(text), inner);
+        }
+    }
 }

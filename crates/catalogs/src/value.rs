@@ -3,7 +3,7 @@
 //! The catalogs have arrays and types of their own (`regclass`, `"char"`), which tables of users do
 //! not. So their queries have values of their own. A type is PostgreSQL's number of it.
 
-use sql::{Datum, SqlError, SqlState, SqlType};
+use sql::{Datum, SqlError, SqlType};
 use std::cmp::Ordering;
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -213,24 +213,8 @@ fn array_text(items: &[Value]) -> String {
 /// # Errors
 /// `22P02`.
 pub fn read_array(text: &str) -> Result<Vec<Value>, SqlError> {
-    let malformed = || SqlError::new(SqlState::INVALID_TEXT, format!("malformed array literal: \"{text}\""));
-    let inner =
-        text.trim().strip_prefix('{').and_then(|text| text.strip_suffix('}')).ok_or_else(malformed)?;
-    let mut items = Vec::new();
-    let mut chars = inner.chars().peekable();
-    while chars.peek().is_some() {
-        let (mut item, mut is_quoted) = (String::new(), false);
-        while let Some(c) = chars.next_if(|c| *c != ',' || is_quoted) {
-            match c {
-                '"' => is_quoted = !is_quoted,
-                '\\' => item.extend(chars.next()),
-                c => item.push(c),
-            }
-        }
-        chars.next();
-        items.push(if item.eq_ignore_ascii_case("null") { Value::Null } else { Value::Text(item) });
-    }
-    Ok(items)
+    let elements = compiler::arrays::elements(text)?;
+    Ok(elements.into_iter().map(|element| element.map_or(Value::Null, Value::Text)).collect())
 }
 
 /// The order of two values that are not null.

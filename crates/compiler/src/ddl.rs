@@ -11,6 +11,8 @@ mod drop;
 mod procedure;
 mod sequence;
 
+pub use create_table::slots_by_default;
+
 use crate::Stop;
 use crate::error::{no_column_of, no_table};
 use crate::names::in_public;

@@ -12,7 +12,7 @@
 //! groups, sorts and cuts them. Names, types and error codes are PostgreSQL's.
 //!
 //! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into
-//!   statements.
+//!   statements. [`arrays`]: lists in place of arrays.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
 //! - `paths`, `sources`: how rows are found, in which order tables are searched.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arrays;
 mod change;
 mod coerce;
 pub mod compiled;

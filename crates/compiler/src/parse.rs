@@ -9,6 +9,7 @@
 //! then need as much stack. So a path of the tree has at most `MAX_CHAIN` operators, and a tree
 //! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
+use crate::arrays::{Elements, Template};
 use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
@@ -43,6 +44,8 @@ struct Inner {
     is_long: bool,
     /// The greatest number of a parameter.
     params: usize,
+    /// If some of them are arrays.
+    arrays: Option<Template>,
     /// The place of the text's first character in the client's text, and the characters before it.
     start: Location,
     before: usize,
@@ -116,6 +119,34 @@ impl Parsed {
         }
     }
 
+    /// The parameters that are arrays, from 0. Until they are known ([`Parsed::with_arrays`]), the
+    /// statement is as if each were one of its elements.
+    pub fn arrays(&self) -> &[usize] {
+        self.0.arrays.as_ref().map_or(&[], |template| &template.params)
+    }
+
+    /// The statement with these arrays: for each parameter its elements, and the type that the
+    /// parameter has.
+    ///
+    /// # Errors
+    /// As [`parse`].
+    pub fn with_arrays(&self, of: &dyn Fn(usize) -> (Option<Elements>, SqlType)) -> Result<Parsed, SqlError> {
+        let Some(template) = &self.0.arrays else { return Ok(self.clone()) };
+        let tokens = template.filled(&|number| {
+            let (elements, ty) = of(number);
+            (elements, crate::types::full_name_of(ty))
+        });
+        let parsed = parsed_of(&tokens, self.0.text.clone(), (self.0.start, self.0.before), None)?;
+        Ok(parsed.with_params(self.0.params))
+    }
+
+    fn with_params(mut self, params: usize) -> Parsed {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.params = params;
+        }
+        self
+    }
+
     /// The greatest number of a parameter in the text.
     pub fn params(&self) -> usize {
         self.0.params
@@ -152,11 +183,27 @@ pub fn parse(text: &str) -> Result<Vec<Parsed>, SqlError> {
 
 /// A statement of which `before` characters stand before it in the client's text.
 fn one(tokens: &[TokenWithSpan], text: String, before: usize) -> Result<Parsed, SqlError> {
+    let start = tokens.first().map_or(Location { line: 1, column: 1 }, |first| first.span.start);
+    match Template::find(tokens)? {
+        None => parsed_of(tokens, text, (start, before), None),
+        Some(template) => {
+            let sample = template.sample();
+            let arrays = Some(template).filter(|template| !template.params.is_empty());
+            parsed_of(&sample, text, (start, before), arrays)
+        }
+    }
+}
+
+fn parsed_of(
+    tokens: &[TokenWithSpan],
+    text: String,
+    (start, before): (Location, usize),
+    arrays: Option<Template>,
+) -> Result<Parsed, SqlError> {
     let is_long = longest_chain(tokens)? > SHORT_CHAIN;
     let kind = || kind(tokens, (&text, before));
     let kind = Some(if is_long { stacker::grow(LONG_STACK, kind) } else { kind() }?);
-    let start = tokens.first().map_or(Location { line: 1, column: 1 }, |first| first.span.start);
-    Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, start, before })))
+    Ok(Parsed(Arc::new(Inner { text, kind, is_long, params: greatest(tokens)?, arrays, start, before })))
 }
 
 /// The greatest number of a parameter.

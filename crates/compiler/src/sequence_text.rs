@@ -10,6 +10,7 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
     let mut tokens = tokens.to_vec();
     let words = Words::new(&tokens);
     if words.is("CREATE") || words.is("ALTER") {
+        drop_names(&mut tokens);
         order_options(&mut tokens);
         return tokens;
     }
@@ -31,6 +32,34 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         after_option = false;
     }
     tokens
+}
+
+/// Takes `SEQUENCE NAME s` out of the options of an identity, which `pg_dump` writes: the sequence
+/// has the name that PostgreSQL gives by itself.
+fn drop_names(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |token: &TokenWithSpan, word: &str| matches!(&token.token, Token::Word(w) if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word));
+    let words = |from: usize, tokens: &[TokenWithSpan]| {
+        (from..tokens.len())
+            .filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_)))
+            .take(2)
+            .collect::<Vec<_>>()
+    };
+    let Some(identity) = tokens.iter().position(|token| is(token, "IDENTITY")) else { return };
+    for at in identity..tokens.len() {
+        let [first, second] = words(at, tokens)[..] else { return };
+        if first != at || !is(&tokens[first], "SEQUENCE") || !is(&tokens[second], "NAME") {
+            continue;
+        }
+        let mut end = second + 1;
+        while matches!(tokens.get(end).map(|token| &token.token), Some(Token::Whitespace(_))) {
+            end += 1;
+        }
+        while matches!(tokens.get(end).map(|token| &token.token), Some(Token::Word(_) | Token::Period)) {
+            end += 1;
+        }
+        tokens.drain(first..end);
+        return;
+    }
 }
 
 /// Puts the options of each sequence in the order that `sqlparser` has: those in parentheses after

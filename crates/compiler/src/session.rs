@@ -1,6 +1,7 @@
 //! Statements about the session and its transaction.
 
 use crate::cursor::Fetch;
+use crate::reading::is_space;
 use crate::words::Words;
 use sql::SqlError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -319,10 +320,29 @@ fn upkeep(words: &mut Words<'_>) -> Result<Option<Session>, SqlError> {
         }
         Some("COMMENT") => return Ok(Some(Session::Nothing("COMMENT"))),
         Some(word) => return Ok(Some(Session::Nothing(word))),
-        None => return database(words),
+        None => match owner(words) {
+            Some(tag) => return Ok(Some(Session::Nothing(tag))),
+            None => return database(words),
+        },
     };
     words.end()?;
     Ok(Some(session))
+}
+
+/// `ALTER ... OWNER TO ...` of what has no owner of its own: there is one user.
+fn owner(words: &Words<'_>) -> Option<&'static str> {
+    const OWNED: [(&str, &str); 6] = [
+        ("DATABASE", "ALTER DATABASE"),
+        ("FUNCTION", "ALTER FUNCTION"),
+        ("PROCEDURE", "ALTER PROCEDURE"),
+        ("ROUTINE", "ALTER ROUTINE"),
+        ("SCHEMA", "ALTER SCHEMA"),
+        ("SEQUENCE", "ALTER SEQUENCE"),
+    ];
+    let (_, tag) = OWNED.into_iter().find(|(word, _)| words.is("ALTER") && words.second_is(word))?;
+    let rest = words.rest().iter().filter(|token| !is_space(&token.token));
+    let rest: Vec<String> = rest.map(|token| token.token.to_string().to_uppercase()).collect();
+    matches!(rest.as_slice(), [.., owner, to, _] if owner == "OWNER" && to == "TO").then_some(tag)
 }
 
 fn discard(words: &mut Words<'_>) -> Result<Discard, SqlError> {

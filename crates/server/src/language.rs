@@ -5,6 +5,7 @@ use crate::incoming::Format;
 use crate::outgoing::{Field, RESULT_CHANGED};
 use crate::pgtype;
 use compiler::Parsed;
+use compiler::arrays::Elements;
 use compiler::compiled::{self, Compiled, Copied, Copy, Direction, Query, Session};
 use compiler::general::{Column as PlanColumn, Plan};
 use sql::catalog::{Catalog, Oid};
@@ -232,6 +233,25 @@ impl Prepared {
 
     pub fn parsed(&self) -> Option<&Parsed> {
         self.parsed.as_ref()
+    }
+
+    /// The parameters that are arrays, from 0.
+    pub fn arrays(&self) -> &[usize] {
+        self.parsed.as_ref().map_or(&[], Parsed::arrays)
+    }
+
+    /// The statement for these arrays; `ready` is this one, compiled.
+    ///
+    /// # Errors
+    /// Those of the compiler.
+    pub fn with_arrays(
+        &self,
+        ready: &Ready,
+        of: &dyn Fn(usize) -> (Option<Elements>, SqlType),
+        catalog: &Arc<Catalog>,
+    ) -> Result<Prepared, SqlError> {
+        let parsed = self.parsed.as_ref().map(|parsed| parsed.with_arrays(of)).transpose()?;
+        Prepared::of(parsed, ready.params.iter().map(|ty| Some(*ty)).collect(), catalog)
     }
 
     /// As compiled for this catalog; `None` for an empty text. If `keeps` it is kept: so the

@@ -60,6 +60,43 @@ pub fn number_and_size(ty: SqlType) -> (u32, i16) {
     }
 }
 
+/// Types of arrays, with those of their elements.
+const ARRAYS: [(u32, u32); 21] = [
+    (199, 114),
+    (1000, 16),
+    (1001, 17),
+    (1003, 19),
+    (1005, 21),
+    (1007, 23),
+    (1009, 25),
+    (1014, 1042),
+    (1015, 1043),
+    (1016, 20),
+    (1021, 700),
+    (1022, 701),
+    (1028, 26),
+    (1115, 1114),
+    (1182, 1082),
+    (1183, 1083),
+    (1185, 1184),
+    (1187, 1186),
+    (1231, 1700),
+    (2951, 2950),
+    (3807, 3802),
+];
+
+/// The type of the elements, if this is the number of an array's type.
+pub fn of_elements(number: u32) -> Option<SqlType> {
+    let (_, element) = ARRAYS.iter().find(|(array, _)| *array == number)?;
+    of_number(*element).ok().flatten()
+}
+
+/// The number of the type of arrays of a type.
+pub fn array_number(ty: SqlType) -> u32 {
+    let element = number(ty);
+    ARRAYS.iter().find(|(_, known)| *known == element).map_or(1009, |(array, _)| *array)
+}
+
 pub fn number(ty: SqlType) -> u32 {
     number_and_size(ty).0
 }
@@ -92,6 +129,10 @@ mod tests {
             if let Ok(Some(ty)) = of_number(number) {
                 assert_eq!(number_and_size(ty).0, number);
             }
+        }
+        for (array, element) in ARRAYS {
+            let ty = of_elements(array).expect("a type of elements");
+            assert_eq!((number(ty), array_number(ty)), (element, array));
         }
         assert_eq!(field("n", SqlType::Numeric(Some((12, 2))), None).modifier, (12 << 16 | 2) + 4);
     }

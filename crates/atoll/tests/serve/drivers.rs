@@ -365,3 +365,49 @@ async fn a_database_is_there_again_after_a_stop_and_a_new_start() {
     assert_eq!(rows.iter().map(|row| row.1).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(rows[2].0 > rows[1].0, "{rows:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_select_of_a_whole_table_in_a_block_may_be_longer_than_a_message() {
+    let served = Served::start(&["--islands", "2", "--durability", "async"]);
+    let mut client = served.client().await;
+    client.batch_execute("CREATE TABLE big (id int PRIMARY KEY, t text)").await.unwrap();
+    let insert = "INSERT INTO big SELECT n, repeat('x', 500000) FROM generate_series($1::int, $1 + 9) n";
+    for first in [1, 1001, 2001, 3001] {
+        client.execute(insert, &[&first]).await.unwrap();
+    }
+    let block = client.transaction().await.unwrap();
+    block.execute("UPDATE big SET t = 'short' WHERE id = 1", &[]).await.unwrap();
+    let rows = block.query("SELECT t FROM big WHERE id <> $1", &[&2]).await.unwrap();
+    let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(0).len()).sum();
+    assert_eq!((rows.len(), bytes), (39, 38 * 500_000 + 5));
+    assert_eq!(block.query_one("SELECT count(*) FROM big", &[]).await.unwrap().get::<_, i64>(0), 40);
+    block.commit().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn arrays_are_parameters_of_bulk_statements() {
+    let served = Served::start(&["--durability", "async"]);
+    let client = served.client().await;
+    client.batch_execute("CREATE TABLE m (id bigint PRIMARY KEY, s varchar(20), ok bool)").await.unwrap();
+    let ids: Vec<i64> = (1..=300).collect();
+    let texts: Vec<Option<String>> = (1..=300).map(|n| (n % 7 != 0).then(|| format!("t'{n}, \"{{}}"))).collect();
+    let insert = "INSERT INTO m (id, s) SELECT * FROM UNNEST($1::bigint[], $2::text[]) RETURNING id";
+    assert_eq!(client.query(insert, &[&ids, &texts]).await.unwrap().len(), 300);
+    let row = client.query_one("SELECT s FROM m WHERE id = 5", &[]).await.unwrap();
+    assert_eq!(row.get::<_, &str>(0), "t'5, \"{}");
+
+    let find = client.prepare("SELECT id FROM m WHERE id = ANY($1) ORDER BY id").await.unwrap();
+    for wanted in [vec![3_i64, 900, 2], vec![], vec![300]] {
+        let found = client.query(&find, &[&wanted]).await.unwrap();
+        let expected: Vec<i64> = (1..=300).filter(|id| wanted.contains(id)).collect();
+        assert_eq!(found.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), expected);
+    }
+    let change = "UPDATE m SET ok = u.ok FROM unnest($1::bigint[], $2::bool[]) AS u (id, ok) WHERE m.id = u.id";
+    assert_eq!(client.execute(change, &[&vec![1_i64, 2], &vec![true, false]]).await.unwrap(), 2);
+    let count = "SELECT count(*) FROM m WHERE s <> ALL ('{a,NULL}'::text[]) OR id = ANY (ARRAY[1, 2])";
+    assert_eq!(client.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 2);
+    let text = "SELECT n FROM unnest('{5,6}'::int[]) WITH ORDINALITY AS u (v, n) WHERE v = 6";
+    assert_eq!(client.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 2);
+    let refused = client.query("SELECT $1::int[]", &[&vec![1_i32]]).await.unwrap_err();
+    assert_eq!(refused.code().map(|code| code.code()), Some("0A000"));
+}

@@ -5,6 +5,7 @@ mod anomalies;
 #[path = "../../../report/tests/it/browser.rs"]
 mod browser;
 mod drivers;
+mod dumps;
 mod kills;
 mod operations;
 mod programs;

@@ -37,6 +37,7 @@ pub fn classes(world: &World<'_>, rows: &mut Rows<'_>) {
         values.push(("relchecks", number(table.checks.len() as i64)));
         let refers = |other: &sql::catalog::Table| other.foreign_keys.iter().any(|key| key.to == table.oid);
         let is_referred = world.catalog.tables.values().any(refers);
+        values.push(("reloptions", super::placement::options(table)));
         values.push(("relhastriggers", Value::Bool(is_referred || !table.foreign_keys.is_empty())));
         rows.add(&values);
     }

@@ -86,22 +86,21 @@ impl Changing {
             self.change.tasks.extend(tasks);
             self.change.tasks.push(Task::Rekey { table: oid, from: before });
             self.change.tasks.push(super::create_table::emptied(before));
-            self.refill_indexes(oid)?;
+            return self.renew_indexes(oid);
         }
         self.place_indexes(oid)
     }
 
-    /// Index entries lead to the keys of rows: with another key, all are other entries.
-    fn refill_indexes(&mut self, oid: Oid) -> Result<(), SqlError> {
+    /// Index entries lead to the keys of rows: with another key, all are other entries. They are
+    /// stored with the rows, in stores of their own.
+    pub fn renew_indexes(&mut self, oid: Oid) -> Result<(), SqlError> {
         for at in 0..self.table_at(oid)?.indexes.len() {
             let store = self.store()?;
             let index = &mut self.table_mut(oid)?.indexes[at];
             let before = std::mem::replace(&mut index.store, store);
-            let task = Task::FillIndex { table: oid, index: index.oid };
             self.change.tasks.push(super::create_table::emptied(before));
-            self.change.tasks.push(task);
         }
-        Ok(())
+        self.place_indexes(oid)
     }
 
     pub fn add_unique(
@@ -141,7 +140,13 @@ impl Changing {
             store,
             slots,
         });
-        if kind == KeyKind::OfRows {
+        // Rows that the statement stores anew bring their entries along.
+        let is_stored_anew = self
+            .change
+            .tasks
+            .iter()
+            .any(|task| matches!(task, Task::Rekey { table: of, .. } if *of == table));
+        if kind == KeyKind::OfRows && !is_stored_anew {
             self.change.tasks.push(Task::FillIndex { table, index: oid });
         }
         Ok(oid)

@@ -194,7 +194,7 @@ impl Changing {
             None => None,
             Some(by) => Some(partition_clause(by)?),
         };
-        let (mut bounds, mut colocated) = (Vec::new(), None);
+        let (mut bounds, mut run, mut colocated) = (Vec::new(), None, None);
         if let CreateTableOptions::With(options) | CreateTableOptions::Options(options) =
             &create.table_options
         {
@@ -205,6 +205,7 @@ impl Changing {
                         declared = Some((PartitionKind::Hash, columns));
                     }
                     (name, value) if name == "partition_bounds" => bounds = integers(&value)?,
+                    (name, value) if name == "partition_run" => run = Some(run_of(&value)?),
                     (name, value) if name == "colocate_with" => colocated = Some(value.trim().to_lowercase()),
                     (name, _) if name == "replicated" => {
                         let hint =
@@ -214,8 +215,7 @@ impl Changing {
                     (name, _) if IGNORED_OPTIONS.contains(&name.as_str()) => {}
                     (name, _) => {
                         let message = format!("unrecognized parameter \"{name}\"");
-                        let hint =
-                            "Atoll has fillfactor (ignored), partition_by, partition_bounds, colocate_with.";
+                        let hint = "Atoll has partition_by, partition_bounds, partition_run, colocate_with, fillfactor (ignored).";
                         return Err(SqlError::new(SqlState::INVALID_PARAMETER, message).with_hint(hint));
                     }
                 }
@@ -223,7 +223,10 @@ impl Changing {
         }
         let slots = match (declared, colocated) {
             (None, None) => return Ok(()),
-            (Some((kind, columns)), None) => slots_of(self.table_at(oid)?, kind, &columns, bounds)?,
+            (Some((kind, columns)), None) => {
+                let kind = run.map_or(kind, PartitionKind::Runs);
+                slots_of(self.table_at(oid)?, kind, &columns, bounds)?
+            }
             (declared, Some(other)) => {
                 let columns = declared.map_or(Vec::new(), |(_, columns)| columns);
                 slots_like(self.table_at(oid)?, &columns, self.table_named(&other)?)?
@@ -234,9 +237,11 @@ impl Changing {
     }
 }
 
+#[derive(Clone, Copy)]
 enum PartitionKind {
     Hash,
-    Range,
+    /// By runs of so many integers.
+    Runs(u32),
 }
 
 fn slots_of(
@@ -254,7 +259,7 @@ fn slots_of(
     Ok(match kind {
         _ if !matches!(ty, Int2 | Int4 | Int8) => Slots::Hash(vec![position]),
         _ if !bounds.is_empty() => Slots::Ranges { position, bounds },
-        PartitionKind::Range => Slots::Runs { position, run: LONG_RUN },
+        PartitionKind::Runs(run) => Slots::Runs { position, run },
         PartitionKind::Hash => Slots::Hash(vec![position]),
     })
 }
@@ -324,6 +329,12 @@ fn slots_like(table: &Table, columns: &[String], other: &Table) -> Result<Slots,
         Slots::Runs { run, .. } => Slots::Runs { position: ours[0], run: *run },
         Slots::Ranges { bounds, .. } => Slots::Ranges { position: ours[0], bounds: bounds.clone() },
     })
+}
+
+/// The slots of a table that declares none.
+pub fn slots_by_default(table: &Table) -> Slots {
+    let types = table.key.iter().filter_map(|at| table.columns.get(usize::from(*at)).map(|column| column.ty));
+    slots_of_key(&types.collect::<Vec<_>>())
 }
 
 /// Slots where the statement declares none: integers in runs, everything else by a hash.
@@ -413,7 +424,7 @@ fn partition_clause(by: &ast::Expr) -> Result<(PartitionKind, Vec<String>), SqlE
     let ast::Expr::Function(function) = by else { return Err(wrong()) };
     let ast::FunctionArguments::List(list) = &function.args else { return Err(wrong()) };
     let kind = match parts(&function.name).pop().as_deref() {
-        Some("range") => PartitionKind::Range,
+        Some("range") => PartitionKind::Runs(LONG_RUN),
         Some("hash") => PartitionKind::Hash,
         Some("list") => return Err(SqlError::unsupported("PARTITION BY LIST", Some("Use HASH."))),
         _ => return Err(wrong()),
@@ -455,6 +466,13 @@ fn integers(text: &str) -> Result<Vec<i64>, SqlError> {
             Err(SqlError::new(SqlState::INVALID_PARAMETER, message))
         }
     }
+}
+
+fn run_of(text: &str) -> Result<u32, SqlError> {
+    text.trim().parse().ok().filter(|run| *run > 0).ok_or_else(|| {
+        let message = format!("partition_run is a number of successive integers from 1; not \"{text}\"");
+        SqlError::new(SqlState::INVALID_PARAMETER, message)
+    })
 }
 
 /// The store that a table or index leaves.

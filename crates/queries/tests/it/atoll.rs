@@ -39,7 +39,8 @@ impl Atoll {
         let value = |ty: &SqlType, value: &Datum| match value {
             Datum::Null => "NULL".to_owned(),
             value => {
-                Some(sql::text::to_string(*ty, value)).filter(|t| !t.is_empty()).unwrap_or("(empty)".into())
+                let text = sql::text::to_string(*ty, value).trim_end_matches(' ').to_owned();
+                if text.is_empty() { "(empty)".into() } else { text }
             }
         };
         answer.map(|(types, rows)| {

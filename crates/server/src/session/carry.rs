@@ -57,6 +57,12 @@ fn may_be_long(query: &Query) -> bool {
         && !query.program.statements.iter().all(is_of_one_key)
 }
 
+/// Whether it is a select that goes through all rows of a table.
+fn reads_all(query: &Query) -> bool {
+    let [Statement::Select(select)] = query.program.statements.as_slice() else { return false };
+    query.tag == Tag::Select && select.sources.iter().any(|joined| joined.source.path == Path::All)
+}
+
 /// Ends when the client cancels the statement, or when its time is over.
 pub(super) async fn given_up(registered: &Registered, limit: Option<Duration>) -> SqlError {
     let why = tokio::select! {
@@ -168,6 +174,13 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.called(query, &mut params).await?;
         if !query.fills.is_empty() {
             Box::pin(self.fill(&query.fills, &mut params)).await?;
+        }
+        // In a transaction block an answer that is too long for a message would end it.
+        if self.block.kind != Kind::None
+            && reads_all(query)
+            && let Some(rows) = Box::pin(self.whole_table(query, &params)).await?
+        {
+            return Ok(Product::Rows { rows, tag: RowsTag::Counted("SELECT") });
         }
         let mut outcomes = pin!(self.run_program(ready, params)).await?;
         let outcome = outcomes.pop().unwrap_or_default();

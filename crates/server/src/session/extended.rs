@@ -17,6 +17,7 @@ use crate::pgtype;
 use crate::transport::Lost;
 use compiler::compiled::{Compiled, Session as About};
 use sql::{Datum, SqlError, SqlState, SqlType};
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -48,8 +49,14 @@ pub(super) const MOST_NAMES: usize = 10_000;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
-        let types = types.iter().map(|number| pgtype::of_number(*number)).collect::<Result<Vec<_>, _>>();
-        let types = types.map_err(|number| {
+        // A parameter that is an array has the type of its elements.
+        let arrays: Vec<usize> =
+            (0..types.len()).filter(|at| pgtype::of_elements(types[*at]).is_some()).collect();
+        let types = types.iter().map(|number| match pgtype::of_elements(*number) {
+            Some(element) => Ok(Some(element)),
+            None => pgtype::of_number(*number),
+        });
+        let types = types.collect::<Result<Vec<_>, _>>().map_err(|number| {
             SqlError::unsupported(&format!("the type with number {number}"), Some("Send the value as text."))
         })?;
         if name.is_empty() {
@@ -65,6 +72,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Err(_) if self.block.failed => return Err(super::block::in_failed().into()),
             Err(error) => return Err(error.into()),
         };
+        if arrays.iter().any(|at| !prepared.arrays().contains(at)) {
+            let hint = "Atoll has them in = ANY (...), <> ALL (...) and unnest(...).";
+            return Err(SqlError::unsupported("an array in this place", Some(hint)).into());
+        }
         if self.block.failed
             && let Ok(Some(ready)) = prepared.ready(&catalog, self.block.changing.is_none())
             && !ready.ends_failure()
@@ -120,8 +131,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             );
             return Err(violation(message).into());
         }
+        let is_array = |at: usize| prepared.arrays().contains(&at);
         let params = bind.values.iter().enumerate().map(|(i, value)| match value {
             None => Ok(Datum::Null),
+            Some(_) if is_array(i) => Ok(Datum::Null),
             Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i)),
         });
         let params = params.collect::<Result<Vec<_>, _>>()?;
@@ -133,10 +146,34 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let message = format!("a transaction has at most {MOST_NAMES} portals");
             return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message).into());
         }
+        let filled = match &ready {
+            Some(ready) if !prepared.arrays().is_empty() => Some(self.with_arrays(&prepared, ready, bind)?),
+            _ => None,
+        };
+        let (prepared, ready) = filled.unwrap_or((prepared, ready));
         let portal = Portal { prepared, ready, params, formats: bind.results.clone(), state: State::Bound };
         self.portals.insert(bind.portal.to_owned(), portal);
         self.transport.out.bind_complete();
         Ok(())
+    }
+
+    /// The statement compiled for the arrays that the client binds.
+    fn with_arrays(
+        &self,
+        prepared: &Prepared,
+        ready: &Ready,
+        bind: &Bind<'_>,
+    ) -> Result<(Arc<Prepared>, Option<Arc<Ready>>), SqlError> {
+        let mut arrays = HashMap::new();
+        for at in prepared.arrays() {
+            let bytes = bind.values.get(*at).copied().flatten();
+            let read = |bytes| format::read_array(ready.params[*at], bytes, Format::of(&bind.formats, *at));
+            arrays.insert(*at, bytes.map(read).transpose()?);
+        }
+        let of = |at: usize| (arrays.get(&at).cloned().flatten(), ready.params[at]);
+        let filled = Arc::new(prepared.with_arrays(ready, &of, &self.catalog())?);
+        let ready = filled.ready(&self.catalog(), self.block.changing.is_none())?;
+        Ok((filled, ready))
     }
 
     pub(super) fn describe(&mut self, target: Target, name: &str) -> Result<(), Failure> {
@@ -145,7 +182,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 let prepared = Arc::clone(self.statement(name)?);
                 let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
                 let params = ready.as_ref().map_or(&[][..], |ready| &ready.params);
-                self.transport.out.parameter_description(params.iter().map(|ty| pgtype::number(*ty)));
+                let number = |(at, ty): (usize, &SqlType)| match prepared.arrays().contains(&at) {
+                    true => pgtype::array_number(*ty),
+                    false => pgtype::number(*ty),
+                };
+                self.transport.out.parameter_description(params.iter().enumerate().map(number));
                 self.describe_rows(ready.as_deref(), &[])?;
             }
             Target::Portal => {

@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Runs of the scans if the engine ends them for reasons that pass.
 const RUNS: u32 = 6;
+/// Memory for the rows of a select of a whole table, in bytes: as much as that of other queries.
+const MOST_OF_A_TABLE: usize = 512 << 20;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) async fn general(&mut self, ready: &Ready, params: Vec<Datum>) -> Result<Product, Failure> {
@@ -63,6 +65,18 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let plan = plan.ok_or_else(|| SqlError::new(SqlState::INTERNAL, "the statement has no plan"))?;
         let rows = self.answer(&plan, params).await?;
         Ok(Product::Rows { rows, tag: RowsTag::Counted("SELECT") })
+    }
+
+    /// The rows of a select of all rows of one table, read in parts; `None` if it does more.
+    pub(super) async fn whole_table(
+        &mut self,
+        query: &Query,
+        params: &[Datum],
+    ) -> Result<Option<Rows>, Failure> {
+        let Some(program) = in_parts(&query.program) else { return Ok(None) };
+        let (program, params) = (Arc::new(program), params.to_vec());
+        let scan = Scan { table: String::new(), program, params, in_parts: true };
+        Ok(self.scan(&[scan], MOST_OF_A_TABLE).await?.pop())
     }
 
     /// A statement that writes what a plan finds: in the transaction, or as one by itself, which

@@ -80,6 +80,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let ready = prepared.ready(&self.catalog(), self.block.changing.is_none())?;
         if let Some(Compiled::Execute { name, args }) = ready.as_ref().map(|ready| &ready.compiled) {
             let named = self.statements.get(name).ok_or_else(|| super::no_statement(name))?;
+            if !named.arrays().is_empty() {
+                let hint = "Bind the parameters by the protocol, or write the arrays into the statement.";
+                return Err(SqlError::unsupported("EXECUTE with arrays", Some(hint)));
+            }
             let wanted = named.ready(&self.catalog(), self.block.changing.is_none())?;
             let params = wanted.as_ref().map_or(&[][..], |ready| &ready.params);
             return Ok((Arc::clone(named), super::filling::arguments(name, args, params)?));
