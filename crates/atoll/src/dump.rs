@@ -6,9 +6,9 @@
 //!   server ------------------------------+           <-- statements, COPY <-- script
 //! ```
 //!
-//! Both sides are clients of PostgreSQL's protocol, so a dump goes into PostgreSQL and out of it too
-//! ([`schema`] asks the system catalogs only). A directory is served by a thread of this process
-//! while the command runs ([`place`]).
+//! Both sides are clients of PostgreSQL's protocol, so a dump goes into PostgreSQL and out of it
+//! too ([`schema`] asks the system catalogs only). A directory is served by a thread of this
+//! process while the command runs ([`place`]).
 
 mod place;
 mod restoring;

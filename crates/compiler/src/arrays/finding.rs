@@ -104,7 +104,8 @@ impl Finder<'_> {
         Ok(Some(Site { at: start..close + 1, sources: vec![source], what }))
     }
 
-    /// `SELECT unnest(..) [AS a], ...` without more; of an `INSERT` also `SELECT * FROM unnest(..)`.
+    /// `SELECT unnest(..) [AS a], ...` without more; of an `INSERT` also `SELECT * FROM
+    /// unnest(..)`.
     fn select(&self, inserts: bool) -> Result<Option<Site>, SqlError> {
         let mut at = self.solid(self.at + 1);
         if inserts && self.is(at, &Token::Mul) {

@@ -34,7 +34,8 @@ impl Connection {
             .0
             .simple_query(text)
             .map_err(|error| error.code().map_or_else(|| error.to_string(), |code| code.code().to_owned()))?;
-        // A `char(n)` that became another type has no blanks at its end in Atoll: none are compared.
+        // A `char(n)` that became another type has no blanks at its end in Atoll: none are
+        // compared.
         let value = |value: Option<&str>| match value.map(|text| text.trim_end_matches(' ')) {
             None => "NULL".to_owned(),
             Some("") => "(empty)".to_owned(),
