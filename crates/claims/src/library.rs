@@ -267,7 +267,8 @@ mod tests {
         assert!(library.claim("quite something else").unwrap_err().nearest.is_empty());
     }
 
-    /// Counts from the crates `partition` and `cachesim` equal those of the thesis to the last digit.
+    /// Counts from the crates `partition` and `cachesim` equal those of the thesis to the last
+    /// digit.
     #[test]
     fn claims_about_repartitioning_and_schedulers_are_reproduced() {
         use crate::counting::What;
