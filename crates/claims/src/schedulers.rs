@@ -8,7 +8,7 @@
 //! | `teams` | queue | `transactions`, `cores`, `team_cores`, `team` |
 //! | `places` | cores, place in the code | `operation`, `point` (0: the entry), `cores_of` |
 //!
-//! The thesis (Tözün, sections 7.3.3 and 8.2.2) has them as tables 7.1, 7.4 and 8.2 and as
+//! The thesis (Tözün, sections 7.3.3, 7.5.6 and 8.2.2) has them as tables 7.1 and 7.4, and as
 //! examples.
 
 use crate::count_row::row;

@@ -165,7 +165,7 @@
     const room = { min: logX ? roundDown(lo) : lo >= 0 && lo - (hi - lo) * 0.03 < 0 ? 0 : lo - (hi - lo) * 0.03, max: logX ? roundUp(hi) : hi + (hi - lo) * 0.02 };
     const places = [...new Set(xs)].sort((a, b) => a - b);
     const few = places.length <= 12 && chart.lines.every((line) => line.marks === 'points');
-    const ticks = few && !logX ? { customValues: places } : {};
+    const ticks = few ? { customValues: places } : {};
     const ys = chart.lines.flatMap((line) => line.points.map((p) => p[1]));
     const yRoom = chart.y.scale === 'logarithmic' ? { min: roundDown(Math.min(...ys)), max: chart.y.name.includes('%') ? 100 : roundUp(Math.max(...ys)) } : { min: 0 };
     return {

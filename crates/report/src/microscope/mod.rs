@@ -2,9 +2,9 @@
 //! each of their tables answers.
 //!
 //! ```text
-//!   chapter 6    caches, three-c, l1i-size, operations, components, code, data   bars, curves
-//!   chapter 7    schedulers and the sweeps of their parameters                   curves
-//!   chapter 8    schedulers on one number of cores                               bars
+//!   chapter 6   caches, three-c, l1i-size, operations, components, code, data   bars, curves
+//!   chapter 7   schedulers and the sweeps of their parameters                   curves
+//!   chapter 8   schedulers on one number of cores                               bars
 //! ```
 //!
 //! Rows of several traces stand side by side: a bar or curve has the facts in which they differ in
