@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some("agent") => be_agent(&words[2..]),
-        _ => run_all(words.get(1)),
+        _ => run_all(words.get(1).filter(|word| !word.starts_with('-'))),
     }
 }
 
