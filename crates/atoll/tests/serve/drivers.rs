@@ -390,7 +390,8 @@ async fn arrays_are_parameters_of_bulk_statements() {
     let client = served.client().await;
     client.batch_execute("CREATE TABLE m (id bigint PRIMARY KEY, s varchar(20), ok bool)").await.unwrap();
     let ids: Vec<i64> = (1..=300).collect();
-    let texts: Vec<Option<String>> = (1..=300).map(|n| (n % 7 != 0).then(|| format!("t'{n}, \"{{}}"))).collect();
+    let texts: Vec<Option<String>> =
+        (1..=300).map(|n| (n % 7 != 0).then(|| format!("t'{n}, \"{{}}"))).collect();
     let insert = "INSERT INTO m (id, s) SELECT * FROM UNNEST($1::bigint[], $2::text[]) RETURNING id";
     assert_eq!(client.query(insert, &[&ids, &texts]).await.unwrap().len(), 300);
     let row = client.query_one("SELECT s FROM m WHERE id = 5", &[]).await.unwrap();
@@ -402,7 +403,8 @@ async fn arrays_are_parameters_of_bulk_statements() {
         let expected: Vec<i64> = (1..=300).filter(|id| wanted.contains(id)).collect();
         assert_eq!(found.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), expected);
     }
-    let change = "UPDATE m SET ok = u.ok FROM unnest($1::bigint[], $2::bool[]) AS u (id, ok) WHERE m.id = u.id";
+    let change =
+        "UPDATE m SET ok = u.ok FROM unnest($1::bigint[], $2::bool[]) AS u (id, ok) WHERE m.id = u.id";
     assert_eq!(client.execute(change, &[&vec![1_i64, 2], &vec![true, false]]).await.unwrap(), 2);
     let count = "SELECT count(*) FROM m WHERE s <> ALL ('{a,NULL}'::text[]) OR id = ANY (ARRAY[1, 2])";
     assert_eq!(client.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 2);
