@@ -10,8 +10,9 @@
 //! `plan` chooses a deployment by the model of `advisor`, and on this machine by short trials.
 //!
 //! `load` builds a database that lasts, `check` inspects one (`loaded` does both for an
-//! experiment), and `backup_command` copies and restores one; `places` decides which directory a
-//! run may use; `stats` counts the records, locks and pages that one transaction touches.
+//! experiment), `backup_command` copies and restores one, and `dump` writes and reads one as SQL;
+//! `places` decides which directory a run may use; `stats` counts the records, locks and pages that
+//! one transaction touches.
 //! `report_command` makes a page from rows, `compare_command` compares two sets of rows, and
 //! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
 //! experiments (`lab`) and print their results.

@@ -129,6 +129,7 @@ fn help_says_everything_and_succeeds() {
         &["check", "--help"],
         &["backup", "--help"],
         &["restore", "--help"],
+        &["dump", "--help"],
         &["stats", "--help"],
         &["agent", "--help"],
         &["cluster", "--help"],

@@ -21,10 +21,10 @@ interrupted leaves nothing. psql runs a dump too, and so does PostgreSQL, which 
 their rows lie. Servers are reached without TLS; PGPASSWORD has the password.
 
 Examples:
-  atoll dump bank --to bank.sql                                   a closed database, or a served one
-  atoll dump \"host=127.0.0.1 port=5432\" --to bank.sql            a server
-  atoll dump bank --format csv --to bank-csv                      a directory: load.sql, and a file for each table
-  atoll dump bank --table accounts --data-only | psql -h other    rows of one table, to another server
+  atoll dump bank --to bank.sql                          a closed database, or a served one
+  atoll dump \"host=127.0.0.1 port=5432\" --to bank.sql  a server
+  atoll dump bank --format csv --to bank-csv             load.sql, and a file for each table
+  atoll dump bank --table t --data-only | psql other     rows of one table, to another server
 
 Exit code: 0 the dump is there; 1 it could not be made; 2 wrong usage; 130 interrupted.";
 
@@ -36,8 +36,8 @@ restored before an error. A script of pg_dump (--format=plain) is taken too, as 
 Examples:
   atoll restore bank-monday --to bank
   atoll restore bank-monday.tar --to bank && atoll check --data bank
-  atoll restore bank.sql --to bank                                a dump, into a new database
-  pg_dump shop | atoll restore - --to \"host=127.0.0.1 port=5432\" from PostgreSQL, into a running server
+  atoll restore bank.sql --to bank                       a dump, into a new database
+  pg_dump shop | atoll restore - --to \"port=5432\"      from PostgreSQL, into a running server
 
 Exit code: 0 the database is there; 1 it could not be made, or the backup or a statement is wrong; 2 wrong usage; 130 interrupted.";
 

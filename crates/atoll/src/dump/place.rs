@@ -124,8 +124,8 @@ impl<'i> Open<'i> {
         let (ready, address) = channel();
         let stopping = stop.clone();
         let thread = std::thread::spawn(move || {
-            // A receiver that has gone asks for nothing any more.
             serve_here(&args, &stopping, move |at: SocketAddr| {
+                // A receiver that has gone asks for nothing any more.
                 let _ = ready.send(at);
             })
         });

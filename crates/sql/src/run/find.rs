@@ -235,11 +235,14 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
             Path::Ranges { direction, .. } => *direction,
             _ => None,
         };
-        let shapes: Vec<(usize, bool)> = searches.iter().map(|s| (s.fetches.len(), s.overlaps)).collect();
+        // Rows that are read after their entries are tested against the same outer row.
+        let by_index = matches!(&source.path, Path::Ranges { index: Some(_), .. });
+        let model = |search: &Search| search.fetches.first().filter(|_| by_index).cloned();
+        let shapes: Vec<(usize, bool, Option<Fetch>)> =
+            searches.iter().map(|s| (s.fetches.len(), s.overlaps, model(s))).collect();
         let fetches: Vec<Fetch> = searches.into_iter().flat_map(|search| search.fetches).collect();
-        let model = fetches.first().cloned();
         let mut hits = self.fetch(source.lock, fetches).await?.into_iter();
-        for (steps, overlaps) in shapes {
+        for (steps, overlaps, model) in shapes {
             let mut of_one: Vec<Hit> = Vec::new();
             for _ in 0..steps {
                 of_one.extend(hits.next().expect("an output for each step"));
