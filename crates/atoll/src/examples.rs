@@ -16,8 +16,7 @@ Three commands to begin with:
 Commands:
   bench WORKLOAD     measure: micro, tpcb, tpcc, tatp and their parts; counter, ipc
   load, check        build a database on disk; check one
-  backup, restore    copy one, and make it anew
-  dump               one as SQL or CSV
+  backup, dump       copy one: as it is, or as SQL or CSV; restore makes it anew
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
   serve --data DIR   tables of your own, for clients of PostgreSQL
   agent, cluster     instances on several machines
