@@ -66,7 +66,7 @@ struct AtHome<'a, D: Design> {
 
 impl<D: Design> AtHome<'_, D> {
     fn access(&mut self) -> PageAccess<'_, D> {
-        PageAccess { engine: self.engine, executor: self.executor, txn: self.txn }
+        PageAccess::new(self.engine, self.executor, self.txn)
     }
 }
 
@@ -94,7 +94,7 @@ fn run<D: Design, W: Workload>(workload: W, (transactions, durability): (usize, 
     for site in (0..workload.sites()).map(base::SiteId) {
         for load in 0..workload.load_parts(site) {
             engine.begin(&mut txn, 0, Protection::Exclusive);
-            let mut access = PageAccess { engine: &engine, executor: &executor, txn: &mut txn };
+            let mut access = PageAccess::new(&engine, &executor, &mut txn);
             at_once(workload.load(site, load, &mut access)).expect("loaded");
             engine.commit(&mut txn).expect("committed");
         }

@@ -12,6 +12,9 @@ pub struct Finder<'t> {
     pub at: usize,
 }
 
+/// Expressions as tokens, and the position behind them; `None` where there is no list.
+type Listed = Option<(Vec<Vec<Token>>, usize)>;
+
 impl Finder<'_> {
     pub fn sites(mut self) -> Result<Vec<Site>, SqlError> {
         let mut sites: Vec<Site> = Vec::new();
@@ -258,7 +261,7 @@ impl Finder<'_> {
     }
 
     /// `ARRAY[a, b]`.
-    fn expressions(&self, at: usize) -> Result<Option<(Vec<Vec<Token>>, usize)>, SqlError> {
+    fn expressions(&self, at: usize) -> Result<Listed, SqlError> {
         let open = self.solid(at + 1);
         if !self.is(open, &Token::LBracket) {
             return Ok(None);
