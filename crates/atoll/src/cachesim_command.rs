@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A trace of a program whose operations have no marks.
+    /// A trace of a program without marks of operations.
     #[test]
     fn a_study_that_needs_marks_says_so() {
         let block = trace::file::Block { address: 64, bytes: 16, instructions: 4, function: 0 };
