@@ -119,9 +119,10 @@ impl<W: Workload> Client<W> {
         self.link(home)?;
         let call = self.next_call;
         self.next_call += 1;
-        let request = postcard::to_stdvec(request).expect("requests are plain values");
+        let mut bytes = Vec::new();
+        W::encode_request(request, &mut bytes);
         let conversation = Conversation { home, call };
-        self.turn(conversation, &Frame::Submit { call, request: &request }).map(|turn| (conversation, turn))
+        self.turn(conversation, &Frame::Submit { call, request: &bytes }).map(|turn| (conversation, turn))
     }
 
     /// Sends the next message of a conversation, and waits for what follows. Other requests of this
@@ -192,7 +193,7 @@ impl<W: Workload> Client<W> {
                 Ok(Some(message)) => match Frame::decode(message) {
                     Ok(Frame::Done { call: answered, outcome, reply }) if answered == call => {
                         return match outcome {
-                            Ok(()) => postcard::from_bytes(reply).map(Turn::Ended).map_err(|_| unknown),
+                            Ok(()) => W::decode_reply(reply).map(Turn::Ended).map_err(|_| unknown),
                             // The log may have failed after the commit record was in it.
                             Err(Abort::Fault) => Err(unknown),
                             Err(abort) => Err(ClientError::Aborted(abort)),

@@ -130,19 +130,19 @@ mod tests {
     fn a_row_has_the_columns_of_its_design() {
         assert_eq!(
             fields(DesignKind::Conventional, |_| {}),
-            r#""tables":"heap","tree":"btree","heap":"shared","latching":"optimistic","log_insert":"extents","sli":"on","escalation":"25""#
+            r#""tables":"heap","tree":"btree","heap":"shared","latching":"optimistic","log_insert":"extents","sli":"on","escalation":"25","schedule":"arrival""#
         );
         assert_eq!(
             fields(DesignKind::Conventional, |o| o.trees = TreeKind::MultiRooted),
-            r#""tables":"heap","tree":"mrbtree","heap":"shared","latching":"optimistic","partitions":2,"log_insert":"extents","sli":"on","escalation":"25""#
+            r#""tables":"heap","tree":"mrbtree","heap":"shared","latching":"optimistic","partitions":2,"log_insert":"extents","sli":"on","escalation":"25","schedule":"arrival""#
         );
         assert_eq!(
             fields(DesignKind::PlpLeaf, |o| o.partitions = Some(1)),
-            r#""tables":"heap","tree":"mrbtree","heap":"leaf","latching":"optimistic","partitions":2,"log_insert":"extents","sli":"on","escalation":"25","balance":"off""#
+            r#""tables":"heap","tree":"mrbtree","heap":"leaf","latching":"optimistic","partitions":2,"log_insert":"extents","sli":"on","escalation":"25","schedule":"arrival","balance":"off""#
         );
         assert_eq!(
             fields(DesignKind::Occ, |_| {}),
-            r#""tables":"heap","sli":"on","escalation":"25","occ_conflict":"wait","occ_reads":"validate","occ_ahead":"requests""#
+            r#""tables":"heap","sli":"on","escalation":"25","schedule":"arrival","occ_conflict":"wait","occ_reads":"validate","occ_ahead":"requests""#
         );
     }
 

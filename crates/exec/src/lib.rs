@@ -55,7 +55,7 @@ pub use engine::{Engine, EngineCounts, EngineFault, Holds, LockPoint, Recovered,
 pub use executor::{Executor, yield_now};
 pub use local::{LocalTxn, Locking, Protection};
 pub use memory::MemoryEngine;
-pub use options::{Balance, EngineOption, EngineOptions, OccAhead, OccConflict, OccReads};
+pub use options::{Balance, EngineOption, EngineOptions, OccAhead, OccConflict, OccReads, Schedule};
 pub use owners::owner_map::MapVersion;
 pub use owners::{Actor, Owners, SiteOwner, SiteRange, actor};
 pub use page_access::PageAccess;

@@ -57,6 +57,15 @@ words! {
     }
 }
 
+words! {
+    /// When the requests of a worker's clients start.
+    Schedule {
+        Arrival "arrival" "Each when it arrives"
+        Batched "batched" "Those of one kind together, so that they share code and data in the caches"
+        Staged "staged" "The same, phase by phase: the first phase of all of them, then the second"
+    }
+}
+
 /// The options of the engine of one deployment: the same value at each of its instances.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EngineOptions {
@@ -87,6 +96,9 @@ pub struct EngineOptions {
     /// Requests of outside clients that a worker takes before it has answered earlier ones. Further
     /// requests wait at their clients.
     pub most_requests: usize,
+    /// When the requests of a worker's clients start.
+    #[serde(with = "by_name")]
+    pub schedule: Schedule,
     /// The action of `occ` transactions that meet a prepared row.
     #[serde(with = "by_name")]
     pub occ_conflict: OccConflict,
@@ -115,6 +127,7 @@ impl Default for EngineOptions {
             // Enough to keep a worker busy, and a quarter of the tasks that it can have. So
             // requests from other instances still find a task while these wait.
             most_requests: 1024,
+            schedule: Schedule::Arrival,
             occ_conflict: OccConflict::Wait,
             occ_reads: OccReads::Validate,
             occ_ahead: OccAhead::Requests,
@@ -433,6 +446,17 @@ pub const OPTIONS: &[EngineOption] = &[
         default: Some("1024"),
         set: |o, text| put(&mut o.most_requests, text.parse()),
         get: |o| Some(o.most_requests.to_string()),
+        ..entry(Section::Load, Designs::All)
+    },
+    EngineOption {
+        name: "schedule",
+        value: "S",
+        help: "When requests start (a comma list measures each value)",
+        takes: Takes::Words(Schedule::WORDS),
+        default: Some("arrival"),
+        column: Column::Text("schedule"),
+        set: |o, text| put(&mut o.schedule, text.parse()),
+        get: |o| Some(o.schedule.name().into()),
         ..entry(Section::Load, Designs::All)
     },
     EngineOption {

@@ -104,8 +104,8 @@ pub(crate) async fn closed_loop_client<W: Workload, E: Prefetch>(
         let request = requests.generator.next();
         // While other tasks run, the rows of this request are prefetched.
         local.prefetch_request(&request, &mut requests.prefetch_list);
-        if stay == Stay::Kept {
-            exec::yield_now().await;
+        if stay == Stay::Kept || local.batches.is_some() {
+            pin!(local.turn_of(&request)).await;
             if local.clients.halting.get() {
                 break;
             }
@@ -142,8 +142,8 @@ pub(crate) async fn open_loop_client<W: Workload, E: Prefetch>(
         let stored = due.terminal.and_then(|t| local.clients.source.borrow_mut().as_mut()?.request_of(t));
         let request = stored.unwrap_or_else(|| requests.generator.next());
         local.prefetch_request(&request, &mut requests.prefetch_list);
-        if stay == Stay::Kept {
-            exec::yield_now().await;
+        if stay == Stay::Kept || local.batches.is_some() {
+            pin!(local.turn_of(&request)).await;
         }
         local.prefetch_rows(&mut requests.prefetch_list);
         let (next, now);
@@ -293,6 +293,18 @@ impl<W: Workload, E: Prefetch> Local<W, E> {
 }
 
 impl<W: Workload, E: Engine> Local<W, E> {
+    /// Waits for the turn of a request: other tasks run first, or those of its kind wait for each
+    /// other.
+    async fn turn_of(&self, request: &W::Request) {
+        match &self.batches {
+            Some(batches) => {
+                let kind = self.workload.borrow().kind(request);
+                batches.join(kind).await;
+            }
+            None => exec::yield_now().await,
+        }
+    }
+
     /// Counts a transaction that has its home here.
     #[inline]
     pub(crate) fn count(&self, request: &W::Request, outcome: Result<Reach, Abort>, now_ns: u64) {
@@ -354,7 +366,8 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let link = self.links.to(home).ok_or(Abort::InstanceDown)?;
         let guard = self.new_gtid();
         let slot = self.calls.open(guard, link);
-        let bytes = postcard::to_stdvec(request).expect("requests are plain values");
+        let mut bytes = Vec::new();
+        W::encode_request(request, &mut bytes);
         let call = guard.number << 32 | u64::from(slot);
         if let Err(unsent) = self.send(link, &Frame::Submit { call, request: &bytes }) {
             self.calls.abandon(slot);

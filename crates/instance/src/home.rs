@@ -53,6 +53,8 @@ pub(crate) struct Run<'l, W: Workload, E: Engine> {
     /// The steps that the procedure declared as its last ones ([`Transaction::last`]) have been
     /// issued.
     ended: bool,
+    /// Whether others run before the next phase begins (`--schedule staged`); not before the first.
+    staged: bool,
     /// The instances to which steps were sent.
     asked: SmallVec<[Asked; 8]>,
     /// The first abort of any step, here or elsewhere. The transaction ends with an abort, even if
@@ -110,6 +112,7 @@ impl<'l, W: Workload, E: Engine> Run<'l, W, E> {
             gtid: None,
             alone: false,
             ended: false,
+            staged: false,
             asked: SmallVec::new(),
             failed: None,
             conversation,

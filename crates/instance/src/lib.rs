@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
 
+mod batches;
 mod calls;
 mod clients;
 pub mod config;
@@ -56,6 +57,7 @@ mod opening;
 mod orders;
 mod owners;
 mod participant;
+mod phase;
 mod plan;
 #[cfg(feature = "planted")]
 pub mod planted;

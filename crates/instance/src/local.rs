@@ -2,6 +2,7 @@
 //! their home here, and the local transactions that it runs for other instances. Only the worker's
 //! own thread touches this state; other threads reach the worker through its inbox.
 
+use crate::batches::Batches;
 use crate::calls::Calls;
 use crate::config::InstanceConfig;
 use crate::conversations::Conversations;
@@ -70,6 +71,8 @@ pub(crate) struct Local<W: Workload, E: Engine> {
     pub occ: OccSettings,
     /// The distributed transactions that this worker knows.
     pub distributed: Distributed<E::LocalTxn>,
+    /// Requests that wait for others of their kind; `None` if each starts when it arrives.
+    pub batches: Option<Batches>,
     /// Requests of other instances, of outside clients and of other workers' transactions.
     pub jobs: JobQueue<E::LocalTxn>,
     /// Request forwarding to and from the other workers.
@@ -155,6 +158,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let sampling =
             Sampling::new(is_balanced.then(|| shared.sites()), E::OWNERS && shared.watches_meetings());
         let occ = OccSettings::new::<E>(&shared.config);
+        let batches = Batches::of(shared.config.options.schedule);
         let links = Links::new(shared.config.options.most_requests);
         Rc::new(Local {
             shared,
@@ -168,6 +172,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             log_waits: LogWaits::default(),
             occ,
             distributed: Distributed::default(),
+            batches,
             jobs: JobQueue::default(),
             forwarding,
             spares: Spares::default(),

@@ -495,7 +495,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
             }
             Job::Submit { link, from, call, request } => {
                 let mut reply = self.spares.take_buffer(&[]);
-                let outcome = match postcard::from_bytes::<W::Request>(&request) {
+                let outcome = match W::decode_request(&request) {
                     Ok(request) => {
                         pin!(probe::charged(
                             Role::Home,
@@ -503,7 +503,7 @@ impl<W: Workload, E: Engine> Local<W, E> {
                         ))
                         .await
                     }
-                    Err(_) => Err(Abort::BadRequest),
+                    Err(abort) => Err(abort),
                 };
                 self.spares.give_buffer(request);
                 let bytes = if outcome.is_ok() { &reply[..] } else { &[] };
@@ -527,8 +527,14 @@ impl<W: Workload, E: Engine> Local<W, E> {
         let id = (link, call);
         let conversation = (from == Peer::Client && self.workload().converses(request)).then_some(id);
         let _open = conversation.map(|id| Open::new(self, id));
-        let mut txn = self.take_txn();
         let started = world::now_ns();
+        if let Some(batches) = &self.batches
+            && conversation.is_none()
+        {
+            let kind = self.workload().kind(request);
+            batches.join(kind).await;
+        }
+        let mut txn = self.take_txn();
         let keys = self.keys_of(request);
         let parcel = Parcel { reply, conversation };
         let outcome = pin!(home::run(self, (request, keys), &mut txn, Some(parcel))).await;

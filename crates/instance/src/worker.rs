@@ -215,6 +215,11 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Worker<W, E> {
     /// Polls tasks until none is ready, a message has arrived, or `TURNS` turns are over.
     fn turns(&self, now: u64) -> bool {
         for done in 0..TURNS {
+            if let Some(batches) = &self.local.batches
+                && !self.local.executor.has_ready()
+            {
+                batches.start();
+            }
             if self.local.executor.turn(now) == 0 {
                 return done > 0;
             }

@@ -54,6 +54,7 @@ const DEPLOYMENT: &[&str] = &[
     "tables",
     "sli",
     "escalation",
+    "schedule",
     "occ_conflict",
     "occ_reads",
     "occ_ahead",

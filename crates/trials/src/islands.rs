@@ -30,7 +30,7 @@ use adya::history::OpType;
 use asker::Asker;
 use base::InstanceId;
 use channel::Address;
-use exec::{DesignKind, EngineOptions, OccConflict, OccReads};
+use exec::{DesignKind, EngineOptions, OccConflict, OccReads, Schedule};
 use fastrand::Rng;
 use instance::InstanceConfig;
 use std::collections::HashMap;
@@ -113,6 +113,7 @@ pub struct Course {
     pub occ_conflict: OccConflict,
     pub occ_reads: OccReads,
     pub log_insert: Insert,
+    pub schedule: Schedule,
 }
 
 impl Course {
@@ -143,6 +144,7 @@ impl Course {
             // Distributed deadlocks end by this time-out; the long one lets waits run their course.
             lock_timeout_ms: [15, 15, 40, 300][random.usize(..4)],
             log_insert: if random.bool() { Insert::default() } else { Insert::ALL[random.usize(..3)] },
+            schedule: Schedule::ALL[random.usize(..3)],
         }
     }
 
@@ -175,6 +177,7 @@ impl Course {
                 occ_conflict: self.occ_conflict,
                 occ_reads: self.occ_reads,
                 log_insert: self.log_insert,
+                schedule: self.schedule,
                 ..made.options
             },
             ..made

@@ -146,7 +146,11 @@ impl postcard::ser_flavors::Flavor for Bytes {
     }
 }
 
-fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Abort> {
+/// A plain value from its encoding.
+///
+/// # Errors
+/// [`Abort::BadRequest`]: the bytes are no such value.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Abort> {
     postcard::from_bytes(bytes).map_err(|_| Abort::BadRequest)
 }
 

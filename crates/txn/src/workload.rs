@@ -1,6 +1,7 @@
 //! The interface of a workload to the code that deploys, loads, drives and checks it. It knows no
 //! engine.
 
+use crate::step::{decode, encode};
 use crate::{Abort, Access, Route, Schema, StepId, Transaction};
 use base::{InstanceId, SiteId, TableId};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -211,6 +212,30 @@ pub trait Workload: Clone + Send + Sync + 'static {
     /// such as the market to which orders go.
     #[inline]
     fn committed(&self, _request: &Self::Request, _reply: &Self::Reply) {}
+
+    /// Appends a request in the form in which links carry it. A workload of many kinds overrides
+    /// this and the next three, so that their code is compiled once, in its own crate, and not in
+    /// each engine.
+    fn encode_request(request: &Self::Request, out: &mut Vec<u8>) {
+        encode(request, out);
+    }
+
+    /// # Errors
+    /// [`Abort::BadRequest`]: the bytes are no request.
+    fn decode_request(bytes: &[u8]) -> Result<Self::Request, Abort> {
+        decode(bytes)
+    }
+
+    /// Appends a reply in the form in which links carry it.
+    fn encode_reply(reply: &Self::Reply, out: &mut Vec<u8>) {
+        encode(reply, out);
+    }
+
+    /// # Errors
+    /// [`Abort::BadRequest`]: the bytes are no reply.
+    fn decode_reply(bytes: &[u8]) -> Result<Self::Reply, Abort> {
+        decode(bytes)
+    }
 
     fn clients(&self) -> Clients {
         Clients::Bound

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::pin;
 use txn::erased::{AnyAccess, ErasedAccess, Local};
+use txn::step::{decode, encode};
 use txn::workload::{Clients, Pauses};
 use txn::{Abort, Access, Generator, Route, Schema, StepId, Transaction, Verdict, Workload};
 
@@ -176,6 +177,26 @@ macro_rules! any_workload {
                     })+
                     _ => {}
                 }
+            }
+
+            #[inline(never)]
+            fn encode_request(request: &AnyRequest, out: &mut Vec<u8>) {
+                encode(request, out);
+            }
+
+            #[inline(never)]
+            fn decode_request(bytes: &[u8]) -> Result<AnyRequest, Abort> {
+                decode(bytes)
+            }
+
+            #[inline(never)]
+            fn encode_reply(reply: &AnyReply, out: &mut Vec<u8>) {
+                encode(reply, out);
+            }
+
+            #[inline(never)]
+            fn decode_reply(bytes: &[u8]) -> Result<AnyReply, Abort> {
+                decode(bytes)
             }
 
             fn clients(&self) -> Clients {

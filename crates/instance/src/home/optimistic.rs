@@ -12,12 +12,13 @@
 //! instance is asked; that instance validates last.
 
 use super::{Group, Last, Run};
+use crate::phase::AnyPhase;
 use exec::{Engine, Holds, Scope};
 use probe::{Component, Wait};
 use std::pin::pin;
 use twophase::coordinator::{Event, Request};
 use twophase::{LockPoint, Vote};
-use txn::{Abort, Steps, Workload};
+use txn::{Abort, Workload};
 use wire::{Frame, Piggyback};
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
@@ -30,16 +31,15 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// A home with the higher number waits here for a lower instance while its own rows are held,
     /// which could close a circle of waits. The lower instance therefore waits only a short time
     /// ([`WaitOrder::Any`]).
-    pub(super) async fn home_first<S: Steps>(
+    pub(super) async fn home_first(
         &mut self,
         group: &mut Group,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
     ) -> Result<(), Abort> {
-        pin!(self.run_home(steps, partial)).await?;
+        pin!(self.run_home(phase)).await?;
         pin!(self.validate_first(Last::Yes)).await?;
         self.send(group, Last::Yes, LockPoint::Reached)?;
-        pin!(self.rendezvous(group, steps, partial)).await
+        pin!(self.rendezvous(group, phase)).await
     }
 
     /// As [`Run::home_first`], for a transaction that has asked no other instance before. There is
@@ -47,13 +47,12 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// outcome, and that instance is done when it answers. If its steps wrote after all, although
     /// they were declared as reads, a coordinator is made when its vote arrives. Until then an
     /// inquiry from that instance gets no answer.
-    pub(super) async fn ask_alone<S: Steps>(
+    pub(super) async fn ask_alone(
         &mut self,
         group: &mut Group,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
     ) -> Result<(), Abort> {
-        pin!(self.run_home(steps, partial)).await?;
+        pin!(self.run_home(phase)).await?;
         pin!(self.validate_first(Last::Yes)).await?;
         let local = self.local;
         let gtid = local.new_gtid();
@@ -70,13 +69,13 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         let reply = std::future::poll_fn(|cx| probe::parks(Wait::Reply, local.calls.poll(call, cx))).await;
         let _span = probe::span(Component::Communication);
         let taken = match &reply.outcome {
-            Ok(Some(Vote::ReadOnly)) => group.accept(&reply.outputs, steps, partial),
+            Ok(Some(Vote::ReadOnly)) => group.accept(&reply.outputs, phase),
             Ok(Some(Vote::Yes)) => {
                 (self.gtid, self.alone) = (Some(gtid), false);
                 local.register_home(gtid);
                 self.request(gtid, group.owner, Request::LastSteps(LockPoint::Reached))?;
                 local.feed_home(gtid, Event::Voted { from: group.owner, vote: Vote::Yes });
-                group.accept(&reply.outputs, steps, partial)
+                group.accept(&reply.outputs, phase)
             }
             Ok(_) => Err(Abort::Participant),
             Err(abort) => Err(*abort),

@@ -11,23 +11,19 @@
 
 use super::confirm::is_its_own;
 use super::{Asked, Group, Keeps, Last, Run};
+use crate::batches::Batches;
 use crate::groups::{self, Groups};
 use crate::local::StepPlace;
+use crate::phase::{AnyPhase, Collected, Open};
 use base::{Gtid, InstanceId};
 use exec::{Engine, Holds, Protection, WaitOrder};
 use probe::{Component, Wait};
+use smallvec::smallvec;
 use std::pin::pin;
 use twophase::coordinator::{Event, Phase, Request};
 use twophase::{LockPoint, Vote};
 use txn::{Abort, Effect as StepEffect, Steps, Workload};
 use wire::{Frame, Piggyback};
-
-/// Puts the groups in the order of the instances' numbers. Not inside the function that calls it,
-/// which is compiled again for each kind of phase of each workload under each engine: the sort
-/// would be compiled as often.
-fn sort(groups: &mut [Group]) {
-    groups.sort_by_key(|group| group.owner);
-}
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Runs one phase: here if this worker runs all its steps, else with the workers and instances
@@ -40,6 +36,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             // locks: nothing would protect these steps.
             return Err(Abort::AfterLast);
         }
+        if self.staged && E::protection(self.txn) != Protection::Unlocked {
+            exec::yield_now().await;
+        }
+        self.staged = local.batches.as_ref().is_some_and(Batches::is_staged);
         let here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
         if E::OWNERS && local.sampling.is_on() {
             (0..count).for_each(|i| local.tally(steps.route(i)));
@@ -58,35 +58,36 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         if E::protection(self.txn) != Protection::Locks {
             return Err(Abort::NeedsLocks);
         }
-        pin!(self.everywhere(&steps, last)).await
+        let mut phase = Collected { outputs: steps.partial(), steps: &steps };
+        pin!(self.everywhere(&mut phase, last)).await?;
+        Ok(S::finish(phase.outputs))
     }
 
     /// A phase with steps at other instances or at other workers.
-    async fn everywhere<S: Steps>(&mut self, steps: &S, last: Last) -> Result<S::Outputs, Abort> {
+    async fn everywhere(&mut self, phase: &mut dyn AnyPhase<E>, last: Last) -> Result<(), Abort> {
         let local = self.local;
-        let mut partial = steps.partial();
         let others = |_, route| Some(local.owner(route)).filter(|owner| *owner != local.me());
         let mut groups: Groups<InstanceId, Option<u32>> =
-            probe::within(Component::Communication, || groups::group(local, steps, others));
+            probe::within(Component::Communication, || groups::group(local, &*phase, others));
         // An instance that had steps before, and has none in this phase, is prepared after this
         // phase.
         let in_groups = |asked: &Asked| groups.iter().any(|group| group.owner == asked.instance);
         let last = if last == Last::Yes && !self.asked.iter().all(in_groups) { Last::Here } else { last };
-        let outcome = match (&mut groups[..], steps.effect()) {
-            ([], _) => pin!(self.run_home(steps, &mut partial)).await,
+        let outcome = match (&mut groups[..], phase.effect()) {
+            ([], _) => pin!(self.run_home(phase)).await,
             ([group], _)
-                if last == Last::Yes && E::HOLDS == Holds::FromValidation && group.only_reads(steps) =>
+                if last == Last::Yes && E::HOLDS == Holds::FromValidation && group.only_reads(&*phase) =>
             {
                 match self.gtid {
-                    None => pin!(self.ask_alone(group, steps, &mut partial)).await,
-                    Some(_) => pin!(self.home_first(group, steps, &mut partial)).await,
+                    None => pin!(self.ask_alone(group, phase)).await,
+                    Some(_) => pin!(self.home_first(group, phase)).await,
                 }
             }
-            (groups, StepEffect::Writes) => pin!(self.in_turn(groups, steps, &mut partial, last)).await,
-            (groups, StepEffect::Reads) => pin!(self.at_once(groups, steps, &mut partial, last)).await,
+            (groups, StepEffect::Writes) => pin!(self.in_turn(groups, phase, last)).await,
+            (groups, StepEffect::Reads) => pin!(self.at_once(groups, phase, last)).await,
         };
         groups.into_iter().for_each(|g| local.spares.give_batch(g.steps));
-        outcome.map(|()| S::finish(partial))
+        outcome
     }
 
     /// A phase that writes visits the instances one after the other, in the order of their numbers.
@@ -95,18 +96,17 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// With all requests under way at once this deadlock occurs, and only a time-out ends it; on
     /// contended rows that costs far more than the round trips. Where validation protects reads,
     /// the home validates in its turn for the same reason.
-    async fn in_turn<S: Steps>(
+    async fn in_turn(
         &mut self,
         groups: &mut [Group],
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
         last: Last,
     ) -> Result<(), Abort> {
-        sort(groups);
+        groups.sort_by_key(|group| group.owner);
         let home = groups.partition_point(|group| group.owner < self.local.me());
         for visit in 0..groups.len() {
             if visit == home {
-                pin!(self.run_home(steps, partial)).await?;
+                pin!(self.run_home(phase)).await?;
                 pin!(self.validate_first(last)).await?;
             }
             // The last instance to be visited is asked at the lock point.
@@ -114,10 +114,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             let lock_point = if last_visit { LockPoint::Reached } else { LockPoint::Ahead };
             let group = &mut groups[visit];
             self.send(group, last, lock_point)?;
-            pin!(self.rendezvous(group, steps, partial)).await?;
+            pin!(self.rendezvous(group, phase)).await?;
         }
         if home == groups.len() {
-            pin!(self.run_home(steps, partial)).await?;
+            pin!(self.run_home(phase)).await?;
         }
         Ok(())
     }
@@ -125,29 +125,28 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// A phase that only reads. With one other instance the steps of the home run first: the
     /// request then leaves at the lock point, and the reader releases its locks with its vote. With
     /// more instances all requests are under way at once.
-    async fn at_once<S: Steps>(
+    async fn at_once(
         &mut self,
         groups: &mut [Group],
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
         last: Last,
     ) -> Result<(), Abort> {
         let alone = groups.len() == 1;
         let lock_point = if alone { LockPoint::Reached } else { LockPoint::Ahead };
         if alone {
-            pin!(self.run_home(steps, partial)).await?;
+            pin!(self.run_home(phase)).await?;
         }
         let mut outcome = groups.iter_mut().try_for_each(|group| self.send(group, last, lock_point));
         if !alone && outcome.is_ok() {
-            outcome = pin!(self.run_home(steps, partial)).await;
+            outcome = pin!(self.run_home(phase)).await;
         }
         for group in groups.iter() {
             let Some(call) = group.call else { continue };
             match outcome {
-                Ok(()) => outcome = pin!(self.rendezvous(group, steps, partial)).await,
+                Ok(()) => outcome = pin!(self.rendezvous(group, phase)).await,
                 // The reads of the other instances are to be checked, once their steps have run.
                 Err(abort) if self.is_to_be_checked(abort) => {
-                    let other = self.rendezvous(group, steps, partial).await;
+                    let other = self.rendezvous(group, phase).await;
                     outcome = Err(other.err().filter(|other| !is_its_own(*other)).unwrap_or(abort));
                 }
                 Err(_) => self.local.calls.abandon(call),
@@ -156,22 +155,18 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         outcome
     }
 
-    pub(super) async fn run_home<S: Steps>(
-        &mut self,
-        steps: &S,
-        partial: &mut S::Partial,
-    ) -> Result<(), Abort> {
+    pub(super) async fn run_home(&mut self, phase: &mut dyn AnyPhase<E>) -> Result<(), Abort> {
         let local = self.local;
         // The constant keeps the code of owners out of the other designs' programs.
         if E::OWNERS
             && let Some(owners) = local.owners()
         {
-            return self.run_owned(owners, steps, partial).await;
+            return self.run_owned(owners, phase).await;
         }
-        for i in 0..steps.count() {
-            if local.owner(steps.route(i)) == local.me() {
-                pin!(steps.run(i, &mut local.access(self.txn), partial)).await?;
-            }
+        let is_ours = |_: usize, route| local.owner(route) == local.me();
+        if (0..phase.count()).any(|i| is_ours(i, phase.route(i))) {
+            let mut open: Open = smallvec![true; phase.count()];
+            phase.run(&mut open, &is_ours, local.access(self.txn)).await?;
         }
         Ok(())
     }
@@ -225,11 +220,10 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
         }
     }
 
-    pub(super) async fn rendezvous<S: Steps>(
+    pub(super) async fn rendezvous(
         &mut self,
         group: &Group,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
     ) -> Result<(), Abort> {
         let local = self.local;
         let (gtid, call) = self.gtid.zip(group.call).expect("a call was sent");
@@ -248,7 +242,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
                 Err(*abort)
             }
             Ok(vote) => {
-                let taken = group.accept(&reply.outputs, steps, partial);
+                let taken = group.accept(&reply.outputs, phase);
                 if let Some(vote) = *vote {
                     self.note_keeping(group.owner, Keeps::SinceVote);
                     local.feed_home(gtid, Event::Voted { from: group.owner, vote });

@@ -21,7 +21,6 @@ use crate::local::{Keys, Local};
 use base::{Gtid, Lsn};
 use exec::{Engine, Protection, Scope};
 use probe::{Component, mark};
-use serde::Serialize;
 use std::pin::pin;
 use twophase::coordinator::Event;
 use txn::{Abort, Workload};
@@ -63,7 +62,7 @@ pub(crate) async fn run<W: Workload, E: Engine>(
             outcome = Err(Box::pin(run.validate_abort(gtid, abort)).await);
         }
         outcome = run.first_abort_or(outcome);
-        outcome = with_reply(outcome, abandoned.as_ref(), parcel.as_mut());
+        outcome = with_reply::<W>(outcome, abandoned.as_ref(), parcel.as_mut());
         let (gtid, alone) = (run.gtid, run.alone);
         let outcome = match outcome {
             Ok(reply) if alone => Ok(reply),
@@ -109,13 +108,13 @@ pub(crate) async fn run<W: Workload, E: Engine>(
 
 /// Encodes the reply, if it leaves this instance. One that is too long is an abort.
 #[inline(always)]
-fn with_reply<R: Serialize>(
-    outcome: Result<R, Abort>,
-    abandoned: Option<&R>,
+fn with_reply<W: Workload>(
+    outcome: Result<W::Reply, Abort>,
+    abandoned: Option<&W::Reply>,
     parcel: Option<&mut Parcel<'_>>,
-) -> Result<R, Abort> {
+) -> Result<W::Reply, Abort> {
     match (outcome.as_ref().ok().or(abandoned), parcel) {
-        (Some(reply), Some(parcel)) => packed(reply, parcel.reply).and(outcome),
+        (Some(reply), Some(parcel)) => packed::<W>(reply, parcel.reply).and(outcome),
         _ => outcome,
     }
 }
@@ -177,9 +176,9 @@ fn roll_back<W: Workload, E: Engine>(
 }
 
 /// Encodes a reply into `parcel`.
-fn packed<R: Serialize>(reply: &R, parcel: &mut Vec<u8>) -> Result<(), Abort> {
+fn packed<W: Workload>(reply: &W::Reply, parcel: &mut Vec<u8>) -> Result<(), Abort> {
     parcel.clear();
-    txn::step::encode(reply, parcel);
+    W::encode_reply(reply, parcel);
     if parcel.len() <= MOST_PAYLOAD { Ok(()) } else { Err(Abort::TooLong) }
 }
 

@@ -18,18 +18,16 @@
 use crate::groups::{Groups, group};
 use crate::home::Run;
 use crate::local::{Local, StepPlace};
+use crate::phase::{AnyPhase, Open};
 use exec::{Engine, KeyOwners, MapVersion, Visit};
 use probe::Component;
 use smallvec::{SmallVec, smallvec};
-use txn::{Abort, Effect, StepId, Steps, Workload};
+use txn::{Abort, Effect, StepId, Workload};
 use wire::BatchReader;
 
 /// Steps by the worker that owns their keys, each group with the map version under which it was
 /// addressed.
 type Visits = Groups<usize, Option<MapVersion>>;
-
-/// Which steps of a phase are still to be run.
-type Open = SmallVec<[bool; 16]>;
 
 /// Whether the home's own steps run while the others are under way.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,82 +38,73 @@ enum Own {
 
 impl<W: Workload, E: Engine> Run<'_, W, E> {
     /// Runs the steps of a phase that belong to this instance.
-    pub(crate) async fn run_owned<S: Steps>(
+    pub(crate) async fn run_owned(
         &mut self,
         owners: &E::Owners,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let mut open: Open = smallvec![true; steps.count()];
-        // A step stays open if its key came to this worker and left again meanwhile: neither worker
-        // ran it.
-        let is_left = |(i, open): (usize, &bool)| {
-            *open && !matches!(local.place(steps.route(i)), StepPlace::Instance(_))
-        };
+        let mut open: Open = smallvec![true; phase.count()];
         loop {
-            match self.run_open(owners, steps, partial, &mut open).await {
+            match self.run_open(owners, phase, &mut open).await {
                 // Some of them have another owner by now.
                 Err(Abort::NotHere(_)) => {}
-                Ok(()) if open.iter().enumerate().any(is_left) => {}
+                Ok(()) if is_left(local, &*phase, &open) => {}
                 outcome => return outcome,
             }
         }
     }
 
     /// Runs the steps that have not been run.
-    async fn run_open<S: Steps>(
+    async fn run_open(
         &mut self,
         owners: &E::Owners,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let is_here = |i: usize| local.place(steps.route(i)) == StepPlace::Here;
+        let is_here = |i: usize| local.place(phase.route(i)) == StepPlace::Here;
         if (0..open.len()).any(|i| open[i] && is_here(i)) && !owners.admit(self.txn) {
             Box::pin(owners.pass(&local.ctx, &local.executor, self.txn)).await?;
         }
-        match steps.effect() {
+        match phase.effect() {
             Effect::Reads => {
                 let visits =
-                    probe::within(Component::Communication, || visits(local, owners, steps, |i| open[i]));
-                self.meet(owners, visits, Own::Run, steps, partial, open).await
+                    probe::within(Component::Communication, || visits(local, owners, &*phase, |i| open[i]));
+                self.meet(owners, visits, Own::Run, phase, open).await
             }
-            Effect::Writes => self.meet_in_turn(owners, steps, partial, open).await,
+            Effect::Writes => self.meet_in_turn(owners, phase, open).await,
         }
     }
 
-    async fn meet_in_turn<S: Steps>(
+    async fn meet_in_turn(
         &mut self,
         owners: &E::Owners,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        let turns = turns(local, steps, open);
+        let turns = turns(local, &*phase, open);
         for turn in turns.chunk_by(|one, next| one.owner == next.owner) {
             let is_in = |i| turn.iter().any(|step| step.index == i);
             if turn[0].owner == local.worker {
-                self.run_own(steps, is_in, partial, open).await?;
+                self.run_own(phase, is_in, open).await?;
                 continue;
             }
-            let visits = probe::within(Component::Communication, || visits(local, owners, steps, is_in));
-            self.meet(owners, visits, Own::Skip, steps, partial, open).await?;
+            let visits = probe::within(Component::Communication, || visits(local, owners, &*phase, is_in));
+            self.meet(owners, visits, Own::Skip, phase, open).await?;
         }
         Ok(())
     }
 
     /// Sends steps, runs the home's own meanwhile, and waits for all results. It waits even after a
     /// failure: every visit must return its local transaction.
-    async fn meet<S: Steps>(
+    async fn meet(
         &mut self,
         owners: &E::Owners,
         visits: Visits,
         own: Own,
-        steps: &S,
-        partial: &mut S::Partial,
+        phase: &mut dyn AnyPhase<E>,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
@@ -132,7 +121,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             );
         }
         let mut outcome = match own {
-            Own::Run => self.run_own(steps, |_| true, partial, open).await,
+            Own::Run => self.run_own(phase, |_| true, open).await,
             Own::Skip => Ok(()),
         };
         let mut moved = Ok(());
@@ -145,7 +134,7 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
             }
             outcome = outcome.and(answer.outcome).and_then(|()| {
                 let Some(group) = group else { return Ok(()) };
-                group.accept(&answer.outputs, steps, partial)?;
+                group.accept(&answer.outputs, phase)?;
                 group.indexes().for_each(|i| open[i] = false);
                 Ok(())
             });
@@ -156,22 +145,26 @@ impl<W: Workload, E: Engine> Run<'_, W, E> {
     }
 
     /// Runs the home's own steps for which `is_asked` is true.
-    async fn run_own<S: Steps>(
+    async fn run_own(
         &mut self,
-        steps: &S,
+        phase: &mut dyn AnyPhase<E>,
         is_asked: impl Fn(usize) -> bool,
-        partial: &mut S::Partial,
         open: &mut Open,
     ) -> Result<(), Abort> {
         let local = self.local;
-        for i in 0..steps.count() {
-            if open[i] && is_asked(i) && local.place(steps.route(i)) == StepPlace::Here {
-                steps.run(i, &mut local.access(self.txn), partial).await?;
-                open[i] = false;
-            }
+        let is_here = |i, route| is_asked(i) && local.place(route) == StepPlace::Here;
+        if (0..open.len()).any(|i| open[i] && is_here(i, phase.route(i))) {
+            phase.run(open, &is_here, local.access(self.txn)).await?;
         }
         Ok(())
     }
+}
+
+/// Whether a step of this instance has not been run. A step stays open if its key came to this
+/// worker and left again meanwhile: neither worker ran it.
+fn is_left<W: Workload, E: Engine>(local: &Local<W, E>, phase: &dyn AnyPhase<E>, open: &Open) -> bool {
+    let is_ours = |i: usize| !matches!(local.place(phase.route(i)), StepPlace::Instance(_));
+    (0..open.len()).any(|i| open[i] && is_ours(i))
 }
 
 /// A step and its owner.
@@ -187,12 +180,12 @@ type Turns = SmallVec<[Turn; 16]>;
 
 /// The open steps of this instance in the order in which they are run. Adjacent steps with one
 /// owner form one visit, even of different kinds.
-fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open: &Open) -> Turns {
+fn turns<W: Workload, E: Engine>(local: &Local<W, E>, phase: &dyn AnyPhase<E>, open: &Open) -> Turns {
     let mut turns = Turns::new();
     let mut kind = 0;
     for index in 0..open.len() {
-        kind += u16::from(index > 0 && steps.id(index) != steps.id(index - 1));
-        let owner = match local.place(steps.route(index)) {
+        kind += u16::from(index > 0 && phase.id(index) != phase.id(index - 1));
+        let owner = match local.place(phase.route(index)) {
             StepPlace::Here => local.worker,
             StepPlace::Worker(owner) => owner,
             StepPlace::Instance(_) => continue,
@@ -201,26 +194,20 @@ fn turns<W: Workload, E: Engine, S: Steps>(local: &Local<W, E>, steps: &S, open:
             turns.push(Turn { kind, owner, index });
         }
     }
-    sort_turns(&mut turns);
+    turns.sort_by_key(|turn| (turn.kind, turn.owner));
     turns
 }
 
-/// Apart from [`turns`], which is compiled again for each kind of phase of each workload under each
-/// engine: the sort would be compiled as often.
-fn sort_turns(turns: &mut [Turn]) {
-    turns.sort_by_key(|turn| (turn.kind, turn.owner));
-}
-
 /// The steps for which `is_asked` is true and that belong to other workers.
-fn visits<W: Workload, E: Engine, S: Steps>(
+fn visits<W: Workload, E: Engine>(
     local: &Local<W, E>,
     owners: &E::Owners,
-    steps: &S,
+    phase: &dyn AnyPhase<E>,
     is_asked: impl Fn(usize) -> bool,
 ) -> Visits {
     // Taken before the owner map is read: a change in between makes the owner refuse the visit.
     let unmoved = owners.map_version();
-    let mut visits: Visits = group(local, steps, |i, route| match is_asked(i).then(|| local.place(route)) {
+    let mut visits: Visits = group(local, phase, |i, route| match is_asked(i).then(|| local.place(route)) {
         Some(StepPlace::Worker(owner)) => Some(owner),
         _ => None,
     });
@@ -228,7 +215,7 @@ fn visits<W: Workload, E: Engine, S: Steps>(
         let mut map_version = unmoved.clone();
         visit
             .indexes()
-            .filter_map(|i| owners.site_owner(steps.route(i)))
+            .filter_map(|i| owners.site_owner(phase.route(i)))
             .for_each(|owner| map_version.widen(owner.site));
         visit.call = Some(map_version);
     }
