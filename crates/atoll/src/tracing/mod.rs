@@ -144,7 +144,11 @@ fn start(
     let scale = args.scale.unwrap_or(args.workers);
     let mut command = Command::new(QEMU);
     command.arg("-plugin").arg(words).arg(program).args(["bench", &args.workload]);
-    command.args(["--islands", "1", "--host", "thread", "--channel", "ring", "--clients", "1"]);
+    command.args(["--islands", "1", "--host", "thread", "--channel", "ring"]);
+    // A list of two would be a sweep.
+    if !args.options.iter().any(|option| option == "--clients" || option.starts_with("--clients=")) {
+        command.args(["--clients", "1"]);
+    }
     command.args(["--durability", "memory", "--warmup", "1ms", "--repeat", "1"]);
     // Time goes on while the guest runs a hundred times slower.
     command.args(["--duration", "3600s", "--lock-timeout", "100s"]);
