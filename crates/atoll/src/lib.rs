@@ -49,6 +49,7 @@ mod choices;
 mod counter;
 mod demand;
 mod ipc;
+mod leased;
 mod load;
 mod loaded;
 mod membership;

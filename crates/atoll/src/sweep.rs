@@ -230,7 +230,7 @@ impl Planner<'_> {
     fn relay(&self, durability: Durability) -> Result<Option<RelayPlace>, Failure> {
         match (durability, &self.args.deployment.relay) {
             (Durability::Replicated, Some(address)) => {
-                let name = RELAY_NAME.to_owned();
+                let name = self.relay_name()?;
                 Ok(Some(RelayPlace { address: address.clone(), name, accept_loss: false, claim: None }))
             }
             (Durability::Replicated, None) => {
@@ -239,6 +239,21 @@ impl Planner<'_> {
                 Err(Failure::Usage(why.into()))
             }
             _ => Ok(None),
+        }
+    }
+
+    /// What the names of the logs at the relay begin with.
+    fn relay_name(&self) -> Result<String, Failure> {
+        let (Some(fleet), Some(data)) = (self.ground.fleet(), &self.args.deployment.data) else {
+            return Ok(RELAY_NAME.to_owned());
+        };
+        match fleet.has_leases() {
+            true => Ok(format!("{}-{}", fleet.cluster(), data.display())),
+            false => Err(Failure::Usage(
+                "--durability replicated with --hosts and --data: leases tell which host has an island; expected a line \
+                 `etcd http://HOST:PORT,..` in the hosts file"
+                    .into(),
+            )),
         }
     }
 

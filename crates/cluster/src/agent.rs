@@ -16,18 +16,19 @@ use crate::bridge::{Bridge, End};
 use crate::hosts::cores_of;
 use crate::moving;
 use crate::protocol::{
-    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, VERSION, decode,
+    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, Kind, VERSION, decode,
 };
 use crate::talk::Talk;
 use base::InstanceId;
 use channel::{Address, ChannelError, Guarding, Hello, Link, Listener, Role, Stopper};
-use deploy::{Ground, Interrupt, Keeper, Scratch, read_description, write_description};
+use deploy::{Ground, Interrupt, Keeper, Right, Scratch, read_description, write_description};
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use topology::{CpuId, Machine};
@@ -42,8 +43,40 @@ const RUN: &str = "run-";
 /// The right to serve, given by a service that grants it to one machine at a time.
 pub trait Lease: Send + Sync {
     /// Why the right has ended; `None` while this machine may serve. An agent that has lost it ends
-    /// all instances, and starts none.
+    /// all instances, and starts none. It may come back.
     fn lost(&self) -> Option<String>;
+
+    /// [`world::now_ns`] until which instances here may answer. It leaves a margin to the time at
+    /// which another machine may claim their islands.
+    fn answers_until(&self) -> u64;
+
+    /// Claims an island of a database for this machine. Waits some seconds for the end of another
+    /// machine's lease.
+    ///
+    /// # Errors
+    /// Another machine serves it; the service does not answer.
+    fn claim(&self, database: &str, island: InstanceId) -> Result<Claim, String>;
+
+    /// Whether another machine has claimed an island of a database.
+    ///
+    /// # Errors
+    /// The service does not answer.
+    fn is_elsewhere(&self, database: &str, island: InstanceId) -> Result<bool, String>;
+
+    /// Lets any machine claim an island.
+    ///
+    /// # Errors
+    /// The service does not answer.
+    fn release(&self, database: &str, island: InstanceId) -> Result<(), String>;
+}
+
+/// An island that this machine has claimed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Of the island's log.
+    pub term: u64,
+    /// Entries of that log that are known to have counted.
+    pub at_least: u64,
 }
 
 /// The settings of an agent.
@@ -77,6 +110,8 @@ struct Agent {
     topology: String,
     began: Instant,
     deployments: Mutex<BTreeMap<u64, Deployed>>,
+    /// [`Lease::answers_until`] as [`Agent::watch`] read it last.
+    answers_until: Arc<AtomicU64>,
     interrupt: Interrupt,
 }
 
@@ -107,7 +142,9 @@ pub fn run(
     };
     let stopper = listener.stopper();
     let (began, interrupt) = (Instant::now(), interrupt.clone());
-    let agent = Arc::new(Agent { options, topology, began, deployments: Mutex::default(), interrupt });
+    let answers_until = Arc::new(AtomicU64::new(0));
+    let deployments = Mutex::default();
+    let agent = Arc::new(Agent { options, topology, began, deployments, answers_until, interrupt });
     let accepting = agent.clone();
     let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener));
     let thread = thread.map_err(|e| host_error(&agent.options, e))?;
@@ -158,6 +195,7 @@ impl Agent {
         let mut lost = false;
         while !self.interrupt.is_set() {
             std::thread::sleep(LOOK_EVERY);
+            self.renew();
             let why = self.options.lease.as_ref().and_then(|lease| lease.lost());
             if let (Some(why), false) = (&why, lost) {
                 tell(format_args!("atoll agent: the right to serve is lost ({why}): all instances here end"));
@@ -168,6 +206,13 @@ impl Agent {
             over.into_iter().for_each(|(_, deployed)| deployed.end());
         }
         stopper.stop();
+    }
+
+    /// Notes how long instances may answer; their keepers tell them.
+    fn renew(&self) {
+        if let Some(lease) = &self.options.lease {
+            self.answers_until.store(lease.answers_until(), Ordering::Release);
+        }
     }
 
     fn end_all(&self) {
@@ -223,9 +268,10 @@ impl Agent {
                     Ok(_) => return,
                     Err(why) => Answer::Refused(why),
                 },
-                Ok(Ask::Take { database, island }) => match self.idle(&database) {
+                Ok(Ask::Take { database, island, kind }) => match self.idle(&database) {
                     Ok(dir) if talk.say(&Answer::Ready).is_ok() => {
-                        moving::take(&dir, island, &mut talk).map_or_else(Answer::Refused, |()| Answer::Done)
+                        let taken = moving::take(&dir, island, kind, &mut talk);
+                        taken.map_or_else(Answer::Refused, |()| Answer::Done)
                     }
                     Ok(_) => return,
                     Err(why) => Answer::Refused(why),
@@ -272,12 +318,12 @@ impl Agent {
             Ask::Attach { .. } | Ask::Fetch { .. } | Ask::Take { .. } => {
                 Ok(Answer::Refused("it is answered elsewhere".into()))
             }
-            Ask::Islands { database } => {
-                self.directory(&database).map(|dir| Answer::Islands(moving::islands(&dir)))
+            Ask::Islands { database } => self.islands(&database).map(Answer::Islands),
+            Ask::Copies { database } => {
+                self.directory(&database).map(|dir| Answer::Islands(moving::islands(&dir, Kind::Copy)))
             }
-            Ask::Forget { database, island } => {
-                self.idle(&database).and_then(|dir| moving::forget(&dir, island)).map(|()| Answer::Done)
-            }
+            Ask::TakeOver { database, island } => self.take_over(&database, island).map(|()| Answer::Done),
+            Ask::Forget { database, island } => self.forget(&database, island).map(|()| Answer::Done),
             Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
             Ask::Read { database } => self
                 .directory(&database)
@@ -318,6 +364,58 @@ impl Agent {
             false => Ok(dir),
             true => Err(format!("a deployment runs on database {database}: wait for its end")),
         }
+    }
+
+    /// The islands of a database that are here. The directory of one that another machine has taken
+    /// over becomes a copy.
+    fn islands(&self, database: &str) -> Result<Vec<InstanceId>, String> {
+        let dir = self.directory(database)?;
+        let mut here = Vec::new();
+        for island in moving::islands(&dir, Kind::Island) {
+            let lease = self.options.lease.as_ref();
+            match lease.map_or(Ok(false), |lease| lease.is_elsewhere(database, island))? {
+                false => here.push(island),
+                true => moving::demote(&self.idle(database)?, island)?,
+            }
+        }
+        Ok(here)
+    }
+
+    /// Makes the copy of an island here the island, once no other machine serves it.
+    fn take_over(&self, database: &str, island: InstanceId) -> Result<(), String> {
+        let dir = self.idle(database)?;
+        if !moving::islands(&dir, Kind::Copy).contains(&island) {
+            return Err(format!("it has no copy of island {island} of {database}"));
+        }
+        let Some(lease) = &self.options.lease else {
+            return Err(
+                "its agent has no lease, so nothing tells whether the other machine still serves: expected a line `etcd \
+                 http://HOST:PORT,..` in the hosts file, and a log at a relay"
+                    .into(),
+            );
+        };
+        lease.claim(database, island)?;
+        moving::promote(&dir, island)
+    }
+
+    fn forget(&self, database: &str, island: InstanceId) -> Result<(), String> {
+        let dir = self.idle(database)?;
+        moving::forget(&dir, island)?;
+        self.options.lease.as_ref().map_or(Ok(()), |lease| lease.release(database, island))
+    }
+
+    /// The right to serve an island of a kept database.
+    fn right(&self, database: Option<&str>, island: InstanceId) -> Result<Option<Right>, String> {
+        let (Some(lease), Some(database)) = (&self.options.lease, database) else { return Ok(None) };
+        let Claim { term, at_least } = lease.claim(database, island)?;
+        self.renew();
+        Ok(Some(Right { term, at_least, answers_until: self.answers_until.clone() }))
+    }
+
+    /// Whether the instance runs in this deployment.
+    fn is_kept(&self, number: u64, instance: InstanceId) -> bool {
+        let table = self.table();
+        table.get(&number).and_then(|d| d.keepers.get(&instance)).is_some_and(|keeper| !keeper.is_over())
     }
 
     fn status(&self) -> AgentStatus {
@@ -365,6 +463,11 @@ impl Agent {
             return Err(refuse("its agent is ending".into()));
         }
         let (ours, theirs) = UnixStream::pair().map_err(|e| refuse(e.to_string()))?;
+        // Before the table is locked: the claim may wait.
+        let right = match self.is_kept(number, instance) {
+            true => None,
+            false => self.right(database.as_deref(), instance).map_err(refuse)?,
+        };
         if let Some(ended) = self.take_ended(number) {
             if again && ended.database.is_none() {
                 ended.end();
@@ -403,6 +506,7 @@ impl Agent {
                     sockets: deployed.sockets.path().into(),
                     tls: self.options.tls.clone(),
                     ip: self.options.listen.ip(),
+                    right,
                 };
                 let keeper = Arc::new(Keeper::start(instance, ground)?);
                 deployed.keepers.insert(instance, keeper.clone());
