@@ -18,9 +18,10 @@ pub fn contract(args: &[String]) -> Result<(), Failed> {
     cargo(&[&test[..], &["--", "--nocapture", "--test-threads", "1"]].concat(), &[("ATOLL_RELAY", &asked)])
 }
 
-/// The trial of `crates/atoll/tests/serve/takeovers.rs`.
+/// The trials of `crates/atoll/tests/serve`: `takeovers.rs`, or `hosts.rs`.
 pub fn trial(args: &[String]) -> Result<(), Failed> {
     let (mut services, mut rounds, mut seed, mut atoll) = (SERVICES.to_vec(), 6, 1, None);
+    let (mut over, mut design) = (("takeovers::", "ATOLL_RELAY"), "conventional".to_owned());
     let mut words = args.iter();
     while let Some(option) = words.next() {
         let usage = |what: &str| Failed::Usage(format!("trial-cluster {option}: {what}"));
@@ -33,10 +34,18 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
                     return Err(usage("expected nats or kafka"));
                 }
             }
+            "--over" => {
+                over = match value.as_str() {
+                    "processes" => ("takeovers::", "ATOLL_RELAY"),
+                    "hosts" => ("hosts::", "TRIAL_HOSTS"),
+                    _ => return Err(usage("expected processes or hosts")),
+                }
+            }
+            "--design" => design.clone_from(value),
             "--rounds" => rounds = number()?,
             "--seed" => seed = number()?,
             "--atoll" => atoll = Some(PathBuf::from(value)),
-            _ => return Err(usage("expected --relay, --rounds, --seed or --atoll")),
+            _ => return Err(usage("expected --over, --relay, --design, --rounds, --seed or --atoll")),
         }
     }
     run("scripts/relay-services", &["install"])?;
@@ -49,10 +58,11 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
     };
     let program = std::path::absolute(&atoll).unwrap_or(atoll);
     let (services, rounds, seed) = (services.join(","), rounds.to_string(), seed.to_string());
-    let test = ["test", "--package", "atoll", "--test", "serve", "takeovers::", "--", "--nocapture"];
+    let test = ["test", "--package", "atoll", "--test", "serve", over.0, "--", "--nocapture"];
     let env = [
         ("ATOLL_PROGRAM", &*program.to_string_lossy()),
-        ("ATOLL_RELAY", &services),
+        (over.1, &services),
+        ("TAKEOVER_DESIGN", &design),
         ("TAKEOVER_ROUNDS", &rounds),
         ("TAKEOVER_SEED", &seed),
     ];

@@ -102,10 +102,11 @@ fn positive(tps: f64) -> Result<(), String> {
     if is_rate { Ok(()) } else { Err(format!("the model finds {tps} transactions a second")) }
 }
 
-/// The machine's groups by level. Threads of one core count once.
+/// The machine's groups by level. Threads of one core count once; a machine of a cluster counts as
+/// a package, unless it has several.
 pub fn levels(machine: &MachineModel) -> Levels {
     let count = |name| machine.levels().iter().find(|l| l.level == name).map(|l| l.groups.len());
-    let packages = count(LevelName::Socket).unwrap_or(1);
+    let packages = count(LevelName::Socket).or(count(LevelName::Machine)).unwrap_or(1);
     Levels {
         packages,
         l3_groups: count(LevelName::Cache).unwrap_or(packages),
@@ -222,6 +223,7 @@ mod tests {
     use crate::search::{Basis, SearchOptions, search};
     use crate::space::tests::candidate;
     use crate::space::{Design, Space, balanced_bounds};
+    use deploysim::machine::file::MachineFile;
     use workload::micro::{MicroOptions, Op};
 
     fn setting<'a>(
@@ -236,6 +238,17 @@ mod tests {
     fn quad() -> MachineModel {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/quad-socket-e7530.toml");
         MachineModel::parse(path).unwrap()
+    }
+
+    #[test]
+    fn a_machine_of_a_cluster_is_an_island() {
+        let text = "name = \"c\"\nsource = \"\"\ntopology = \"package:1 core:4\"\nmachines = 32\n\
+                    [latency_ns]\ncache = 60\nnetwork = 20000\n";
+        let cluster = MachineFile::parse("c", text).unwrap().model().unwrap();
+        let levels = levels(&cluster);
+        assert_eq!((levels.packages, levels.l3_groups, levels.cores), (32, 32, 128));
+        let each = instances(&cluster, &candidate("occ", 32, 128, Some(Channel::Tcp))).unwrap();
+        assert!(each.iter().flatten().all(|core| cluster.is_one_host(each[core / 4][0], *core)));
     }
 
     #[test]

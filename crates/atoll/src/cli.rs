@@ -23,7 +23,8 @@ pub use backups::{BackupArgs, DumpArgs, DumpFormat, RestoreArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use clustering::{
-    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
+    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, CopyArgs, DrainArgs, HostsArgs, StatusArgs,
+    TakeoverArgs,
 };
 pub use comparing::CompareArgs;
 use driver::{Arrivals, Rate, Think, Warmup};

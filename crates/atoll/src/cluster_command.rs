@@ -2,15 +2,17 @@
 //! their certificates.
 
 use crate::cli::{
-    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, DrainArgs, HostsArgs, StatusArgs,
+    AgentArgs, CertificatesArgs, ClusterArgs, ClusterCommand, CopyArgs, DrainArgs, HostsArgs, StatusArgs,
+    TakeoverArgs,
 };
 use crate::failure::Failure;
+use crate::leased::Leased;
 use crate::output::print;
 use crate::{service, version};
 use base::{InstanceId, counted};
 use channel::{Guarding, Role};
 use cluster::protocol::AgentStatus;
-use cluster::{ClusterError, Fleet, HostStatus, Hosts, agent, start};
+use cluster::{ClusterError, Fleet, HostStatus, Hosts, Loss, agent, start};
 use deploy::Interrupt;
 use std::path::Path;
 use topology::Machine;
@@ -48,6 +50,10 @@ pub fn run_agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failure>
             args.listen
         ));
     }
+    let lease = match &args.etcd {
+        None => None,
+        Some(etcd) => Some(Leased::begin(etcd, &args.cluster, &args.machine, &args.listen.to_string())?),
+    };
     let options = agent::Options {
         cluster: args.cluster.clone(),
         machine: args.machine.clone(),
@@ -56,7 +62,7 @@ pub fn run_agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failure>
         cores: args.cores.clone(),
         tls: args.tls.clone(),
         build: version::short(),
-        lease: None,
+        lease: lease.map(|lease| Box::new(lease) as Box<dyn agent::Lease>),
     };
     agent::run(options, interrupt, &mut |address| {
         // An agent with a closed output serves all the same.
@@ -78,6 +84,8 @@ pub fn run(args: &ClusterArgs) -> Result<(), Failure> {
             move_one(&mut fleet, &args.data, InstanceId(args.island), &args.to)
         }
         ClusterCommand::Drain(args) => drain(args),
+        ClusterCommand::Copy(args) => copy(args),
+        ClusterCommand::Takeover(args) => take_over(args),
     }
 }
 
@@ -104,6 +112,44 @@ fn drain(args: &DrainArgs) -> Result<(), Failure> {
             Failure::Usage(format!("host {} is the only one of the hosts file: nothing can move", args.host))
         })?;
         move_one(&mut fleet, &args.data, island, &to)?;
+    }
+    Ok(())
+}
+
+fn copy(args: &CopyArgs) -> Result<(), Failure> {
+    let hosts = Hosts::read(&args.hosts.hosts)?;
+    let fleet = Fleet::open(&hosts, &version::short(), Some(&args.data))?;
+    let copied = fleet.copy(&args.data)?;
+    if copied.is_empty() {
+        return print(&format!("no host has an island of {}", args.data));
+    }
+    for (island, from, to) in copied {
+        print(&format!(
+            "island {island} of {}, which is on host {from}, has a copy on host {to}",
+            args.data
+        ))?;
+    }
+    Ok(())
+}
+
+fn take_over(args: &TakeoverArgs) -> Result<(), Failure> {
+    let mut hosts = Hosts::read(&args.hosts.hosts)?;
+    for gone in &args.gone {
+        host_of(&hosts, gone)?;
+    }
+    hosts.lines.retain(|line| !args.gone.contains(&line.name));
+    if hosts.lines.is_empty() {
+        let why = "all hosts of the hosts file are named: expected at least one that takes the islands";
+        return Err(Failure::Usage(why.into()));
+    }
+    let fleet = Fleet::open(&hosts, &version::short(), None)?;
+    let loss = if args.accept_loss { Loss::Accept } else { Loss::Refuse };
+    let taken = fleet.take_over(&args.data, loss)?;
+    if taken.is_empty() {
+        return print(&format!("no island of {} was on {}", args.data, args.gone.join(", ")));
+    }
+    for (island, to) in taken {
+        print(&format!("island {island} of {} is on host {to} now", args.data))?;
     }
     Ok(())
 }

@@ -51,6 +51,7 @@ mod counter;
 mod demand;
 mod dump;
 mod ipc;
+mod leased;
 mod load;
 mod loaded;
 mod membership;

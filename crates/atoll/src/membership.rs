@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use world::tell;
 
 /// How long a lease outlives its machine.
-const TTL: Duration = Duration::from_secs(3);
+pub(crate) const TTL: Duration = Duration::from_secs(3);
 /// An earlier process of this machine may have died just now, or another machine: their leases end
 /// within this time.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A term of the registry has room for this many openings of the log by the machine that has it:
 /// an instance that dies is opened again with the log's next term.
-const OPENINGS: u64 = 1 << 20;
+pub(crate) const OPENINGS: u64 = 1 << 20;
 
 /// The membership of this machine.
 pub(crate) struct Membership {
@@ -63,7 +63,7 @@ impl Membership {
 }
 
 /// Asks again while the lease of a dead process lasts, or the registry does not answer.
-fn patiently<T>(ask: impl Fn() -> Result<T, Refused>) -> Result<T, Failure> {
+pub(crate) fn patiently<T>(ask: impl Fn() -> Result<T, Refused>) -> Result<T, Failure> {
     let (until, mut is_told) = (Instant::now() + PATIENCE, false);
     loop {
         match ask() {

@@ -114,6 +114,11 @@ pub(crate) fn relay_address(text: &str) -> Result<String, String> {
     deploy::relay_address(text)
 }
 
+/// Addresses of etcd.
+pub(crate) fn etcd_servers(text: &str) -> Result<String, String> {
+    members::servers(text).map(|_| text.to_owned())
+}
+
 /// A name that every relay takes in the names of its logs.
 pub(crate) fn relay_name(text: &str) -> Result<String, String> {
     let is_good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -14,20 +14,22 @@
 use crate::ClusterError;
 use crate::bridge::{Bridge, End};
 use crate::hosts::cores_of;
+pub use crate::lease::{Claim, Lease};
 use crate::moving;
 use crate::protocol::{
-    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, VERSION, decode,
+    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, Kind, Loss, VERSION, decode,
 };
 use crate::talk::Talk;
 use base::InstanceId;
 use channel::{Address, ChannelError, Guarding, Hello, Link, Listener, Role, Stopper};
-use deploy::{Ground, Interrupt, Keeper, Scratch, read_description, write_description};
+use deploy::{Ground, Interrupt, Keeper, Right, Scratch, read_description, write_description};
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use topology::{CpuId, Machine};
@@ -38,13 +40,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a caller may take for its question.
 const QUESTION: Duration = Duration::from_secs(5);
 const RUN: &str = "run-";
-
-/// The right to serve, given by a service that grants it to one machine at a time.
-pub trait Lease: Send + Sync {
-    /// Why the right has ended; `None` while this machine may serve. An agent that has lost it ends
-    /// all instances, and starts none.
-    fn lost(&self) -> Option<String>;
-}
 
 /// The settings of an agent.
 pub struct Options {
@@ -77,6 +72,10 @@ struct Agent {
     topology: String,
     began: Instant,
     deployments: Mutex<BTreeMap<u64, Deployed>>,
+    /// [`Lease::answers_until`] as [`Agent::watch`] read it last, for the instances that were started
+    /// under the present right. Those of a right that was lost keep their own, at 0: a later right
+    /// does not let them answer, because their islands may be another machine's.
+    answers_until: Mutex<Arc<AtomicU64>>,
     interrupt: Interrupt,
 }
 
@@ -107,7 +106,9 @@ pub fn run(
     };
     let stopper = listener.stopper();
     let (began, interrupt) = (Instant::now(), interrupt.clone());
-    let agent = Arc::new(Agent { options, topology, began, deployments: Mutex::default(), interrupt });
+    let (answers_until, deployments) = (Mutex::default(), Mutex::default());
+    let agent = Arc::new(Agent { options, topology, began, deployments, answers_until, interrupt });
+    agent.renew();
     let accepting = agent.clone();
     let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener));
     let thread = thread.map_err(|e| host_error(&agent.options, e))?;
@@ -158,16 +159,40 @@ impl Agent {
         let mut lost = false;
         while !self.interrupt.is_set() {
             std::thread::sleep(LOOK_EVERY);
-            let why = self.options.lease.as_ref().and_then(|lease| lease.lost());
-            if let (Some(why), false) = (&why, lost) {
-                tell(format_args!("atoll agent: the right to serve is lost ({why}): all instances here end"));
-                self.end_all();
-            }
-            lost = why.is_some();
+            lost = self.watch_lease(lost);
             let over: Vec<_> = self.table().extract_if(.., |_, deployed| !deployed.is_alive()).collect();
             over.into_iter().for_each(|(_, deployed)| deployed.end());
         }
         stopper.stop();
+    }
+
+    /// Ends all instances once the right is lost, and asks for another one. Returns whether it is
+    /// lost; `lost` is what the call before returned.
+    fn watch_lease(&self, lost: bool) -> bool {
+        let Some(lease) = &self.options.lease else { return false };
+        let Some(why) = lease.lost() else {
+            self.renew();
+            return false;
+        };
+        if !lost {
+            tell(format_args!("atoll agent: the right to serve is lost ({why}): all instances here end"));
+            // Before the instances end: `attach` starts none for the old value behind `end_all`.
+            std::mem::take(&mut *self.present()).store(0, Ordering::Release);
+            self.end_all();
+        }
+        lease.regain();
+        true
+    }
+
+    /// Notes how long instances may answer; their keepers tell them.
+    fn renew(&self) {
+        if let Some(lease) = &self.options.lease {
+            self.present().store(lease.answers_until(), Ordering::Release);
+        }
+    }
+
+    fn present(&self) -> MutexGuard<'_, Arc<AtomicU64>> {
+        self.answers_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end_all(&self) {
@@ -223,9 +248,10 @@ impl Agent {
                     Ok(_) => return,
                     Err(why) => Answer::Refused(why),
                 },
-                Ok(Ask::Take { database, island }) => match self.idle(&database) {
+                Ok(Ask::Take { database, island, kind }) => match self.idle(&database) {
                     Ok(dir) if talk.say(&Answer::Ready).is_ok() => {
-                        moving::take(&dir, island, &mut talk).map_or_else(Answer::Refused, |()| Answer::Done)
+                        let taken = moving::take(&dir, island, kind, &mut talk);
+                        taken.map_or_else(Answer::Refused, |()| Answer::Done)
                     }
                     Ok(_) => return,
                     Err(why) => Answer::Refused(why),
@@ -272,12 +298,14 @@ impl Agent {
             Ask::Attach { .. } | Ask::Fetch { .. } | Ask::Take { .. } => {
                 Ok(Answer::Refused("it is answered elsewhere".into()))
             }
-            Ask::Islands { database } => {
-                self.directory(&database).map(|dir| Answer::Islands(moving::islands(&dir)))
+            Ask::Islands { database } => self.islands(&database).map(Answer::Islands),
+            Ask::Copies { database } => {
+                self.directory(&database).map(|dir| Answer::Islands(moving::islands(&dir, Kind::Copy)))
             }
-            Ask::Forget { database, island } => {
-                self.idle(&database).and_then(|dir| moving::forget(&dir, island)).map(|()| Answer::Done)
+            Ask::TakeOver { database, island, loss } => {
+                self.take_over(&database, island, loss).map(|()| Answer::Done)
             }
+            Ask::Forget { database, island } => self.forget(&database, island).map(|()| Answer::Done),
             Ask::Status => Ok(Answer::Status(Box::new(self.status()))),
             Ask::Read { database } => self
                 .directory(&database)
@@ -318,6 +346,77 @@ impl Agent {
             false => Ok(dir),
             true => Err(format!("a deployment runs on database {database}: wait for its end")),
         }
+    }
+
+    /// The islands of a database that are here. The directory of one that another machine has taken
+    /// over becomes a copy.
+    fn islands(&self, database: &str) -> Result<Vec<InstanceId>, String> {
+        let dir = self.directory(database)?;
+        let mut here = Vec::new();
+        for island in moving::islands(&dir, Kind::Island) {
+            let lease = self.options.lease.as_ref();
+            match lease.map_or(Ok(false), |lease| lease.is_elsewhere(database, island))? {
+                false => here.push(island),
+                true => moving::demote(&self.idle(database)?, island)?,
+            }
+        }
+        Ok(here)
+    }
+
+    /// Makes the copy of an island here the island, once no other machine serves it.
+    fn take_over(&self, database: &str, island: InstanceId, loss: Loss) -> Result<(), String> {
+        let dir = self.idle(database)?;
+        if !moving::islands(&dir, Kind::Copy).contains(&island) {
+            return Err(format!("it has no copy of island {island} of {database}"));
+        }
+        let Some(lease) = &self.options.lease else {
+            return Err(
+                "its agent has no lease, so nothing tells whether the other machine still serves: expected a line `etcd \
+                 http://HOST:PORT,..` in the hosts file, and a log at a relay"
+                    .into(),
+            );
+        };
+        if loss == Loss::Refuse && !moving::is_followed(&dir, island) {
+            return Err(format!(
+                "the log of island {island} of {database} is at no relay, so all that was committed after its copy was made \
+                 would be lost: start the host that has it, or go on with the copy (--accept-loss)"
+            ));
+        }
+        lease.claim(database, island)?;
+        moving::promote(&dir, island)
+    }
+
+    fn forget(&self, database: &str, island: InstanceId) -> Result<(), String> {
+        let dir = self.idle(database)?;
+        moving::forget(&dir, island)?;
+        self.options.lease.as_ref().map_or(Ok(()), |lease| lease.release(database, island))
+    }
+
+    /// The right to serve an island of a kept database.
+    fn right(&self, database: Option<&str>, island: InstanceId) -> Result<Option<Right>, String> {
+        let (Some(lease), Some(database)) = (&self.options.lease, database) else { return Ok(None) };
+        // Before the claim: if the right is lost meanwhile, the instance never answers.
+        let answers_until = self.present().clone();
+        let Claim { term, at_least } = lease.claim(database, island)?;
+        Ok(Some(Right { term, at_least, answers_until }))
+    }
+
+    /// # Errors
+    /// The island needs a right, and this one is none, or was lost since it was given.
+    fn must_hold(&self, database: Option<&str>, right: Option<&Right>) -> Result<(), String> {
+        let is_held = |right: &Right| Arc::ptr_eq(&right.answers_until, &self.present());
+        match self.options.lease.is_none() || database.is_none() || right.is_some_and(is_held) {
+            true => Ok(()),
+            false => {
+                Err("the instance has ended, or the right to serve was lost, just now: try again".into())
+            }
+        }
+    }
+
+    /// Whether the instance runs in this deployment.
+    fn is_kept(&self, number: u64, instance: InstanceId) -> bool {
+        let table = self.table();
+        table.get(&number).and_then(|d| d.keepers.get(&instance)).is_some_and(|keeper| !keeper.is_over())
     }
 
     fn status(&self) -> AgentStatus {
@@ -365,6 +464,11 @@ impl Agent {
             return Err(refuse("its agent is ending".into()));
         }
         let (ours, theirs) = UnixStream::pair().map_err(|e| refuse(e.to_string()))?;
+        // Before the table is locked: the claim may wait.
+        let right = match self.is_kept(number, instance) {
+            true => None,
+            false => self.right(database.as_deref(), instance).map_err(refuse)?,
+        };
         if let Some(ended) = self.take_ended(number) {
             if again && ended.database.is_none() {
                 ended.end();
@@ -398,11 +502,13 @@ impl Agent {
         let keeper = match live {
             Some(keeper) => keeper,
             None => {
+                self.must_hold(deployed.database.as_deref(), right.as_ref()).map_err(refuse)?;
                 let ground = Ground {
                     data: deployed.data.clone(),
                     sockets: deployed.sockets.path().into(),
                     tls: self.options.tls.clone(),
                     ip: self.options.listen.ip(),
+                    right,
                 };
                 let keeper = Arc::new(Keeper::start(instance, ground)?);
                 deployed.keepers.insert(instance, keeper.clone());

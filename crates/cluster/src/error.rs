@@ -28,6 +28,11 @@ pub enum ClusterError {
         "island {island} of database {database} is on no host of the hosts file: name the host that has it"
     )]
     Nowhere { island: u16, database: String },
+    #[error(
+        "island {island} of database {database} is on none of these hosts, and none has a copy (atoll cluster copy makes \
+             them): start the agent of the host that has it"
+    )]
+    NoCopy { island: u16, database: String },
     #[error(transparent)]
     Trust(#[from] trust::TrustError),
     #[error("cannot listen: {0}")]

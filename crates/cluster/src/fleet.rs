@@ -2,7 +2,7 @@
 
 use crate::bridge::{Bridge, End, Outbox};
 use crate::moving;
-use crate::protocol::{AgentStatus, Answer, Ask, Greeting, VERSION, encode};
+use crate::protocol::{AgentStatus, Answer, Ask, Greeting, Kind, Loss, VERSION, encode};
 use crate::talk::Talk;
 use crate::{ClusterError, HostLine, Hosts};
 use base::InstanceId;
@@ -31,6 +31,7 @@ pub struct Fleet {
     boots: Vec<u64>,
     /// The host of each island of the database that was named, where it has been loaded.
     located: Vec<usize>,
+    has_leases: bool,
 }
 
 impl fmt::Debug for Fleet {
@@ -109,7 +110,8 @@ impl Fleet {
             );
             boots.push(status.boot);
         }
-        let mut fleet = Fleet { lines: hosts.lines.clone(), caller, machines, boots, located: Vec::new() };
+        let (lines, located, has_leases) = (hosts.lines.clone(), Vec::new(), hosts.etcd.is_some());
+        let mut fleet = Fleet { lines, caller, machines, boots, located, has_leases };
         if let Some(database) = database {
             fleet.located = fleet.locate(database)?;
         }
@@ -118,17 +120,31 @@ impl Fleet {
 
     /// The host of each island of a database; empty where none has been loaded.
     fn locate(&self, database: &str) -> Result<Vec<usize>, ClusterError> {
+        let located = self.find(database)?.into_iter().enumerate();
+        let at = |(island, host): (usize, Option<usize>)| {
+            host.ok_or(ClusterError::Nowhere { island: island as u16, database: database.into() })
+        };
+        located.map(at).collect()
+    }
+
+    fn islands_at(&self, host: &HostLine, ask: &Ask) -> Result<Vec<InstanceId>, ClusterError> {
+        match self.caller.ask(host, ask)? {
+            (_, Answer::Islands(islands)) => Ok(islands),
+            _ => Err(odd(host)),
+        }
+    }
+
+    /// The same; `None` for an island that no host has.
+    fn find(&self, database: &str) -> Result<Vec<Option<usize>>, ClusterError> {
         let mut located: Vec<Option<usize>> = Vec::new();
         let mut is_loaded = false;
         for (number, host) in self.lines.iter().enumerate() {
             let asked = self.caller.ask(host, &Ask::Read { database: database.into() })?;
-            is_loaded |= matches!(asked, (_, Answer::Description(Some(_))));
-            let (_, Answer::Islands(islands)) =
-                self.caller.ask(host, &Ask::Islands { database: database.into() })?
-            else {
-                return Err(odd(host));
-            };
-            for InstanceId(island) in islands {
+            if let (_, Answer::Description(Some(text))) = asked {
+                is_loaded = true;
+                located.resize(located.len().max(deploy::islands_in(&text)?.into()), None);
+            }
+            for InstanceId(island) in self.islands_at(host, &Ask::Islands { database: database.into() })? {
                 let at = usize::from(island);
                 located.resize(located.len().max(at + 1), None);
                 if let Some(first) = located[at].replace(number).filter(|_| is_loaded) {
@@ -137,13 +153,7 @@ impl Fleet {
                 }
             }
         }
-        if !is_loaded {
-            return Ok(Vec::new());
-        }
-        let at = |(island, host): (usize, Option<usize>)| {
-            host.ok_or(ClusterError::Nowhere { island: island as u16, database: database.into() })
-        };
-        located.into_iter().enumerate().map(at).collect()
+        Ok(if is_loaded { located } else { Vec::new() })
     }
 
     /// The islands of the database that was named, by host.
@@ -174,12 +184,75 @@ impl Fleet {
             return Err(wrong(format!("it has island {island} already")));
         }
         let (old, new) = (&self.lines[from], &self.lines[number]);
-        let (mut source, _) = self.caller.ask(old, &Ask::Fetch { database: database.into(), island })?;
-        let (mut target, _) = self.caller.ask(new, &Ask::Take { database: database.into(), island })?;
-        moving::pass(&mut source, &mut target).map_err(wrong)?;
+        self.send(database, island, Kind::Island, (old, new))?;
         self.caller.ask(old, &Ask::Forget { database: database.into(), island })?;
         self.located[usize::from(island.0)] = number;
         Ok(old.name.clone())
+    }
+
+    /// Sends the directory of an island from one host to another, as a part of the database or as
+    /// a copy.
+    fn send(
+        &self,
+        database: &str,
+        island: InstanceId,
+        kind: Kind,
+        (from, to): (&HostLine, &HostLine),
+    ) -> Result<(), ClusterError> {
+        let wrong = |why: String| ClusterError::Host { host: to.name.clone(), why };
+        let (mut source, _) = self.caller.ask(from, &Ask::Fetch { database: database.into(), island })?;
+        let (mut target, _) = self.caller.ask(to, &Ask::Take { database: database.into(), island, kind })?;
+        moving::pass(&mut source, &mut target).map_err(wrong)
+    }
+
+    /// Copies each island of the database that was named to the host after its own, in the order
+    /// of the hosts file. Returns the islands with their hosts and those of the copies.
+    ///
+    /// # Errors
+    /// There is one host only; a deployment runs on the database; a host fails.
+    pub fn copy(&self, database: &str) -> Result<Vec<(InstanceId, String, String)>, ClusterError> {
+        let mut copied = Vec::new();
+        for (island, number) in self.located.iter().enumerate() {
+            let (island, from) = (InstanceId(island as u16), &self.lines[*number]);
+            let to = &self.lines[(number + 1) % self.lines.len()];
+            if from.name == to.name {
+                let why = "it is the only one of the hosts file: expected another one for copies".into();
+                return Err(ClusterError::Host { host: from.name.clone(), why });
+            }
+            self.send(database, island, Kind::Copy, (from, to))?;
+            copied.push((island, from.name.clone(), to.name.clone()));
+        }
+        Ok(copied)
+    }
+
+    /// Has the islands of a database that are on no host of this fleet taken over, each by the host
+    /// with the fewest islands among those that have a copy. Returns them with these hosts.
+    ///
+    /// # Errors
+    /// An island without a copy, before anything is done; the host that had an island still serves
+    /// it; the log of an island is at no relay, and no `loss` is accepted; a host fails.
+    pub fn take_over(&self, database: &str, loss: Loss) -> Result<Vec<(InstanceId, String)>, ClusterError> {
+        let mut located = self.find(database)?;
+        let copies: Vec<Vec<InstanceId>> = (self.lines.iter())
+            .map(|host| self.islands_at(host, &Ask::Copies { database: database.into() }))
+            .collect::<Result<_, _>>()?;
+        let has_copy = |island: usize| copies.iter().flatten().any(|copy| usize::from(copy.0) == island);
+        let missing: Vec<usize> = (0..located.len()).filter(|island| located[*island].is_none()).collect();
+        if let Some(island) = missing.iter().find(|island| !has_copy(**island)) {
+            return Err(ClusterError::NoCopy { island: *island as u16, database: database.into() });
+        }
+        let mut taken = Vec::new();
+        for at in missing {
+            let island = InstanceId(at as u16);
+            let count = |number: usize| located.iter().filter(|host| **host == Some(number)).count();
+            let able = (0..self.lines.len()).filter(|number| copies[*number].contains(&island));
+            let Some(number) = able.min_by_key(|number| count(*number)) else { continue };
+            let host = &self.lines[number];
+            self.caller.ask(host, &Ask::TakeOver { database: database.into(), island, loss })?;
+            located[at] = Some(number);
+            taken.push((island, host.name.clone()));
+        }
+        Ok(taken)
     }
 
     /// The host other than `but` that has the fewest islands of the database that was named.
@@ -205,6 +278,16 @@ impl Fleet {
             cpus.dedup();
             here().count() * each > cpus.len()
         })
+    }
+
+    /// The name of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.caller.cluster
+    }
+
+    /// Whether the agents hold leases.
+    pub fn has_leases(&self) -> bool {
+        self.has_leases
     }
 
     /// Whether links between machines are sealed.

@@ -4,6 +4,7 @@
 //!   # a comment
 //!   cluster demo                  # its name
 //!   tls /etc/atoll/certificates   # of `atoll cluster certificates`; without: nothing is sealed
+//!   etcd http://10.77.0.1:2379    # leases of the machines; without: islands cannot be taken over
 //!
 //!   # name  address          how to run a command there   what else
 //!   a       10.77.0.1:7400   ip netns exec h1             cores=0-1 data=/var/lib/atoll
@@ -22,6 +23,8 @@ pub struct Hosts {
     pub cluster: String,
     /// The directory that `atoll cluster certificates` wrote.
     pub tls: Option<PathBuf>,
+    /// The servers of etcd that grant leases to the agents, `http://HOST:PORT,..`
+    pub etcd: Option<String>,
     /// In the order of the file; at least one.
     pub lines: Vec<HostLine>,
 }
@@ -61,7 +64,7 @@ impl Hosts {
     /// # Errors
     /// A line is wrong: the message says what was expected.
     pub fn parse(path: &Path, text: &str) -> Result<Hosts, ClusterError> {
-        let mut hosts = Hosts { cluster: CLUSTER.into(), tls: None, lines: Vec::new() };
+        let mut hosts = Hosts { cluster: CLUSTER.into(), tls: None, etcd: None, lines: Vec::new() };
         let mut seen: HashMap<String, usize> = HashMap::new();
         for (line, words) in text.lines().enumerate().map(|(i, line)| (i + 1, words(line))) {
             let refuse = |what| ClusterError::HostsLine { path: path.into(), line, what };
@@ -69,6 +72,7 @@ impl Hosts {
                 [] => {}
                 ["cluster", name] => hosts.cluster = a_name(name).map_err(refuse)?,
                 ["tls", dir] => hosts.tls = Some(dir.into()),
+                ["etcd", servers] => hosts.etcd = Some((*servers).into()),
                 [name, address, rest @ ..] => {
                     let host = host(name, address, rest, &hosts.cluster).map_err(refuse)?;
                     for unique in [host.name.clone(), host.address.to_string()] {
@@ -184,11 +188,12 @@ mod tests {
     #[test]
     fn a_file_names_machines_and_how_to_reach_them() {
         let hosts = parse(
-            "cluster demo # its name\ntls /c\n\n a 10.0.0.1:7400 ip netns exec h1 cores=0-1,3 data=/d\nb [::1]:7400 local\n",
+            "cluster demo # its name\ntls /c\netcd http://e:1\n\n a 10.0.0.1:7400 ip netns exec h1 cores=0-1,3 data=/d\nb [::1]:7400 local\n",
         )
         .unwrap();
         assert_eq!((hosts.cluster.as_str(), hosts.tls.as_deref()), ("demo", Some(Path::new("/c"))));
         assert_eq!(hosts.operator().as_deref(), Some(Path::new("/c/operator")));
+        assert_eq!(hosts.etcd.as_deref(), Some("http://e:1"));
         let [a, b] = &hosts.lines[..] else { panic!("two hosts") };
         assert_eq!((a.name.as_str(), a.reach.join(" ").as_str()), ("a", "ip netns exec h1"));
         assert_eq!((a.cores.as_deref(), a.data.as_path()), (Some("0-1,3"), Path::new("/d")));

@@ -27,8 +27,9 @@
 //!
 //! # What is absent
 //!
-//! No replication and no membership: a machine that dies takes its islands down until it is back.
-//! [`agent::Lease`] is the place where a service that grants the right to serve is given.
+//! Nothing is taken over by itself: an operator says that a machine is gone ([`Fleet::take_over`]).
+//! The islands' logs are then at a relay, and [`agent::Lease`] is the service that grants the right
+//! to serve; both are given from outside.
 
 #![forbid(unsafe_code)]
 
@@ -37,6 +38,7 @@ mod bridge;
 mod error;
 mod fleet;
 mod hosts;
+mod lease;
 mod moving;
 pub mod protocol;
 pub mod start;
@@ -45,3 +47,4 @@ mod talk;
 pub use error::ClusterError;
 pub use fleet::{Fleet, HostStatus, status};
 pub use hosts::{HostLine, Hosts};
+pub use protocol::Loss;

@@ -1,16 +1,19 @@
-//! Moves an island of a stopped database to another host: its directory is copied through the
-//! operator, and removed at its old place once the new one is complete.
+//! Moves an island of a stopped database to another host, or copies it there: its directory goes
+//! through the operator. A moved one is removed at its old place once the new one is complete.
 //!
 //! ```text
 //!   old agent                        operator                         new agent
 //!   Fetch --> File, Bytes.., End --> passes them on after Take -----> moving-I/..., renamed to I/
-//!   Forget <------------------------ after Done <-------------------- Done
+//!   Forget <------------------------ after Done <-------------------- Done          or to copy-I/
 //! ```
+//!
+//! A copy becomes the island when another host takes it over from one that is gone. The relay's log
+//! has what the copy lacks; without one the operator must accept the loss.
 //!
 //! After an interruption the island may be at both places, never at none; `Fleet::open` refuses
 //! such a database and says where it is.
 
-use crate::protocol::Answer;
+use crate::protocol::{Answer, Kind};
 use crate::talk::Talk;
 use base::InstanceId;
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,8 @@ use std::time::Duration;
 
 /// Bytes of a file in one frame.
 const PART: usize = 256 * 1024;
+/// Begins the name of a copy's directory.
+const COPY: &str = "copy-";
 /// How long the next frame may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -43,13 +48,32 @@ fn arriving(database: &Path, island: InstanceId) -> PathBuf {
     database.join(format!("moving-{island}"))
 }
 
-/// The islands that have a directory in that of a database, ascending.
-pub(crate) fn islands(database: &Path) -> Vec<InstanceId> {
+/// The copy of an island that is elsewhere.
+fn copy_of(database: &Path, island: InstanceId) -> PathBuf {
+    database.join(format!("{COPY}{island}"))
+}
+
+fn place_of(database: &Path, island: InstanceId, kind: Kind) -> PathBuf {
+    match kind {
+        Kind::Island => database.join(island.to_string()),
+        Kind::Copy => copy_of(database, island),
+    }
+}
+
+/// The islands that have a directory in that of a database, ascending; or a copy there.
+pub(crate) fn islands(database: &Path, kind: Kind) -> Vec<InstanceId> {
     let entries = fs::read_dir(database).into_iter().flatten().flatten();
-    let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok().map(InstanceId);
+    let begin = if kind == Kind::Copy { COPY } else { "" };
+    let number =
+        |entry: fs::DirEntry| entry.file_name().to_str()?.strip_prefix(begin)?.parse().ok().map(InstanceId);
     let mut islands: Vec<InstanceId> = entries.filter_map(number).collect();
     islands.sort_unstable_by_key(|island| island.0);
     islands
+}
+
+/// Whether the log at a relay goes on where the copy of an island ends.
+pub(crate) fn is_followed(database: &Path, island: InstanceId) -> bool {
+    copy_of(database, island).join(deploy::RELAY_MARK).exists()
 }
 
 /// Sends the directory of an island.
@@ -98,14 +122,18 @@ fn files_below(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
 ///
 /// # Errors
 /// It is there already, is not complete, or cannot be written.
-pub(crate) fn take(database: &Path, island: InstanceId, talk: &mut Talk) -> Result<(), String> {
-    let (root, place) = (arriving(database, island), database.join(island.to_string()));
-    if place.exists() {
-        return Err(format!("{} exists: expected no such island here", place.display()));
+pub(crate) fn take(database: &Path, island: InstanceId, kind: Kind, talk: &mut Talk) -> Result<(), String> {
+    let (root, place) = (arriving(database, island), place_of(database, island, kind));
+    let own = place_of(database, island, Kind::Island);
+    if own.exists() {
+        return Err(format!("{} exists: expected no such island here", own.display()));
     }
     // The old place is removed next, so the names must be on the device too.
     let put = || {
         sync_names(&root)?;
+        if place.exists() {
+            fs::remove_dir_all(&place)?; // an older copy
+        }
         fs::rename(&root, &place)?;
         File::open(database)?.sync_all()
     };
@@ -192,6 +220,35 @@ pub(crate) fn forget(database: &Path, island: InstanceId) -> Result<(), String> 
     fs::remove_dir_all(database.join(island.to_string())).map_err(|e| e.to_string())
 }
 
+/// Makes the copy of an island the island.
+///
+/// # Errors
+/// There is no copy, or the island is here; I/O.
+pub(crate) fn promote(database: &Path, island: InstanceId) -> Result<(), String> {
+    rename(database, island, (Kind::Copy, Kind::Island))
+}
+
+/// Makes the directory of an island that another host has taken over a copy.
+///
+/// # Errors
+/// I/O.
+pub(crate) fn demote(database: &Path, island: InstanceId) -> Result<(), String> {
+    match copy_of(database, island).exists() {
+        // One copy is enough, and either will do.
+        true => forget(database, island),
+        false => rename(database, island, (Kind::Island, Kind::Copy)),
+    }
+}
+
+fn rename(database: &Path, island: InstanceId, (from, to): (Kind, Kind)) -> Result<(), String> {
+    let (from, to) = (place_of(database, island, from), place_of(database, island, to));
+    if to.exists() {
+        return Err(format!("{} exists already", to.display()));
+    }
+    let renamed = fs::rename(&from, &to).and_then(|()| File::open(database)?.sync_all());
+    renamed.map_err(|e| format!("{}: {e}", from.display()))
+}
+
 /// Passes the pieces of an island on from one agent to another, until the end.
 ///
 /// # Errors
@@ -216,11 +273,11 @@ mod tests {
     use super::*;
 
     /// Moves island 3 from one directory to another over a link between two threads.
-    fn moved(from: &Path, to: &Path) -> Result<(), String> {
+    fn moved(from: &Path, to: &Path, kind: Kind) -> Result<(), String> {
         let (one, other) = channel::pair().unwrap();
         let (from, to) = (from.to_owned(), to.to_owned());
         let sender = std::thread::spawn(move || send(&from, InstanceId(3), &mut Talk::over(one).unwrap()));
-        let taken = take(&to, InstanceId(3), &mut Talk::over(other).unwrap());
+        let taken = take(&to, InstanceId(3), kind, &mut Talk::over(other).unwrap());
         let sent = sender.join().unwrap();
         taken.and(sent)
     }
@@ -233,14 +290,34 @@ mod tests {
         fs::write(a.path().join("3/data"), &long).unwrap();
         fs::write(a.path().join("3/log/0"), "log").unwrap();
         fs::write(a.path().join("3/empty"), "").unwrap();
-        moved(a.path(), b.path()).unwrap();
+        moved(a.path(), b.path(), Kind::Island).unwrap();
         assert_eq!(fs::read(b.path().join("3/data")).unwrap(), long);
         assert_eq!(fs::read(b.path().join("3/log/0")).unwrap(), b"log");
         assert_eq!(fs::read(b.path().join("3/empty")).unwrap(), b"");
-        assert_eq!((islands(a.path()), islands(b.path())), (vec![InstanceId(3)], vec![InstanceId(3)]));
-        assert!(moved(a.path(), b.path()).unwrap_err().contains("exists"));
+        let own = |dir: &Path| islands(dir, Kind::Island);
+        assert_eq!((own(a.path()), own(b.path())), (vec![InstanceId(3)], vec![InstanceId(3)]));
+        assert!(moved(a.path(), b.path(), Kind::Island).unwrap_err().contains("exists"));
         forget(a.path(), InstanceId(3)).unwrap();
-        assert!(islands(a.path()).is_empty());
+        assert!(own(a.path()).is_empty());
+    }
+
+    #[test]
+    fn a_copy_becomes_the_island_and_an_old_island_a_copy() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(a.path().join("3")).unwrap();
+        for text in ["old", "new"] {
+            fs::write(a.path().join("3/data"), text).unwrap();
+            moved(a.path(), b.path(), Kind::Copy).unwrap();
+        }
+        let all = |dir: &Path| (islands(dir, Kind::Island).len(), islands(dir, Kind::Copy).len());
+        assert_eq!((all(a.path()), all(b.path())), ((1, 0), (0, 1)));
+        promote(b.path(), InstanceId(3)).unwrap();
+        assert_eq!(fs::read_to_string(b.path().join("3/data")).unwrap(), "new");
+        assert!(promote(b.path(), InstanceId(3)).is_err());
+        demote(a.path(), InstanceId(3)).unwrap();
+        assert_eq!((all(a.path()), all(b.path())), ((0, 1), (1, 0)));
+        // A copy is not sent to the place of the island.
+        assert!(moved(a.path(), b.path(), Kind::Copy).unwrap_err().contains("exists"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use base::InstanceId;
 use serde::{Deserialize, Serialize};
 
 /// Counted up when anything in this file changes its meaning.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The first words of an operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -19,6 +19,22 @@ pub struct Greeting {
     pub cluster: String,
     /// The machine that the operator means to reach.
     pub machine: String,
+}
+
+/// What a directory of an island is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    /// It is the island.
+    Island,
+    /// It is kept for the day on which the island's machine is gone.
+    Copy,
+}
+
+/// What to do where a take-over would lose commits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Loss {
+    Refuse,
+    Accept,
 }
 
 /// A question to an agent. Each is answered once.
@@ -55,6 +71,17 @@ pub enum Ask {
     Take {
         database: String,
         island: InstanceId,
+        kind: Kind,
+    },
+    /// The islands of a database of which a copy is here.
+    Copies {
+        database: String,
+    },
+    /// Claim an island of a machine that has lost its lease, and make the copy here the island.
+    TakeOver {
+        database: String,
+        island: InstanceId,
+        loss: Loss,
     },
     /// Remove the directory of an island, which is elsewhere now.
     Forget {

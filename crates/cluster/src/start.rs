@@ -29,6 +29,9 @@ pub fn command(hosts: &Hosts, host: &HostLine, own: &Path) -> Vec<String> {
     if let Some(cores) = &host.cores {
         option("--cores", cores.clone());
     }
+    if let Some(etcd) = &hosts.etcd {
+        option("--etcd", etcd.clone());
+    }
     if let Some(tls) = &hosts.tls {
         option("--tls", tls.join(&host.name).display().to_string());
     }

@@ -4,8 +4,8 @@
 
 use base::InstanceId;
 use channel::{Guarding, Role};
-use cluster::agent::{self, Lease, Options};
-use cluster::{ClusterError, Fleet, Hosts, start, status};
+use cluster::agent::{self, Claim, Lease, Options};
+use cluster::{ClusterError, Fleet, Hosts, Loss, start, status};
 use deploy::engine::{Backing, DesignKind, Durability, EngineOptions};
 use deploy::{ChannelKind, DataUse, DeployError, Deployment, Host, Interrupt, LOOPBACK, Machines, Running};
 use probe::Profiling;
@@ -39,12 +39,13 @@ fn guards(dir: &Path) -> Result<Guarding, String> {
 
 /// The tests, by name; `only` is a part of the names of those to run.
 fn run_all(only: Option<&String>) -> ExitCode {
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_deployment_spans_two_hosts", a_deployment_spans_two_hosts),
         ("links_between_hosts_are_sealed", links_between_hosts_are_sealed),
         ("an_agent_starts_a_killed_instance_again", an_agent_starts_a_killed_instance_again),
         ("a_lost_host_is_named", a_lost_host_is_named),
         ("a_kept_database_moves", a_kept_database_moves),
+        ("an_island_is_taken_over_from_its_copy", an_island_is_taken_over_from_its_copy),
         ("strangers_are_refused", strangers_are_refused),
     ];
     for (name, test) in tests.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only.as_str())))
@@ -56,12 +57,53 @@ fn run_all(only: Option<&String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A lease that ends when a file appears.
-struct FileLease(PathBuf);
+/// A lease that ends when a file appears, and claims in a directory that both machines share: a file
+/// for each island, with the machine's name.
+struct FileLease {
+    lost: PathBuf,
+    claims: PathBuf,
+    machine: String,
+}
+
+impl FileLease {
+    fn claim_of(&self, database: &str, island: InstanceId) -> PathBuf {
+        self.claims.join(format!("{database}-{island}"))
+    }
+
+    fn holder(&self, database: &str, island: InstanceId) -> Option<String> {
+        std::fs::read_to_string(self.claim_of(database, island)).ok()
+    }
+}
 
 impl Lease for FileLease {
     fn lost(&self) -> Option<String> {
-        self.0.exists().then(|| "the test took it".into())
+        self.lost.exists().then(|| "the test took it".into())
+    }
+
+    fn regain(&self) {}
+
+    fn answers_until(&self) -> u64 {
+        if self.lost.exists() { 0 } else { world::now_ns() + 10_000_000_000 }
+    }
+
+    /// Another machine's island is free once that machine's file says that it is gone.
+    fn claim(&self, database: &str, island: InstanceId) -> Result<Claim, String> {
+        let other = self.holder(database, island).filter(|holder| *holder != self.machine);
+        if let Some(other) = other.filter(|other| !self.claims.join(format!("gone-{other}")).exists()) {
+            return Err(format!("island {island} is served by machine {other}"));
+        }
+        std::fs::create_dir_all(&self.claims).unwrap();
+        std::fs::write(self.claim_of(database, island), &self.machine).unwrap();
+        Ok(Claim { term: 1, at_least: 0 })
+    }
+
+    fn is_elsewhere(&self, database: &str, island: InstanceId) -> Result<bool, String> {
+        Ok(self.holder(database, island).is_some_and(|holder| holder != self.machine))
+    }
+
+    fn release(&self, database: &str, island: InstanceId) -> Result<(), String> {
+        let _ = std::fs::remove_file(self.claim_of(database, island)); // it may have none
+        Ok(())
     }
 }
 
@@ -70,14 +112,16 @@ fn be_agent(words: &[String]) -> ExitCode {
     let after = |name: &str| words.iter().position(|word| word == name).map(|at| words[at + 1].clone());
     let cluster = words[0].strip_prefix("--cluster=").unwrap().to_owned();
     let data = PathBuf::from(after("--data").unwrap());
+    let machine = after("--machine").unwrap();
+    let (lost, claims) = (data.join("lost"), data.with_file_name("claims"));
     let options = Options {
         cluster,
-        machine: after("--machine").unwrap(),
+        machine: machine.clone(),
         listen: after("--listen").unwrap().parse().unwrap(),
         cores: after("--cores"),
         tls: after("--tls").map(PathBuf::from),
         build: BUILD.into(),
-        lease: Some(Box::new(FileLease(data.join("lost")))),
+        lease: Some(Box::new(FileLease { lost, claims, machine })),
         data,
     };
     match agent::run(options, &Interrupt::default(), &mut |_| {}) {
@@ -117,10 +161,22 @@ impl TwoHosts {
     }
 
     fn start_agents(&mut self) {
-        for host in &self.hosts.lines {
-            let words = start::command(&self.hosts, host, &std::env::current_exe().unwrap());
-            self.agents.push(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap());
-        }
+        (0..self.hosts.lines.len()).for_each(|number| self.spawn_agent(number));
+        self.await_agents();
+    }
+
+    fn start_agent(&mut self, number: usize) {
+        self.spawn_agent(number);
+        self.await_agents();
+    }
+
+    fn spawn_agent(&mut self, number: usize) {
+        let host = &self.hosts.lines[number];
+        let words = start::command(&self.hosts, host, &std::env::current_exe().unwrap());
+        self.agents.push(Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).spawn().unwrap());
+    }
+
+    fn await_agents(&self) {
         wait_until("the agents answer", || {
             status(&self.hosts, BUILD).unwrap().iter().all(|host| host.agent.is_ok())
         });
@@ -359,6 +415,49 @@ fn a_kept_database_moves() {
     std::fs::write(&file, text.replace("2 branches", "3 branches")).unwrap();
     let why = two.launch(Some("bank")).err().unwrap().to_string();
     assert!(why.contains("hosts a and b disagree about database bank"), "{why}");
+}
+
+/// Without a log at a relay, so the copies are of the end of the run: what the copies lack comes
+/// from the relay, which `scripts/cluster-here` shows.
+fn an_island_is_taken_over_from_its_copy() {
+    let mut two = TwoHosts::new(67, false);
+    let mut running = two.launch(Some("bank")).unwrap();
+    assert!(drive(&mut running, Duration::from_millis(200)).0 > 0);
+    running.stop(None).unwrap();
+    wait_until("the instances have ended", || two.pids().is_empty());
+    let alone = Hosts { lines: two.hosts.lines[..1].to_vec(), ..two.hosts.clone() };
+    let take_over_or = |loss| Fleet::open(&alone, BUILD, None).unwrap().take_over("bank", loss);
+    let take_over = || take_over_or(Loss::Accept);
+    let why = take_over().unwrap_err().to_string();
+    assert!(why.contains("island 1 of database bank") && why.contains("none has a copy"), "{why}");
+    let copied = two.fleet(Some("bank")).unwrap().copy("bank").unwrap();
+    let place = |island: u16, from: &str, to: &str| (InstanceId(island), from.to_owned(), to.to_owned());
+    assert_eq!(copied, [place(0, "a", "b"), place(1, "b", "a")]);
+    let why = take_over_or(Loss::Refuse).unwrap_err().to_string();
+    assert!(why.contains("island 1 of bank is at no relay") && why.contains("--accept-loss"), "{why}");
+    // Host b serves, and then is gone.
+    let why = take_over().unwrap_err().to_string();
+    assert!(why.contains("island 1 is served by machine b"), "{why}");
+    two.agents[1].kill().unwrap();
+    two.agents[1].wait().unwrap();
+    std::fs::write(two.dir.path().join("claims/gone-b"), "").unwrap();
+    assert_eq!(take_over().unwrap(), [(InstanceId(1), "a".to_owned())]);
+    assert_eq!(take_over().unwrap(), []);
+    let run_on = |hosts: &Hosts| {
+        let fleet = Arc::new(Fleet::open(hosts, BUILD, Some("bank")).unwrap());
+        let mut running = deployment(fleet, Some("bank")).launch().unwrap();
+        assert!(drive(&mut running, Duration::from_millis(200)).0 > 0);
+        check(&mut running);
+        running.stop(None).unwrap();
+    };
+    run_on(&alone);
+    // Host b is back: its directory of the island is a copy now.
+    two.agents.truncate(1);
+    std::fs::remove_file(two.dir.path().join("claims/gone-b")).unwrap();
+    two.start_agent(1);
+    let fleet = two.fleet(Some("bank")).unwrap();
+    assert_eq!((fleet.islands_of("a").len(), fleet.islands_of("b").len()), (2, 0));
+    assert!(two.dir.path().join("b/bank/copy-1").exists() && !two.dir.path().join("b/bank/1").exists());
 }
 
 fn strangers_are_refused() {

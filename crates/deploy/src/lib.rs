@@ -63,12 +63,14 @@ pub use host::{Guards, cpu_ns, host_child, host_child_guarded};
 pub use inspect::{Inspected, inspect, inspection_bytes};
 pub use instance::offline::{Examined, RESTORE};
 pub use layout::{Standing, Within, begin_sweep, free_name, name_in_sweep, standing};
-pub use machines::{Ground, Keeper, Kept, read_description, write_description};
+pub use machines::{Ground, Keeper, Kept, Right, islands_in, read_description, write_description};
 pub use manifest::{FORMAT, MEMORY, Manifest, manifest_in};
 pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,
     durability_name,
 };
+/// In the directory of an island with a log at a relay: how far the directory has the log.
+pub use relay::files::MARK as RELAY_MARK;
 pub use restore::restore;
 pub use running::Running;
 pub use scratch::Scratch;

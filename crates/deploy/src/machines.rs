@@ -38,6 +38,26 @@ pub struct Ground {
     pub tls: Option<PathBuf>,
     /// Where instances listen for other machines.
     pub ip: IpAddr,
+    /// The right to serve one island, where the machine needs it.
+    pub right: Option<Right>,
+}
+
+/// The right of a machine to serve an island, under a lease that the agent renews.
+#[derive(Clone, Debug)]
+pub struct Right {
+    /// See [`crate::RelayClaim::terms`].
+    pub term: u64,
+    /// See [`crate::RelayClaim::at_least`].
+    pub at_least: u64,
+    /// [`world::now_ns`] until which the instance may answer. The agent moves it while it holds the
+    /// lease under which it claimed the island, and ends it with 0.
+    pub answers_until: Arc<AtomicU64>,
+}
+
+impl Right {
+    fn answers_until(&self) -> u64 {
+        self.answers_until.load(Ordering::Acquire)
+    }
 }
 
 impl Ground {
@@ -52,6 +72,17 @@ impl Ground {
             at.set_ip(self.ip);
         }
         birth.tls.clone_from(&self.tls);
+        if let (Some(right), Some(relay)) = (&self.right, &mut birth.config.relay) {
+            (relay.term, relay.at_least) = (Some(right.term), right.at_least);
+        }
+        self.renew(birth);
+    }
+
+    /// Notes how long the instance may answer from now on.
+    fn renew(&self, birth: &mut Birth) {
+        if let (Some(right), Some(relay)) = (&self.right, &mut birth.config.relay) {
+            relay.answers_until = Some(right.answers_until());
+        }
     }
 }
 
@@ -88,6 +119,14 @@ pub(crate) fn agreed(
         });
     }
     Ok(known.and_then(|(_, contents)| contents))
+}
+
+/// The number of islands in a description ([`crate::Machines::read`]).
+///
+/// # Errors
+/// It is damaged, or of another version.
+pub fn islands_in(text: &str) -> Result<u16, DeployError> {
+    Ok(parse(Path::new(FILE), text)?.manifest.islands)
 }
 
 /// The description of the database in `dir`, on the agent's side of [`crate::Machines::read`].
@@ -341,6 +380,7 @@ impl Keeping {
             }
             (InstanceOrder::Start(mut birth), None) => {
                 self.ground.settle(&mut birth);
+                require_relay(&birth).map_err(|why| tell_failure(replies, &why))?;
                 self.birth = Some((*birth).clone());
                 *member = Some(self.spawn(&birth, gone).map_err(|why| tell_failure(replies, &why))?);
                 InstanceOrder::Start(birth)
@@ -377,7 +417,10 @@ impl Keeping {
 
     fn spawn(&self, birth: &Birth, interrupt: &Interrupt) -> Result<Member, DeployError> {
         await_release(&birth.config.dir, RELEASE);
-        let member = Member::spawn(birth.config.clone(), &Home::Here(Host::Process), interrupt)?;
+        let mut member = Member::spawn(birth.config.clone(), &Home::Here(Host::Process), interrupt)?;
+        if birth.config.relay.is_some() {
+            member.lease = self.ground.right.as_ref().map(|right| (right.answers_until.clone(), 0));
+        }
         self.shared.pid.store(member.pid().unwrap_or(0), Ordering::Relaxed);
         Ok(member)
     }
@@ -400,6 +443,12 @@ impl Keeping {
             // A claimed term counts once; the log's next one follows it.
             (relay.term, relay.at_least) = (None, 0);
         }
+        if self.ground.right.as_ref().is_some_and(|right| world::now_ns() >= right.answers_until()) {
+            // Its next term would end the successor's.
+            let why = "the right to serve was lost".into();
+            return Err(DeployError::Start { instance: self.instance, why });
+        }
+        self.ground.renew(&mut birth);
         if birth.config.durability == Durability::Memory {
             return Ok(None);
         }
@@ -414,6 +463,19 @@ impl Keeping {
         }
         self.learn(&reply);
         Ok(Some(member))
+    }
+}
+
+/// Refuses a directory with a log at a relay without the relay: what commits then would not be in
+/// that log, so a successor would not have it.
+fn require_relay(birth: &Birth) -> Result<(), DeployError> {
+    let config = &birth.config;
+    match config.relay.is_none() && config.dir.join(crate::RELAY_MARK).exists() {
+        false => Ok(()),
+        true => {
+            let why = "its log is at a relay; expected --durability replicated with the same relay";
+            Err(DeployError::Start { instance: config.id, why: why.into() })
+        }
     }
 }
 

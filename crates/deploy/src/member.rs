@@ -14,6 +14,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,6 +58,8 @@ pub(crate) struct Member {
     lost: bool,
     /// Why nothing commits there any more.
     fault: Option<String>,
+    /// Until when it may answer, and what it was told last; [`Member::renew`] tells it.
+    pub lease: Option<(Arc<AtomicU64>, u64)>,
     interrupt: Interrupt,
 }
 
@@ -101,8 +105,8 @@ impl Member {
         let interrupt = interrupt.clone();
         // The member is complete before its reader thread starts: if that fails, dropping it ends
         // the host.
-        let member =
-            Member { config, far: None, socket: ours, mail, body, lost: false, fault: None, interrupt };
+        let (far, lost, fault, lease) = (None, false, None, None);
+        let member = Member { config, far, socket: ours, mail, body, lost, fault, lease, interrupt };
         std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
         Ok(member)
     }
@@ -125,6 +129,16 @@ impl Member {
             return Err(self.last_words(order.name()));
         }
         Ok(())
+    }
+
+    /// Tells an instance under a lease how long it may answer, if that has changed.
+    fn renew(&mut self) {
+        let Some((until, told)) = &mut self.lease else { return };
+        let until = until.load(Ordering::Acquire);
+        if std::mem::replace(told, until) != until {
+            // The mailbox tells that the host has ended.
+            let _ = send(&mut self.socket, &InstanceOrder::AnswerUntil(until));
+        }
     }
 
     /// Why a host has ended, by its last messages.
@@ -152,6 +166,7 @@ impl Member {
     ) -> Result<Reply, DeployError> {
         let mut deadline = Instant::now() + patience;
         loop {
+            self.renew();
             match self.mail.recv_timeout(TICK) {
                 Ok(Mail::Reply(Reply::Progress { done, total })) => {
                     progress(done, total);
@@ -185,6 +200,7 @@ impl Member {
     /// # Errors
     /// The host lives, but its engine has failed.
     pub fn is_lost(&mut self) -> Result<bool, DeployError> {
+        self.renew();
         while let Ok(mail) = self.mail.try_recv() {
             match mail {
                 Mail::Lost => self.lost = true,

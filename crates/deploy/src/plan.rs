@@ -290,11 +290,6 @@ impl Deployment {
             () if self.host == Host::Thread => {
                 impossible("--host thread: instances on other hosts are processes; expected --host process".into())
             }
-            () if self.relay.is_some() => impossible(
-                "--durability replicated with --hosts: leases and claims of islands on other hosts are not combined with agents \
-                 yet; expected sync, async or memory, or no --hosts"
-                    .into(),
-            ),
             () if self.data.is_some() && self.data_use != DataUse::Keep => impossible(
                 "--data with --hosts: no copies are made on other hosts; expected --keep too, which runs on the database \
                  itself"

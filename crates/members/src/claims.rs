@@ -41,16 +41,38 @@ pub struct Claim {
     pub at_least: u64,
 }
 
+/// The machine of an island that no machine has.
+const NONE: &str = "-";
+
+/// What the registry has of an island.
+struct Claimed {
+    term: u64,
+    machine: String,
+    version: u64,
+}
+
 /// One cluster in a registry.
 #[derive(Clone)]
 pub struct Cluster {
     registry: Arc<dyn Registry>,
     name: String,
+    /// Begins the keys of islands; empty where the cluster has one database.
+    database: String,
 }
 
 impl Cluster {
     pub fn new(registry: Arc<dyn Registry>, name: &str) -> Cluster {
-        Cluster { registry, name: name.to_owned() }
+        Cluster { registry, name: name.to_owned(), database: String::new() }
+    }
+
+    /// The same machines, with the islands of one database of several.
+    #[must_use]
+    pub fn of(&self, database: &str) -> Cluster {
+        Cluster { database: format!("databases/{database}/"), ..self.clone() }
+    }
+
+    fn island(&self, island: u16) -> String {
+        format!("{}islands/{island}", self.database)
     }
 
     fn key(&self, rest: &str) -> String {
@@ -108,27 +130,55 @@ impl Cluster {
     /// # Errors
     /// [`Refused`].
     pub fn claim(&self, island: u16, machine: &str) -> Result<Claim, Refused> {
-        let rest = format!("islands/{island}");
-        let found = self.get(&rest)?;
         let (mut term, mut version) = (0, 0);
-        if let Some(entry) = found {
-            let foreign = || Refused::Foreign { key: entry.key.clone(), value: entry.value.clone() };
-            let (old, owner) = entry.value.split_once(' ').ok_or_else(foreign)?;
-            (term, version) = (old.parse::<u64>().map_err(|_| foreign())?, entry.version);
+        if let Some(found) = self.claimed(island)? {
+            (term, version) = (found.term, found.version);
             let is_alive =
                 |owner: &str| Ok::<_, Unreachable>(self.machines()?.iter().any(|(m, _)| m == owner));
-            if owner != machine && is_alive(owner)? {
-                return Err(Refused::Served { island, machine: owner.to_owned() });
+            if found.machine != machine && is_alive(&found.machine)? {
+                return Err(Refused::Served { island, machine: found.machine });
             }
         }
         term += 1;
         let value = format!("{term} {machine}");
-        if !self.registry.put(&self.key(&rest), &value, Guard::Version(version), None)? {
+        if !self.registry.put(&self.key(&self.island(island)), &value, Guard::Version(version), None)? {
             return Err(Refused::Overtaken { island });
         }
-        let acked = self.get(&format!("acked/{island}"))?;
+        let acked = self.get(&format!("{}acked/{island}", self.database))?;
         let at_least = acked.and_then(|entry| entry.value.parse().ok()).unwrap_or(0);
         Ok(Claim { island, term, at_least })
+    }
+
+    fn claimed(&self, island: u16) -> Result<Option<Claimed>, Refused> {
+        let Some(Entry { key, value, version }) = self.get(&self.island(island))? else { return Ok(None) };
+        let parts = value.split_once(' ').and_then(|(term, machine)| Some((term.parse().ok()?, machine)));
+        match parts {
+            Some((term, machine)) => Ok(Some(Claimed { term, machine: machine.to_owned(), version })),
+            None => Err(Refused::Foreign { key, value }),
+        }
+    }
+
+    /// The machine that claimed an island last, alive or not; `None`: any machine may have it.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn holder(&self, island: u16) -> Result<Option<String>, Refused> {
+        Ok(self.claimed(island)?.map(|found| found.machine).filter(|machine| machine != NONE))
+    }
+
+    /// Gives an island back, if this machine has claimed it: any machine may claim it then.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn release(&self, island: u16, machine: &str) -> Result<(), Refused> {
+        let Some(found) = self.claimed(island)?.filter(|found| found.machine == machine) else {
+            return Ok(());
+        };
+        let (key, value) = (self.key(&self.island(island)), format!("{} {NONE}", found.term));
+        match self.registry.put(&key, &value, Guard::Version(found.version), None)? {
+            true => Ok(()),
+            false => Err(Refused::Overtaken { island }),
+        }
     }
 
     /// Notes how many entries of an island's log have counted.
@@ -136,7 +186,7 @@ impl Cluster {
     /// # Errors
     /// [`Unreachable`].
     pub fn acked(&self, island: u16, counted: u64) -> Result<(), Unreachable> {
-        let key = self.key(&format!("acked/{island}"));
+        let key = self.key(&format!("{}acked/{island}", self.database));
         self.registry.put(&key, &counted.to_string(), Guard::Nothing, None).map(drop)
     }
 
@@ -145,7 +195,7 @@ impl Cluster {
     /// # Errors
     /// [`Unreachable`].
     pub fn islands(&self) -> Result<Vec<(u16, u64, String)>, Unreachable> {
-        let prefix = self.key("islands/");
+        let prefix = self.key(&format!("{}islands/", self.database));
         let of = |entry: Entry| {
             let (term, machine) = entry.value.split_once(' ')?;
             Some((entry.key[prefix.len()..].parse().ok()?, term.parse().ok()?, machine.to_owned()))
@@ -179,6 +229,22 @@ mod tests {
         assert_eq!(cluster.claim(0, "b").unwrap().term, 3);
         assert_eq!(cluster.islands().unwrap(), [(0, 3, "b".to_owned())]);
         assert_eq!(cluster.machines().unwrap(), [("b".to_owned(), "2.2.2.2".to_owned())]);
+    }
+
+    #[test]
+    fn each_database_has_islands_of_its_own_which_can_be_given_back() {
+        let cluster = cluster();
+        let _leases = ["a", "b"].map(|machine| cluster.lease(machine, "1.1.1.1", TTL).unwrap());
+        let (bank, shop) = (cluster.of("bank"), cluster.of("shop"));
+        assert_eq!(bank.claim(0, "a").unwrap().term, 1);
+        assert_eq!(shop.claim(0, "b").unwrap().term, 1);
+        assert_eq!((bank.holder(0).unwrap().as_deref(), shop.holder(1).unwrap()), (Some("a"), None));
+        bank.release(0, "b").unwrap();
+        assert_eq!(bank.claim(0, "b"), Err(Refused::Served { island: 0, machine: "a".into() }));
+        bank.release(0, "a").unwrap();
+        assert_eq!(bank.holder(0), Ok(None));
+        assert_eq!(bank.claim(0, "b").unwrap().term, 2);
+        assert_eq!(cluster.machines().unwrap().len(), 2);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!   atoll/NAME/islands/I     term, machine; changed by compare-and-put
 //!   atoll/NAME/acked/I       term, entries that have counted, a little behind
 //!   atoll/NAME/manifest      text, the same for all machines
+//!   atoll/NAME/databases/DB/islands/I, acked/I   the same in a cluster of several databases
 //! ```
 //!
 //! A machine holds a lease and renews it. It answers until a fifth of the lease before its end
@@ -32,22 +33,33 @@ pub use registry::{Entry, Guard, LeaseId, Registry, Unreachable};
 
 use std::sync::Arc;
 
-/// Opens the registry at these servers (`http://HOST:PORT,..`).
+/// The servers of an address.
 ///
 /// # Errors
-/// The address is none, or this build has no client for it.
-pub fn registry(servers: &str) -> Result<Arc<dyn Registry>, String> {
-    let all: Vec<String> = servers.split(',').map(|s| s.trim_end_matches('/').to_owned()).collect();
+/// What is expected.
+pub fn servers(text: &str) -> Result<Vec<String>, String> {
+    let all: Vec<String> = text.split(',').map(|s| s.trim_end_matches('/').to_owned()).collect();
     let is_good = |server: &String| {
         server.strip_prefix("http://").is_some_and(|rest| {
             rest.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
         })
     };
-    if !all.iter().all(is_good) {
-        return Err(format!("etcd '{servers}': expected http://HOST:PORT,.."));
+    match all.iter().all(is_good) {
+        true => Ok(all),
+        false => Err(format!("etcd '{text}': expected http://HOST:PORT,..")),
     }
+}
+
+/// Opens the registry at these servers (`http://HOST:PORT,..`).
+///
+/// # Errors
+/// The address is none, or this build has no client for it.
+pub fn registry(servers: &str) -> Result<Arc<dyn Registry>, String> {
+    let all = self::servers(servers)?;
     #[cfg(feature = "etcd")]
     return Ok(Arc::new(etcd::Etcd::new(all)));
+    #[cfg(not(feature = "etcd"))]
+    drop(all);
     #[cfg(not(feature = "etcd"))]
     Err(format!("etcd {servers}: this build has no client for it; build with `--features etcd`"))
 }

@@ -32,6 +32,7 @@ use crate::opening::{Loss, TakeOver, take_over};
 use crate::tape::Tape;
 use change::{Change, Op};
 use mark::Mark;
+pub use mark::NAME as MARK;
 use node::{Handle, Node};
 use replay::Replay;
 use std::collections::{HashMap, HashSet};

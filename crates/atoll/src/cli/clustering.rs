@@ -1,6 +1,7 @@
 //! The arguments of `atoll agent` and `atoll cluster`.
 
 use crate::listen::listen_address;
+use crate::values::etcd_servers;
 use clap::{Args, Subcommand};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ A hosts file has a line for each machine: its name, the address of its agent, an
 
   cluster demo
   tls /etc/atoll/certificates
+  etcd http://10.0.0.1:2379,http://10.0.0.2:2379,http://10.0.0.3:2379
   a  10.0.0.1:7400  ssh admin@a        cores=0-3 data=/var/lib/atoll
   b  10.0.0.2:7400  ip netns exec b    cores=4-7
   c  10.0.0.3:7400  local
@@ -28,6 +30,8 @@ Examples:
   atoll cluster up --hosts FILE             starts the agents that are not there
   atoll bench tpcc --hosts FILE --islands 3
   atoll cluster status --hosts FILE
+  atoll cluster copy --data bank --hosts FILE          a copy of each island on another host
+  atoll cluster takeover b --data bank --hosts FILE    host b is gone: others have its islands
   atoll cluster down --hosts FILE
 
 Exit code: 0 success; 1 a host cannot be reached or refuses; 2 wrong usage, or a hosts file with errors.";
@@ -53,6 +57,10 @@ pub struct AgentArgs {
     /// Directory of this machine's certificates, as `atoll cluster certificates` makes it
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
+    /// Hold a lease in etcd (http://HOST:PORT,..), and claim there the islands of databases: another
+    /// machine takes them over only when the lease is over
+    #[arg(long, value_name = "URL", value_parser = etcd_servers)]
+    pub etcd: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -74,6 +82,10 @@ pub enum ClusterCommand {
     Move(MoveArgs),
     /// Moves all islands of a database away from a host
     Drain(DrainArgs),
+    /// Copies each island of a database that nothing runs on to the next host, for `takeover`
+    Copy(CopyArgs),
+    /// Has the islands of hosts that are gone served from their copies and their logs at the relay
+    Takeover(TakeoverArgs),
     /// Makes the certificates of all hosts, of operators and of clients
     Certificates(CertificatesArgs),
 }
@@ -119,6 +131,31 @@ pub struct DrainArgs {
     /// The database: the name given to `bench --hosts FILE --keep --data NAME`
     #[arg(long, value_name = "NAME")]
     pub data: String,
+}
+
+#[derive(Args, Debug)]
+pub struct CopyArgs {
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// The database: the name given to `bench --hosts FILE --keep --data NAME`
+    #[arg(long, value_name = "NAME")]
+    pub data: String,
+}
+
+#[derive(Args, Debug)]
+pub struct TakeoverArgs {
+    /// The hosts that are gone; the others take their islands
+    #[arg(value_name = "HOST", required = true)]
+    pub gone: Vec<String>,
+    #[command(flatten)]
+    pub hosts: HostsArgs,
+    /// The database: the name given to `bench --hosts FILE --keep --data NAME`
+    #[arg(long, value_name = "NAME")]
+    pub data: String,
+    /// Go on from copies of islands with their log at no relay; what was committed after the copy was
+    /// made is lost
+    #[arg(long)]
+    pub accept_loss: bool,
 }
 
 #[derive(Args, Debug)]

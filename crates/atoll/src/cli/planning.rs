@@ -42,8 +42,9 @@ pub struct PlanArgs {
     /// calibration all]
     #[arg(long, value_name = "D,...", value_delimiter = ',', value_enum)]
     pub designs: Vec<DesignArg>,
-    /// The channels to choose from
-    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum, default_value = "shm")]
+    /// The channels to choose from [default: shm; tcp for a machine file of several
+    /// machines]
+    #[arg(long, value_name = "C,...", value_delimiter = ',', value_enum)]
     pub channels: Vec<ChannelArg>,
     /// When a commit is acknowledged
     #[arg(long, value_name = "D", value_enum, default_value = "async")]

@@ -212,11 +212,15 @@ impl<'a> Question<'a> {
         transactions(&spec).map_err(|e| ModelError::NoSteps { workload, problem: e.to_string() })
     }
 
-    /// The channels that the options allow.
+    /// The channels that the options allow; without options the one that reaches all instances.
     ///
     /// # Errors
     /// One that joins no instances.
     pub fn channels(&self) -> Result<Vec<Channel>, Failure> {
+        if self.args.channels.is_empty() {
+            let is_cluster = self.machine.network_ns().is_some();
+            return Ok(vec![if is_cluster { Channel::Tcp } else { Channel::Shm }]);
+        }
         self.args.channels.iter().map(|c| channel(*c)).collect()
     }
 

@@ -6,6 +6,8 @@ mod anomalies;
 mod browser;
 mod drivers;
 mod dumps;
+mod histories;
+mod hosts;
 mod kills;
 mod operations;
 mod programs;

@@ -24,29 +24,36 @@ const CLIENTS: u64 = 6;
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Three servers of one service, ended with this value.
-struct Service {
+pub(crate) struct Service {
     dir: tempfile::TempDir,
-    address: String,
+    pub address: String,
 }
 
-fn script(args: &[&str]) -> String {
+fn script(args: &[&str], env: &[(&str, String)]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/relay-services");
-    let output = Command::new(path).args(args).stderr(Stdio::inherit()).output().unwrap();
+    let env = env.iter().map(|(name, value)| (name, value));
+    let output = Command::new(path).args(args).envs(env).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "relay-services {args:?} failed");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl Service {
-    fn up(kind: &str) -> Service {
+    /// `env` is that of the script.
+    pub fn up(kind: &str, env: &[(&str, String)]) -> Service {
         let dir = tempfile::tempdir().unwrap();
-        let address = script(&["up", kind, dir.path().to_str().unwrap()]);
+        let address = script(&["up", kind, dir.path().to_str().unwrap()], env);
         Service { dir, address }
+    }
+
+    /// Does something with one of the servers; 1 is the first.
+    pub fn one(&self, what: &str, number: usize) {
+        script(&[what, self.dir.path().to_str().unwrap(), &number.to_string()], &[]);
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        script(&["down", self.dir.path().to_str().unwrap()]);
+        script(&["down", self.dir.path().to_str().unwrap()], &[]);
     }
 }
 
@@ -128,7 +135,7 @@ async fn deposed(machine: &mut Served, readers: &[Client]) -> usize {
 }
 
 async fn trial(kind: &str, design: &str, blows: u64, rng: &mut Rng) {
-    let (relay, etcd) = (Service::up(kind), Service::up("etcd"));
+    let (relay, etcd) = (Service::up(kind, &[]), Service::up("etcd", &[]));
     let options = |machine| {
         let all =
             ["--islands", "2", "--design", design, "--durability", "replicated", "--relay", &relay.address];

@@ -19,7 +19,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use world::{Files, Open};
 
-pub(super) const NAME: &str = "relay-mark";
+/// The name of the mark in its folder.
+pub const NAME: &str = "relay-mark";
 pub(super) const INCOMING: &str = "relay-mark.new";
 const MAGIC: &[u8; 8] = b"ATOLLRLY";
 const BYTES: usize = 64;
