@@ -9,6 +9,7 @@ pub struct Function(pub &'static str);
 
 /// Names, and what they give: `=` is the type of the first argument that has one.
 const FUNCTIONS: &[(&str, &str)] = &[
+    ("acldefault", "text[]"),
     ("array_length", "int4"),
     ("array_lower", "int4"),
     ("array_ndims", "int4"),
@@ -61,6 +62,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("pg_get_function_arguments", "text"),
     ("pg_get_function_identity_arguments", "text"),
     ("pg_get_function_result", "text"),
+    ("pg_get_function_sqlbody", "text"),
     ("pg_get_functiondef", "text"),
     ("pg_get_indexdef", "text"),
     ("pg_get_partition_constraintdef", "text"),
@@ -78,6 +80,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
     ("pg_is_other_temp_schema", "bool"),
     ("pg_my_temp_schema", "oid"),
     ("pg_opclass_is_visible", "bool"),
+    ("pg_options_to_table", "record"),
     ("pg_operator_is_visible", "bool"),
     ("pg_partition_ancestors", "regclass"),
     ("pg_postmaster_start_time", "timestamptz"),
@@ -143,7 +146,8 @@ pub fn is_of_catalogs(name: &str) -> bool {
             || name.starts_with("array_")
             || matches!(
                 name,
-                "current_schemas"
+                "acldefault"
+                    | "current_schemas"
                     | "format_type"
                     | "obj_description"
                     | "col_description"
@@ -258,6 +262,7 @@ fn text_function(name: &str, args: &[Value]) -> Option<Value> {
         ("upper", [text]) => Value::Text(text.to_uppercase()),
         ("length" | "char_length", [text]) => int(text.chars().count()),
         ("btrim", [text]) => Value::text(text.trim_matches(' ')),
+        ("btrim", [text, set]) => Value::text(text.trim_matches(|c| set.contains(c))),
         ("replace", [text, from, to]) => Value::Text(text.replace(from, to)),
         ("translate", [text, from, to]) => {
             let to: Vec<char> = to.chars().collect();

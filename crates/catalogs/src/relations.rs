@@ -120,9 +120,13 @@ pub struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Adds a row: columns that are not named have nothing in them.
+    /// Adds a row. Columns that are not named have nothing in them; owners are the one user.
     pub fn add(&mut self, values: &[(&str, Value)]) {
-        let mut row: Row = self.relation.columns.iter().map(|(_, ty)| nothing(*ty)).collect();
+        let unnamed = |(name, ty): &(String, Type)| match *ty {
+            Type::OID if name.ends_with("owner") => Value::Int(OWNER),
+            ty => nothing(ty),
+        };
+        let mut row: Row = self.relation.columns.iter().map(unnamed).collect();
         for (name, value) in values {
             let at = self.relation.columns.iter().position(|(known, _)| known == name);
             debug_assert!(at.is_some(), "{} has no column {name}", self.relation.name);
@@ -222,19 +226,29 @@ pub fn class_name(world: &World<'_>, number: i64) -> Option<String> {
     let catalog = world.catalog;
     let oid = Oid(u32::try_from(number).ok()?);
     if let Some(table) = catalog.tables.get(&oid) {
-        return Some(quoted(&table.name));
+        return Some(world.shown(&table.name));
     }
     if let Some(sequence) = catalog.sequences.get(&oid) {
-        return Some(quoted(&sequence.name));
+        return Some(world.shown(&sequence.name));
     }
     if let Some(index) = index(catalog, number) {
-        return Some(quoted(index.name));
+        return Some(world.shown(index.name));
     }
     let relation = world.relations.iter().find(|relation| relation.number == number)?;
     Some(match relation.schema {
         "pg_catalog" => relation.name.to_owned(),
         schema => format!("{schema}.{}", relation.name),
     })
+}
+
+impl World<'_> {
+    /// The name of a class of users as a statement would have it: with its schema, if the session
+    /// does not look names up there.
+    pub fn shown(&self, name: &str) -> String {
+        let path = self.facts.settings.iter().find(|(known, _)| known == "search_path");
+        let is_in_reach = path.is_none_or(|(_, path)| path.contains("public"));
+        if is_in_reach { quoted(name) } else { format!("public.{}", quoted(name)) }
+    }
 }
 
 /// A name as a statement would have it.

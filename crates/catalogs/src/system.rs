@@ -10,12 +10,12 @@ use sql::catalog::{Catalog, Column, ColumnDefault, Oid, Procedure, Reaction};
 use sql::{SqlError, SqlState};
 
 /// The text of a column's default.
-pub fn default_text(catalog: &Catalog, column: &Column) -> Option<String> {
+pub fn default_text(world: &World<'_>, column: &Column) -> Option<String> {
     match column.default.as_ref()? {
         ColumnDefault::Expr(_, text) => Some(literal_with_type(text, column)),
         ColumnDefault::Next(sequence) => {
-            let name = &catalog.sequences.get(sequence)?.name;
-            Some(format!("nextval('{}'::regclass)", quoted(name)))
+            let name = world.shown(&world.catalog.sequences.get(sequence)?.name);
+            Some(format!("nextval('{name}'::regclass)"))
         }
     }
 }
@@ -51,7 +51,8 @@ fn names(table: &sql::catalog::Table, columns: &[u16]) -> String {
     columns.iter().filter_map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn constraint_definition(catalog: &Catalog, number: i64) -> Option<String> {
+fn constraint_definition(world: &World<'_>, number: i64) -> Option<String> {
+    let catalog: &Catalog = world.catalog;
     let all = constraints(catalog);
     let constraint = all.iter().find(|constraint| constraint.number == number)?;
     let columns = names(constraint.table, &constraint.columns);
@@ -68,7 +69,7 @@ fn constraint_definition(catalog: &Catalog, number: i64) -> Option<String> {
             };
             format!(
                 "FOREIGN KEY ({columns}) REFERENCES {}({}){}{}",
-                quoted(&to.name),
+                world.shown(&to.name),
                 names(to, &key.to_columns),
                 reaction("UPDATE", key.on_update),
                 reaction("DELETE", key.on_delete)
@@ -250,15 +251,10 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
                 }
             }))
         }
-        "pg_get_constraintdef" => {
-            text(number(0).and_then(|number| constraint_definition(world.catalog, number)))
+        "pg_get_constraintdef" => text(number(0).and_then(|number| constraint_definition(world, number))),
+        name if name.starts_with("pg_get_function") => {
+            text(routine(world, number(0)).and_then(|routine| of_routine(name, routine)))
         }
-        "pg_get_functiondef" => text(routine(world, number(0)).map(routines::definition)),
-        "pg_get_function_arguments" => text(routine(world, number(0)).map(routines::arguments)),
-        "pg_get_function_identity_arguments" => {
-            text(routine(world, number(0)).map(routines::identity_arguments))
-        }
-        "pg_get_function_result" => text(routine(world, number(0)).and_then(routines::result)),
         "pg_get_userbyid" => {
             Value::text(if number(0) == Some(OWNER) { facts.user.as_str() } else { "unknown" })
         }
@@ -272,10 +268,6 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         }
         "version" => Value::text(concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION"), ")")),
         "current_setting" => return current_setting(facts, args),
-        // `pg_dump` and its output ask for it: names are looked up in one schema all the same.
-        "set_config" if args.first().is_some_and(|name| name.to_text() == "search_path") => {
-            args.get(1).cloned().unwrap_or_default()
-        }
         "set_config" => return Err(SqlError::unsupported("set_config", Some("Use SET."))),
         "pg_backend_pid" => Value::Int(facts.backend.into()),
         "to_regclass" | "to_regtype" | "to_regnamespace" => {
@@ -307,6 +299,16 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         name if name.ends_with("_size") => Value::Int(0),
         _ => Value::Null,
     })
+}
+
+fn of_routine(name: &str, routine: &Procedure) -> Option<String> {
+    match name {
+        "pg_get_functiondef" => Some(routines::definition(routine)),
+        "pg_get_function_arguments" => Some(routines::arguments(routine)),
+        "pg_get_function_identity_arguments" => Some(routines::identity_arguments(routine)),
+        "pg_get_function_result" => routines::result(routine),
+        _ => None,
+    }
 }
 
 fn routine<'a>(world: &World<'a>, number: Option<i64>) -> Option<&'a Procedure> {

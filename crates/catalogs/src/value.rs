@@ -3,7 +3,7 @@
 //! The catalogs have arrays and types of their own (`regclass`, `"char"`), which tables of users do
 //! not. So their queries have values of their own. A type is PostgreSQL's number of it.
 
-use sql::{Datum, SqlError, SqlType};
+use sql::{Datum, Element, SqlError, SqlType};
 use std::cmp::Ordering;
 
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -93,7 +93,10 @@ impl Type {
             Type::NAME => SqlType::Name,
             Type::TEXT | Type::UNKNOWN => SqlType::Text,
             Type::VARCHAR => SqlType::Varchar(None),
-            other => return (SqlType::Text, Some(other.0)),
+            other => match Element::of_array_number(other.0) {
+                Some(element) => SqlType::Array(element),
+                None => return (SqlType::Text, Some(other.0)),
+            },
         };
         (ty, None)
     }
@@ -186,6 +189,9 @@ impl Value {
             Datum::Bool(v) => Value::Bool(*v),
             Datum::Int(v) => Value::Int(*v),
             Datum::Float(v) => Value::Float(*v),
+            Datum::Text(text) if matches!(ty, SqlType::Array(_)) => {
+                read_array(text).map_or_else(|_| Value::Text(text.clone()), Value::Array)
+            }
             Datum::Text(text) => Value::Text(text.clone()),
             other => Value::Text(sql::text::to_string(ty, other)),
         }

@@ -1,5 +1,5 @@
-//! Arrays, where lists of values or rows can stand in their place. Atoll has no values that are
-//! arrays; clients give them in these places:
+//! Arrays, where lists of values or rows can stand in their place, of which keys and indexes find
+//! the rows. Clients give them in these places:
 //!
 //! ```text
 //!   id = ANY ($1)                             id IN ('1', '2')
@@ -13,11 +13,10 @@
 //! With parameters a statement is a [`Template`]: it is described with one value in place of each
 //! array, and compiled anew for the values that a client binds.
 
-mod elements;
 mod finding;
 mod site;
 
-pub use elements::{Elements, elements};
+pub use sql::array::{Elements, elements};
 
 use finding::Finder;
 use site::{Of, Site, Source, What, Written, literal, words_of};

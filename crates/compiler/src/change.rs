@@ -40,7 +40,7 @@ pub fn update(compiler: &mut Compiler<'_>, cache: &mut Cache, update: &ast::Upda
     let mut set = assignments(compiler, &from.scope, table, &update.assignments)?;
     let condition = update.selection.as_ref();
     let condition = condition.map(|c| compiler.condition(&from.scope, c, "WHERE")).transpose()?;
-    let (mut returning, fields) = crate::select::returning(compiler, &from.scope, update.returning.as_ref())?;
+    let (mut returning, fields) = crate::items::returning(compiler, &from.scope, update.returning.as_ref())?;
     let mut reads = from.tables.split_off(1);
     let (plan, _) = from.plan(condition, 1, &[], false)?;
     set.iter_mut().for_each(|assignment| plan.place(&mut assignment.value));
@@ -71,7 +71,7 @@ pub fn delete(compiler: &mut Compiler<'_>, cache: &mut Cache, delete: &ast::Dele
     }
     let condition = delete.selection.as_ref();
     let condition = condition.map(|c| compiler.condition(&from.scope, c, "WHERE")).transpose()?;
-    let (mut returning, fields) = crate::select::returning(compiler, &from.scope, delete.returning.as_ref())?;
+    let (mut returning, fields) = crate::items::returning(compiler, &from.scope, delete.returning.as_ref())?;
     let reads = from.tables.split_off(1);
     let (plan, _) = from.plan(condition, 1, &[], false)?;
     returning.iter_mut().for_each(|output| plan.place(&mut output.expr));

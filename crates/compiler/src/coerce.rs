@@ -3,9 +3,10 @@
 use crate::error::{AMBIGUOUS_PARAMETER, CANNOT_COERCE, mismatch};
 use crate::types::{self, name_of};
 use bigdecimal::BigDecimal;
+use sql::datetime::zone::Zone;
 use sql::expression::Context;
 use sql::value::Numeric;
-use sql::{Datum, Expr, SqlError, SqlState, SqlType};
+use sql::{Datum, Element, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::Value;
 use std::str::FromStr;
 
@@ -169,13 +170,24 @@ fn cast(expr: Expr, from: SqlType, to: SqlType, how: How) -> Result<Expr, SqlErr
     folded(Expr::Cast { expr: expr.into(), from, to, explicit: how == How::Explicit })
 }
 
-/// A cast of a constant is done once, here.
+/// A cast of a constant is done once, here, unless its result depends on the session's zone.
 fn folded(cast: Expr) -> Result<Expr, SqlError> {
-    if !matches!(&cast, Expr::Cast { expr, .. } if matches!(expr.as_ref(), Expr::Const(_))) {
+    let Expr::Cast { expr, from, to, .. } = &cast else { return Ok(cast) };
+    if !matches!(expr.as_ref(), Expr::Const(_)) {
         return Ok(cast);
     }
-    let context = Context { params: &[], now: 0, random: &|| 0 };
-    cast.eval(&context, &Vec::<Datum>::new()).map(Expr::Const)
+    let value = |zone: &Zone| {
+        let context = Context { params: &[], now: 0, zone, random: &|| 0 };
+        cast.eval(&context, &Vec::<Datum>::new())
+    };
+    let result = value(&Zone::UTC)?;
+    // A later clock never shows an earlier date, so what both ends agree on is the same everywhere.
+    let ends = || ["-25", "25"].into_iter().filter_map(Zone::named);
+    let is_of_zone = [*from, *to]
+        .iter()
+        .any(|ty| matches!(ty, SqlType::TimestampTz | SqlType::Array(Element::TimestampTz)));
+    let depends = is_of_zone && ends().any(|zone| value(&zone).as_ref() != Ok(&result));
+    Ok(if depends { cast } else { Expr::Const(result) })
 }
 
 /// Whether an integer is one of type `ty`.

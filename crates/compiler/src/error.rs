@@ -63,3 +63,8 @@ pub fn too_complex() -> SqlError {
         "The statement nests expressions too deeply, or has too long a chain of operators: split it.",
     )
 }
+
+/// The error for arrays that would have to be sorted.
+pub fn no_order() -> SqlError {
+    SqlError::unsupported("the order of arrays", Some("Sort by an element, or by array_to_string(...)."))
+}

@@ -1,13 +1,18 @@
 //! Expressions: names resolved in their scope, types decided, casts inserted.
 
+mod array;
 pub mod functions;
+mod predicates;
+
+pub use predicates::not;
+use predicates::{like_operator, negate_if};
 
 use crate::coerce::{Frame, How, Params, Typed, literal, negated};
 use crate::compiled::Fill;
-use crate::error::{no_operator, syntax, too_complex};
-use crate::flow::{Asked, Unit};
+use crate::error::{syntax, too_complex};
+use crate::flow::Unit;
 use crate::names::{Scope, folded};
-use crate::operators::{alike, binary};
+use crate::operators::binary;
 use crate::{Stop, types};
 use sql::catalog::Catalog;
 use sql::expression::{BinaryOp, Function};
@@ -186,7 +191,11 @@ impl<'a> Compiler<'a> {
             E::BinaryOp { left, op, right } => self.binary(scope, left, op, right),
             E::UnaryOp { op, expr } => self.unary(scope, *op, expr),
             E::Cast { expr, data_type, .. } => {
-                let value = self.expr(scope, expr)?;
+                let value = match expr.as_ref() {
+                    // Its type is that of the cast.
+                    E::Array(array) if array.elem.is_empty() => array::empty(),
+                    expr => self.expr(scope, expr)?,
+                };
                 self.cast(value, data_type)
             }
             E::Case { operand, conditions, else_result, .. } => {
@@ -218,80 +227,8 @@ impl<'a> Compiler<'a> {
         crate::walk::children(expr, &mut |inner| self.note_uses(inner));
     }
 
-    /// Expressions that are true or false, and those written in words.
-    fn predicate(&mut self, scope: &Scope, expr: &ast::Expr) -> Result<Typed, Stop> {
-        use ast::Expr as E;
-        match expr {
-            E::IsNull(inner) => self.is_null(scope, inner),
-            E::IsNotNull(inner) => Ok(not(self.is_null(scope, inner)?)),
-            E::IsTrue(inner) => self.is_truth(scope, inner, Some(true)),
-            E::IsNotTrue(inner) => Ok(not(self.is_truth(scope, inner, Some(true))?)),
-            E::IsFalse(inner) => self.is_truth(scope, inner, Some(false)),
-            E::IsNotFalse(inner) => Ok(not(self.is_truth(scope, inner, Some(false))?)),
-            E::IsUnknown(inner) => self.is_truth(scope, inner, None),
-            E::IsNotUnknown(inner) => Ok(not(self.is_truth(scope, inner, None)?)),
-            E::IsDistinctFrom(left, right) => Ok(not(self.same(scope, left, right)?)),
-            E::IsNotDistinctFrom(left, right) => self.same(scope, left, right),
-            E::InList { expr, list, negated } => negate_if(*negated, self.in_list(scope, expr, list)?),
-            E::Between { expr, negated, low, high } => {
-                negate_if(*negated, self.between(scope, expr, low, high)?)
-            }
-            E::Like { negated, expr, pattern, escape_char, any: false } => {
-                negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), false)?)
-            }
-            E::ILike { negated, expr, pattern, escape_char, any: false } => {
-                negate_if(*negated, self.like(scope, expr, pattern, escape_char.as_deref(), true)?)
-            }
-            E::Extract { field, expr, .. } => {
-                functions::date_part(self, scope, &field.to_string(), expr, SqlType::Numeric(None))
-            }
-            E::Ceil { expr, .. } => functions::named(self, scope, "ceil", &[expr]),
-            E::Floor { expr, .. } => functions::named(self, scope, "floor", &[expr]),
-            E::Position { expr, r#in } => {
-                let args = vec![self.expr(scope, r#in)?, self.expr(scope, expr)?];
-                functions::with_args(self, "position", args)
-            }
-            E::Substring { expr, substring_from, substring_for, .. } => {
-                let start = ast::Expr::value(ast::Value::Number("1".into(), false));
-                let mut args = vec![expr.as_ref(), substring_from.as_deref().unwrap_or(&start)];
-                args.extend(substring_for.as_deref());
-                functions::named(self, scope, "substring", &args)
-            }
-            E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
-                let name = match trim_where {
-                    Some(ast::TrimWhereField::Leading) => "ltrim",
-                    Some(ast::TrimWhereField::Trailing) => "rtrim",
-                    _ => "btrim",
-                };
-                let mut args = vec![expr.as_ref()];
-                args.extend(trim_what.as_deref());
-                functions::named(self, scope, name, &args)
-            }
-            E::Subquery(query) => self.sub_query(scope, query, Asked::Value),
-            E::Exists { subquery, negated } => {
-                negate_if(*negated, self.sub_query(scope, subquery, Asked::Existence)?)
-            }
-            E::InSubquery { expr, subquery, negated } if self.tree.is_some() => {
-                let found = self.tree_comparison(scope, expr, (BinaryOp::Equal, false), subquery)?;
-                negate_if(*negated, found)
-            }
-            E::InSubquery { .. } => Err(Stop::General("a sub-query")),
-            E::AnyOp { left, compare_op, right, .. } => {
-                self.quantified(scope, (left, compare_op), right, false)
-            }
-            E::AllOp { left, compare_op, right } => self.quantified(scope, (left, compare_op), right, true),
-            E::Array(_) | E::InUnnest { .. } => Err(Stop::General("an array")),
-            E::GroupingSets(_) | E::Cube(_) | E::Rollup(_) => Err(Stop::General("grouping sets")),
-            E::AtTimeZone { .. } => Err(Stop::General("AT TIME ZONE")),
-            E::SimilarTo { .. } | E::RLike { .. } => Err(Stop::General("a regular expression")),
-            E::Tuple(_) => Err(Stop::General("a row value")),
-            E::Wildcard(_) | E::QualifiedWildcard(..) => Err(syntax("syntax error at or near \"*\"").into()),
-            _ => Err(Stop::General("an expression of this kind")),
-        }
-    }
-
     fn cast(&mut self, value: Typed, data_type: &ast::DataType) -> Result<Typed, Stop> {
-        if matches!(data_type, ast::DataType::Regclass | ast::DataType::Array(_)) {
+        if matches!(data_type, ast::DataType::Regclass) {
             return Err(Stop::General("a cast to this type"));
         }
         let ty = types::resolve(data_type)?;
@@ -389,137 +326,6 @@ impl<'a> Compiler<'a> {
         Ok(Typed::bool(if clause == "AND" { Expr::And(conditions) } else { Expr::Or(conditions) }))
     }
 
-    fn tuples_equal(
-        &mut self,
-        scope: &Scope,
-        left: &[ast::Expr],
-        right: &[ast::Expr],
-    ) -> Result<Typed, Stop> {
-        if left.len() != right.len() {
-            return Err(syntax("unequal number of entries in row expressions").into());
-        }
-        let mut equal = Vec::with_capacity(left.len());
-        for (left, right) in left.iter().zip(right) {
-            let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
-            equal.push(binary(&mut self.params, BinaryOp::Equal, left, right)?.expr);
-        }
-        Ok(Typed::bool(Expr::And(equal)))
-    }
-
-    fn is_null(&mut self, scope: &Scope, inner: &ast::Expr) -> Result<Typed, Stop> {
-        let value = self.expr(scope, inner)?;
-        let value = self.params.settle(value)?;
-        Ok(Typed::bool(Expr::IsNull(value.expr.into())))
-    }
-
-    fn is_truth(&mut self, scope: &Scope, inner: &ast::Expr, truth: Option<bool>) -> Result<Typed, Stop> {
-        let condition = self.condition(scope, inner, "IS")?;
-        let truth = Expr::Const(truth.map_or(Datum::Null, Datum::Bool));
-        Ok(Typed::bool(Expr::Same(condition.into(), truth.into())))
-    }
-
-    fn same(&mut self, scope: &Scope, left: &ast::Expr, right: &ast::Expr) -> Result<Typed, Stop> {
-        let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
-        let (from, to) = (left.ty, right.ty);
-        let (left, right, _) = alike(&mut self.params, left, right).map_err(|error| match error.state {
-            SqlState::DATATYPE_MISMATCH => no_operator(from, "=", to),
-            _ => error,
-        })?;
-        Ok(Typed::bool(Expr::Same(left.into(), right.into())))
-    }
-
-    fn in_list(&mut self, scope: &Scope, expr: &ast::Expr, list: &[ast::Expr]) -> Result<Typed, Stop> {
-        if let ast::Expr::Tuple(columns) = expr {
-            let mut arms = Vec::with_capacity(list.len());
-            for row in list {
-                let ast::Expr::Tuple(values) = row else { return Err(Stop::General("a list of rows")) };
-                arms.push(self.tuples_equal(scope, columns, values)?.expr);
-            }
-            return Ok(Typed::bool(if arms.len() == 1 { arms.remove(0) } else { Expr::Or(arms) }));
-        }
-        let value = self.expr(scope, expr)?;
-        let mut values = Vec::with_capacity(list.len());
-        let mut ty = value.ty;
-        for entry in list {
-            let entry = self.expr(scope, entry)?;
-            ty = types::common(ty, entry.ty).ok_or_else(|| no_operator(value.ty, "=", entry.ty))?;
-            values.push(entry);
-        }
-        let ty = match crate::types::without_length(ty) {
-            SqlType::Unknown => SqlType::Text,
-            ty => ty,
-        };
-        let expr = self.params.coerce(value, ty, How::Implicit)?;
-        let list: Result<Vec<Expr>, SqlError> =
-            values.into_iter().map(|value| self.params.coerce(value, ty, How::Implicit)).collect();
-        Ok(Typed::bool(Expr::In { expr: expr.into(), list: list? }))
-    }
-
-    /// `left op ANY (right)`, or `ALL`.
-    fn quantified(
-        &mut self,
-        scope: &Scope,
-        (left, op): (&ast::Expr, &BinaryOperator),
-        right: &ast::Expr,
-        all: bool,
-    ) -> Result<Typed, Stop> {
-        let mut right = right;
-        while let ast::Expr::Nested(inner) = right {
-            right = inner;
-        }
-        match right {
-            ast::Expr::Subquery(query) if self.tree.is_some() => {
-                self.tree_comparison(scope, left, (operator(op)?, all), query)
-            }
-            ast::Expr::Subquery(_) => Err(Stop::General("a sub-query")),
-            ast::Expr::Array(array) if *op == BinaryOperator::Eq && !all => {
-                self.in_list(scope, left, &array.elem)
-            }
-            _ => Err(Stop::General("an array")),
-        }
-    }
-
-    fn between(
-        &mut self,
-        scope: &Scope,
-        expr: &ast::Expr,
-        low: &ast::Expr,
-        high: &ast::Expr,
-    ) -> Result<Typed, Stop> {
-        let value = self.expr(scope, expr)?;
-        let (low, high) = (self.expr(scope, low)?, self.expr(scope, high)?);
-        let low = binary(&mut self.params, BinaryOp::GreaterEqual, value.clone(), low)?;
-        let high = binary(&mut self.params, BinaryOp::LessEqual, value, high)?;
-        Ok(Typed::bool(Expr::And(vec![low.expr, high.expr])))
-    }
-
-    fn like(
-        &mut self,
-        scope: &Scope,
-        expr: &ast::Expr,
-        pattern: &ast::Expr,
-        escape: Option<&ast::Expr>,
-        ignore_case: bool,
-    ) -> Result<Typed, Stop> {
-        let (value, pattern) = (self.expr(scope, expr)?, self.expr(scope, pattern)?);
-        for ty in [value.ty, pattern.ty] {
-            if !types::is_text(ty) && ty != SqlType::Unknown {
-                return Err(no_operator(value.ty, "~~", pattern.ty).into());
-            }
-        }
-        let value = self.params.coerce(value, SqlType::Text, How::Implicit)?;
-        let pattern = self.params.coerce(pattern, SqlType::Text, How::Implicit)?;
-        let escape = match escape {
-            None => Some('\\'),
-            Some(ast::Expr::Value(value)) => match literal(&value.value)?.expr {
-                Expr::Const(Datum::Text(text)) if text.chars().count() <= 1 => text.chars().next(),
-                _ => return Err(SqlError::new(SqlState(*b"22025"), "invalid escape string").into()),
-            },
-            Some(_) => return Err(Stop::General("an escape that is no literal")),
-        };
-        Ok(Typed::bool(Expr::Like { expr: value.into(), pattern: pattern.into(), escape, ignore_case }))
-    }
-
     fn case(
         &mut self,
         scope: &Scope,
@@ -564,24 +370,6 @@ impl<'a> Compiler<'a> {
         let values = values.into_iter().map(|value| self.params.coerce(value, ty, How::Implicit));
         Ok((values.collect::<Result<_, _>>()?, ty))
     }
-}
-
-pub fn not(value: Typed) -> Typed {
-    Typed::bool(Expr::Not(value.expr.into()))
-}
-
-fn negate_if(negated: bool, value: Typed) -> Result<Typed, Stop> {
-    Ok(if negated { not(value) } else { value })
-}
-
-fn like_operator(op: &BinaryOperator) -> Option<(bool, bool)> {
-    Some(match op {
-        BinaryOperator::PGLikeMatch => (false, false),
-        BinaryOperator::PGILikeMatch => (true, false),
-        BinaryOperator::PGNotLikeMatch => (false, true),
-        BinaryOperator::PGNotILikeMatch => (true, true),
-        _ => return None,
-    })
 }
 
 fn operator(op: &BinaryOperator) -> Result<BinaryOp, Stop> {

@@ -7,6 +7,7 @@
 use crate::compiled::{Field, Query};
 use crate::parse::Parsed;
 use sql::catalog::{Catalog, Oid};
+use sql::datetime::zone::Zone;
 use sql::{Datum, Program, SqlError, SqlType};
 use std::future::Future;
 use std::pin::Pin;
@@ -40,6 +41,8 @@ pub struct Column {
 pub struct Facts {
     /// The begin of the transaction, in microseconds since 2000-01-01 UTC.
     pub now: i64,
+    /// The zone of the session.
+    pub zone: Zone,
     pub user: String,
     pub database: String,
     pub backend: i32,

@@ -55,7 +55,7 @@ pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Inse
         Some(_) => return Err(syntax("syntax error at or near \"DUPLICATE\"").into()),
     };
     let scope = Scope::one(Relation::of_table(table, stored.clone(), alias, 0));
-    let (returning, fields) = crate::select::returning(compiler, &scope, insert.returning.as_ref())?;
+    let (returning, fields) = crate::items::returning(compiler, &scope, insert.returning.as_ref())?;
     let references = crate::references::of_new_rows(compiler.catalog, cache, table);
     reads.extend(table.foreign_keys.iter().map(|key| key.to));
     let checks = crate::references::checks(table, None);

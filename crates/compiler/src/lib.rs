@@ -39,6 +39,7 @@ mod expressions;
 mod flow;
 pub mod general;
 mod insert;
+mod items;
 mod names;
 mod operand;
 mod operators;

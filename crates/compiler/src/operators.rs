@@ -103,10 +103,13 @@ fn with_types(
 
 fn comparison(params: &mut Params, op: BinaryOp, left: Typed, right: Typed) -> Result<Typed, SqlError> {
     let (from, to) = (left.ty, right.ty);
-    let (left, right, _) = alike(params, left, right).map_err(|error| match error.state {
+    let (left, right, ty) = alike(params, left, right).map_err(|error| match error.state {
         SqlState::DATATYPE_MISMATCH => no_operator(from, symbol(op), to),
         _ => error,
     })?;
+    if matches!(ty, SqlType::Array(_)) && !matches!(op, BinaryOp::Equal | BinaryOp::NotEqual) {
+        return Err(crate::error::no_order());
+    }
     Ok(Typed::bool(Expr::Binary { op, left: left.into(), right: right.into(), ty: Bool }))
 }
 

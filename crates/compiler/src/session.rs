@@ -29,6 +29,12 @@ pub enum Session {
         value: Option<String>,
         local: bool,
     },
+    /// `SELECT set_config(...)`, of literals.
+    SetConfig {
+        name: String,
+        value: String,
+        local: bool,
+    },
     Show(String),
     ShowAll,
     Reset(String),
@@ -120,6 +126,9 @@ impl Words<'_> {
 /// # Errors
 /// `42601`, and `0A000` for statements that Atoll does not have.
 pub fn session(tokens: &[TokenWithSpan]) -> Result<Option<Session>, SqlError> {
+    if let Some(set) = set_config(&mut Words::new(tokens)) {
+        return Ok(Some(set));
+    }
     let words = &mut Words::new(tokens);
     let session = match words.take_any(&[
         "BEGIN",
@@ -200,8 +209,12 @@ fn set(words: &mut Words<'_>) -> Result<Session, SqlError> {
     }
     if words.take("TIME") {
         words.expect("ZONE")?;
+        let name = "timezone".into();
+        if words.take("INTERVAL") {
+            return Ok(Session::Set { name, value: Some(zone_of_interval(words)?), local });
+        }
         let value = values(words)?.filter(|value| !value.eq_ignore_ascii_case("local"));
-        return Ok(Session::Set { name: "timezone".into(), value, local });
+        return Ok(Session::Set { name, value, local });
     }
     if words.take("NAMES") {
         return Ok(Session::Set { name: "client_encoding".into(), value: values(words)?, local });
@@ -211,6 +224,40 @@ fn set(words: &mut Words<'_>) -> Result<Session, SqlError> {
         return Err(words.error());
     }
     Ok(Session::Set { name, value: values(words)?, local })
+}
+
+/// `SELECT set_config('name', 'value', local)`; `None` for any other statement.
+fn set_config(words: &mut Words<'_>) -> Option<Session> {
+    if !words.take("SELECT") || words.dotted().ok()?.last().is_none_or(|name| name != "set_config") {
+        return None;
+    }
+    let text = |words: &mut Words<'_>| match words.token() {
+        Some(Token::SingleQuotedString(text)) => {
+            let text = text.clone();
+            words.step();
+            Some(text)
+        }
+        _ => None,
+    };
+    words.take_token(&Token::LParen).then_some(())?;
+    let name = text(words)?;
+    words.take_token(&Token::Comma).then_some(())?;
+    let value = text(words)?;
+    words.take_token(&Token::Comma).then_some(())?;
+    let local = words.take_any(&["TRUE", "FALSE"])? == "TRUE";
+    words.take_token(&Token::RParen).then_some(())?;
+    words.end().ok()?;
+    Some(Session::SetConfig { name: name.to_lowercase(), value, local })
+}
+
+/// The hours of `INTERVAL '+02:00' HOUR TO MINUTE`.
+fn zone_of_interval(words: &mut Words<'_>) -> Result<String, SqlError> {
+    let Some(Token::SingleQuotedString(text)) = words.token() else { return Err(words.error()) };
+    let interval = sql::datetime::interval_text::read(text)?;
+    words.step();
+    while words.take_any(&["HOUR", "TO", "MINUTE"]).is_some() {}
+    let zone = sql::datetime::zone::Zone::of_interval(&interval)?;
+    Ok(zone.name().to_owned())
 }
 
 /// The values of a setting, separated by commas as one text; `None` for the default.

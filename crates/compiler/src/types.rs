@@ -1,11 +1,11 @@
 //! Types: their names, and which of them turn into which others without being asked.
 
 use sql::SqlType::{
-    Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Oid,
-    Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
+    Array, Bool, Bytea, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
+    Oid, Text, Time, Timestamp, TimestampTz, Unknown, Uuid, Varchar,
 };
-use sql::{SqlError, SqlState, SqlType};
-use sqlparser::ast::{CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
+use sql::{Element, SqlError, SqlState, SqlType};
+use sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
 
 /// The most characters of `char(n)` and `varchar(n)`.
 const MAX_CHARS: u64 = 10_485_760;
@@ -36,6 +36,7 @@ pub fn name_of(ty: SqlType) -> String {
         Name => "name".into(),
         Oid => "oid".into(),
         Unknown => "unknown".into(),
+        Array(element) => format!("{}[]", name_of(element.ty())),
     }
 }
 
@@ -79,10 +80,22 @@ pub fn resolve(data_type: &DataType) -> Result<SqlType, SqlError> {
         DataType::JSON => Json,
         DataType::JSONB => Jsonb,
         DataType::Custom(name, modifiers) => custom(&name.to_string().to_lowercase(), modifiers)?,
-        DataType::Array(_) => return Err(SqlError::unsupported("an array", Some("Use a table of its own."))),
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => array_of(resolve(element)?)?,
         DataType::Regclass => return Err(SqlError::unsupported("regclass", None)),
         other => return Err(no_type(&other.to_string().to_lowercase())),
     })
+}
+
+/// The type of arrays of a type.
+///
+/// # Errors
+/// `0A000` for elements that Atoll's arrays do not have.
+pub fn array_of(ty: SqlType) -> Result<SqlType, SqlError> {
+    let (what, hint) = match ty {
+        Array(_) => ("an array of arrays", "Use a table of its own."),
+        _ => ("an array of a type with a length or precision", "Leave the length or precision out."),
+    };
+    Element::of(ty).map(Array).ok_or_else(|| SqlError::unsupported(what, Some(hint)))
 }
 
 fn custom(name: &str, modifiers: &[String]) -> Result<SqlType, SqlError> {
@@ -112,7 +125,10 @@ fn custom(name: &str, modifiers: &[String]) -> Result<SqlType, SqlError> {
         "json" => Json,
         "jsonb" => Jsonb,
         "bytea" => Bytea,
-        other => return Err(no_type(other)),
+        other => match other.strip_prefix('_').map(|element| custom(element, modifiers)) {
+            Some(Ok(element)) => array_of(element)?,
+            _ => return Err(no_type(other)),
+        },
     })
 }
 
@@ -203,6 +219,8 @@ pub fn common(left: SqlType, right: SqlType) -> Option<SqlType> {
         (Date, Timestamp) | (Timestamp, Date) => Timestamp,
         (Date | Timestamp, TimestampTz) | (TimestampTz, Date | Timestamp) => TimestampTz,
         (Json, Jsonb) | (Jsonb, Json) => Jsonb,
+        (Array(_), Array(_)) if is_same_value(left, right) => right,
+        (Array(_), Array(_)) if is_same_value(right, left) => left,
         _ => match (number_rank(left)?, number_rank(right)?) {
             // There is no operator of a real and another kind of number.
             (5, _) | (_, 5) => Float8,
@@ -223,6 +241,7 @@ pub fn is_implicit(from: SqlType, to: SqlType) -> bool {
     }
     match (from, to) {
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) | (Time, Interval) => true,
+        (Array(_), Array(_)) => is_same_value(from, to),
         _ => is_text(from) && is_text(to),
     }
 }
@@ -242,6 +261,7 @@ pub fn is_castable(from: SqlType, to: SqlType) -> bool {
         || is_text(from)
         || matches!((from, to), (Bool, Int4) | (Int4, Bool))
         || matches!((from, to), (Jsonb, _) if is_number(to) || to == Bool)
+        || matches!((from, to), (Array(from), Array(to)) if is_castable(from.ty(), to.ty()))
 }
 
 /// Types that differ at most in length or precision.
@@ -258,6 +278,7 @@ pub fn is_same_value(from: SqlType, to: SqlType) -> bool {
         (Float4, Float8) => true,
         (Numeric(_), Numeric(None)) | (Char(_), Char(0)) => true,
         (Char(_) | Varchar(_) | Text | Name, Text | Varchar(None)) => true,
+        (Array(Element::Varchar), Array(Element::Text)) => true,
         _ => false,
     }
 }

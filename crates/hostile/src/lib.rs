@@ -8,6 +8,7 @@
 //! - `words`: text that users type and write: options, machines, claims.
 //! - `deployments`: phase scripts, manifests, result rows. Only with the feature of that name:
 //!   without it the rest builds in a fraction of the time.
+//! - `clients`: what SQL clients send. Only with the feature of that name too.
 //! - `plain`: wire frames, keys, rows, single log records.
 //! - `disk`: the files of a database, corrupted, then opened, read, checked and written to.
 //!
@@ -20,6 +21,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "clients")]
+mod clients;
 #[cfg(feature = "deployments")]
 mod deployments;
 mod disk;
@@ -71,6 +74,12 @@ pub const TARGETS: &[Target] = &[
     deployments::BACKUP,
     #[cfg(feature = "deployments")]
     deployments::RESULTS,
+    #[cfg(feature = "clients")]
+    clients::FIRST,
+    #[cfg(feature = "clients")]
+    clients::MESSAGES,
+    #[cfg(feature = "clients")]
+    clients::COPY,
     disk::CONTROL,
     disk::LOG,
     disk::RECORDS,

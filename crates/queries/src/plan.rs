@@ -66,7 +66,7 @@ impl Plan for Planned {
             in_parts: scan.in_parts,
         };
         let scans = self.tree.scans.iter().map(scan).collect();
-        let bound = Bound { params, now: facts.now };
+        let bound = Bound { params, now: facts.now, zone: facts.zone };
         Ok(Box::new(Begun { tree: Arc::clone(&self.tree), bound, scans, memory: self.memory }))
     }
 

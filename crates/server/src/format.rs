@@ -3,10 +3,12 @@
 use crate::incoming::{Format, utf8};
 use crate::pgtype;
 use compiler::arrays::Elements;
+use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 
-/// Appends a value's bytes and returns true; returns false for null, which has none.
-pub fn write(ty: SqlType, value: &Datum, format: Format, out: &mut Vec<u8>) -> bool {
+/// Appends a value's bytes and returns true; returns false for null, which has none. The text of an
+/// instant is a time in the zone.
+pub fn write(ty: SqlType, value: &Datum, format: Format, zone: &Zone, out: &mut Vec<u8>) -> bool {
     if value.is_null() {
         return false;
     }
@@ -19,7 +21,7 @@ pub fn write(ty: SqlType, value: &Datum, format: Format, out: &mut Vec<u8>) -> b
             }
             _ => {
                 let mut text = String::new();
-                sql::text::write(&mut text, ty, value);
+                sql::text::write_in(&mut text, ty, value, zone);
                 out.extend_from_slice(text.as_bytes());
             }
         },
@@ -27,12 +29,14 @@ pub fn write(ty: SqlType, value: &Datum, format: Format, out: &mut Vec<u8>) -> b
     true
 }
 
+/// A value; an instant's text that names no zone is a time in this one.
+///
 /// # Errors
 /// When the bytes are no value of the type.
-pub fn read(ty: SqlType, bytes: &[u8], format: Format) -> Result<Datum, SqlError> {
+pub fn read(ty: SqlType, bytes: &[u8], format: Format, zone: &Zone) -> Result<Datum, SqlError> {
     match format {
         Format::Binary => sql::binary::read(ty, bytes),
-        Format::Text => sql::text::read(ty, utf8(bytes)?),
+        Format::Text => sql::text::read_in(ty, utf8(bytes)?, zone),
     }
 }
 
@@ -86,11 +90,17 @@ pub fn read_array(ty: SqlType, bytes: &[u8], format: Format) -> Result<Elements,
 ///
 /// # Errors
 /// Those of the expression.
-pub fn evaluate(expr: &Expr, from: SqlType, to: SqlType, now: i64) -> Result<Datum, SqlError> {
+pub fn evaluate(
+    expr: &Expr,
+    from: SqlType,
+    to: SqlType,
+    (now, zone): (i64, &Zone),
+) -> Result<Datum, SqlError> {
     let cast = Expr::Cast { expr: Box::new(expr.clone()), from, to, explicit: false };
     let context = sql::expression::Context {
         params: &[],
         now,
+        zone,
         random: &|| u64::from_ne_bytes(crate::scram::random().unwrap_or_default()),
     };
     cast.eval(&context, &Vec::new())

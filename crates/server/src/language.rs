@@ -179,6 +179,7 @@ fn columns(compiled: &Compiled) -> Option<Vec<Column>> {
             Some(query.output.iter().map(|field| (field.name.clone(), field.ty, field.column)).collect())
         }
         Compiled::Session(Session::Show(name)) => Some(vec![text(crate::settings::Settings::name_of(name))]),
+        Compiled::Session(Session::SetConfig { .. }) => Some(vec![text("set_config")]),
         Compiled::Session(Session::ShowAll) => Some(vec![text("name"), text("setting"), text("description")]),
         Compiled::Explain { .. } => Some(vec![text("QUERY PLAN")]),
         // Only its types are read: those of the rows that the client gets.

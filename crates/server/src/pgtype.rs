@@ -1,7 +1,7 @@
 //! The numbers of types in PostgreSQL's catalog, by which clients know them.
 
 use crate::outgoing::Field;
-use sql::SqlType;
+use sql::{Element, SqlType};
 
 /// The type that a client means by this number: `Ok(None)` if it leaves the choice to the server,
 /// `Err` for a type that Atoll does not have.
@@ -29,7 +29,7 @@ pub fn of_number(number: u32) -> Result<Option<SqlType>, u32> {
         1700 => SqlType::Numeric(None),
         2950 => SqlType::Uuid,
         3802 => SqlType::Jsonb,
-        other => return Err(other),
+        other => SqlType::Array(Element::of_array_number(other).ok_or(other)?),
     }))
 }
 
@@ -57,44 +57,18 @@ pub fn number_and_size(ty: SqlType) -> (u32, i16) {
         SqlType::Numeric(_) => (1700, -1),
         SqlType::Uuid => (2950, 16),
         SqlType::Jsonb => (3802, -1),
+        SqlType::Array(element) => (element.array_number(), -1),
     }
 }
 
-/// Types of arrays, with those of their elements.
-const ARRAYS: [(u32, u32); 21] = [
-    (199, 114),
-    (1000, 16),
-    (1001, 17),
-    (1003, 19),
-    (1005, 21),
-    (1007, 23),
-    (1009, 25),
-    (1014, 1042),
-    (1015, 1043),
-    (1016, 20),
-    (1021, 700),
-    (1022, 701),
-    (1028, 26),
-    (1115, 1114),
-    (1182, 1082),
-    (1183, 1083),
-    (1185, 1184),
-    (1187, 1186),
-    (1231, 1700),
-    (2951, 2950),
-    (3807, 3802),
-];
-
 /// The type of the elements, if this is the number of an array's type.
 pub fn of_elements(number: u32) -> Option<SqlType> {
-    let (_, element) = ARRAYS.iter().find(|(array, _)| *array == number)?;
-    of_number(*element).ok().flatten()
+    Element::of_array_number(number).map(Element::ty)
 }
 
 /// The number of the type of arrays of a type.
 pub fn array_number(ty: SqlType) -> u32 {
-    let element = number(ty);
-    ARRAYS.iter().find(|(_, known)| *known == element).map_or(1009, |(array, _)| *array)
+    Element::of(compiler::typed::without_length(ty)).unwrap_or(Element::Text).array_number()
 }
 
 pub fn number(ty: SqlType) -> u32 {
@@ -130,7 +104,7 @@ mod tests {
                 assert_eq!(number_and_size(ty).0, number);
             }
         }
-        for (array, element) in ARRAYS {
+        for (element, array) in [(23, 1007), (1043, 1015), (1700, 1231)] {
             let ty = of_elements(array).expect("a type of elements");
             assert_eq!((number(ty), array_number(ty)), (element, array));
         }

@@ -1,8 +1,9 @@
 //! The settings of a session: `SET`, `SHOW`, `RESET`, and the reports that clients get.
 //!
 //! A setting that Atoll does not act on keeps the value that a client gave it; one that would
-//! change the meaning of values (an encoding, a time zone) takes only the values that Atoll has.
+//! change the meaning of values (an encoding) takes only the values that Atoll has.
 
+use sql::datetime::zone::Zone;
 use sql::{SqlError, SqlState};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ enum Takes {
     Encoding,
     /// Any order of day and month, in the ISO style.
     DateStyle,
-    /// Universal time under each of its names.
+    /// A name in IANA's database, hours east of Greenwich, or a rule of POSIX.
     TimeZone,
 }
 
@@ -267,6 +268,11 @@ impl Settings {
         (millis > 0).then(|| Duration::from_millis(millis))
     }
 
+    /// The zone in which the session reads and shows instants.
+    pub fn zone(&self) -> Zone {
+        self.values.get("TimeZone").and_then(|name| Zone::named(name)).unwrap_or_default()
+    }
+
     pub fn is_on(&self, name: &'static str) -> bool {
         self.get(name) == Ok("on")
     }
@@ -331,12 +337,8 @@ fn accept(known: &Known, value: &str) -> Result<String, SqlError> {
             true => Ok("ISO, MDY".into()),
             false => Err(only("ISO")),
         },
-        Takes::TimeZone => match lower.as_str() {
-            "utc" | "gmt" | "etc/utc" | "etc/gmt" | "zulu" | "universal" | "0" | "+00:00" | "default" => {
-                Ok("UTC".into())
-            }
-            _ => Err(only("UTC")),
-        },
+        Takes::TimeZone if lower == "default" => Ok("UTC".into()),
+        Takes::TimeZone => Zone::named(trimmed).map(|zone| zone.name().to_owned()).ok_or_else(invalid),
     }
 }
 
@@ -395,9 +397,10 @@ mod tests {
         let given = given.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(settings.start(&given), []);
         assert_eq!(settings.get("client_encoding"), Ok("UTF8"));
-        let refused = settings.start(&[("timezone".into(), "Europe/Berlin".into())]);
-        assert_eq!(refused.len(), 1);
-        assert_eq!(settings.get("TIMEZONE"), Ok("UTC"));
+        assert_eq!(settings.start(&[("timezone".into(), "europe/berlin".into())]), []);
+        assert_eq!(settings.get("TIMEZONE"), Ok("Europe/Berlin"));
+        assert_eq!(settings.start(&[("timezone".into(), "Mars/Olympus".into())]).len(), 1);
+        assert_eq!(settings.zone().name(), "Europe/Berlin");
     }
 
     #[test]

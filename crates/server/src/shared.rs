@@ -9,6 +9,7 @@ use crate::scram;
 use crate::sequences::Sequences;
 use sql::catalog::Catalog;
 use sql::database::Call;
+use sql::datetime::zone::Zone;
 use sql::{Datum, Program};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
@@ -161,8 +162,8 @@ impl<E: Engine> Shared<E> {
         self.next_statement.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64) -> Call {
-        Call { program, params, now, statement: self.statement() }
+    pub fn call(&self, program: Arc<Program>, params: Vec<Datum>, now: i64, zone: Zone) -> Call {
+        Call { program, params, now, zone, statement: self.statement() }
     }
 
     pub fn catalog(&self) -> Arc<Catalog> {

@@ -32,7 +32,12 @@ fn main() {
         Datum::Numeric(number),
     ];
     let bytes = layout.encode(&values).expect("a row");
-    let cx = Context { params: &[Datum::Int(77), Datum::Int(4711)], now: 0, random: &|| 0 };
+    let cx = Context {
+        params: &[Datum::Int(77), Datum::Int(4711)],
+        now: 0,
+        zone: &sql::datetime::zone::Zone::UTC,
+        random: &|| 0,
+    };
     let (column, parameter) = (Box::new(Expr::Column(2)), Box::new(Expr::Param(0)));
     let sum = Expr::Binary { op: BinaryOp::Add, left: column, right: parameter, ty: SqlType::Int4 };
     let (column, parameter) = (Box::new(Expr::Column(0)), Box::new(Expr::Param(1)));

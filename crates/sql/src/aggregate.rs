@@ -5,7 +5,7 @@ use crate::compare::compare;
 use crate::expression::Aggregate;
 use crate::numeric::division_by_zero;
 use crate::value::{Interval, Numeric};
-use crate::{Datum, SqlError, SqlState, SqlType, key, power};
+use crate::{Datum, SqlError, SqlState, SqlType, key, power, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -37,6 +37,7 @@ enum State {
         bytes: Vec<u8>,
         is_text: bool,
     },
+    Array(Vec<Datum>),
 }
 
 impl Accumulator {
@@ -49,12 +50,13 @@ impl Accumulator {
         Accumulator { function, ty, state, distinct: distinct.then(BTreeMap::new) }
     }
 
-    /// Adds the arguments of one row. Nulls are left out, but for `count(*)`.
+    /// Adds the arguments of one row. Nulls are left out, but for `count(*)` and `array_agg`.
     ///
     /// # Errors
     /// `22003` and `22008` if a sum is out of range.
     pub fn add(&mut self, args: &[Datum]) -> Result<(), SqlError> {
-        if self.function != Aggregate::CountRows && args.first().is_none_or(Datum::is_null) {
+        let takes_nulls = matches!(self.function, Aggregate::CountRows | Aggregate::ArrayAgg);
+        if !takes_nulls && args.first().is_none_or(Datum::is_null) {
             return Ok(());
         }
         if let Some(seen) = &mut self.distinct {
@@ -110,6 +112,10 @@ impl Accumulator {
             }
             State::Intervals(sum, _) => Ok(Datum::Interval(sum)),
             State::Value(value) => Ok(value),
+            State::Array(values) => match self.ty {
+                SqlType::Array(element) => Ok(text::array_of(element, &values)),
+                _ => Err(mistyped()),
+            },
             State::Joined { bytes, is_text: false, .. } => Ok(Datum::Bytes(bytes)),
             State::Joined { bytes, .. } => String::from_utf8(bytes).map(Datum::Text).map_err(|_| mistyped()),
         }
@@ -118,6 +124,10 @@ impl Accumulator {
     fn step(&mut self, args: &[Datum]) -> Result<(), SqlError> {
         if let State::Count(count) = &mut self.state {
             *count += 1;
+            return Ok(());
+        }
+        if let (State::Array(values), [value]) = (&mut self.state, args) {
+            values.push(value.clone());
             return Ok(());
         }
         // The frequent sum goes without the way through one more state.
@@ -146,6 +156,7 @@ impl Accumulator {
             (Aggregate::Min | Aggregate::Max | Aggregate::BoolAnd | Aggregate::BoolOr, [value]) => {
                 State::Value(value.clone())
             }
+            (Aggregate::ArrayAgg, [value]) => State::Array(vec![value.clone()]),
             (Aggregate::StringAgg, [Datum::Text(text), separator]) => {
                 let separator = match separator {
                     Datum::Text(separator) => separator.clone().into_bytes(),
@@ -173,6 +184,10 @@ impl Accumulator {
             (State::Numerics(a, n), State::Numerics(b, m)) => State::Numerics(a.add(&b)?, n + m),
             (State::Intervals(a, n), State::Intervals(b, m)) => State::Intervals(a.add(&b)?, n + m),
             (State::Value(a), State::Value(b)) => State::Value(self.choice(a, b)),
+            (State::Array(mut a), State::Array(b)) => {
+                a.extend(b);
+                State::Array(a)
+            }
             (
                 State::Joined { separator, mut bytes, is_text },
                 State::Joined { separator: between, bytes: more, .. },

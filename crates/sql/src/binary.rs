@@ -1,8 +1,8 @@
 //! Values in PostgreSQL's binary format, both ways. All numbers are big-endian.
 
-use crate::text::{Excess, fit, to_string};
+use crate::text::{Excess, array_of, fit, to_string, values_of};
 use crate::value::{Interval, Numeric};
-use crate::{Datum, SqlError, SqlState, SqlType, datetime, json};
+use crate::{Datum, Element, SqlError, SqlState, SqlType, datetime, json};
 use bigdecimal::num_bigint::{BigInt, BigUint, Sign};
 
 /// A digit of a number in this format counts to 10000.
@@ -15,6 +15,9 @@ const JSONB: u8 = 1;
 
 /// Appends a value's bytes; null has none.
 pub fn write(out: &mut Vec<u8>, ty: SqlType, datum: &Datum) {
+    if let (SqlType::Array(element), Datum::Text(text)) = (ty, datum) {
+        return write_array(out, element, text);
+    }
     match datum {
         Datum::Null => {}
         Datum::Bool(v) => out.push(u8::from(*v)),
@@ -105,7 +108,65 @@ pub fn read(ty: SqlType, bytes: &[u8]) -> Result<Datum, SqlError> {
         SqlType::Char(_) | SqlType::Varchar(_) | SqlType::Text | SqlType::Name | SqlType::Unknown => {
             Datum::Text(fit(ty, utf8(bytes)?, Excess::Refused)?)
         }
+        SqlType::Array(element) => read_array(element, bytes)?,
     })
+}
+
+/// The number of dimensions, whether there are nulls, the type of the elements; the length and the
+/// first index of each dimension; the elements, each with its length before it.
+fn write_array(out: &mut Vec<u8>, element: Element, text: &str) {
+    // A value has the form that [`array_of`] gives it.
+    let values = values_of(element, text).unwrap_or_default();
+    let is_there = !values.is_empty();
+    let head = [is_there.into(), values.iter().any(Datum::is_null).into(), element.number() as i32];
+    let dimension = [values.len() as i32, 1];
+    let numbers = head.iter().chain(dimension.iter().filter(|_| is_there));
+    numbers.for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+    for value in &values {
+        let at = out.len();
+        out.extend_from_slice(&(-1_i32).to_be_bytes());
+        if !value.is_null() {
+            write(out, element.ty(), value);
+            let length = (out.len() - at - 4) as i32;
+            out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+        }
+    }
+}
+
+fn read_array(element: Element, bytes: &[u8]) -> Result<Datum, SqlError> {
+    let mut rest = bytes;
+    let (dimensions, _, of) = (number(&mut rest)?, number(&mut rest)?, number(&mut rest)?);
+    if dimensions > 1 {
+        return Err(SqlError::unsupported("an array of arrays", Some("Use a table of its own.")));
+    }
+    if of as u32 != element.number() {
+        let message = format!("binary data has array element type {of} instead of {}", element.number());
+        return Err(SqlError::new(SqlState::DATATYPE_MISMATCH, message));
+    }
+    let mut values = Vec::new();
+    if dimensions == 1 {
+        let (count, _first) = (number(&mut rest)?, number(&mut rest)?);
+        for _ in 0..count {
+            values.push(match number(&mut rest)? {
+                -1 => Datum::Null,
+                length => {
+                    let length = usize::try_from(length).map_err(|_| malformed())?;
+                    read(element.ty(), take(&mut rest, length)?)?
+                }
+            });
+        }
+    }
+    if rest.is_empty() { Ok(array_of(element, &values)) } else { Err(malformed()) }
+}
+
+fn number(rest: &mut &[u8]) -> Result<i32, SqlError> {
+    exact(take(rest, 4)?).map(i32::from_be_bytes)
+}
+
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], SqlError> {
+    let (taken, others) = rest.split_at_checked(count).ok_or_else(malformed)?;
+    *rest = others;
+    Ok(taken)
 }
 
 fn malformed() -> SqlError {

@@ -1,6 +1,7 @@
 //! What a statement's expressions are evaluated with.
 
 use crate::Datum;
+use crate::datetime::zone::Zone;
 use crate::expression::Context;
 use serde::{Deserialize, Serialize};
 
@@ -10,12 +11,14 @@ pub struct Bound {
     pub params: Vec<Datum>,
     /// The begin of the transaction, in the form of [`Datum::Timestamp`].
     pub now: i64,
+    /// The zone of the session.
+    pub zone: Zone,
 }
 
 impl Bound {
     /// What expressions are evaluated with.
     pub fn context(&self) -> Context<'_> {
-        Context { params: &self.params, now: self.now, random: &random }
+        Context { params: &self.params, now: self.now, zone: &self.zone, random: &random }
     }
 }
 

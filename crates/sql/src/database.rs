@@ -7,6 +7,7 @@
 use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
 pub use crate::catalog_rows::CATALOG;
+use crate::datetime::zone::Zone;
 
 use crate::catalog_rows::{catalog_place, sequence_place};
 use crate::error::Stop;
@@ -42,8 +43,16 @@ pub struct Call {
     pub params: Vec<Datum>,
     /// The begin of the transaction, in the form of [`Datum::Timestamp`].
     pub now: i64,
+    /// The zone of the session.
+    pub zone: Zone,
     /// A number that no other statement of the database has.
     pub statement: i64,
+}
+
+impl Call {
+    fn bound(&self) -> Bound {
+        Bound { params: self.params.clone(), now: self.now, zone: self.zone.clone() }
+    }
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -320,7 +329,7 @@ impl Database {
         reach: Reach,
     ) -> Result<Answer, Stop> {
         work.begin_statement(call.statement);
-        let bound = Arc::new(Bound { params: call.params.clone(), now: call.now });
+        let bound = Arc::new(call.bound());
         pin!(work.run(&call.program, &bound, reach)).await.map(Answer::Outcomes)
     }
 
@@ -393,7 +402,8 @@ impl Database {
     pub fn places_of<P: Procedure>(&self, procedure: &P, call: &NativeCall) -> Vec<(Store, u32)> {
         let (now, statement) = (call.now, call.statement);
         let begins = |program: &Arc<Program>, params| {
-            self.slots_of_call(&Call { program: Arc::clone(program), params, now, statement })
+            let program = Arc::clone(program);
+            self.slots_of_call(&Call { program, params, now, zone: Zone::UTC, statement })
         };
         native::run::places_of(procedure, call, self.sites, &begins)
     }
@@ -425,7 +435,7 @@ impl Database {
     }
 
     fn known_slots(&self, call: &Call) -> Vec<(Store, u32)> {
-        let bound = Bound { params: call.params.clone(), now: call.now };
+        let bound = call.bound();
         let mut places = Vec::new();
         for statement in &call.program.statements {
             match statement {

@@ -1,11 +1,12 @@
 //! The calendar: days and microseconds since 2000-01-01, and the years, months and days that they
-//! are. Years are astronomical: 0 is 1 BC. The zone is UTC.
+//! are. Years are astronomical: 0 is 1 BC.
 
 mod interval;
 pub mod interval_text;
 pub mod parts;
 pub mod read;
 pub mod write;
+pub mod zone;
 
 use crate::{SqlError, SqlState};
 
@@ -14,6 +15,9 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 /// Microseconds in a day.
 pub const DAY: i64 = 24 * HOUR;
+
+/// 400 years: the calendar and the days of the week repeat.
+pub const CYCLE: i64 = 146_097 * DAY;
 
 /// -infinity and infinity among timestamps and among dates.
 pub const BEGIN: i64 = i64::MIN;

@@ -1,6 +1,7 @@
 //! Expressions, with names resolved and types decided.
 
 mod arithmetic;
+mod arrays;
 mod call;
 mod cast;
 mod context;
@@ -166,6 +167,25 @@ pub enum Function {
     JsonArrayLength,
     /// Of any value, 64 bits: Atoll's own.
     Hash,
+    /// Of an instant or a time, and a zone: the time that clocks show there (`Timestamp`), or the
+    /// instant at which they show it (`TimestampTz`).
+    AtTimeZone,
+    /// [`Function::DatePart`] of an instant, in the session's zone.
+    InstantPart,
+    /// `to_char` of an instant, in the session's zone.
+    InstantToChar,
+    /// The array of all arguments.
+    Array,
+    /// Of an array and a number from 1.
+    ArrayElement,
+    /// `cardinality`.
+    ArrayCount,
+    /// `array_length`: null for an array of no elements, and for other dimensions than the first.
+    ArrayLength,
+    /// `array_to_string`.
+    ArrayToString,
+    /// `value = ANY (array)`; `ty` of the call is the type of the array.
+    IsAny,
 }
 
 /// Functions of many rows.
@@ -180,4 +200,5 @@ pub enum Aggregate {
     BoolAnd,
     BoolOr,
     StringAgg,
+    ArrayAgg,
 }

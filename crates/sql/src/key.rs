@@ -101,6 +101,7 @@ pub fn decode(ty: SqlType, bytes: &mut &[u8]) -> Result<Datum, SqlError> {
         | SqlType::Json
         | SqlType::Jsonb
         | SqlType::Name
+        | SqlType::Array(_)
         | SqlType::Unknown => String::from_utf8(read_bytes(bytes)?).map(Datum::Text).map_err(|_| corrupt()),
     }
 }

@@ -12,6 +12,7 @@
 //! catalog are each stored in one of them. So a change of the catalog is a change of rows.
 //!
 //! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
+//! - [`array`]: arrays.
 //! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.
@@ -27,6 +28,7 @@
 #![allow(async_fn_in_trait)]
 
 pub mod aggregate;
+pub mod array;
 pub mod audit;
 pub mod binary;
 pub mod bound;
@@ -64,5 +66,5 @@ pub use error::{SqlError, SqlState};
 pub use expression::{Context, Expr};
 pub use program::Program;
 pub use row::Columns;
-pub use types::SqlType;
+pub use types::{Element, SqlType};
 pub use value::Datum;

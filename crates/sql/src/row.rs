@@ -125,6 +125,7 @@ impl Form {
             | SqlType::Json
             | SqlType::Jsonb
             | SqlType::Name
+            | SqlType::Array(_)
             | SqlType::Unknown => Form::Text,
         }
     }

@@ -1,16 +1,24 @@
 //! Values as text, as PostgreSQL's clients send and expect them, with its errors for bad input.
 
-use crate::datetime::{interval_text, read as times, write as written};
+use crate::array;
+use crate::datetime::zone::{Zone, offset_text};
+use crate::datetime::{self, interval_text, read as times, write as written};
 use crate::numeric::is_blank;
 use crate::value::Numeric;
-use crate::{Datum, SqlError, SqlState, SqlType, json};
+use crate::{Datum, Element, SqlError, SqlState, SqlType, json};
 use std::fmt::{Display, Write as _};
 
 /// The most bytes of a name.
 const NAME: usize = 63;
 
-/// Appends a value's text. Null has none: the caller writes it in its own way.
+/// Appends a value's text, a time in universal time. Null has none: the caller writes it in its own
+/// way.
 pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
+    write_in(out, ty, datum, &Zone::UTC);
+}
+
+/// Appends a value's text, an instant as the time in a zone.
+pub fn write_in(out: &mut String, ty: SqlType, datum: &Datum, zone: &Zone) {
     match datum {
         Datum::Null => {}
         Datum::Bool(v) => out.push(if *v { 't' } else { 'f' }),
@@ -27,6 +35,11 @@ pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
             write_float(out, *v, &shortest, 15);
         }
         Datum::Numeric(v) => put(out, v),
+        Datum::Text(v) if ty == SqlType::Array(Element::TimestampTz) && *zone != Zone::UTC => {
+            // The elements are in universal time, so they are read without an error.
+            let shown = read_array(Element::TimestampTz, v, &Zone::UTC, zone);
+            out.push_str(shown.as_deref().unwrap_or(v));
+        }
         Datum::Text(v) => {
             out.push_str(v);
             if let SqlType::Char(length) = ty {
@@ -40,9 +53,12 @@ pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
         }
         Datum::Date(v) => written::date(out, *v),
         Datum::Time(v) => written::time(out, *v),
-        Datum::Timestamp(v) => {
-            written::timestamp(out, *v, if ty == SqlType::TimestampTz { "+00" } else { "" });
+        Datum::Timestamp(v @ (datetime::BEGIN | datetime::END)) => written::timestamp(out, *v, ""),
+        Datum::Timestamp(v) if ty == SqlType::TimestampTz => {
+            let offset = zone.offset_at(*v);
+            written::timestamp(out, v + offset, &offset_text(offset));
         }
+        Datum::Timestamp(v) => written::timestamp(out, *v, ""),
         Datum::Interval(v) => interval_text::write(out, v),
         Datum::Uuid(bytes) => {
             for (i, byte) in bytes.iter().enumerate() {
@@ -53,10 +69,15 @@ pub fn write(out: &mut String, ty: SqlType, datum: &Datum) {
     }
 }
 
-/// A value's text.
+/// A value's text, as [`write`] gives it.
 pub fn to_string(ty: SqlType, datum: &Datum) -> String {
+    to_string_in(ty, datum, &Zone::UTC)
+}
+
+/// A value's text, as [`write_in`] gives it.
+pub fn to_string_in(ty: SqlType, datum: &Datum, zone: &Zone) -> String {
     let mut out = String::new();
-    write(&mut out, ty, datum);
+    write_in(&mut out, ty, datum, zone);
     out
 }
 
@@ -120,11 +141,19 @@ fn write_float(out: &mut String, v: f64, shortest: &str, digits: i32) {
 }
 
 /// The value of a text. Strings longer than the type allows are an error unless only blanks are too
-/// much.
+/// much. A time without a zone is universal time.
 ///
 /// # Errors
 /// `22P02` and others, with PostgreSQL's messages.
 pub fn read(ty: SqlType, text: &str) -> Result<Datum, SqlError> {
+    read_in(ty, text, &Zone::UTC)
+}
+
+/// As [`read`], but an instant without a zone of its own is a time in this one.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_in(ty: SqlType, text: &str, zone: &Zone) -> Result<Datum, SqlError> {
     match ty {
         SqlType::Bool => read_bool(text).map(Datum::Bool),
         SqlType::Int2 => read_int(text, "smallint", i16::MIN.into(), i16::MAX.into()),
@@ -148,13 +177,38 @@ pub fn read(ty: SqlType, text: &str) -> Result<Datum, SqlError> {
         SqlType::Bytea => read_bytes(text).map(Datum::Bytes),
         SqlType::Date => times::date(text).map(Datum::Date),
         SqlType::Time => times::time(text).map(Datum::Time),
-        SqlType::Timestamp => times::timestamp(text, false).map(Datum::Timestamp),
-        SqlType::TimestampTz => times::timestamp(text, true).map(Datum::Timestamp),
+        SqlType::Timestamp => times::timestamp(text, None).map(Datum::Timestamp),
+        SqlType::TimestampTz => times::timestamp(text, Some(zone)).map(Datum::Timestamp),
         SqlType::Interval => interval_text::read(text).map(Datum::Interval),
         SqlType::Uuid => read_uuid(text).map(Datum::Uuid),
         SqlType::Json => json::check(text).map(|()| Datum::Text(text.to_owned())),
         SqlType::Jsonb => json::normalize(text).map(Datum::Text),
+        SqlType::Array(element) => read_array(element, text, zone, &Zone::UTC).map(Datum::Text),
     }
+}
+
+/// An array's text with each element as its type writes it: read as in one zone, written as in
+/// another.
+fn read_array(element: Element, text: &str, zone: &Zone, to: &Zone) -> Result<String, SqlError> {
+    let ty = element.ty();
+    let one = |text: String| read_in(ty, &text, zone).map(|value| to_string_in(ty, &value, to));
+    let all = array::elements(text)?.into_iter().map(|element| element.map(one).transpose());
+    Ok(array::written(all.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The array of these values.
+pub fn array_of<'a>(element: Element, values: impl IntoIterator<Item = &'a Datum>) -> Datum {
+    let text = |value: &Datum| (!value.is_null()).then(|| to_string(element.ty(), value));
+    Datum::Text(array::written(values.into_iter().map(text)))
+}
+
+/// The values in an array.
+///
+/// # Errors
+/// `22P02` if it is none.
+pub fn values_of(element: Element, text: &str) -> Result<Vec<Datum>, SqlError> {
+    let one = |text: Option<String>| text.map_or(Ok(Datum::Null), |text| read(element.ty(), &text));
+    array::elements(text)?.into_iter().map(one).collect()
 }
 
 /// What becomes of the characters that a string has too many for its type.

@@ -1,6 +1,7 @@
 //! `to_char` of times: the patterns of PostgreSQL's `formatting.c`. That of numbers is
 //! [`crate::number_format`].
 
+use crate::datetime::zone::{Zone, offset_text};
 use crate::datetime::{self, BEGIN, Civil, DAY, END, HOUR, JULIAN, MINUTE, SECOND, parts};
 use crate::value::Interval;
 use crate::{Datum, SqlError};
@@ -30,8 +31,8 @@ const PATTERNS: [&str; 57] = [
     "FF2", "FF3", "FF4", "FF5", "FF6", "A.M.", "P.M.", "a.m.", "p.m.", "AM", "PM", "am", "pm", "DAY", "Day",
     "day", "DY", "Dy", "dy", "DDD", "DD", "D", "WW", "W", "CC", "J", "Q", "RM",
 ];
-const MORE_PATTERNS: [&str; 12] =
-    ["rm", "B.C.", "A.D.", "b.c.", "a.d.", "BC", "AD", "bc", "ad", "TZ", "tz", "OF"];
+const MORE_PATTERNS: [&str; 14] =
+    ["rm", "B.C.", "A.D.", "b.c.", "a.d.", "BC", "AD", "bc", "ad", "TZH", "TZM", "TZ", "tz", "OF"];
 
 /// The parts of a time that the patterns show. Those of an interval are no date.
 struct Shown {
@@ -42,6 +43,18 @@ struct Shown {
     micros: i64,
     /// Days since 2000-01-01; `None` for an interval.
     days: Option<i64>,
+    /// What the zone is called, and microseconds east of Greenwich.
+    zone: Option<(String, i64)>,
+}
+
+/// An instant, as clocks in the zone show it. An infinite one gives null.
+pub fn instant(instant: i64, zone: &Zone, format: &str) -> Datum {
+    if matches!(instant, BEGIN | END) || format.is_empty() {
+        return Datum::Null;
+    }
+    let shift = (zone.abbreviation_at(instant), zone.offset_at(instant));
+    let shown = Shown { zone: Some(shift), ..of_timestamp(zone.local(instant)) };
+    Datum::Text(write(&shown, format))
 }
 
 /// # Errors
@@ -83,6 +96,7 @@ fn with_clock(civil: Civil, micros: i64, days: Option<i64>) -> Shown {
         second: micros % MINUTE / SECOND,
         micros: micros % SECOND,
         days,
+        zone: None,
     }
 }
 
@@ -166,7 +180,7 @@ pub fn ordinal(number: &str) -> &'static str {
 }
 
 fn put(out: &mut String, shown: &Shown, pattern: &str, is_filled: bool) {
-    let Shown { civil, hour, minute, second, micros, days } = shown;
+    let Shown { civil, hour, minute, second, micros, days, .. } = shown;
     let mut number = |value: i64, width: usize| {
         let sign = if value < 0 { "-" } else { "" };
         let digits = value.abs().to_string();
@@ -216,9 +230,10 @@ fn put(out: &mut String, shown: &Shown, pattern: &str, is_filled: bool) {
 
 /// Patterns that show words, and fractions of seconds.
 fn put_word(out: &mut String, shown: &Shown, pattern: &str, is_filled: bool) {
-    let Shown { civil, hour, micros, days, .. } = shown;
+    let Shown { civil, hour, micros, days, zone, .. } = shown;
     let month = (civil.month - 1).rem_euclid(12) as usize;
     let weekday = parts::weekday(days.unwrap_or(0)) as usize;
+    let offset = zone.as_ref().map_or(0, |(_, offset)| *offset);
     let cased = |word: &str| {
         let mut letters = pattern.chars();
         let (first, second) = (letters.next().unwrap_or('a'), letters.next().unwrap_or('a'));
@@ -263,8 +278,10 @@ fn put_word(out: &mut String, shown: &Shown, pattern: &str, is_filled: bool) {
                 "b.c.".into()
             }
         }
-        "TZ" if days.is_some() => cased("UTC"),
-        "OF" if days.is_some() => "+00".into(),
+        "TZ" => cased(zone.as_ref().map_or("", |(name, _)| name)),
+        "TZH" if days.is_some() => offset_text(offset)[..3].to_owned(),
+        "TZM" if days.is_some() => format!("{:02}", (offset / MINUTE).abs() % 60),
+        "OF" if days.is_some() => offset_text(offset / MINUTE * MINUTE),
         fraction if fraction.starts_with("FF") => {
             let digits = usize::from(fraction.as_bytes()[2] - b'0');
             format!("{micros:06}")[..digits].to_owned()

@@ -15,7 +15,8 @@ pub enum Datum {
     /// `Float4`, `Float8`.
     Float(f64),
     Numeric(Numeric),
-    /// `Char` (without its trailing blanks), `Varchar`, `Text`, `Name`, `Json`, `Jsonb`, `Unknown`.
+    /// `Char` (without its trailing blanks), `Varchar`, `Text`, `Name`, `Json`, `Jsonb`, `Unknown`,
+    /// `Array`.
     Text(String),
     Bytes(Vec<u8>),
     /// Days since 2000-01-01.

@@ -40,7 +40,7 @@ fn numbers_are_read_computed_and_compared_without_allocation() {
     let layout = Layout::new([SqlType::Int4, SqlType::Int8, SqlType::Text].map(|ty| (ty, Datum::Null)));
     let bytes = layout.encode(&[Datum::Int(1), Datum::Int(2), Datum::Text("x".into())]).unwrap();
     let params = [Datum::Int(5)];
-    let cx = Context { params: &params, now: 0, random: &|| 0 };
+    let cx = Context { params: &params, now: 0, zone: &sql::datetime::zone::Zone::UTC, random: &|| 0 };
     let binary = |op, ty| {
         let (left, right) = (Box::new(Expr::Column(1)), Box::new(Expr::Param(0)));
         Expr::Binary { op, left, right, ty }

@@ -6,6 +6,7 @@ mod parser;
 
 use parser::{Parser, type_name};
 use sql::aggregate::Accumulator;
+use sql::datetime::zone::Zone;
 use sql::expression::Aggregate;
 use sql::{Context, Datum, SqlError, SqlType, binary, text};
 
@@ -17,7 +18,7 @@ fn evaluate(expression: &str) -> Result<(SqlType, Datum), SqlError> {
         return aggregate(expression);
     }
     let (expr, ty) = Parser::parse(expression);
-    let cx = Context { params: &[], now: 0, random: &|| 0 };
+    let cx = Context { params: &[], now: 0, zone: &Zone::UTC, random: &|| 0 };
     let row: Vec<Datum> = Vec::new();
     Ok((ty, expr.eval(&cx, &row)?))
 }

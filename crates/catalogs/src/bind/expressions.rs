@@ -1,5 +1,6 @@
 //! Expressions.
 
+use super::type_names::{common, wider};
 use super::{Binder, Scope, folded, parts, type_named, unsupported};
 use crate::functions;
 use crate::plan::{Aggregate, Ex, Op, Window};
@@ -7,7 +8,7 @@ use crate::value::{Type, Value};
 use sql::{SqlError, SqlState};
 use sqlparser::ast::{
     self, BinaryOperator, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, UnaryOperator, WindowType,
+    FunctionArguments, TrimWhereField, UnaryOperator, WindowType,
 };
 
 type Typed = (Ex, Type);
@@ -116,6 +117,14 @@ impl Binder<'_> {
             E::AllOp { left, compare_op, right } => {
                 bool(self.quantified(scope, left, compare_op, right, true)?)
             }
+            _ => self.in_words(scope, expr),
+        }
+    }
+
+    /// Functions that are written in words.
+    fn in_words(&mut self, scope: &Scope<'_>, expr: &ast::Expr) -> Result<Typed, SqlError> {
+        use ast::Expr as E;
+        match expr {
             E::Substring { expr, substring_from, substring_for, .. } => {
                 let mut args = vec![self.expr(scope, expr)?];
                 for part in [substring_from, substring_for].into_iter().flatten() {
@@ -123,8 +132,16 @@ impl Binder<'_> {
                 }
                 self.function("substring", args)
             }
-            E::Trim { expr, trim_what: None, trim_characters: None, .. } => {
-                let args = vec![self.expr(scope, expr)?];
+            E::Trim {
+                expr,
+                trim_what,
+                trim_characters: None,
+                trim_where: None | Some(TrimWhereField::Both),
+            } => {
+                let mut args = vec![self.expr(scope, expr)?];
+                if let Some(what) = trim_what {
+                    args.push(self.expr(scope, what)?);
+                }
                 self.function("btrim", args)
             }
             E::Position { expr, r#in } => {
@@ -430,6 +447,9 @@ impl Binder<'_> {
         if SETS.contains(&name.as_str()) {
             return self.set_function(&name, args);
         }
+        if let ("pg_typeof", [(_, ty)]) = (name.as_str(), &args[..]) {
+            return Ok((Ex::Const(Value::Int(ty.0.into())), Type::REGTYPE));
+        }
         self.function(&name, args)
     }
 
@@ -535,29 +555,6 @@ fn any_of(mut all: Vec<Ex>) -> Ex {
 
 fn not(ex: Ex) -> Ex {
     Ex::Not(ex.into())
-}
-
-fn common(a: Type, b: Type) -> Type {
-    match (a, b) {
-        (Type::UNKNOWN, other) | (other, Type::UNKNOWN) => other,
-        (a, b) if a == b => a,
-        (a, b) if a.is_integer() && b.is_integer() => wider(a, b),
-        (a, b) if a.is_text() && b.is_text() => Type::TEXT,
-        (a, b) if a.is_text() || b.is_text() => Type::TEXT,
-        (a, _) => a,
-    }
-}
-
-fn wider(a: Type, b: Type) -> Type {
-    let rank = |ty: Type| match ty {
-        Type::INT2 => 1,
-        Type::INT4 => 2,
-        Type::FLOAT4 | Type::FLOAT8 => 4,
-        Type::UNKNOWN => 0,
-        _ => 3,
-    };
-    let wide = if rank(a) >= rank(b) { a } else { b };
-    if wide == Type::OID { Type::INT8 } else { wide }
 }
 
 /// The operator, also in the form `OPERATOR(pg_catalog.~)`.

@@ -171,6 +171,9 @@ impl Binder<'_> {
                 ("x".to_owned(), types.first().and_then(|ty| ty.element()).unwrap_or(Type::INT4)),
                 ("n".to_owned(), Type::INT4),
             ],
+            "pg_options_to_table" => {
+                vec![("option_name".to_owned(), Type::TEXT), ("option_value".to_owned(), Type::TEXT)]
+            }
             _ => match functions::find(&name, &types) {
                 Some((_, ty)) => vec![(name.clone(), ty)],
                 None => return Err(functions::missing(&name)),

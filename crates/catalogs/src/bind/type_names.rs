@@ -1,4 +1,4 @@
-//! Types by their names.
+//! Types by their names, and the type of two operands.
 
 use crate::value::Type;
 use sql::{SqlError, SqlState};
@@ -45,4 +45,29 @@ pub fn type_named(text: &str) -> Result<Type, SqlError> {
             }
         },
     })
+}
+
+/// The type of which values of both types are.
+pub(super) fn common(a: Type, b: Type) -> Type {
+    match (a, b) {
+        (Type::UNKNOWN, other) | (other, Type::UNKNOWN) => other,
+        (a, b) if a == b => a,
+        (a, b) if a.is_integer() && b.is_integer() => wider(a, b),
+        (a, b) if a.is_text() && b.is_text() => Type::TEXT,
+        (a, b) if a.is_text() || b.is_text() => Type::TEXT,
+        (a, _) => a,
+    }
+}
+
+/// The number's type that has room for both.
+pub(super) fn wider(a: Type, b: Type) -> Type {
+    let rank = |ty: Type| match ty {
+        Type::INT2 => 1,
+        Type::INT4 => 2,
+        Type::FLOAT4 | Type::FLOAT8 => 4,
+        Type::UNKNOWN => 0,
+        _ => 3,
+    };
+    let wide = if rank(a) >= rank(b) { a } else { b };
+    if wide == Type::OID { Type::INT8 } else { wide }
 }

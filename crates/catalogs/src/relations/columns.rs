@@ -65,6 +65,7 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
 
 fn add(rows: &mut Rows<'_>, of: Attribute<'_>) {
     let (length, align, storage, collation) = types::layout_of(of.ty.0);
+    let is_array = sql::Element::of_array_number(of.ty.0).is_some();
     rows.add(&[
         ("attrelid", number(of.class)),
         ("attname", Value::text(of.name)),
@@ -72,6 +73,7 @@ fn add(rows: &mut Rows<'_>, of: Attribute<'_>) {
         ("attstattarget", number(-1)),
         ("attlen", number(length)),
         ("attnum", number(of.at)),
+        ("attndims", number(i32::from(is_array))),
         ("attcacheoff", number(-1)),
         ("atttypmod", number(of.ty.1)),
         ("attalign", Value::text(align)),
@@ -88,7 +90,7 @@ pub fn defaults(world: &World<'_>, rows: &mut Rows<'_>) {
     let mut oid = FIRST_DEFAULT;
     for table in world.catalog.tables.values() {
         for (column, at) in table.columns.iter().zip(1..) {
-            let Some(text) = system::default_text(world.catalog, column).filter(|_| !column.dropped) else {
+            let Some(text) = system::default_text(world, column).filter(|_| !column.dropped) else {
                 continue;
             };
             rows.add(&[

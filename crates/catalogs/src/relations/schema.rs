@@ -82,7 +82,7 @@ fn columns(world: &World<'_>, rows: &mut Rows<'_>) {
     for table in world.catalog.tables.values() {
         for (at, column) in table.visible() {
             let mut values = named(world, "table", "table_name", &table.name);
-            let default = system::default_text(world.catalog, column);
+            let default = system::default_text(world, column);
             values.extend([
                 ("column_name", text(&column.name)),
                 ("ordinal_position", Value::Int(i64::from(at) + 1)),
@@ -102,7 +102,12 @@ fn columns(world: &World<'_>, rows: &mut Rows<'_>) {
 
 fn of_type(world: &World<'_>, ty: SqlType) -> Values {
     let number = i64::from(number_of(ty).0);
-    let short = types::TYPES.iter().find(|known| i64::from(known.0) == number).map_or("", |known| known.1);
+    let named = |number: i64| types::TYPES.iter().find(|known| i64::from(known.0) == number);
+    let name_of = |number: i64| named(number).map_or("", |known| known.1);
+    let (short, data_type) = match ty {
+        SqlType::Array(element) => (format!("_{}", name_of(element.number().into())), "ARRAY".into()),
+        _ => (name_of(number).to_owned(), types::format_type(number, None)),
+    };
     let (precision, radix, scale) = match ty {
         SqlType::Int2 => (Some(16), Some(2), Some(0)),
         SqlType::Int4 => (Some(32), Some(2), Some(0)),
@@ -129,7 +134,7 @@ fn of_type(world: &World<'_>, ty: SqlType) -> Values {
     let times = if is_time { Some(6) } else { (ty == SqlType::Date).then_some(0) };
     let int = |v: Option<i64>| v.map_or(Value::Null, Value::Int);
     vec![
-        ("data_type", Value::Text(types::format_type(number, None))),
+        ("data_type", Value::Text(data_type)),
         ("character_maximum_length", int(length)),
         ("character_octet_length", int(octets)),
         ("numeric_precision", int(precision)),
@@ -138,7 +143,7 @@ fn of_type(world: &World<'_>, ty: SqlType) -> Values {
         ("datetime_precision", int(times)),
         ("udt_catalog", text(&world.facts.database)),
         ("udt_schema", text("pg_catalog")),
-        ("udt_name", text(short)),
+        ("udt_name", text(&short)),
     ]
 }
 

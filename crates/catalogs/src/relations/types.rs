@@ -73,6 +73,7 @@ pub fn number_of(ty: SqlType) -> (u32, i64) {
         SqlType::Numeric(_) => 1700,
         SqlType::Uuid => 2950,
         SqlType::Jsonb => 3802,
+        SqlType::Array(element) => element.array_number(),
     };
     let modifier = match ty {
         SqlType::Char(length) if length > 0 => i64::from(length) + 4,

@@ -67,6 +67,12 @@ impl Run<'_> {
                     .and_then(|at| usize::try_from(at).ok())
                     .and_then(|at| items.get(at).cloned())
                     .unwrap_or_default(),
+                // The characters of a name count from 0.
+                (Value::Text(text), Value::Int(at)) => {
+                    let at = usize::try_from(at).ok();
+                    let found = at.and_then(|at| text.chars().nth(at));
+                    found.map_or(Value::Null, |c| Value::text(c.to_string()))
+                }
                 _ => Value::Null,
             },
             other => self.of_query(other, env)?,

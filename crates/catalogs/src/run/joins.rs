@@ -183,8 +183,8 @@ fn rows_of_set(name: &str, args: &[Value], columns: usize) -> Option<Vec<Row>> {
             let first = int(2).unwrap_or(1);
             (0..length).map(|at| vec![Value::Int(at + first)]).collect()
         }
-        // No table is a part of another.
-        "pg_partition_ancestors" => Vec::new(),
+        // No table is a part of another, and no foreign server has options.
+        "pg_partition_ancestors" | "pg_options_to_table" => Vec::new(),
         "_pg_expandarray" => {
             let items = match args.first() {
                 Some(Value::Array(items)) => items.clone(),

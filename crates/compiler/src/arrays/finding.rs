@@ -1,9 +1,9 @@
 //! Finds the arrays in the tokens of a statement.
 
-use super::elements::elements;
 use super::site::{Of, Site, Source, What};
 use crate::reading::is_space;
 use sql::SqlError;
+use sql::array::elements;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Reads a statement from the left to the right.

@@ -1,6 +1,6 @@
 //! Places of a statement in which an array stands, and what stands there instead.
 
-use super::elements::Elements;
+use sql::array::Elements;
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::tokenizer::{Token, Tokenizer};
 use std::ops::Range;

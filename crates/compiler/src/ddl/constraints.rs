@@ -277,7 +277,7 @@ fn is_unique(table: &Table, columns: &[u16]) -> bool {
 }
 
 fn refuse_types(types: &[SqlType]) -> Result<(), SqlError> {
-    let wrong = types.iter().find(|ty| matches!(ty, SqlType::Json | SqlType::Jsonb));
+    let wrong = types.iter().find(|ty| matches!(ty, SqlType::Json | SqlType::Jsonb | SqlType::Array(_)));
     match wrong {
         None => Ok(()),
         Some(ty) => {

@@ -14,7 +14,7 @@ use sql::SqlType::{
 use sql::catalog::Oid;
 use sql::expression::{Aggregate, Function};
 use sql::program::AggregateCall;
-use sql::{Datum, Expr, SqlError, SqlState, SqlType};
+use sql::{Datum, Element, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 /// What `version()` says before the engine's own version.
@@ -104,6 +104,7 @@ pub fn aggregate(name: &str, args: usize, written: usize) -> Option<Aggregate> {
         ("bool_and" | "every", 1) => Aggregate::BoolAnd,
         ("bool_or", 1) => Aggregate::BoolOr,
         ("string_agg", 2) => Aggregate::StringAgg,
+        ("array_agg", 1) => Aggregate::ArrayAgg,
         _ => return None,
     })
 }
@@ -175,12 +176,13 @@ pub fn aggregate_type(function: Aggregate, arg: SqlType) -> Option<SqlType> {
         (Aggregate::Sum | Aggregate::Avg, Float8) | (Aggregate::Avg, Float4) => Float8,
         (Aggregate::Sum | Aggregate::Avg, Interval) => Interval,
         (Aggregate::Sum | Aggregate::Avg, _) => return None,
-        (Aggregate::Min | Aggregate::Max, Bool | Json | Jsonb | Uuid) => return None,
+        (Aggregate::Min | Aggregate::Max, Bool | Json | Jsonb | Uuid | SqlType::Array(_)) => return None,
         (Aggregate::Min | Aggregate::Max, ty) => ty,
         (Aggregate::BoolAnd | Aggregate::BoolOr, Bool) => Bool,
         (Aggregate::BoolAnd | Aggregate::BoolOr, _) => return None,
         (Aggregate::StringAgg, ty) if types::is_text(ty) => Text,
         (Aggregate::StringAgg, _) => return None,
+        (Aggregate::ArrayAgg, ty) => SqlType::Array(Element::of(types::without_length(ty))?),
     })
 }
 
@@ -314,7 +316,8 @@ fn part_of(compiler: &mut Compiler<'_>, field: &str, value: Typed, ty: SqlType) 
     }
     let value = compiler.params.coerce(value, from, How::Implicit)?;
     let field = Expr::Const(Datum::Text(field.to_lowercase()));
-    Ok(Typed::new(Expr::Call { function: Function::DatePart, args: vec![field, value], ty }, ty))
+    let function = if from == TimestampTz { Function::InstantPart } else { Function::DatePart };
+    Ok(Typed::new(Expr::Call { function, args: vec![field, value], ty }, ty))
 }
 
 /// Functions by name: the kinds of arguments, of which those after `?` may be left out, and the
@@ -361,6 +364,7 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("date_trunc", Function::DateTrunc, "td", '2'),
     ("age", Function::Age, "d?d", 'v'),
     ("make_date", Function::MakeDate, "iii", 'D'),
+    ("to_timestamp", Function::ToTimestamp, "f", 'T'),
     ("random", Function::Random, "", 'f'),
     ("gen_random_uuid", Function::GenRandomUuid, "", 'u'),
     ("jsonb_typeof", Function::JsonTypeOf, "j", 't'),
@@ -369,6 +373,9 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
 
 /// A function of one row, of values.
 pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> Result<Typed, Stop> {
+    if let Some(value) = compiler.of_array(name, &args)? {
+        return Ok(value);
+    }
     if let Some(of_kinds) = of_one_kind(compiler, name, &args)? {
         return Ok(of_kinds);
     }
@@ -404,6 +411,7 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
         'b' => Bool,
         'v' => Interval,
         'D' => Date,
+        'T' => TimestampTz,
         'u' => Uuid,
         kind => kind_type(kind, Unknown).unwrap_or(Text),
     };
@@ -466,9 +474,34 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
             call(Function::Concat, args.collect::<Result<_, _>>()?, Text)
         }
         ("to_char", 2) => {
-            let value = compiler.params.settle(args[0].clone())?.expr;
+            let value = compiler.params.settle(args[0].clone())?;
             let format = compiler.params.coerce(args[1].clone(), Text, How::Implicit)?;
-            call(Function::ToChar, vec![value, format], Text)
+            let is_instant = value.ty == TimestampTz;
+            let function = if is_instant { Function::InstantToChar } else { Function::ToChar };
+            call(function, vec![value.expr, format], Text)
+        }
+        ("timezone", 2) => at_time_zone(compiler, &args[0], &args[1])?,
+        ("date_trunc", 3) => {
+            let field = compiler.params.coerce(args[0].clone(), Text, How::Implicit)?;
+            let instant = compiler.params.coerce(args[1].clone(), TimestampTz, How::Implicit)?;
+            let zone = compiler.params.coerce(args[2].clone(), Text, How::Implicit)?;
+            call(Function::DateTrunc, vec![field, instant, zone], TimestampTz)
+        }
+        ("age", 1) => {
+            let since = Typed::new(args[0].expr.clone(), args[0].ty);
+            let midnight =
+                Expr::Cast { expr: Expr::Now.into(), from: TimestampTz, to: Date, explicit: false };
+            Some(with_args(compiler, "age", vec![Typed::new(midnight, Date), since])?)
+        }
+        ("age", 2) if args.iter().any(|arg| arg.ty == TimestampTz) => {
+            // Of what clocks in the session's zone show.
+            let mut local = Vec::with_capacity(2);
+            for arg in args {
+                let instant = compiler.params.coerce(arg.clone(), TimestampTz, How::Implicit)?;
+                let shown = Typed::new(instant, TimestampTz);
+                local.push(compiler.params.coerce(shown, Timestamp, How::Assigned)?);
+            }
+            call(Function::Age, local, Interval)
         }
         ("octet_length", 1) if matches!(args[0].ty, Char(_) | SqlType::Bytea) => {
             // The blanks of a padded value count, so the cast to text must not come first.
@@ -476,6 +509,21 @@ fn of_one_kind(compiler: &mut Compiler<'_>, name: &str, args: &[Typed]) -> Resul
         }
         _ => None,
     })
+}
+
+/// `value AT TIME ZONE zone`: an instant as a time, or a time as an instant; `None` for values of
+/// other types.
+fn at_time_zone(compiler: &mut Compiler<'_>, zone: &Typed, value: &Typed) -> Result<Option<Typed>, SqlError> {
+    let (from, to) = match value.ty {
+        Timestamp => (Timestamp, TimestampTz),
+        Unknown | Date | TimestampTz => (TimestampTz, Timestamp),
+        _ => return Ok(None),
+    };
+    let value = compiler.params.coerce(value.clone(), from, How::Implicit)?;
+    let zone_type = if zone.ty == Interval { Interval } else { Text };
+    let zone = compiler.params.coerce(zone.clone(), zone_type, How::Implicit)?;
+    let call = Expr::Call { function: Function::AtTimeZone, args: vec![value, zone], ty: to };
+    Ok(Some(Typed::new(call, to)))
 }
 
 /// Names of the system's functions are for the query engine.

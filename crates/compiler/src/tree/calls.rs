@@ -15,8 +15,8 @@ impl Compiler<'_> {
         let mut order = Vec::with_capacity(exprs.len());
         for by in exprs {
             let value = self.expr(scope, &by.expr)?;
-            let expr = self.params.settle(value)?.expr;
-            let (descending, nulls_first) = crate::select::direction(&by.options)?;
+            let Typed { expr, ty } = self.params.settle(value)?;
+            let (descending, nulls_first) = crate::items::direction(ty, &by.options)?;
             order.push(OrderBy { expr, descending, nulls_first });
         }
         Ok(order)

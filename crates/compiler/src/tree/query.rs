@@ -7,8 +7,9 @@ use crate::coerce::{How, Typed};
 use crate::compiled::Field;
 use crate::error::syntax;
 use crate::expressions::Compiler;
+use crate::items::position;
 use crate::names::folded;
-use crate::select::{limits, position};
+use crate::select::limits;
 use crate::types;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, OrderByKind, SetExpr, SetOperator, SetQuantifier};
@@ -156,7 +157,7 @@ impl Compiler<'_> {
                         .into());
                 }
             };
-            let (descending, nulls_first) = crate::select::direction(&by.options)?;
+            let (descending, nulls_first) = crate::items::direction(fields[at].ty, &by.options)?;
             keys.push(Key { column: at, descending, nulls_first });
         }
         Ok(keys)

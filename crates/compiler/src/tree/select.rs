@@ -11,10 +11,12 @@ use crate::Stop;
 use crate::compiled::Field;
 use crate::error::{INVALID_COLUMN_REFERENCE, syntax};
 use crate::expressions::Compiler;
+use crate::items::{Item, Ordering, items, ordering};
 use crate::names::{Scope, folded};
-use crate::select::{Item, Ordering, group_keys, items, ordering, ungrouped};
+use crate::select::{group_keys, ungrouped};
 use crate::sources::refuses_null;
 use crate::walk::{children, conjuncts};
+use sql::program::SortKey;
 use sql::{Expr, SqlError, SqlState};
 use sqlparser::ast;
 
@@ -80,15 +82,15 @@ pub fn select(
         items: items.into_iter().map(|item| item.value.expr).collect(),
         distinct,
     };
-    let keys = order.keys.iter();
-    let keys = keys.map(|key| Key {
-        column: usize::from(key.column),
-        descending: key.descending,
-        nulls_first: key.nulls_first,
-    });
     let body = Body::Select(Box::new(select));
-    let query = Query { body, order: keys.collect(), limit: None, offset: None, width: visible };
+    let order = order.keys.iter().map(key_of).collect();
+    let query = Query { body, order, limit: None, offset: None, width: visible };
     Ok(Bound { query, fields })
+}
+
+fn key_of(key: &SortKey) -> Key {
+    let SortKey { column, descending, nulls_first } = *key;
+    Key { column: usize::from(column), descending, nulls_first }
 }
 
 fn refuse(ast: &ast::Select) -> Result<(), Stop> {
@@ -133,13 +135,7 @@ fn distinct(
         Some(ast::Distinct::On(exprs)) => {
             let mut on = Vec::with_capacity(exprs.len());
             for expr in exprs {
-                on.push(crate::select::item_of(
-                    compiler,
-                    scope,
-                    expr,
-                    (items, order.visible),
-                    "DISTINCT ON",
-                )?);
+                on.push(crate::items::item_of(compiler, scope, expr, (items, order.visible), "DISTINCT ON")?);
             }
             let first = order.keys.iter().take(on.len());
             if !first.map(|key| usize::from(key.column)).all(|column| on.contains(&column)) {

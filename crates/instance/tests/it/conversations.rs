@@ -8,6 +8,7 @@ use exec::DesignKind;
 use instance::InstanceConfig;
 use sql::catalog::{Slots, Store};
 use sql::database::{Answer, Call, Command, Request};
+use sql::datetime::zone::Zone;
 use sql::program::*;
 use sql::{Database, Datum, Expr, SqlState, SqlType};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +52,7 @@ fn call(statement: Statement) -> Call {
     let only_reads = matches!(statement, Statement::Select(_));
     let program =
         Arc::new(Program { statements: vec![statement], params: Vec::new(), flow: None, only_reads });
-    Call { program, params: Vec::new(), now: 0, statement: 1 }
+    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
 }
 
 fn insert(ids: &[i64]) -> Call {

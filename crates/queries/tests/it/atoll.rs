@@ -7,6 +7,7 @@ use compiler::general::{Facts, General, Plan, Scan};
 use queries::Queries;
 use sql::catalog::{Catalog, Store};
 use sql::database::{Answer as Reply, Call, Request};
+use sql::datetime::zone::Zone;
 use sql::program::Outcome;
 use sql::{Database, Datum, Program, SqlError, SqlType};
 use std::sync::Arc;
@@ -120,7 +121,7 @@ impl Atoll {
 
     fn outcome(&mut self, program: Arc<Program>, params: Vec<Datum>) -> Result<Outcome, SqlError> {
         self.statement += 1;
-        let call = Call { program, params, now: 0, statement: self.statement };
+        let call = Call { program, params, now: 0, zone: Zone::UTC, statement: self.statement };
         match self.oracle.submit(&Request::Once(call)).expect("the model aborts nothing") {
             Reply::Outcomes(mut outcomes) => Ok(outcomes.pop().unwrap_or_default()),
             Reply::Failed(error) => Err(error),

@@ -8,10 +8,10 @@ use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
 use crate::settings::Lasts;
 use crate::shared::{Registered, now};
-use compiler::compiled::{Compiled, Discard, Isolation, Modes, Query, Session as About, Tag};
+use compiler::compiled::{Compiled, Copy, Discard, Isolation, Modes, Query, Session as About, Tag};
 use sql::database::{Answer, Call, Command, Request};
 use sql::program::{Outcome, Path, Statement};
-use sql::{Datum, SqlError, SqlState};
+use sql::{Datum, Program, SqlError, SqlState};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,27 +111,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 if begins {
                     self.begin(Kind::Implicit);
                 }
-                let is_alone = self.block.kind == Kind::None;
-                let again = (is_alone && may_be_long(query)).then(|| params.clone());
-                let outcome = pin!(self.run_query(&ready, query, params)).await;
-                match outcome {
-                    Err(Failure::Statement(error)) if error.state == SqlState::PROGRAM_LIMIT => {
-                        let Some(params) = again else { return Err((*error).into()) };
-                        Box::pin(self.large(prepared, &ready, params)).await?
-                    }
-                    outcome => outcome?,
-                }
+                pin!(self.carry_query(prepared, (&ready, query), params)).await?
             }
-            Compiled::Copy(copy) => {
-                if self.block.kind == Kind::None {
-                    self.begin(Kind::Implicit);
-                }
-                let product = Box::pin(self.copy(&ready, copy)).await?;
-                if !begins && self.block.kind == Kind::Implicit && reach == Reach::Alone {
-                    Box::pin(self.commit()).await?;
-                }
-                product
-            }
+            Compiled::Copy(copy) => Box::pin(self.carry_copy((&ready, copy), reach)).await?,
             Compiled::Define(definition) => Box::pin(self.define(definition, reach)).await?,
             Compiled::Prepare { name, types, statement } => {
                 let prepared = Prepared::of(Some(statement.clone()), types.clone(), &self.catalog())?;
@@ -162,6 +144,36 @@ impl<S: Stream, E: Engine> Session<S, E> {
         };
         self.release_guards();
         Ok(Some((ready, product)))
+    }
+
+    /// Runs a query; in parts, if the rows are too many for one message and may be read so.
+    async fn carry_query(
+        &mut self,
+        prepared: &Prepared,
+        (ready, query): (&Arc<Ready>, &Query),
+        params: Vec<Datum>,
+    ) -> Result<Product, Failure> {
+        let is_alone = self.block.kind == Kind::None;
+        let again = (is_alone && may_be_long(query)).then(|| params.clone());
+        let outcome = pin!(self.run_query(ready, query, params)).await;
+        match (outcome, again) {
+            (Err(Failure::Statement(error)), Some(params)) if error.state == SqlState::PROGRAM_LIMIT => {
+                Box::pin(self.large(prepared, ready, params)).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    /// `COPY`, in a transaction of its own unless there is one.
+    async fn carry_copy(&mut self, (ready, copy): (&Ready, &Copy), reach: Reach) -> Result<Product, Failure> {
+        if self.block.kind == Kind::None {
+            self.begin(Kind::Implicit);
+        }
+        let product = self.copy(ready, copy).await?;
+        if self.block.kind == Kind::Implicit && reach == Reach::Alone {
+            Box::pin(self.commit()).await?;
+        }
+        Ok(product)
     }
 
     async fn run_query(
@@ -203,6 +215,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
         Err(SqlError::new(SqlState(*b"25006"), message))
     }
 
+    /// A program with its parameters, for this session's zone.
+    pub(super) fn call_of(&self, program: Arc<Program>, params: Vec<Datum>, now: i64) -> Call {
+        self.shared.call(program, params, now, self.settings.zone())
+    }
+
     /// Runs a program in the transaction, or as one by itself.
     pub(super) async fn run_program(
         &mut self,
@@ -213,9 +230,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
             return Err(SqlError::new(SqlState::INTERNAL, "the statement has no program"));
         };
         match self.block.kind {
-            Kind::None => pin!(self.run_alone(self.shared.call(program, params, now()))).await,
+            Kind::None => pin!(self.run_alone(self.call_of(program, params, now()))).await,
             Kind::Implicit | Kind::Explicit => {
-                let call = self.shared.call(program, params, self.block.now);
+                let call = self.call_of(program, params, self.block.now);
                 let answer = pin!(self.command(Command::Run(call))).await?;
                 outcomes(answer).map_err(RunError::into_sql)
             }
@@ -300,6 +317,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 self.set(name, value.as_deref(), *local)?;
                 "SET"
             }
+            About::SetConfig { name, value, local } => {
+                self.set(name, Some(value), *local)?;
+                let value = self.settings.get(name)?.to_owned();
+                return Ok(Product::Rows {
+                    rows: vec![vec![Datum::Text(value)]],
+                    tag: RowsTag::Counted("SELECT"),
+                });
+            }
             About::Show(name) => {
                 let value = self.settings.get(name)?.to_owned();
                 return Ok(Product::Rows {
@@ -354,6 +379,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             About::SetTransaction(_)
             | About::SetCharacteristics(_)
             | About::Set { .. }
+            | About::SetConfig { .. }
             | About::Show(_)
             | About::ShowAll
             | About::Reset(_)

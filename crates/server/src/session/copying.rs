@@ -106,12 +106,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
         fields: &[Option<Vec<u8>>],
         copy: &Copy,
     ) -> Result<Vec<Datum>, Failure> {
-        let form = copy_format(copy);
+        let (form, zone) = (copy_format(copy), self.settings.zone());
         let mut values = Vec::with_capacity(fields.len() + query.fills.len());
         for (field, ty) in fields.iter().zip(types) {
             values.push(match field {
                 None => Datum::Null,
-                Some(bytes) => format::read(*ty, bytes, form)?,
+                Some(bytes) => format::read(*ty, bytes, form, &zone)?,
             });
         }
         self.fill(&query.fills, &mut values).await?;
@@ -127,7 +127,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let rows = std::mem::take(&mut load.rows);
         load.bytes = 0;
         let program = Arc::new(of_rows(&query.program, &rows)?);
-        let call = self.shared.call(program, Vec::new(), self.block.now);
+        let call = self.call_of(program, Vec::new(), self.block.now);
         let answer = self.command(Command::Run(call)).await?;
         let outcomes = outcomes(answer).map_err(RunError::into_sql)?;
         load.count += outcomes.iter().map(|outcome| outcome.count).sum::<u64>();
@@ -148,7 +148,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         while let Some(begin) = place.take() {
             let mut params = params.clone();
             params.push(Datum::Bytes(begin));
-            let call = self.shared.call(Arc::clone(&program), params, self.block.now);
+            let call = self.call_of(Arc::clone(&program), params, self.block.now);
             let answer = self.command(Command::Run(call)).await?;
             let part = outcomes(answer).map_err(RunError::into_sql)?.pop().unwrap_or_default();
             let sending = sending.get_or_insert_with(|| self.begin_rows(ready, copy, &names));
@@ -193,14 +193,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
         rows: &[Vec<Datum>],
     ) -> Result<(), Failure> {
         let mut text = Vec::new();
-        let form = sending.form;
+        let (form, zone) = (sending.form, self.settings.zone());
         for row in rows {
             self.transport.out.copy_data(|out| {
                 // Clients expect the signature of the binary format in the first row's message.
                 out.append(&mut sending.beginning);
                 sending.writer.row(ready.types.len(), out, |i, out| {
                     text.clear();
-                    let is_there = format::write(ready.types[i], &row[i], form, &mut text);
+                    let is_there = format::write(ready.types[i], &row[i], form, &zone, &mut text);
                     is_there.then(|| out.extend_from_slice(&text)).is_some()
                 });
             });

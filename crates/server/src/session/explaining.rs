@@ -50,7 +50,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let program = Arc::clone(&query.program);
         let (answer, commit) = match self.block.kind {
             Kind::None => {
-                let call = self.shared.call(program, params, now());
+                let call = self.call_of(program, params, now());
                 let mut conversation = self.shared.engine.begin();
                 let answer =
                     conversation.command(Command::Analyze(call)).await.map_err(RunError::into_sql)?;
@@ -62,7 +62,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 (answer, Some(commit.elapsed()))
             }
             Kind::Implicit | Kind::Explicit => {
-                let call = self.shared.call(program, params, self.block.now);
+                let call = self.call_of(program, params, self.block.now);
                 (self.command(Command::Analyze(call)).await?, None)
             }
         };

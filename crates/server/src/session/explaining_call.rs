@@ -26,7 +26,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         params.resize(query.program.params.len(), Datum::Null);
         let reached = |program: &Program, at: usize| -> Vec<Reached> {
-            let call = self.shared.call(Arc::new(alone(program, at)), params.clone(), now());
+            let call = self.call_of(Arc::new(alone(program, at)), params.clone(), now());
             self.shared.engine.reached(&Request::Once(call))
         };
         let lines = explain_call(&self.catalog(), call, &reached)?;

@@ -44,17 +44,25 @@ fn no_portal(name: &str) -> SqlError {
     SqlError::new(SqlState(*b"34000"), format!("portal \"{name}\" does not exist"))
 }
 
+/// The parameters that lists stand in place of, where the client says that some are arrays.
+fn places_of_arrays(text: &str, types: &[u32]) -> Vec<usize> {
+    if !types.iter().any(|number| pgtype::of_elements(*number).is_some()) {
+        return Vec::new();
+    }
+    let parsed = compiler::parse(text).unwrap_or_default();
+    parsed.first().map_or(Vec::new(), |statement| statement.arrays().to_vec())
+}
+
 /// The most statements, and the most portals, of one session.
 pub(super) const MOST_NAMES: usize = 10_000;
 
 impl<S: Stream, E: Engine> Session<S, E> {
     pub(super) fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<(), Failure> {
-        // A parameter that is an array has the type of its elements.
-        let arrays: Vec<usize> =
-            (0..types.len()).filter(|at| pgtype::of_elements(types[*at]).is_some()).collect();
-        let types = types.iter().map(|number| match pgtype::of_elements(*number) {
-            Some(element) => Ok(Some(element)),
-            None => pgtype::of_number(*number),
+        let arrays = places_of_arrays(text, types);
+        // An array that a list stands in place of has the type of its elements.
+        let types = types.iter().enumerate().map(|(at, number)| match pgtype::of_elements(*number) {
+            Some(element) if arrays.contains(&at) => Ok(Some(element)),
+            _ => pgtype::of_number(*number),
         });
         let types = types.collect::<Result<Vec<_>, _>>().map_err(|number| {
             SqlError::unsupported(&format!("the type with number {number}"), Some("Send the value as text."))
@@ -72,10 +80,6 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Err(_) if self.block.failed => return Err(super::block::in_failed().into()),
             Err(error) => return Err(error.into()),
         };
-        if arrays.iter().any(|at| !prepared.arrays().contains(at)) {
-            let hint = "Atoll has them in = ANY (...), <> ALL (...) and unnest(...).";
-            return Err(SqlError::unsupported("an array in this place", Some(hint)).into());
-        }
         if self.block.failed
             && let Ok(Some(ready)) = prepared.ready(&catalog, self.block.changing.is_none())
             && !ready.ends_failure()
@@ -131,11 +135,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
             );
             return Err(violation(message).into());
         }
+        let zone = self.settings.zone();
         let is_array = |at: usize| prepared.arrays().contains(&at);
         let params = bind.values.iter().enumerate().map(|(i, value)| match value {
             None => Ok(Datum::Null),
             Some(_) if is_array(i) => Ok(Datum::Null),
-            Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i)),
+            Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i), &zone),
         });
         let params = params.collect::<Result<Vec<_>, _>>()?;
         if self.portals.contains_key(bind.portal) && !bind.portal.is_empty() {

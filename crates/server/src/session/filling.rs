@@ -9,6 +9,7 @@ use crate::shared::now;
 use compiler::compiled::{Fill, Query};
 use sql::bound::Bound;
 use sql::catalog::Oid;
+use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
 
@@ -44,7 +45,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let Some(call) = &query.call else { return Ok(()) };
         self.fill(&call.fills, params).await?;
         let begun = if self.block.kind == Kind::None { now() } else { self.block.now };
-        let given = Bound { params: std::mem::take(params), now: begun };
+        let zone = self.settings.zone();
+        let given = Bound { params: std::mem::take(params), now: begun, zone };
         let values = call.args.iter().map(|arg| arg.eval(&given.context(), &Vec::new()));
         *params = values.collect::<Result<_, SqlError>>()?;
         Ok(())
@@ -101,11 +103,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 }
 
-/// The values of `EXECUTE name (args)`, for parameters of these types.
+/// The values of `EXECUTE name (args)`, for parameters of these types, in the session's zone.
 pub(super) fn arguments(
     name: &str,
     args: &[(Expr, SqlType)],
     types: &[SqlType],
+    zone: &Zone,
 ) -> Result<Vec<Datum>, SqlError> {
     if args.len() != types.len() {
         let message = format!("wrong number of parameters for prepared statement \"{name}\"");
@@ -114,6 +117,6 @@ pub(super) fn arguments(
     }
     args.iter()
         .zip(types)
-        .map(|((expr, from), to)| crate::format::evaluate(expr, *from, *to, now()))
+        .map(|((expr, from), to)| crate::format::evaluate(expr, *from, *to, (now(), zone)))
         .collect()
 }

@@ -133,7 +133,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let mut values = params.clone();
             values.extend(row);
             self.fill(&each.fills, &mut values).await?;
-            let call = self.shared.call(Arc::clone(&each.program), values, self.block.now);
+            let call = self.call_of(Arc::clone(&each.program), values, self.block.now);
             let answer = self.command(Command::Run(call)).await?;
             for outcome in outcomes(answer).map_err(RunError::into_sql)? {
                 count += outcome.count;
@@ -150,6 +150,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     fn facts(&self) -> Facts {
         Facts {
             now: if self.block.kind == Kind::None { now() } else { self.block.now },
+            zone: self.settings.zone(),
             user: USER.into(),
             database: self.database.clone(),
             backend: self.registered.id,
@@ -165,7 +166,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         if self.block.kind != Kind::None {
             let mut reading = Reading::new(scans, most);
             while let Some((program, params)) = reading.next() {
-                let call = self.shared.call(program, params, self.block.now);
+                let call = self.call_of(program, params, self.block.now);
                 let answer = self.command(Command::Run(call)).await.map_err(too_long)?;
                 reading.take(outcomes(answer).map_err(RunError::into_sql)?)?;
             }
@@ -201,7 +202,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let mut reading = Reading::new(scans, most);
         let at = now();
         while let Some((program, params)) = reading.next() {
-            let call = self.shared.call(program, params, at);
+            let call = self.call_of(program, params, at);
             let answer = conversation.command(Command::Run(call)).await?;
             let taken = outcomes(answer).and_then(|outcomes| reading.take(outcomes).map_err(RunError::Sql));
             if let Err(error) = taken {

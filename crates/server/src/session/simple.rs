@@ -86,7 +86,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             let wanted = named.ready(&self.catalog(), self.block.changing.is_none())?;
             let params = wanted.as_ref().map_or(&[][..], |ready| &ready.params);
-            return Ok((Arc::clone(named), super::filling::arguments(name, args, params)?));
+            return Ok((
+                Arc::clone(named),
+                super::filling::arguments(name, args, params, &self.settings.zone())?,
+            ));
         }
         match ready {
             Some(ready) if !ready.params.is_empty() => {
@@ -128,8 +131,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         row: &[Datum],
         formats: &[Format],
     ) -> Result<(), Lost> {
+        let zone = self.settings.zone();
         self.transport.out.data_row(types.len().min(row.len()), |i, out| {
-            format::write(types[i], &row[i], Format::of(formats, i), out)
+            format::write(types[i], &row[i], Format::of(formats, i), &zone, out)
         });
         self.transport.relieve().await
     }

@@ -74,3 +74,58 @@ async fn statements_are_explained() {
     let city: String = client.query_one("SELECT city FROM dept WHERE id = 2", &[]).await.unwrap().get(0);
     assert_eq!(city, "x");
 }
+
+/// The program's output is a schema that is made again from it, with the same output.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pg_dump_writes_a_schema_that_can_be_restored() {
+    let dumped = |bench: &Bench| {
+        let port = bench.address.port().to_string();
+        let args = ["--schema-only", "-h", "127.0.0.1", "-p", &port, "-U", "atoll", "test"];
+        let output = Command::new("pg_dump").args(args).output().ok()?;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Lines for psql have a word by chance.
+        let lines = text.lines().filter(|line| !line.starts_with('\\'));
+        Some(lines.map(|line| format!("{line}\n")).collect::<String>())
+    };
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    client.batch_execute(MORE).await.unwrap();
+    let Some(first) = dumped(&bench) else {
+        return eprintln!("pg_dump is not installed, so this test is skipped");
+    };
+    for part in PARTS {
+        assert!(first.contains(part), "{part}\n--- is not in:\n{first}");
+    }
+    let other = Bench::new().await;
+    other.client().await.batch_execute(&first).await.unwrap();
+    assert_eq!(dumped(&other), Some(first));
+}
+
+const MORE: &str = "
+    CREATE SEQUENCE lone INCREMENT 2 START 7;
+    CREATE TABLE tagged (tags text[] NOT NULL DEFAULT '{}', at timestamptz DEFAULT now());
+    CREATE FUNCTION twice(a int) RETURNS int LANGUAGE SQL AS $$ SELECT a * 2 $$;
+    CREATE PROCEDURE grow(who int, by numeric) LANGUAGE SQL AS
+        $$ UPDATE public.emp SET salary = salary + by WHERE id = who $$";
+
+/// As in the output for PostgreSQL 15.
+const PARTS: [&str; 7] = [
+    "CREATE TABLE public.dept (
+    id integer NOT NULL,
+    name text NOT NULL,
+    city character varying(20) DEFAULT 'Bern'::character varying
+);",
+    "CREATE TABLE public.tagged (
+    tags text[] DEFAULT '{}'::text[] NOT NULL,
+    at timestamp with time zone DEFAULT now()
+);",
+    "ALTER SEQUENCE public.emp_id_seq OWNED BY public.emp.id;",
+    "ALTER TABLE ONLY public.emp ALTER COLUMN id SET DEFAULT nextval('public.emp_id_seq'::regclass);",
+    "CREATE INDEX emp_hired ON public.emp USING btree (hired, code);",
+    "    ADD CONSTRAINT emp_dept_id_fkey FOREIGN KEY (dept_id) REFERENCES public.dept(id) ON DELETE CASCADE;",
+    "CREATE FUNCTION public.twice(a integer) RETURNS integer
+    LANGUAGE sql
+    AS $$ SELECT a * 2 $$;",
+];

@@ -1,5 +1,6 @@
 //! The server over real sockets, on the naive model of an engine.
 
+mod answers;
 mod bench;
 mod catalogs;
 mod clients;

@@ -1,5 +1,6 @@
 //! Parts of dates, times and intervals: `extract`, `date_part`, `date_trunc`, `age`.
 
+use super::zone::Zone;
 use super::{BEGIN, Civil, DAY, END, HOUR, JULIAN, MINUTE, SECOND, UNIX_EPOCH, days_in};
 use super::{timestamp, timestamp_out_of_range};
 use crate::value::{Interval, Numeric};
@@ -84,6 +85,29 @@ pub fn extract(name: &str, value: &Datum) -> Result<Datum, SqlError> {
     number.map(Datum::Numeric).ok_or_else(|| unsupported(name, type_name(value)))
 }
 
+/// [`extract`] of an instant, as clocks in the zone show it.
+///
+/// # Errors
+/// As [`extract`].
+pub fn extract_of_instant(name: &str, instant: i64, zone: &Zone) -> Result<Datum, SqlError> {
+    let part = part(name).ok_or_else(|| unknown(name, WITH_ZONE))?;
+    if matches!(instant, BEGIN | END) {
+        return infinite(part, name, &Datum::Timestamp(instant));
+    }
+    let offset = zone.offset_at(instant);
+    let seconds = offset / SECOND;
+    let number = match part {
+        Part::Epoch => of_timestamp(part, instant),
+        Part::Timezone => Some(Numeric::from(seconds)),
+        Part::TimezoneHour => Some(Numeric::from(seconds / 3600)),
+        Part::TimezoneMinute => Some(Numeric::from(seconds / 60 % 60)),
+        part => of_timestamp(part, instant + offset),
+    };
+    number.map(Datum::Numeric).ok_or_else(|| unsupported(name, WITH_ZONE))
+}
+
+const WITH_ZONE: &str = "timestamp with time zone";
+
 fn type_name(value: &Datum) -> &'static str {
     match value {
         Datum::Date(_) => "date",
@@ -136,7 +160,6 @@ fn of_timestamp(part: Part, micros: i64) -> Option<Numeric> {
             let fraction = Numeric::from(time).divide(&Numeric::from(DAY)).ok()?;
             Numeric::from(days + JULIAN).add(&fraction).ok()
         }
-        Part::Timezone | Part::TimezoneHour | Part::TimezoneMinute => Some(Numeric::zero()),
         part if part < Part::Day => of_time(part, time),
         part => of_date(part, days),
     }
@@ -227,13 +250,29 @@ fn of_interval(part: Part, interval: &Interval) -> Option<Numeric> {
 /// `date_trunc(name, value)` of a timestamp or an interval.
 ///
 /// # Errors
-/// Those of [`extract`]; `with_zone` decides the type's name in them.
-pub fn truncate(name: &str, value: &Datum, with_zone: bool) -> Result<Datum, SqlError> {
-    let ty = match value {
-        Datum::Interval(_) => "interval",
-        _ if with_zone => "timestamp with time zone",
-        _ => "timestamp without time zone",
-    };
+/// Those of [`extract`].
+pub fn truncate(name: &str, value: &Datum) -> Result<Datum, SqlError> {
+    truncate_as(name, value, type_name(value))
+}
+
+/// `date_trunc(name, instant)`, of what clocks in the zone show.
+///
+/// # Errors
+/// Those of [`extract`]; `22008` if timestamps do not reach the result.
+pub fn truncate_instant(name: &str, instant: i64, zone: &Zone) -> Result<Datum, SqlError> {
+    let offset = zone.offset_at(instant);
+    let local = Datum::Timestamp(zone.local(instant));
+    let Datum::Timestamp(cut) = truncate_as(name, &local, WITH_ZONE)? else { return Ok(Datum::Null) };
+    // An hour that comes twice stays the one that it was.
+    let is_short = part(name).is_some_and(|part| part < Part::Day);
+    match cut {
+        BEGIN | END => Ok(Datum::Timestamp(cut)),
+        cut if is_short => Ok(Datum::Timestamp(cut - offset)),
+        cut => zone.instant(cut).map(Datum::Timestamp),
+    }
+}
+
+fn truncate_as(name: &str, value: &Datum, ty: &str) -> Result<Datum, SqlError> {
     let part = part(name).ok_or_else(|| unknown(name, ty))?;
     match value {
         Datum::Timestamp(micros @ (BEGIN | END)) => Ok(Datum::Timestamp(*micros)),

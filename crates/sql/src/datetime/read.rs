@@ -1,6 +1,7 @@
 //! Dates and times from text: ISO 8601 and the common forms that PostgreSQL reads with the setting
 //! `DateStyle = ISO, MDY`.
 
+use super::zone::Zone;
 use super::{BEGIN, BEGIN_DATE, Civil, DAY, END, END_DATE, HOUR, MINUTE, SECOND, days_in};
 use super::{UNIX_EPOCH, checked_timestamp};
 use crate::numeric::is_blank;
@@ -59,19 +60,28 @@ pub fn time(text: &str) -> Result<i64, SqlError> {
     fields.time.filter(|_| fields.special.is_none()).ok_or_else(|| error(Problem::Syntax))
 }
 
-/// A timestamp; a zone in the text counts only if `with_zone`.
-pub fn timestamp(text: &str, with_zone: bool) -> Result<i64, SqlError> {
-    let name = if with_zone { "timestamp with time zone" } else { "timestamp" };
+/// A timestamp. With a zone it is an instant: the text may name a zone of its own.
+pub fn timestamp(text: &str, zone: Option<&Zone>) -> Result<i64, SqlError> {
+    let name = if zone.is_some() { "timestamp with time zone" } else { "timestamp" };
     let fields = Fields::read(text).map_err(|problem| problem.error(text, name))?;
     if let Some(special) = fields.special {
         return Ok(special);
     }
     let days = fields.days().map_err(|problem| problem.error(text, name))?;
-    let zone = if with_zone { fields.zone.unwrap_or(0) } else { 0 };
-    let micros = days.checked_mul(DAY).and_then(|m| m.checked_add(fields.time.unwrap_or(0) - zone));
-    micros.and_then(checked_timestamp).ok_or_else(|| {
-        SqlError::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{text}\""))
-    })
+    let out_of_range =
+        || SqlError::new(SqlState::DATETIME_OVERFLOW, format!("timestamp out of range: \"{text}\""));
+    let local = days.checked_mul(DAY).and_then(|m| m.checked_add(fields.time.unwrap_or(0)));
+    // An offset may bring a time within reach that is not without it.
+    let local = local.filter(|local| local.checked_abs().is_some_and(|local| local < END - DAY));
+    let local = local.ok_or_else(out_of_range)?;
+    match (zone, &fields.zone) {
+        (Some(_), Some(Shift::East(east))) => checked_timestamp(local - east),
+        (Some(_), Some(Shift::Rules(zone))) | (Some(zone), None) => {
+            checked_timestamp(zone.instant(local).map_err(|_| out_of_range())?)
+        }
+        (None, _) => checked_timestamp(local),
+    }
+    .ok_or_else(out_of_range)
 }
 
 impl Problem {
@@ -98,6 +108,13 @@ impl Problem {
     }
 }
 
+/// A zone in a text.
+enum Shift {
+    /// Microseconds east of Greenwich.
+    East(i64),
+    Rules(Zone),
+}
+
 /// What a text says.
 #[derive(Default)]
 struct Fields {
@@ -106,8 +123,7 @@ struct Fields {
     is_bc: bool,
     /// Microseconds of the day.
     time: Option<i64>,
-    /// Microseconds east of Greenwich.
-    zone: Option<i64>,
+    zone: Option<Shift>,
     /// -infinity, infinity, or the Unix epoch.
     special: Option<i64>,
     /// Numbers and a month's name that stand alone: `January 8, 1999`.
@@ -279,26 +295,29 @@ impl Fields {
             return Err(Problem::ZoneField);
         }
         let offset = hour * HOUR + minute * MINUTE + second * SECOND;
-        self.zone = Some(if rest.starts_with('-') { -offset } else { offset });
+        self.zone = Some(Shift::East(if rest.starts_with('-') { -offset } else { offset }));
         Ok(&rest[length..])
     }
 
     fn word<'a>(&mut self, rest: &'a str) -> Read<&'a str> {
-        let is_part = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_');
-        let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let length = length_of_word(rest);
         let word = rest[..length].to_ascii_lowercase();
         match word.as_str() {
             "infinity" => self.special = Some(END),
             "epoch" => self.special = Some(UNIX_EPOCH * DAY),
-            "z" | "utc" | "gmt" | "zulu" | "ut" => self.zone = Some(0),
+            "z" | "utc" | "gmt" | "zulu" | "ut" => self.zone = Some(Shift::East(0)),
             "bc" => self.is_bc = true,
             "ad" | "t" | "at" | "on" => {}
             "am" | "pm" => self.half(word == "pm")?,
             _ => match (month_of(&word), is_weekday(&word)) {
                 (Some(month), _) if self.month.is_none() && self.date.is_none() => self.month = Some(month),
                 (None, true) if !self.has_weekday => self.has_weekday = true,
-                _ if word.contains('/') => return Err(Problem::Zone(word)),
-                _ => return Err(Problem::Syntax),
+                _ if self.zone.is_some() => return Err(Problem::Syntax),
+                _ => match Zone::of_text(&word) {
+                    Ok(zone) => self.zone = Some(Shift::Rules(zone)),
+                    Err(_) if word.contains('/') => return Err(Problem::Zone(word)),
+                    Err(_) => return Err(Problem::Syntax),
+                },
             },
         }
         let behind = &rest[length..];
@@ -345,6 +364,17 @@ impl Fields {
         }
         Ok(Civil { year, month, day }.days())
     }
+}
+
+/// The letters at the front; the whole name of a zone, if it has a slash: `Etc/GMT+3`.
+fn length_of_word(rest: &str) -> usize {
+    let is_part = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_');
+    let length = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+    if !rest[..length].contains('/') {
+        return length;
+    }
+    let is_part = |c: char| is_part(c) || c.is_ascii_digit() || matches!(c, '+' | '-');
+    rest.find(|c| !is_part(c)).unwrap_or(rest.len())
 }
 
 /// A `T` separates a date from a time.

@@ -20,7 +20,7 @@ pub fn time(out: &mut String, micros: i64) {
     seconds(out, micros % MINUTE);
 }
 
-/// `zone` is written behind the time: `+00` for a timestamp with a zone.
+/// `zone` is written behind the time: an offset, or nothing.
 pub fn timestamp(out: &mut String, timestamp: i64, zone: &str) {
     match timestamp {
         BEGIN => out.push_str("-infinity"),

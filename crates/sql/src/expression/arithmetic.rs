@@ -2,23 +2,34 @@
 //! [`crate::datetime`] and [`crate::json`].
 
 use super::BinaryOp;
+use crate::datetime::zone::Zone;
 use crate::numeric::division_by_zero;
 use crate::value::Numeric;
 use crate::{Datum, SqlError, SqlState, SqlType, json, power};
 
-/// The result of an operator that is no comparison. A null operand gives null.
+/// The result, of type `ty`, of an operator that is no comparison. A null operand gives null.
 #[inline]
-pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum, ty: SqlType) -> Result<Datum, SqlError> {
+pub(super) fn binary(
+    op: BinaryOp,
+    left: &Datum,
+    right: &Datum,
+    (ty, zone): (SqlType, &Zone),
+) -> Result<Datum, SqlError> {
     match (left, right) {
         (Datum::Null, _) | (_, Datum::Null) => Ok(Datum::Null),
         (Datum::Int(a), Datum::Int(b)) => integers(op, *a, *b, ty).map(Datum::Int),
         (Datum::Float(a), Datum::Float(b)) => floats(op, *a, *b, ty).map(Datum::Float),
         (Datum::Numeric(a), Datum::Numeric(b)) => numerics(op, a, b).map(Datum::Numeric),
-        _ => others(op, left, right, ty),
+        _ => others(op, left, right, (ty, zone)),
     }
 }
 
-fn others(op: BinaryOp, left: &Datum, right: &Datum, ty: SqlType) -> Result<Datum, SqlError> {
+fn others(
+    op: BinaryOp,
+    left: &Datum,
+    right: &Datum,
+    (ty, zone): (SqlType, &Zone),
+) -> Result<Datum, SqlError> {
     match (op, left, right) {
         (BinaryOp::Concat, Datum::Text(a), Datum::Text(b)) if ty == SqlType::Jsonb => {
             json::concat(a, b).map(Datum::Text)
@@ -27,7 +38,9 @@ fn others(op: BinaryOp, left: &Datum, right: &Datum, ty: SqlType) -> Result<Datu
         (BinaryOp::Concat, Datum::Bytes(a), Datum::Bytes(b)) => Ok(Datum::Bytes([a.as_slice(), b].concat())),
         (BinaryOp::JsonGet, Datum::Text(document), step) => json::get(document, step),
         (BinaryOp::JsonGetText, Datum::Text(document), step) => json::get_text(document, step),
-        _ => super::times::binary(op, left, right),
+        _ => {
+            super::times::binary(op, left, right, if ty == SqlType::TimestampTz { zone } else { &Zone::UTC })
+        }
     }
 }
 

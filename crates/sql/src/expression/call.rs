@@ -5,6 +5,7 @@ use super::context::{Context, mistyped};
 use super::strings::{self, End};
 use super::{BinaryOp, Expr, Function};
 use crate::compare::{compare, hash};
+use crate::datetime::zone::Zone;
 use crate::datetime::{self, Civil, parts};
 use crate::numeric::division_by_zero;
 use crate::row::Columns;
@@ -58,11 +59,14 @@ pub(super) fn call(
         }
         _ => {}
     }
+    if let Some(value) = super::arrays::call(function, &values, ty)? {
+        return Ok(value);
+    }
     if values.iter().any(|value| value.is_null()) {
         return Ok(Datum::Null);
     }
     let values: SmallVec<[&Datum; 4]> = values.iter().map(|value| &**value).collect();
-    strict(function, &values, ty)
+    strict(function, &values, (ty, cx.zone))
 }
 
 /// The greatest or the least argument that is not null.
@@ -100,14 +104,14 @@ fn joined(separator: &str, values: &[Cow<'_, Datum>]) -> String {
     out
 }
 
-fn strict(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, SqlError> {
+fn strict(function: Function, args: &[&Datum], (ty, zone): (SqlType, &Zone)) -> Result<Datum, SqlError> {
     match args {
         [Datum::Int(_) | Datum::Float(_) | Datum::Numeric(_), ..] if function != Function::ToChar => {
             numbers(function, args, ty)
         }
-        [Datum::Text(_), Datum::Date(_) | Datum::Time(_) | Datum::Timestamp(_) | Datum::Interval(_)]
+        [Datum::Text(_), Datum::Date(_) | Datum::Time(_) | Datum::Timestamp(_) | Datum::Interval(_), ..]
         | [Datum::Date(_) | Datum::Time(_) | Datum::Timestamp(_) | Datum::Interval(_), ..] => {
-            times(function, args, ty)
+            times(function, args, (ty, zone))
         }
         [Datum::Text(first), rest @ ..] => texts(function, first, rest),
         [Datum::Bytes(bytes), rest @ ..] => of_bytes(function, bytes, rest),
@@ -134,8 +138,8 @@ fn numbers(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, Sq
         (Function::ToHex, [Datum::Int(v)]) => Ok(Datum::Text(hexadecimal(*v))),
         (Function::Hash, [value]) => Ok(Datum::Int(hash(value) as i64)),
         (Function::ToTimestamp, [Datum::Float(seconds)]) => to_timestamp(*seconds),
-        (Function::Mod, [a, b]) => arithmetic::binary(BinaryOp::Modulo, a, b, ty),
-        (Function::Power, [a, b]) => arithmetic::binary(BinaryOp::Power, a, b, ty),
+        (Function::Mod, [a, b]) => arithmetic::binary(BinaryOp::Modulo, a, b, (ty, &Zone::UTC)),
+        (Function::Power, [a, b]) => arithmetic::binary(BinaryOp::Power, a, b, (ty, &Zone::UTC)),
         (_, [Datum::Int(v)]) => of_integer(function, *v, ty),
         (_, [Datum::Float(v), ..]) => of_float(function, *v, args.get(1)).map(Datum::Float),
         (_, [Datum::Numeric(v), ..]) => of_numeric(function, v, args.get(1).copied()).map(Datum::Numeric),
@@ -233,7 +237,7 @@ fn to_timestamp(seconds: f64) -> Result<Datum, SqlError> {
     })
 }
 
-fn times(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, SqlError> {
+fn times(function: Function, args: &[&Datum], (ty, zone): (SqlType, &Zone)) -> Result<Datum, SqlError> {
     match (function, args) {
         (Function::DatePart, [Datum::Text(name), value]) => {
             let value = match value {
@@ -241,28 +245,52 @@ fn times(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, SqlE
                 Datum::Date(date) if ty == SqlType::Float8 => &Datum::Timestamp(datetime::midnight(*date)?),
                 value => *value,
             };
-            match parts::extract(name, value)? {
-                Datum::Numeric(number) if ty == SqlType::Float8 => Ok(Datum::Float(number.to_f64())),
-                Datum::Float(_) if ty != SqlType::Float8 => Err(SqlError::unsupported(
-                    "an infinite numeric",
-                    Some("Use date_part instead of extract."),
-                )),
-                part => Ok(part),
-            }
+            as_part(parts::extract(name, value)?, ty)
+        }
+        (Function::InstantPart, [Datum::Text(name), Datum::Timestamp(instant)]) => {
+            as_part(parts::extract_of_instant(name, *instant, zone)?, ty)
+        }
+        (Function::DateTrunc, [Datum::Text(name), Datum::Timestamp(instant), Datum::Text(zone)]) => {
+            parts::truncate_instant(name, *instant, &Zone::of_text(zone)?)
+        }
+        (Function::DateTrunc, [Datum::Text(name), Datum::Timestamp(instant)])
+            if ty == SqlType::TimestampTz =>
+        {
+            parts::truncate_instant(name, *instant, zone)
         }
         (Function::DateTrunc, [Datum::Text(name), Datum::Date(date)]) => {
-            let midnight = Datum::Timestamp(datetime::midnight(*date)?);
-            parts::truncate(name, &midnight, ty == SqlType::TimestampTz)
+            parts::truncate(name, &Datum::Timestamp(datetime::midnight(*date)?))
         }
-        (Function::DateTrunc, [Datum::Text(name), value]) => {
-            parts::truncate(name, value, ty == SqlType::TimestampTz)
+        (Function::DateTrunc, [Datum::Text(name), value]) => parts::truncate(name, value),
+        (Function::AtTimeZone, [Datum::Timestamp(t), zone]) => {
+            let zone = match zone {
+                Datum::Text(name) => Zone::of_text(name)?,
+                Datum::Interval(offset) => Zone::of_interval(offset)?,
+                _ => return Err(mistyped()),
+            };
+            let shifted = if ty == SqlType::TimestampTz { zone.instant(*t)? } else { zone.local(*t) };
+            Ok(Datum::Timestamp(shifted))
         }
         (Function::Age, [Datum::Timestamp(to), Datum::Timestamp(from)]) => {
             parts::age(*to, *from).map(Datum::Interval)
         }
         (Function::ToChar, [value, Datum::Text(format)]) => to_char::time(value, format),
+        (Function::InstantToChar, [Datum::Timestamp(instant), Datum::Text(format)]) => {
+            Ok(to_char::instant(*instant, zone, format))
+        }
         (Function::Abs, _) => Err(mistyped()),
         _ => others(function, args),
+    }
+}
+
+/// A part of a time as a number of the type.
+fn as_part(part: Datum, ty: SqlType) -> Result<Datum, SqlError> {
+    match part {
+        Datum::Numeric(number) if ty == SqlType::Float8 => Ok(Datum::Float(number.to_f64())),
+        Datum::Float(_) if ty != SqlType::Float8 => {
+            Err(SqlError::unsupported("an infinite numeric", Some("Use date_part instead of extract.")))
+        }
+        part => Ok(part),
     }
 }
 

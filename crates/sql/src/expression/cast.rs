@@ -1,38 +1,45 @@
 //! Casts: between numbers, between times, from every type to text and back.
 
 use super::arithmetic::{float_overflow, integer};
+use crate::datetime::zone::Zone;
 use crate::power::float_underflow;
-use crate::text::{Excess, fit, read, to_string};
+use crate::text::{Excess, fit, read, read_in, to_string_in};
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType, datetime, json};
 
-/// The value as the type `to`. A cast that is not `explicit` is that of an assignment: strings that
-/// are too long are refused, not cut.
+/// The value as the type `to`, in the session's zone. A cast that is not `explicit` is that of an
+/// assignment: strings that are too long are refused, not cut.
 ///
 /// # Errors
 /// PostgreSQL's for values that the type does not have; `42846` if there is no such cast.
-pub(super) fn cast(value: Datum, from: SqlType, to: SqlType, explicit: bool) -> Result<Datum, SqlError> {
+pub(super) fn cast(
+    value: Datum,
+    from: SqlType,
+    to: SqlType,
+    explicit: bool,
+    zone: &Zone,
+) -> Result<Datum, SqlError> {
     let excess = if explicit { Excess::Cut } else { Excess::Refused };
     match (value, to) {
         (Datum::Null, _) => Ok(Datum::Null),
         (Datum::Text(text), to) if is_string(to) => fit(to, text, excess).map(Datum::Text),
         (Datum::Text(text), SqlType::Json | SqlType::Jsonb) => to_json(text, from, to),
         (Datum::Text(text), to) if from == SqlType::Jsonb => from_jsonb(&text, to),
-        (Datum::Text(text), to) => read(to, &text),
+        (Datum::Text(text), to) => read_in(to, &text, zone),
         // The text of a boolean is a word, unlike the letter that clients get.
         (Datum::Bool(v), to) if is_string(to) => fit(to, v.to_string(), excess).map(Datum::Text),
-        (value, to) if is_string(to) => fit(to, to_string(from, &value), excess).map(Datum::Text),
+        (value, to) if is_string(to) => fit(to, to_string_in(from, &value, zone), excess).map(Datum::Text),
         (Datum::Bool(v), SqlType::Int4) => Ok(Datum::Int(v.into())),
         (Datum::Int(v), to) => from_int(v, to),
         (Datum::Float(v), to) => from_float(v, from, to),
         (Datum::Numeric(v), to) => from_numeric(&v, to),
         (value, to) if from == to => Ok(value),
-        (value, to) => between_times(value, from, to),
+        (value, to) => between_times(value, from, to, zone),
     }
 }
 
 /// A value from outside as a column of type `to` takes it: the cast of an assignment, from the type
-/// that the value shows.
+/// that the value shows, in universal time.
 ///
 /// # Errors
 /// As `cast`.
@@ -52,7 +59,7 @@ pub fn cast_to(value: Datum, to: SqlType) -> Result<Datum, SqlError> {
         Datum::Interval(_) => SqlType::Interval,
         Datum::Uuid(_) => SqlType::Uuid,
     };
-    cast(value, from, to, false)
+    cast(value, from, to, false, &Zone::UTC)
 }
 
 fn is_string(ty: SqlType) -> bool {
@@ -160,12 +167,18 @@ fn from_numeric(v: &Numeric, to: SqlType) -> Result<Datum, SqlError> {
     }
 }
 
-fn between_times(value: Datum, from: SqlType, to: SqlType) -> Result<Datum, SqlError> {
+fn between_times(value: Datum, from: SqlType, to: SqlType, zone: &Zone) -> Result<Datum, SqlError> {
+    let value = match value {
+        Datum::Timestamp(t) if from == SqlType::TimestampTz => Datum::Timestamp(zone.local(t)),
+        value => value,
+    };
     match (value, to) {
-        (Datum::Date(date), SqlType::Timestamp | SqlType::TimestampTz) => {
-            datetime::midnight(date).map(Datum::Timestamp)
+        (Datum::Date(date), SqlType::Timestamp) => datetime::midnight(date).map(Datum::Timestamp),
+        (Datum::Date(date), SqlType::TimestampTz) => {
+            zone.instant(datetime::midnight(date)?).map(Datum::Timestamp)
         }
-        (Datum::Timestamp(t), SqlType::Timestamp | SqlType::TimestampTz) => Ok(Datum::Timestamp(t)),
+        (Datum::Timestamp(t), SqlType::Timestamp) => Ok(Datum::Timestamp(t)),
+        (Datum::Timestamp(t), SqlType::TimestampTz) => zone.instant(t).map(Datum::Timestamp),
         (Datum::Timestamp(t), SqlType::Date) => Ok(Datum::Date(datetime::date_of(t))),
         (Datum::Timestamp(datetime::BEGIN | datetime::END), SqlType::Time) => Ok(Datum::Null),
         (Datum::Timestamp(t), SqlType::Time) => Ok(Datum::Time(t.rem_euclid(datetime::DAY))),

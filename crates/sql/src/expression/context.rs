@@ -1,5 +1,6 @@
 //! What all expressions of a program are evaluated with.
 
+use crate::datetime::zone::Zone;
 use crate::{Datum, SqlError, SqlState};
 
 /// All that an expression needs besides its row.
@@ -8,6 +9,8 @@ pub struct Context<'a> {
     pub params: &'a [Datum],
     /// When the transaction began, in microseconds since 2000-01-01 UTC.
     pub now: i64,
+    /// The session's: instants are read and shown as times in it.
+    pub zone: &'a Zone,
     /// 64 random bits a call, for `random()` and `gen_random_uuid()`.
     pub random: &'a dyn Fn() -> u64,
 }

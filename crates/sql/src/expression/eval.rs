@@ -24,7 +24,7 @@ impl Expr {
             Expr::Binary { op, left, right, ty } if !op.is_comparison() => {
                 let left = left.operand(cx, row)?;
                 let right = right.operand(cx, row)?;
-                arithmetic::binary(*op, &left, &right, *ty)
+                arithmetic::binary(*op, &left, &right, (*ty, cx.zone))
             }
             Expr::Not(_)
             | Expr::And(_)
@@ -43,7 +43,9 @@ impl Expr {
                 }
                 otherwise.eval(cx, row)
             }
-            Expr::Cast { expr, from, to, explicit } => cast::cast(expr.eval(cx, row)?, *from, *to, *explicit),
+            Expr::Cast { expr, from, to, explicit } => {
+                cast::cast(expr.eval(cx, row)?, *from, *to, *explicit, cx.zone)
+            }
             Expr::Call { function, args, ty } => call::call(*function, args, *ty, cx, row),
         }
     }

@@ -1,13 +1,15 @@
 //! Operators on dates, times and intervals.
 
 use super::BinaryOp;
+use crate::datetime::zone::Zone;
 use crate::datetime::{self, BEGIN, Civil, DAY, END, checked_timestamp, days_in, interval_out_of_range};
 use crate::datetime::{date_out_of_range, timestamp_out_of_range};
 use crate::numeric::division_by_zero;
 use crate::value::Interval;
 use crate::{Datum, SqlError, SqlState};
 
-pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum, SqlError> {
+/// Days and months are added to the time that clocks in the zone show.
+pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum, zone: &Zone) -> Result<Datum, SqlError> {
     use BinaryOp::{Add, Divide, Multiply, Subtract};
     use Datum::{Date, Float, Int, Time, Timestamp};
     match (op, left, right) {
@@ -25,16 +27,16 @@ pub(super) fn binary(op: BinaryOp, left: &Datum, right: &Datum) -> Result<Datum,
         }
         (Add | Subtract, Date(date), Datum::Interval(span)) => {
             let signed = if op == Add { *span } else { span.negate()? };
-            add_to_timestamp(datetime::midnight(*date)?, &signed).map(Timestamp)
+            add_to_timestamp(datetime::midnight(*date)?, &signed, zone).map(Timestamp)
         }
         (Add, Timestamp(t), Datum::Interval(span)) | (Add, Datum::Interval(span), Timestamp(t)) => {
-            add_to_timestamp(*t, span).map(Timestamp)
+            add_to_timestamp(*t, span, zone).map(Timestamp)
         }
         (Add, Datum::Interval(span), Date(date)) => {
-            add_to_timestamp(datetime::midnight(*date)?, span).map(Timestamp)
+            add_to_timestamp(datetime::midnight(*date)?, span, zone).map(Timestamp)
         }
         (Subtract, Timestamp(t), Datum::Interval(span)) => {
-            add_to_timestamp(*t, &span.negate()?).map(Timestamp)
+            add_to_timestamp(*t, &span.negate()?, zone).map(Timestamp)
         }
         (Subtract, Timestamp(a), Timestamp(b)) => between(*a, *b).map(Datum::Interval),
         (Add, Time(t), Datum::Interval(span)) | (Add, Datum::Interval(span), Time(t)) => {
@@ -71,19 +73,28 @@ fn days_between(a: i32, b: i32) -> Result<i64, SqlError> {
 }
 
 /// Months first, where a day behind the end of a month becomes its last; then days; then the rest.
-fn add_to_timestamp(t: i64, span: &Interval) -> Result<i64, SqlError> {
+fn add_to_timestamp(t: i64, span: &Interval, zone: &Zone) -> Result<i64, SqlError> {
     if matches!(t, BEGIN | END) {
         return Ok(t);
     }
-    let (mut days, time) = (t.div_euclid(DAY), t.rem_euclid(DAY));
+    let mut t = t;
     if span.months != 0 {
-        let civil = Civil::of(days);
+        let local = zone.local(t);
+        let civil = Civil::of(local.div_euclid(DAY));
         let months = civil.year * 12 + civil.month - 1 + i64::from(span.months);
         let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
-        days = Civil { year, month, day: civil.day.min(days_in(year, month)) }.days();
+        let days = Civil { year, month, day: civil.day.min(days_in(year, month)) }.days();
+        t = instant(days, local.rem_euclid(DAY), zone)?;
     }
-    let start = datetime::timestamp(days + i64::from(span.days), time).ok_or_else(timestamp_out_of_range)?;
-    start.checked_add(span.micros).and_then(checked_timestamp).ok_or_else(timestamp_out_of_range)
+    if span.days != 0 {
+        let local = zone.local(t);
+        t = instant(local.div_euclid(DAY) + i64::from(span.days), local.rem_euclid(DAY), zone)?;
+    }
+    t.checked_add(span.micros).and_then(checked_timestamp).ok_or_else(timestamp_out_of_range)
+}
+
+fn instant(days: i64, time: i64, zone: &Zone) -> Result<i64, SqlError> {
+    zone.instant(datetime::timestamp(days, time).ok_or_else(timestamp_out_of_range)?)
 }
 
 fn between(a: i64, b: i64) -> Result<Interval, SqlError> {

@@ -77,7 +77,7 @@ impl<'a> Rows<'a> {
     ) -> Result<Option<R>, Stop> {
         let found = self.whole(table, key.into_values())?;
         let (id, physical) = (place::table_id(found.table.stored.store), physical(&found.at));
-        let bound = Bound { params: Vec::new(), now: self.step.now };
+        let bound = Bound { now: self.step.now, ..Bound::default() };
         let (mut f, mut changed) = (Some(f), None);
         let outcome = self
             .access
@@ -107,7 +107,7 @@ impl<'a> Rows<'a> {
         f(&mut record);
         let values = record.finish()?;
         let stored = &native.stored;
-        stored.check(&native.checks, &Bound { params: Vec::new(), now: self.step.now }, &values)?;
+        stored.check(&native.checks, &Bound { now: self.step.now, ..Bound::default() }, &values)?;
         let key: Vec<Datum> = stored.key.iter().map(|&column| values[usize::from(column)].clone()).collect();
         let found = self.whole(table, key)?;
         let row = place::physical_row(found.at.slot, &found.at.key, &stored.layout().encode(&values)?);

@@ -66,7 +66,8 @@ impl Carried<'_, '_, '_> {
 
     async fn run(&mut self, number: usize, params: Vec<Datum>) -> Result<Outcome, Stop> {
         let program = program(self.call, number)?;
-        let bound = Arc::new(Bound { params: fitted(program, params)?, now: self.call.now });
+        let bound =
+            Arc::new(Bound { params: fitted(program, params)?, now: self.call.now, ..Bound::default() });
         let mut outcomes = self.work.run(program, &bound, Reach::Part).await?;
         Ok(outcomes.pop().unwrap_or_default())
     }

@@ -35,6 +35,7 @@ pub fn type_name(ty: SqlType) -> String {
         SqlType::Uuid => "uuid",
         SqlType::Json => "json",
         SqlType::Jsonb => "jsonb",
+        SqlType::Array(_) => "array",
         SqlType::Name => "name",
         SqlType::Oid => "oid",
     }

@@ -1,6 +1,8 @@
-//! Arrays as texts.
+//! Arrays as texts: `{1,NULL,"a b"}`. A value is such a text in one form, with each element as its
+//! type writes it, times in universal time. So equal arrays have equal texts, but for numbers that
+//! differ in zeros behind the point.
 
-use sql::{SqlError, SqlState};
+use crate::{SqlError, SqlState};
 
 /// The elements of an array as texts; `None` for null.
 pub type Elements = Vec<Option<String>>;
@@ -60,9 +62,51 @@ pub fn elements(text: &str) -> Result<Elements, SqlError> {
     }
 }
 
+/// The text of an array of these elements.
+pub fn written<T: AsRef<str>>(elements: impl IntoIterator<Item = Option<T>>) -> String {
+    let mut out = String::from("{");
+    for element in elements {
+        if out.len() > 1 {
+            out.push(',');
+        }
+        let Some(text) = &element else {
+            out.push_str("NULL");
+            continue;
+        };
+        let text = text.as_ref();
+        let is_plain = !text.is_empty()
+            && !text.eq_ignore_ascii_case("null")
+            && !text.contains(|c: char| "{},\"\\".contains(c) || c.is_whitespace());
+        if is_plain {
+            out.push_str(text);
+            continue;
+        }
+        out.push('"');
+        for c in text.chars() {
+            if matches!(c, '"' | '\\') {
+                out.push('\\');
+            }
+            out.push(c);
+        }
+        out.push('"');
+    }
+    out.push('}');
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let all = [Some("a"), None, Some(""), Some("null"), Some("b \"c\\"), Some("{d}"), Some("é,")];
+        let text = written(all);
+        assert_eq!(text, r#"{a,NULL,"","null","b \"c\\","{d}","é,"}"#);
+        let read = elements(&text).unwrap();
+        assert_eq!(read.iter().map(Option::as_deref).collect::<Vec<_>>(), all);
+        assert_eq!(written(Vec::<Option<String>>::new()), "{}");
+    }
 
     #[test]
     fn elements_are_read_as_postgresql_does() {
