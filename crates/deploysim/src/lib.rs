@@ -7,7 +7,9 @@
 //! - [`Transactions`]: the requests, drawn by `workload`'s generator or from [`RecordedKind`]s.
 //! - [`Deployment`]: instances, their cores, design, channel, durability, clients.
 //!
-//! These four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by event
+//! - [`sections`]: the threads of one instance in critical sections, under designs with owners.
+//!
+//! The first four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by event
 //! and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first screen of
 //! a search.
 //!
@@ -42,6 +44,8 @@ pub mod outcome;
 
 mod analytic;
 mod simulate;
+
+pub mod sections;
 
 pub use analytic::{Estimate, estimate, mva};
 pub use case::Case;
