@@ -27,7 +27,8 @@ pub struct Flush {
 pub struct Pipelines {
     /// Pipelines of a core.
     pub each: f64,
-    /// The share of its time, from above 0 to 1, in which a context alone on its core keeps one busy.
+    /// The share of its time, from above 0 to 1, in which a context alone on its core keeps one of
+    /// them busy.
     pub busy: f64,
 }
 

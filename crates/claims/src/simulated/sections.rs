@@ -21,11 +21,12 @@ use deploysim::{EngineProfile, MachineModel, ModelError, RunOptions};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The measured transactions of a run, at least and per context; the warm-up is a quarter.
-const LEAST: u64 = 2_000;
-const PER_CONTEXT: u64 = 100;
-/// Accesses after which a run of long transactions may end with fewer.
-const ENOUGH_ROWS: u64 = 4_000_000;
+/// The measured transactions of a run, per context: several times as many as are under way. The
+/// warm-up is half of them.
+const PER_CONTEXT: u64 = 240;
+/// The least of a run whose transactions have at most [`FEW_ROWS`] rows.
+const LEAST: u64 = 30_000;
+const FEW_ROWS: u32 = 20;
 
 /// The workload of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -105,15 +106,8 @@ struct Cell<'a> {
 impl Sections {
     /// Every combination; designs vary fastest, then contexts.
     fn cells(&self) -> Vec<Cell<'_>> {
-        let first = Cell {
-            design: "",
-            contexts: 0,
-            rows: 0,
-            inserts: 0.0,
-            aligned: true,
-            hot: 0.0,
-            histogram: 0,
-        };
+        let first =
+            Cell { design: "", contexts: 0, rows: 0, inserts: 0.0, aligned: true, hot: 0.0, histogram: 0 };
         let cells = vec![first];
         let cells = vary(cells, &self.histogram, |cell, of| Cell { histogram: *of, ..cell });
         let cells = vary(cells, &self.hot, |cell, of| Cell { hot: *of, ..cell });
@@ -170,14 +164,10 @@ impl Sections {
         let case = if cell.histogram == 0 { case } else { case.with_histogram(cell.histogram) };
         let contexts = case.contexts.len() as u64;
         let has_rows = matches!(self.workload, Workload::TpccStocklevel | Workload::TatpScan);
-        let most = if has_rows { ENOUGH_ROWS / u64::from(cell.rows.max(1)) } else { u64::MAX };
-        let measured = LEAST.max(PER_CONTEXT * contexts).min(most.max(4 * contexts));
-        let options = RunOptions {
-            seed: 1,
-            transactions: measured,
-            warm_up: measured / 4,
-            most_ns: f64::INFINITY,
-        };
+        let least = if has_rows && cell.rows > FEW_ROWS { 0 } else { LEAST };
+        let measured = least.max(PER_CONTEXT * contexts);
+        let options =
+            RunOptions { seed: 1, transactions: measured, warm_up: measured / 2, most_ns: f64::INFINITY };
         let outcome = simulate(&case, &options);
         let mut row = Row::default();
         row.set("workload", load.name.as_str());
@@ -206,17 +196,29 @@ fn vary<'a, T>(
     values: &'a [T],
     set: impl Fn(Cell<'a>, &'a T) -> Cell<'a>,
 ) -> Vec<Cell<'a>> {
-    cells.into_iter().flat_map(|cell| values.iter().map(move |of| (cell, of))).map(|(cell, of)| set(cell, of)).collect()
+    cells
+        .into_iter()
+        .flat_map(|cell| values.iter().map(move |of| (cell, of)))
+        .map(|(cell, of)| set(cell, of))
+        .collect()
 }
 
 /// The columns of the result. `share` is the part of the contexts' time; the idle time of contexts
 /// is no part of it.
 fn results(row: &mut Row, o: &SectionOutcome) {
     let per_part = |value: &dyn Fn(Part) -> f64| -> Value {
-        Part::ALL.into_iter().map(|part| (part.name().to_owned(), json!(value(part)))).collect::<Map<_, _>>().into()
+        Part::ALL
+            .into_iter()
+            .map(|part| (part.name().to_owned(), json!(value(part))))
+            .collect::<Map<_, _>>()
+            .into()
     };
     let per_class = |value: &dyn Fn(Class) -> f64| -> Value {
-        Class::ALL.into_iter().map(|class| (class.name().to_owned(), json!(value(class)))).collect::<Map<_, _>>().into()
+        Class::ALL
+            .into_iter()
+            .map(|class| (class.name().to_owned(), json!(value(class))))
+            .collect::<Map<_, _>>()
+            .into()
     };
     let busy: f64 = o.parts.iter().sum();
     let committed = o.committed.max(1) as f64;
@@ -230,6 +232,7 @@ fn results(row: &mut Row, o: &SectionOutcome) {
     row.set("share", per_part(&|part| o.parts[part as usize] / busy.max(1.0)));
     row.set("sections_per_txn", per_class(&|class| o.entries_per_transaction(class)));
     row.set("wait_ns_per_section", per_class(&|class| o.wait_per_entry(class)));
+    row.set("turns_waited", per_class(&|class| o.turns_waited(class)));
     row.set(
         "latches_per_txn",
         json!({ "index": o.latches[0] / committed, "heap": o.latches[1] / committed }),

@@ -50,10 +50,12 @@ pub(super) struct Prices {
     /// An entry into a queue, and lines that it moves.
     pub queue_entry: f64,
     pub queue_lines: f64,
-    /// ns of lines of a row that come from other contexts: data, its lock, one of its latches.
+    /// ns of lines of a row that another context touched last: data, its lock, one of its latches.
     pub cold_data: f64,
     pub cold_lock: f64,
     pub cold_latch: f64,
+    /// Rows that the caches of one context hold.
+    pub cache_rows: f64,
     /// An action: at the thread that hands it over, at its owner, at the rendezvous point, and at
     /// its release.
     pub hand_over: f64,
@@ -146,6 +148,13 @@ fn spread(machine: &MachineModel) -> Vec<usize> {
     all
 }
 
+fn count_packages(machine: &MachineModel, contexts: &[usize]) -> usize {
+    let mut packages: Vec<usize> = contexts.iter().map(|&context| machine.package(context)).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages.len()
+}
+
 impl Prices {
     fn new(
         profile: &EngineProfile,
@@ -169,13 +178,19 @@ impl Prices {
         let pages = f64::from(shares.levels + 1);
         let update = (costs.work.update.per_row - read - shares.log_ns).max(0.0);
         let t0 = profile.lines.t0_ns;
-        let hot = |at: usize| (costs.hot[at].held_ns + t0, costs.hot[at].transfers.unwrap_or(profile.lines.q));
+        let hot =
+            |at: usize| (costs.hot[at].held_ns + t0, costs.hot[at].transfers.unwrap_or(profile.lines.q));
         let (root, log) = (hot(shares.root_line), hot(shares.log_line));
         let visits = costs.hot[shares.root_line].per_row.read;
         let run = costs.runs.first();
         let parts = costs.parts.read;
         let far = machine.mean_ns(contexts);
-        let lines = costs.cold.read.per_row * costs.cold.read.exposed_ns(far);
+        // Of n contexts that touch a line, another one was the last in n - 1 of n cases.
+        let others = 1.0 - 1.0 / contexts.len() as f64;
+        let lines = costs.cold.read.per_row * costs.cold.read.exposed_ns(far) * others;
+        let terms = machine.terms();
+        let packages = count_packages(machine, contexts) as f64;
+        let cache_bytes = terms.l2_bytes + terms.l3_bytes * packages / contexts.len() as f64;
         Ok(Prices {
             begin: ns(costs.work.read.per_transaction / 2.0),
             root: ns(page * shares.root_weight),
@@ -198,6 +213,7 @@ impl Prices {
             cold_data: lines * shares.cold.data,
             cold_lock: lines * shares.cold.lock,
             cold_latch: lines * shares.cold.latch / pages,
+            cache_rows: cache_bytes / profile.cache.row_bytes,
             hand_over: ns(parts.home + channel.write_ns),
             action: ns(channel.read_ns + parts.participant),
             rendezvous: ns(parts.reply),

@@ -4,8 +4,7 @@
 use crate::error::ModelError;
 use crate::transaction::{self, Mix, Place, RecordedKind};
 
-/// A table with at most this many rows per site is small: its rows have locks and pages of their
-/// own in the simulation.
+/// A table with at most this many rows per site is small.
 const FEW_ROWS: u64 = 64;
 
 #[derive(Clone, PartialEq, Debug)]
@@ -16,6 +15,9 @@ pub struct Table {
     pub is_indexed: bool,
     /// Whether each row has a heap page of its own.
     pub is_padded: bool,
+    /// Whether two transactions may well meet at one of its rows, so that these have locks and
+    /// pages of their own in the simulation.
+    pub is_small: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +54,8 @@ pub struct Rows {
     pub touch: Touch,
     pub way: Way,
     pub site: Site,
+    /// Rows of a site that such an access chooses from; `None` for all of the table.
+    pub among: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -69,7 +73,10 @@ pub enum Homes {
     Own,
     Any,
     /// The first `sites` (a share) get `requests` (a share) of the requests.
-    Hot { sites: f64, requests: f64 },
+    Hot {
+        sites: f64,
+        requests: f64,
+    },
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -82,17 +89,13 @@ pub struct Load {
 }
 
 fn rows(table: usize, count: u32, touch: Touch, way: Way) -> Rows {
-    Rows { table, count, touch, way, site: Site::Home }
+    Rows { table, count, touch, way, site: Site::Home, among: None }
 }
 
 impl Table {
     fn new(name: &str, rows_per_site: u64) -> Table {
-        Table { name: name.into(), rows_per_site, is_indexed: true, is_padded: rows_per_site <= FEW_ROWS }
-    }
-
-    /// Whether two transactions may well meet at one of its rows.
-    pub fn is_small(&self) -> bool {
-        self.rows_per_site <= FEW_ROWS
+        let is_small = rows_per_site <= FEW_ROWS;
+        Table { name: name.into(), rows_per_site, is_indexed: true, is_padded: is_small, is_small }
     }
 }
 
@@ -189,11 +192,12 @@ impl Load {
     }
 
     /// TPC-C's StockLevel with a join of `tuples` order lines and stocks: the district, then the
-    /// lines, then the stocks, which the lines name.
+    /// lines, then the stocks, which the lines name. The lines are the latest of ten districts.
     pub fn stock_level(sites: u32, tuples: u32) -> Load {
+        let lines = Rows { among: Some(10 * u64::from(tuples)), ..rows(6, tuples, Touch::Read, Way::Scan) };
         let phases = vec![
             vec![rows(1, 1, Touch::Read, Way::Probe)],
-            vec![rows(6, tuples, Touch::Read, Way::Scan)],
+            vec![lines],
             vec![rows(3, tuples, Touch::Read, Way::Probe)],
         ];
         let kinds = vec![Kind { name: "stock_level".into(), share: 1.0, phases }];
@@ -228,6 +232,7 @@ impl Kind {
                 Place::Home => Site::Home,
                 Place::Remote { probability, .. } => Site::Remote(probability),
             },
+            among: None,
         };
         let mut phases: Vec<Vec<Rows>> =
             kind.phases.iter().map(|phase| phase.groups.iter().map(group).collect()).collect();

@@ -97,6 +97,8 @@ pub struct SectionOutcome {
     /// Entries and ns of waiting, by [`Class`].
     pub entries: [f64; 3],
     pub waits_ns: [f64; 3],
+    /// ns inside those sections that another entry may meet, by [`Class`].
+    pub inside_ns: [f64; 3],
     /// Latches of index pages, and of heap pages.
     pub latches: [f64; 2],
     /// Row locks of the central lock manager.
@@ -113,6 +115,12 @@ impl SectionOutcome {
     pub fn wait_per_entry(&self, class: Class) -> f64 {
         let entries = self.entries[class as usize];
         if entries == 0.0 { 0.0 } else { self.waits_ns[class as usize] / entries }
+    }
+
+    /// ns of waiting for a ns inside; 0 without entries that may meet.
+    pub fn turns_waited(&self, class: Class) -> f64 {
+        let inside = self.inside_ns[class as usize];
+        if inside == 0.0 { 0.0 } else { self.waits_ns[class as usize] / inside }
     }
 
     /// Sections that a transaction enters.

@@ -8,18 +8,26 @@ use super::station::Name;
 use fastrand::Rng;
 
 /// An access of many rows goes in at most so many batches.
-const MOST_BATCHES: u32 = 32;
+pub(super) const MOST_BATCHES: u32 = 32;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Step {
     Work([f64; PARTS]),
     Enter(Entry),
     /// Waits while a page of this index splits.
-    Visit { tree: (u16, u32) },
+    Visit {
+        tree: (u16, u32),
+    },
     /// Has this index alone, for so many ns.
-    Split { tree: (u16, u32), ns: f64 },
+    Split {
+        tree: (u16, u32),
+        ns: f64,
+    },
     /// Locks a row of a small table until the commit.
-    Lock { row: u32, is_exclusive: bool },
+    Lock {
+        row: u32,
+        is_exclusive: bool,
+    },
 }
 
 /// An entry into a section.
@@ -78,7 +86,7 @@ impl<'c> Builder<'c> {
         let mut tables = Vec::new();
         for (at, table) in load.tables.iter().enumerate() {
             tables.push((case.levels(table), table.is_indexed && grows(at), first));
-            if table.is_small() {
+            if table.is_small {
                 first += table.rows_per_site as u32 * load.sites;
             }
         }
@@ -87,7 +95,7 @@ impl<'c> Builder<'c> {
 
     /// Rows of all small tables.
     pub fn small_rows(&self) -> u32 {
-        let tables = self.case.load.tables.iter().filter(|table| table.is_small());
+        let tables = self.case.load.tables.iter().filter(|table| table.is_small);
         tables.map(|table| table.rows_per_site as u32 * self.case.load.sites).sum()
     }
 
@@ -189,12 +197,18 @@ impl<'c> Builder<'c> {
         let each = f64::from(rows.count) / f64::from(batches);
         for batch in 0..batches {
             let is_scan = rows.way != Way::Probe;
-            let descents = if !is_scan { each } else if batch == 0 { 1.0 } else { 0.0 };
+            let descents = if !is_scan {
+                each
+            } else if batch == 0 {
+                1.0
+            } else {
+                0.0
+            };
             self.descend(action, descents);
             let locks = self.row_locks(action, each, locked);
             self.lock(action, batch, locks);
             self.page(action, batch);
-            self.rows(action, each, locks, random);
+            self.rows(action, each, random);
             self.changes(action, each, random);
         }
     }
@@ -303,7 +317,7 @@ impl<'c> Builder<'c> {
     }
 
     /// The rows themselves, with the latches of their leaf and heap pages.
-    fn rows(&mut self, action: &Action, each: f64, locks: f64, random: &mut Rng) {
+    fn rows(&mut self, action: &Action, each: f64, random: &mut Rng) {
         let (p, design, rows) = (self.prices(), self.case.design, action.rows);
         // Equal work would let threads fall into step.
         let work = each * p.row * (0.5 + random.f64());
@@ -316,13 +330,19 @@ impl<'c> Builder<'c> {
         if design.heap == Heap::Latched {
             self.latch(1, each);
         }
+        // A scan leaves out the descent, and with it half of the lines.
+        let cold = each * p.cold_data * if is_scan { 0.5 } else { 1.0 };
         if !design.has_owners() {
-            let share = if is_scan { 0.5 } else { 1.0 };
-            self.pay(Part::Work, each * share * p.cold_data);
-        } else if rows.way == Way::Range || is_fetch {
+            self.pay(Part::Work, cold);
+            return;
+        }
+        let among = rows.among.unwrap_or(self.case.load.tables[rows.table].rows_per_site);
+        let owned = among as f64 * f64::from(self.case.load.sites) / self.case.contexts.len() as f64;
+        let is_cached = (p.cache_rows / owned).min(1.0);
+        self.pay(Part::Work, cold * (1.0 - is_cached));
+        if rows.way == Way::Range || is_fetch {
             self.pay(Part::Message, each * p.record);
         }
-        debug_assert!(locks <= each);
     }
 
     /// Updates and inserts: their work, their log records, and splits.

@@ -4,7 +4,7 @@
 //! its queue holds the dispatches of its clients and the actions of its partitions.
 //!
 //! ```text
-//!   Dispatch --> Action ... Action --> Rendezvous --> Action ... --> Commit --> Release ... Release
+//!   Dispatch --> Action ... Action --> Rendezvous --> Action ... --> Commit --> Release ...
 //!   client       owners, at once       last of them                  last        owners
 //! ```
 //!
@@ -31,7 +31,11 @@ enum Job {
     Whole(usize),
     Dispatch(usize),
     /// An action of the phase under way, by number; whether it has its lock.
-    Action { txn: usize, action: usize, has_lock: bool },
+    Action {
+        txn: usize,
+        action: usize,
+        has_lock: bool,
+    },
     Rendezvous(usize),
     Commit(usize),
     /// An owner gives back a row lock, if the action took one.
@@ -241,9 +245,11 @@ impl<'c> Sim<'c> {
         let mut action = |rows, site: u32, row| {
             actions.push(Action { rows, site, owner: site as usize % count, row });
         };
-        if table.is_small() {
+        if table.is_small {
             let per_site = table.rows_per_site as u32;
-            let row = site * per_site + self.random.u32(0..per_site);
+            // Rows of one access follow each other, so that locks are taken in their order.
+            let last = per_site - rows.count.min(super::program::MOST_BATCHES).min(per_site);
+            let row = site * per_site + self.random.u32(0..=last);
             return action(rows, site, Some(row));
         }
         if !matches!(rows.way, Way::Range | Way::RangeNotAligned) {
@@ -335,6 +341,7 @@ impl<'c> Sim<'c> {
         };
         self.spend(entry.wait, start - now);
         self.wait(entry.class, start - now);
+        self.out.inside_ns[entry.class as usize] += end - start;
         if !entry.is_own_time {
             return start;
         }

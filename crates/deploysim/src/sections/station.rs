@@ -7,13 +7,23 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Name {
     /// The root of a table's index, or of the sub-tree of a partition.
-    Root { table: u16, partition: u32 },
+    Root {
+        table: u16,
+        partition: u32,
+    },
     /// A heap page.
-    Page { table: u16, page: u32 },
+    Page {
+        table: u16,
+        page: u32,
+    },
     /// The head of a row's lock.
-    Head { row: u32 },
+    Head {
+        row: u32,
+    },
     /// The queue of an owner.
-    Queue { context: u16 },
+    Queue {
+        context: u16,
+    },
     Log,
 }
 
