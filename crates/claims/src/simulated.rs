@@ -18,6 +18,7 @@
 mod cell;
 mod counter;
 mod place;
+mod sections;
 
 use crate::error::DataError;
 use crate::row::Row;
@@ -26,6 +27,7 @@ use serde::Deserialize;
 use workload::micro::Op;
 
 pub use place::{Islands, Per, Place};
+pub use sections::Sections;
 
 include!(concat!(env!("OUT_DIR"), "/machines.rs"));
 
@@ -111,6 +113,10 @@ pub struct Simulate {
     /// Repetitions with other seeds; a row holds their mean, extremes and deviation.
     #[serde(default = "once")]
     pub repeat: u64,
+    /// One instance as its threads meet in it: of the fields above only `machine` and `profile`
+    /// count.
+    #[serde(default)]
+    pub sections: Option<Sections>,
 }
 
 fn conventional() -> String {
@@ -182,7 +188,10 @@ impl Simulate {
         let checked = || {
             let machine = machine(&self.machine)?;
             let profile = EngineProfile::builtin(&self.profile)?;
-            self.cells(&machine, &profile).map(|cells| cells.len())
+            match &self.sections {
+                Some(sections) => sections.check(&machine, &profile),
+                None => self.cells(&machine, &profile).map(|cells| cells.len()),
+            }
         };
         match checked() {
             Ok(0) => Err(DataError::of(experiment, "a [[simulate]] entry with an empty list gives no row")),
@@ -198,6 +207,9 @@ impl Simulate {
     pub fn rows(&self, profile: Option<&str>) -> Result<Vec<Row>, ModelError> {
         let machine = machine(&self.machine)?;
         let profile = EngineProfile::builtin(profile.unwrap_or(&self.profile))?;
+        if let Some(sections) = &self.sections {
+            return Ok(self.stamped(sections.rows(&machine, &profile)?, &profile));
+        }
         if self.workload == Load::Distances {
             return Ok(self.stamped(counter::distances(&machine), &profile));
         }

@@ -57,8 +57,8 @@ fn run_all(only: Option<&String>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A lease that ends when a file appears, and claims in a directory that both machines share: a file
-/// for each island, with the machine's name.
+/// A lease that ends when a file appears, and claims in a directory that both machines share: a
+/// file for each island, with the machine's name.
 struct FileLease {
     lost: PathBuf,
     claims: PathBuf,

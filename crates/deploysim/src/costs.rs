@@ -5,6 +5,10 @@
 //! `silo` ([`EngineProfile::builtin`]). Each states its source and the anchors it was fitted to;
 //! an anchor never counts as a result.
 
+mod sections;
+
+pub use sections::{ColdShares, SectionCosts};
+
 use crate::deployment::Channel;
 use crate::error::ModelError;
 use crate::machine::MachineModel;
@@ -322,6 +326,9 @@ pub struct EngineProfile {
     pub lock_timeout_ns: f64,
     #[serde(default, rename = "loop")]
     pub worker_loop: LoopCosts,
+    /// For [`crate::sections`]: the division of the costs over the parts of a storage manager.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sections: Option<SectionCosts>,
 }
 
 /// The hand-over between two workers that borrowed costs begin with: a message each way between
@@ -394,6 +401,9 @@ impl EngineProfile {
         }
         if self.worker_loop.turns == 0 || self.worker_loop.budget == 0 || self.worker_loop.pass_ns <= 0.0 {
             return Err("[loop] needs turns, a budget and pass_ns above 0".into());
+        }
+        if let Some(sections) = &self.sections {
+            sections.check(self.designs.get("conventional").map_or(0, |design| design.hot.len()))?;
         }
         match costs.into_iter().find(|(_, cost)| !(cost.is_finite() && *cost >= 0.0)) {
             Some((name, cost)) => Err(format!("{name} is {cost}: expected 0 or more")),

@@ -7,9 +7,11 @@
 //! - [`Transactions`]: the requests, drawn by `workload`'s generator or from [`RecordedKind`]s.
 //! - [`Deployment`]: instances, their cores, design, channel, durability, clients.
 //!
-//! These four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by event
-//! and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first screen of
-//! a search.
+//! - [`sections`]: the threads of one instance in critical sections, under designs with owners.
+//!
+//! The first four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by
+//! event and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first
+//! screen of a search.
 //!
 //! ```
 //! use deploysim::{Case, Deployment, EngineProfile, MachineModel, Placement, RunOptions,
@@ -42,6 +44,8 @@ pub mod outcome;
 
 mod analytic;
 mod simulate;
+
+pub mod sections;
 
 pub use analytic::{Estimate, estimate, mva};
 pub use case::Case;

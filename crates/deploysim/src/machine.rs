@@ -21,6 +21,32 @@ pub struct Flush {
     pub ns: f64,
 }
 
+/// The way in which hardware contexts of one core share it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pipelines {
+    /// Pipelines of a core.
+    pub each: f64,
+    /// The share of its time, from above 0 to 1, in which a context alone on its core keeps one of
+    /// them busy.
+    pub busy: f64,
+}
+
+impl Pipelines {
+    /// The factor by which the busy share of a context stretches when `running` contexts of its
+    /// core run, itself among them: it waits for the others in proportion to their load.
+    pub fn stretch(&self, running: usize) -> f64 {
+        let others = running.saturating_sub(1) as f64;
+        // The others stretch as well, so that each keeps its pipeline busy for less of its time.
+        let mut stretch = 1.0;
+        for _ in 0..64 {
+            let load = others * self.busy / (1.0 - self.busy + self.busy * stretch) / self.each;
+            stretch = (stretch + 1.0 / (1.0 - load.min(0.95))) / 2.0;
+        }
+        stretch
+    }
+}
+
 /// The terms of a machine besides its latencies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct MachineTerms {
@@ -45,6 +71,9 @@ pub struct MachineTerms {
     pub wake_ns: f64,
     /// Flush times by depth, ascending; never empty.
     pub flushes: Vec<Flush>,
+    /// `None` where each context is a core.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipelines: Option<Pipelines>,
 }
 
 /// The defaults, measured on the virtual machine of the project's own figures (Xeon, 2 MB of L2),
@@ -62,6 +91,7 @@ impl Default for MachineTerms {
             syscall_ns: 300.0,
             wake_ns: 20_000.0,
             flushes: vec![Flush { depth: 1, ns: 120_000.0 }],
+            pipelines: None,
         }
     }
 }
@@ -356,6 +386,8 @@ fn check_terms(name: &str, terms: &MachineTerms) -> Result<(), ModelError> {
         ("memory_remote_ns", terms.memory_remote_ns),
         ("syscall_ns", terms.syscall_ns),
         ("wake_ns", terms.wake_ns),
+        ("pipelines.each", terms.pipelines.map_or(1.0, |p| p.each)),
+        ("pipelines.busy", terms.pipelines.map_or(1.0, |p| p.busy)),
     ];
     let flushes = terms.flushes.iter().map(|f| ("flushes", f.ns));
     for (term, value) in known.into_iter().chain(flushes) {
@@ -363,6 +395,10 @@ fn check_terms(name: &str, terms: &MachineTerms) -> Result<(), ModelError> {
             let what = format!("machine {name:?}: {term}");
             return Err(ModelError::Value { what, value: value.to_string(), expected: "a number above 0" });
         }
+    }
+    if let Some(busy) = terms.pipelines.map(|p| p.busy).filter(|busy| *busy > 1.0) {
+        let what = format!("machine {name:?}: pipelines.busy");
+        return Err(ModelError::Value { what, value: busy.to_string(), expected: "at most 1" });
     }
     let ascending = terms.flushes.windows(2).all(|pair| pair[0].depth < pair[1].depth);
     if terms.flushes.is_empty() || !ascending {

@@ -19,7 +19,7 @@
 //! Equal seeds give equal outcomes.
 
 mod home;
-mod locks;
+pub(crate) mod locks;
 mod measure;
 mod participant;
 mod parts;
@@ -28,7 +28,7 @@ mod rows;
 mod setup;
 mod slab;
 mod stations;
-mod tree;
+pub(crate) mod tree;
 mod worker;
 
 use crate::case::Case;

@@ -17,9 +17,10 @@
 //! pairs = [[0, 1], [1, 2]]
 //! [terms]                   # optional, each with a default that reports name
 //! l2_bytes = 262144
+//! pipelines = { each = 2, busy = 0.16 }   # where contexts share a core
 //! ```
 
-use super::{Flush, LevelGroups, LevelName, MachineModel, MachineTerms};
+use super::{Flush, LevelGroups, LevelName, MachineModel, MachineTerms, Pipelines};
 use crate::error::ModelError;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -78,6 +79,7 @@ pub struct Terms {
     pub syscall_ns: Option<f64>,
     pub wake_ns: Option<f64>,
     pub flushes: Option<Vec<Flush>>,
+    pub pipelines: Option<Pipelines>,
 }
 
 /// The number of a CPU's group on one level.
@@ -239,6 +241,7 @@ impl MachineFile {
         let (mut terms, mut defaulted) = (MachineTerms::default(), MachineTerms::names());
         terms.ghz = self.ghz;
         terms.speed = self.terms.speed;
+        terms.pipelines = self.terms.pipelines;
         let t = &self.terms;
         let numbers = [
             ("l2_bytes", t.l2_bytes, &mut terms.l2_bytes),

@@ -10,18 +10,18 @@ use std::collections::{HashMap, VecDeque};
 const MOST_ROWS: u64 = 1 << 20;
 
 /// A lock's number; `NONE` for a row without one.
-pub(super) type LockId = u32;
-pub(super) const NONE: LockId = u32::MAX;
+pub(crate) type LockId = u32;
+pub(crate) const NONE: LockId = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     Shared,
     Exclusive,
 }
 
 /// A party that waits: a task's number, which the caller understands.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Waiter<T> {
+pub(crate) struct Waiter<T> {
     pub task: T,
     pub mode: Mode,
     pub since: f64,
@@ -30,7 +30,7 @@ pub(super) struct Waiter<T> {
 /// A lock's state in one word: 0 free, [`EXCLUSIVE`], or the number of sharers.
 const EXCLUSIVE: u32 = u32::MAX;
 
-pub(super) struct Locks<T> {
+pub(crate) struct Locks<T> {
     /// Keys `start..end` have the locks from `first` on.
     ranges: Vec<(u64, u64, u32)>,
     states: Vec<u32>,
@@ -60,6 +60,12 @@ impl<T: Copy> Locks<T> {
         }
         let states = vec![0; first as usize];
         Locks { ranges, states, queues: HashMap::new(), waits: HashMap::new() }
+    }
+
+    /// A lock for each of `rows` rows, whose keys are `0..rows`.
+    pub fn of_rows(rows: u32) -> Locks<T> {
+        let states = vec![0; rows as usize];
+        Locks { ranges: vec![(0, u64::from(rows), 0)], states, queues: HashMap::new(), waits: HashMap::new() }
     }
 
     /// The lock of a row.

@@ -3,7 +3,7 @@
 
 /// Clocks by worker. Invariant: each inner node names the winner of its two children; of equal
 /// clocks the lower number wins.
-pub(super) struct Tree {
+pub(crate) struct Tree {
     leaves: usize,
     clocks: Vec<f64>,
     winners: Vec<u32>,
