@@ -59,7 +59,7 @@ usage: cargo xtask <command> [arguments]
   flips [ARGS]     turn over bits of data, log and control files (--flips N, --seed S, --tables)
   histories [ARGS] record histories and judge them (--histories N, --transactions N, --seed S)
   histories tpce [ARGS]
-                   the same of a reduced TPC-E with its exchange, each row a register
+                   the same of a reduced TPC-E with its exchange, each row a register: on one engine, in one instance, in two
   histories islands [ARGS]
                    the same over 2 to 4 instances that are killed and come back (also --jobs N at a time)
   fuzz [TARGET] [--seconds N]

@@ -9,9 +9,9 @@ use fastrand::Rng;
 use instance::{Instance, InstanceConfig, InstanceFault, RepartitionError};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use txn::Placement;
+use txn::{Placement, Workload};
 
 /// After this time without a commit a history is judged as it is.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -51,28 +51,46 @@ pub fn deployed(
     let instance = Instance::start(lists, config)?;
     instance.load(&|_, _| {})?;
     instance.drive(plan.crew.clients, plan.seed << 32);
-    let (mut random, mut last) = (Rng::with_seed(plan.seed), (0, Instant::now()));
-    while last.0 < plan.transactions && last.1.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_millis(5));
-        if keys == Keys::Move {
-            move_keys(&instance, plan.crew.workers, &mut random)?;
-        }
-        let now = committed.load(Ordering::Relaxed);
-        last = if now > last.0 { (now, Instant::now()) } else { last };
-    }
+    let mut random = Rng::with_seed(plan.seed);
+    until(&committed, plan.transactions, || match keys {
+        Keys::Move => move_keys(&instance, SLOTS as u32, plan.crew.workers, &mut random),
+        Keys::Stay => Ok(()),
+    })?;
     instance.halt()?;
     instance.stop()?;
     Ok(judge(&recorder.history()))
 }
 
-/// Draws other borders.
-fn move_keys(instance: &Instance<Lists>, workers: usize, random: &mut Rng) -> Result<(), InstanceFault> {
-    let mut starts: Vec<u32> = (1..SLOTS as u32).collect();
+/// Waits until that many transactions have committed, or none commits for [`PATIENCE`]. `meanwhile`
+/// runs every few milliseconds.
+pub(crate) fn until(
+    committed: &AtomicUsize,
+    transactions: usize,
+    mut meanwhile: impl FnMut() -> Result<(), InstanceFault>,
+) -> Result<(), InstanceFault> {
+    let mut last = (0, Instant::now());
+    while last.0 < transactions && last.1.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+        meanwhile()?;
+        let now = committed.load(Ordering::Relaxed);
+        last = if now > last.0 { (now, Instant::now()) } else { last };
+    }
+    Ok(())
+}
+
+/// Draws other borders between the owners of an instance with all `sites`.
+pub(crate) fn move_keys<W: Workload>(
+    instance: &Instance<W>,
+    sites: u32,
+    workers: usize,
+    random: &mut Rng,
+) -> Result<(), InstanceFault> {
+    let mut starts: Vec<u32> = (1..sites).collect();
     random.shuffle(&mut starts);
     starts.truncate(workers - 1);
     starts.push(0);
     starts.sort_unstable();
-    let ends = starts.iter().skip(1).copied().chain([SLOTS as u32]);
+    let ends = starts.iter().skip(1).copied().chain([sites]);
     let parts: Vec<_> =
         starts.iter().zip(ends).enumerate().map(|(w, (start, end))| (*start..end, w)).collect();
     match instance.repartition(&parts) {

@@ -1,11 +1,12 @@
 //! Access to rows that notes which were touched, and their versions.
 
 use base::{Key, TableId};
+use serde::{Deserialize, Serialize};
 use txn::step::Route;
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Row, RowMut, Schema};
 
 /// A row by its table and key, and its version: the hash of its bytes, `None` for no row.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Touch {
     Read((TableId, Vec<u8>), Option<u64>),
     Wrote((TableId, Vec<u8>), Option<u64>),
@@ -47,6 +48,10 @@ impl<A: Access> Access for Noted<'_, A> {
 
     fn within(&mut self, sites: Option<std::ops::Range<u32>>) -> Result<(), Abort> {
         self.access.within(sites)
+    }
+
+    fn expect(&mut self, rows: usize) {
+        self.access.expect(rows);
     }
 
     async fn read<R>(

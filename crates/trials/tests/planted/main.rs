@@ -5,6 +5,7 @@
 #[path = "../shared/plans.rs"]
 mod plans;
 
+mod brokerage;
 mod histories;
 mod islands;
 

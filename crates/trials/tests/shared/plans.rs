@@ -3,6 +3,7 @@
 use exec::DesignKind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use trials::brokerage;
 use trials::deployed::{Keys, deployed};
 use trials::histories::{HistoryVerdict, Plan};
 use trials::islands::{Course, Outcome, Trouble, record};
@@ -29,6 +30,15 @@ pub fn among_owners(design: DesignKind, plan: Plan) -> Result<HistoryVerdict, in
     let crew = Crew { workers: 2 + plan.seed as usize % 2, clients: 3 };
     let keys = if plan.seed % 4 > 1 { Keys::Move } else { Keys::Stay };
     deployed(design, Plan { crew, ..plan }, keys, dir.path())
+}
+
+/// Records a history of TPC-E in whole instances. Also returns the number of commits that it was to
+/// reach.
+pub fn of_a_brokerage(design: DesignKind, islands: u16, seed: u64) -> (HistoryVerdict, usize) {
+    let dir = tempfile::tempdir().unwrap();
+    let crew = Crew { workers: 2, clients: 4 };
+    let plan = brokerage::Plan { crew, transactions: COMMITTED, seed };
+    (brokerage::deployed::record(design, islands, plan, dir.path()).unwrap(), COMMITTED)
 }
 
 /// Records a history over several instances.

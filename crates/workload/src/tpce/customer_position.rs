@@ -4,6 +4,7 @@
 use super::market_steps::{Prices, by_place, in_order};
 use super::ops::{found, key, scan_prefix, security_in, text};
 use super::rows::*;
+use super::trade_detail::STEPS_OF_TRADE;
 use super::{Tpce, route};
 use base::Key;
 use serde::{Deserialize, Serialize};
@@ -168,7 +169,8 @@ async fn history<A: Access>(
     let mut all = Vec::new();
     for (t, symbol, quantity) in trades {
         let mut steps = Vec::new();
-        scan_prefix(access, TRADE_HISTORY_TIME, &key(site, [t]), Direction::Forward, |_, row| {
+        access.expect(STEPS_OF_TRADE);
+        scan_prefix(access, TRADE_HISTORY, &key(site, [t]), Direction::Forward, |_, row| {
             steps.push((row.int(trade_history::TH_DTS), text(&row, trade_history::TH_ST_ID)));
             Flow::More
         })

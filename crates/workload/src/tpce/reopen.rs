@@ -2,17 +2,17 @@
 //! exchange, or Trade-Cleanup cancels them.
 //!
 //! The exchange keeps nothing on disk. Every order that it can have is a trade with the state SBMT
-//! or PNDG, so its queues follow from TRADE, site by site.
+//! or PNDG, so its queues follow from TRADE, site by site. Initial trades are all completed, so it
+//! reads those with later ids.
 
 use super::geometry::Geometry;
 use super::market_feed::OpenOrder;
-use super::ops::{found, key, scan_prefix, security_in};
+use super::ops::{found, key, security_in};
 use super::rows::*;
 use super::{Tpce, route, settle};
-use base::Key;
 use serde::{Deserialize, Serialize};
 use txn::step::{Each, Effect, Route, Step, StepId, Transaction};
-use txn::{Abort, Access, Direction, Flow, RowMut};
+use txn::{Abort, Access, Direction, Flow, Range, RowMut};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReopenRequest {
@@ -34,6 +34,14 @@ pub struct ReopenReply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct OpenTrades {
     pub site: u32,
+    /// The first id that is not of an initial trade.
+    pub first: i64,
+}
+
+impl OpenTrades {
+    fn of(tpce: &Tpce, site: u32) -> OpenTrades {
+        OpenTrades { site, first: Geometry::trade_id(site, tpce.geometry.initial + 1) }
+    }
 }
 
 /// Cancels trades of a site.
@@ -52,27 +60,12 @@ pub struct DropRequests {
     pub trades: Vec<i64>,
 }
 
-async fn with_status<A: Access>(access: &mut A, site: u32, status: &str) -> Result<Vec<OpenOrder>, Abort> {
+fn open_order(row: &txn::Row<'_>) -> Result<OpenOrder, Abort> {
     use trade::*;
-    let (mut all, mut strange) = (Vec::new(), Ok(()));
-    let prefix = Key::new().i64(site.into()).str(status);
-    scan_prefix(access, TRADE_STATUS, &prefix, Direction::Forward, |_, row| {
-        let mut trade_type = [0; 3];
-        trade_type.copy_from_slice(row.bytes(T_TT_ID));
-        match security_in(&row, T_S_SYMB) {
-            Ok(security) => all.push(OpenOrder {
-                t: row.int(T_ID),
-                security,
-                trade_type,
-                quantity: row.int(T_QTY),
-                bid: row.int(T_BID_PRICE),
-            }),
-            Err(abort) => strange = Err(abort),
-        }
-        Flow::More
-    })
-    .await?;
-    strange.map(|()| all)
+    let mut trade_type = [0; 3];
+    trade_type.copy_from_slice(row.bytes(T_TT_ID));
+    let (t, quantity, bid) = (row.int(T_ID), row.int(T_QTY), row.int(T_BID_PRICE));
+    Ok(OpenOrder { t, security: security_in(row, T_S_SYMB)?, trade_type, quantity, bid })
 }
 
 impl Step for OpenTrades {
@@ -85,8 +78,23 @@ impl Step for OpenTrades {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<ReopenReply, Abort> {
-        let submitted = with_status(access, self.site, "SBMT").await?;
-        let pending = with_status(access, self.site, "PNDG").await?;
+        let (mut submitted, mut pending, mut strange) = (Vec::new(), Vec::new(), Ok(()));
+        let (low, end) = (key(self.site, [self.first]), key(self.site, []).prefix_end());
+        let range = Range { low: Some(&low), high: end.as_deref() };
+        let visit = |_: &[u8], row: txn::Row<'_>| {
+            let list = match row.bytes(trade::T_ST_ID) {
+                b"SBMT" => &mut submitted,
+                b"PNDG" => &mut pending,
+                _ => return Flow::More,
+            };
+            match open_order(&row) {
+                Ok(order) => list.push(order),
+                Err(abort) => strange = Err(abort),
+            }
+            Flow::More
+        };
+        access.scan(TRADE, range, Direction::Forward, visit).await?;
+        strange?;
         let read = |row: txn::Row<'_>| row.int(trade_sequence::TQ_DTS);
         let latest = found(access.read(TRADE_SEQUENCE, &key(self.site, []), read).await?)?;
         Ok(ReopenReply { submitted, pending, latest })
@@ -145,7 +153,7 @@ pub(super) async fn rebuild<T: Transaction>(
     if r.site >= tpce.geometry.sites() {
         return Err(Abort::BadRequest);
     }
-    txn.last(OpenTrades { site: r.site }).await
+    txn.last(OpenTrades::of(tpce, r.site)).await
 }
 
 /// Trade-Cleanup for the trades of one site; returns the cancelled orders.
@@ -158,7 +166,7 @@ pub(super) async fn clean_up<T: Transaction>(
     if r.site >= geometry.sites() {
         return Err(Abort::BadRequest);
     }
-    let open = txn.all(OpenTrades { site: r.site }).await?;
+    let open = txn.all(OpenTrades::of(tpce, r.site)).await?;
     let group = geometry.group_of(r.site);
     let mut drops: Vec<DropRequests> = Vec::new();
     for order in &open.pending {

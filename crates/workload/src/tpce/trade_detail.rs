@@ -2,6 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The rows that a scan of a trade's TRADE_HISTORY may look at: three at most, and one more by
+/// which it sees that there are no more.
+pub(super) const STEPS_OF_TRADE: usize = 4;
+
 /// A trade with its settlement.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TradeDetail {

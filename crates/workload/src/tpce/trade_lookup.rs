@@ -5,7 +5,7 @@ use super::geometry::{Geometry, symbol};
 use super::market_steps::SecurityFacts;
 use super::ops::{found, key, scan_prefix, symbol_key, text};
 use super::rows::*;
-use super::trade_detail::TradeDetail;
+use super::trade_detail::{STEPS_OF_TRADE, TradeDetail};
 use super::trade_texts::{Change, change};
 use super::{Tpce, route};
 use base::Key;
@@ -133,11 +133,13 @@ async fn detail<A: Access>(
         };
         detail.cash = access.read(CASH_TRANSACTION, &of_trade, read).await?;
     }
-    scan_prefix(access, TRADE_HISTORY_TIME, &of_trade, Direction::Forward, |_, row| {
+    access.expect(STEPS_OF_TRADE);
+    scan_prefix(access, TRADE_HISTORY, &of_trade, Direction::Forward, |_, row| {
         detail.history.push((row.int(trade_history::TH_DTS), text(&row, trade_history::TH_ST_ID)));
         Flow::More
     })
     .await?;
+    detail.history.sort_by_key(|(dts, _)| *dts);
     Ok(Some(detail))
 }
 
