@@ -1,7 +1,9 @@
 """Django's ORM over psycopg 3: migrations of a model and of Django's own applications, queries, inspectdb."""
 
+import datetime as dt
 import io
 import os
+import zoneinfo
 
 import django
 from django.apps import AppConfig
@@ -29,6 +31,8 @@ django.setup()
 from django.contrib.auth.models import User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
 from django.db import IntegrityError, connection, models, transaction  # noqa: E402
+from django.db.models import functions  # noqa: E402
+from django.utils import timezone  # noqa: E402
 
 
 def noted(execute, text, params, many, context):
@@ -109,6 +113,22 @@ def changes_of_a_table():
         field.set_attributes_from_name("weight")
         editor.add_field(Shelf, field)
         editor.remove_field(Shelf, field)
+
+
+@check
+def days_in_a_time_zone():
+    made()
+    shelf = Shelf.objects.create(name="one")
+    item = Item.objects.create(shelf=shelf, title="late")
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    late = dt.datetime(2024, 6, 30, 22, 30, tzinfo=dt.timezone.utc)
+    Item.objects.filter(pk=item.pk).update(added=late)
+    day = functions.TruncDate("added", tzinfo=berlin)
+    expect(Item.objects.annotate(day=day).get().day, dt.date(2024, 7, 1))
+    month = functions.TruncMonth("added", tzinfo=berlin)
+    expect(Item.objects.annotate(month=month).get().month.isoformat(), "2024-07-01T00:00:00+02:00")
+    with timezone.override(berlin):
+        expect(Item.objects.filter(added__date=dt.date(2024, 7, 1), added__hour=0).count(), 1)
 
 
 @check

@@ -5,6 +5,7 @@ import decimal
 import threading
 import time
 import uuid
+import zoneinfo
 
 import psycopg
 from psycopg.types.json import Json
@@ -303,6 +304,40 @@ def many_at_once():
     [thread.join() for thread in threads]
     with connect() as connection:
         expect(connection.execute("SELECT sum(v) FROM m").fetchone(), (160,))
+
+
+@check
+def arrays():
+    with connect() as connection:
+        fresh(connection, "arr", "id int PRIMARY KEY, n int[], t text[] DEFAULT '{}'")
+        for binary in (True, False):
+            cursor = connection.cursor(binary=binary)
+            for way in ("%b", "%t"):
+                cursor.execute("DELETE FROM arr")
+                cursor.execute(f"INSERT INTO arr VALUES (1, {way}, {way})", ([1, -2, None], ["a b", '"', "", None]))
+                row = cursor.execute("SELECT n, t FROM arr").fetchone()
+                expect(row, ([1, -2, None], ["a b", '"', "", None]))
+        connection.execute("INSERT INTO arr (id) VALUES (2)")
+        expect(connection.execute("SELECT array_agg(id ORDER BY id) FROM arr").fetchone()[0], [1, 2])
+        expect(connection.execute("SELECT id FROM arr WHERE %s = ANY (t)", ("a b",)).fetchall(), [(1,)])
+        expect(connection.execute("SELECT ARRAY[id, id + 1] FROM arr WHERE id = 2").fetchone()[0], [2, 3])
+
+
+@check
+def time_zones():
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    with connect(options="-c TimeZone=Europe/Berlin") as connection:
+        expect(connection.info.timezone, berlin)
+        fresh(connection, "tz", "id int PRIMARY KEY, at timestamptz")
+        noon = dt.datetime(2024, 7, 1, 12, tzinfo=berlin)
+        connection.execute("INSERT INTO tz VALUES (1, %s), (2, '2024-10-27 02:30')", (noon,))
+        for binary in (True, False):
+            found = connection.cursor(binary=binary).execute("SELECT at FROM tz ORDER BY id").fetchall()
+            expect([at.isoformat() for (at,) in found], ["2024-07-01T12:00:00+02:00", "2024-10-27T02:30:00+01:00"])
+        shown = connection.execute("SELECT at::text, at AT TIME ZONE 'UTC' FROM tz WHERE id = 1").fetchone()
+        expect(shown, ("2024-07-01 12:00:00+02", dt.datetime(2024, 7, 1, 10)))
+        connection.execute("SET TIME ZONE 'America/New_York'")
+        expect(connection.execute("SELECT at::text FROM tz WHERE id = 1").fetchone()[0], "2024-07-01 06:00:00-04")
 
 
 run()

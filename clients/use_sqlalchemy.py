@@ -121,6 +121,22 @@ def creates_what_is_missing():
 
 
 @check
+def arrays():
+    table = sa.Table("sa_array", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    table.append_column(sa.Column("tags", sa.ARRAY(sa.Text)))
+    with engine.begin() as connection:
+        connection.execute(sa.text("DROP TABLE IF EXISTS sa_array"))
+        table.create(connection, checkfirst=False)
+        connection.execute(table.insert(), [{"id": 1, "tags": ["a", "b c"]}, {"id": 2, "tags": []}])
+        having = sa.select(table.c.id).where(sa.literal("b c") == sa.any_(table.c.tags))
+        expect(connection.scalars(having).all(), [1])
+        expect(connection.execute(sa.select(table.c.tags).order_by(table.c.id)).scalars().all(), [["a", "b c"], []])
+    found = sa.MetaData()
+    found.reflect(engine, only=["sa_array"])
+    expect(str(found.tables["sa_array"].c.tags.type), "ARRAY")
+
+
+@check
 def reflects_tables():
     made()
     inspector = sa.inspect(engine)

@@ -245,9 +245,13 @@ impl World<'_> {
     /// The name of a class of users as a statement would have it: with its schema, if the session
     /// does not look names up there.
     pub fn shown(&self, name: &str) -> String {
+        if self.has_public_in_reach() { quoted(name) } else { format!("public.{}", quoted(name)) }
+    }
+
+    /// Whether the session looks names up in the schema of users without its name.
+    pub fn has_public_in_reach(&self) -> bool {
         let path = self.facts.settings.iter().find(|(known, _)| known == "search_path");
-        let is_in_reach = path.is_none_or(|(_, path)| path.contains("public"));
-        if is_in_reach { quoted(name) } else { format!("public.{}", quoted(name)) }
+        path.is_none_or(|(_, path)| path.contains("public"))
     }
 }
 

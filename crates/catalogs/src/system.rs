@@ -264,7 +264,8 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         "current_schema" => Value::text("public"),
         "current_schemas" => {
             let implicit = args.first().is_some_and(Value::is_true).then(|| Value::text("pg_catalog"));
-            Value::Array(implicit.into_iter().chain([Value::text("public")]).collect())
+            let public = world.has_public_in_reach().then(|| Value::text("public"));
+            Value::Array(implicit.into_iter().chain(public).collect())
         }
         "version" => Value::text(concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION"), ")")),
         "current_setting" => return current_setting(facts, args),

@@ -241,7 +241,7 @@ pub fn is_implicit(from: SqlType, to: SqlType) -> bool {
     }
     match (from, to) {
         (Date, Timestamp | TimestampTz) | (Timestamp, TimestampTz) | (Time, Interval) => true,
-        (Array(_), Array(_)) => is_same_value(from, to),
+        (Array(from), Array(to)) => is_implicit(from.ty(), to.ty()),
         _ => is_text(from) && is_text(to),
     }
 }
@@ -253,6 +253,7 @@ pub fn is_assignable(from: SqlType, to: SqlType) -> bool {
         || matches!((from, to), (Timestamp | TimestampTz, Date | Time) | (TimestampTz, Timestamp))
         || matches!((from, to), (Interval, Time) | (Json, Jsonb) | (Jsonb, Json) | (Oid, Int4 | Int8))
         || is_text(to)
+        || matches!((from, to), (Array(from), Array(to)) if is_assignable(from.ty(), to.ty()))
 }
 
 /// Whether a statement may ask for it (`CAST`, `::`).

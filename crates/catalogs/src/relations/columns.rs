@@ -3,6 +3,7 @@
 use super::{Rows, World, indexes, number_of, types};
 use crate::system;
 use crate::value::{Type, Value};
+use sql::catalog::{Column, Table};
 
 fn number(v: impl Into<i64>) -> Value {
     Value::Int(v.into())
@@ -86,21 +87,29 @@ fn add(rows: &mut Rows<'_>, of: Attribute<'_>) {
     ]);
 }
 
+/// A column's default: its number, table, position from 1, column and text.
+pub type Default<'a> = (i64, &'a Table, i64, &'a Column, String);
+
+pub fn all_defaults<'a>(world: &'a World<'_>) -> impl Iterator<Item = Default<'a>> {
+    let of_table = move |table: &'a Table| {
+        let columns = table.columns.iter().zip(1..).filter(|(column, _)| !column.dropped);
+        columns.filter_map(move |(column, at)| {
+            let text = system::default_text(world, column)?;
+            Some((table, at, column, text))
+        })
+    };
+    let all = world.catalog.tables.values().flat_map(of_table);
+    all.zip(FIRST_DEFAULT..).map(|((table, at, column, text), number)| (number, table, at, column, text))
+}
+
 pub fn defaults(world: &World<'_>, rows: &mut Rows<'_>) {
-    let mut oid = FIRST_DEFAULT;
-    for table in world.catalog.tables.values() {
-        for (column, at) in table.columns.iter().zip(1..) {
-            let Some(text) = system::default_text(world, column).filter(|_| !column.dropped) else {
-                continue;
-            };
-            rows.add(&[
-                ("oid", number(oid)),
-                ("adrelid", number(table.oid.0)),
-                ("adnum", number(at)),
-                ("adbin", Value::Text(text)),
-            ]);
-            oid += 1;
-        }
+    for (oid, table, at, _, text) in all_defaults(world) {
+        rows.add(&[
+            ("oid", number(oid)),
+            ("adrelid", number(table.oid.0)),
+            ("adnum", number(at)),
+            ("adbin", Value::Text(text)),
+        ]);
     }
 }
 

@@ -1,10 +1,12 @@
 //! Classes, indexes, sequences, and the relations with the same rows in each database.
 
+use super::columns::all_defaults;
 use super::{
     BTREE, COLLATION, HEAP, INFORMATION_SCHEMA, OWNER, PG_CATALOG, PUBLIC, Rows, World, indexes, indexes_of,
 };
 use crate::system;
 use crate::value::Value;
+use sql::catalog::ColumnDefault;
 
 fn number(v: impl Into<i64>) -> Value {
     Value::Int(v.into())
@@ -140,7 +142,27 @@ pub fn dependencies(world: &World<'_>, rows: &mut Rows<'_>) {
             ("deptype", text("a")),
         ]);
     }
+    // A default depends on its column, and on the sequence that it takes numbers from.
+    for (oid, table, at, column, _) in all_defaults(world) {
+        let of = |to: u32, at: i64, kind: &str| {
+            [
+                ("classid", number(ATTRDEF)),
+                ("objid", number(oid)),
+                ("refclassid", number(1259)),
+                ("refobjid", number(to)),
+                ("refobjsubid", number(at)),
+                ("deptype", text(kind)),
+            ]
+        };
+        rows.add(&of(table.oid.0, at, "a"));
+        if let Some(ColumnDefault::Next(sequence)) = &column.default {
+            rows.add(&of(sequence.0, 0, "n"));
+        }
+    }
 }
+
+/// The number of `pg_attrdef`.
+const ATTRDEF: i64 = 2604;
 
 pub fn tables(world: &World<'_>, rows: &mut Rows<'_>) {
     for table in world.catalog.tables.values() {

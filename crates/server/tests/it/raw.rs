@@ -155,8 +155,15 @@ async fn mutated_streams_harm_no_other_client() {
     let bench = Bench::new().await;
     let mut good = Raw::new(&bench).await;
     good.ask(&[query("CREATE TABLE t (a int PRIMARY KEY, b text)")]).await;
+    good.ask(&[query("CREATE TABLE u (n int[], at timestamptz)")]).await;
+    let array = b"\0\0\0\x01\0\0\0\0\0\0\0\x17\0\0\0\x01\0\0\0\x01\0\0\0\x04\0\0\0\x05";
     let stream = [
         startup(),
+        query("SET TIME ZONE 'Europe/Berlin'; SELECT '2024-10-27 02:30 PST'::timestamptz, ARRAY[1, 2]"),
+        message(b'P', b"r\0INSERT INTO u VALUES ($1, '2024-07-01 12:00')\0\0\x01\0\0\x03\xef"),
+        message(b'B', &[&b"\0r\0\0\x01\0\x01\0\x01\0\0\0\x1c"[..], array, b"\0\0"].concat()),
+        execute(0),
+        query("SELECT set_config('search_path', 'x', false); SELECT n, at FROM u"),
         query("INSERT INTO t VALUES (1, 'x')"),
         message(b'P', b"s\0SELECT a, b FROM t WHERE a = $1\0\0\x01\0\0\0\x17"),
         message(b'B', b"p\0s\0\0\x01\0\x01\0\x01\0\0\0\x04\0\0\0\x01\0\x01\0\x01"),

@@ -3,7 +3,7 @@
 use super::arithmetic::{float_overflow, integer};
 use crate::datetime::zone::Zone;
 use crate::power::float_underflow;
-use crate::text::{Excess, fit, read, read_in, to_string_in};
+use crate::text::{Excess, array_of, fit, read, read_in, to_string_in, values_of};
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType, datetime, json};
 
@@ -20,6 +20,11 @@ pub(super) fn cast(
     zone: &Zone,
 ) -> Result<Datum, SqlError> {
     let excess = if explicit { Excess::Cut } else { Excess::Refused };
+    if let (Datum::Text(text), SqlType::Array(of), SqlType::Array(element)) = (&value, from, to) {
+        let values = values_of(of, text)?.into_iter();
+        let values = values.map(|value| cast(value, of.ty(), element.ty(), explicit, zone));
+        return Ok(array_of(element, &values.collect::<Result<Vec<_>, _>>()?));
+    }
     match (value, to) {
         (Datum::Null, _) => Ok(Datum::Null),
         (Datum::Text(text), to) if is_string(to) => fit(to, text, excess).map(Datum::Text),
