@@ -13,7 +13,8 @@
 //!
 //! An entry is data. Each combination of its lists gives one row, with the columns of a measured
 //! one and `simulated`, `engine_profile`, `machine_file`; islands vary fastest. A row's `deploy` is
-//! the entry's word for the islands. Equal entries give equal rows.
+//! the entry's word for the islands. Equal entries give equal rows. An entry with
+//! `[simulate.sections]` is of one instance and its threads ([`Sections`]).
 
 mod cell;
 mod counter;
@@ -113,7 +114,8 @@ pub struct Simulate {
     /// Repetitions with other seeds; a row holds their mean, extremes and deviation.
     #[serde(default = "once")]
     pub repeat: u64,
-    /// One instance as its threads meet in it: of the fields above only `machine` and `profile` count.
+    /// One instance as its threads meet in it: of the fields above only `machine` and `profile`
+    /// count.
     #[serde(default)]
     pub sections: Option<Sections>,
 }

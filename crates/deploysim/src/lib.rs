@@ -9,9 +9,9 @@
 //!
 //! - [`sections`]: the threads of one instance in critical sections, under designs with owners.
 //!
-//! The first four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by event
-//! and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first screen of
-//! a search.
+//! The first four go in, and a [`Case`] holds them. [`simulate`] runs the worker's loop event by
+//! event and gives an [`Outcome`]; [`estimate`] is a closed form in microseconds, for the first
+//! screen of a search.
 //!
 //! ```
 //! use deploysim::{Case, Deployment, EngineProfile, MachineModel, Placement, RunOptions,

@@ -12,8 +12,8 @@
 //! rows = [2000]
 //! ```
 //!
-//! Each table has a partition for each context of the machine. A row's `workers` are the contexts in
-//! use.
+//! Each table has a partition for each context of the machine. A row's `workers` are the contexts
+//! in use.
 
 use crate::row::Row;
 use deploysim::sections::{Class, Homes, Load, Part, SectionCase, SectionOutcome, simulate};

@@ -78,8 +78,8 @@ fn one_context_has_the_rate_of_its_costs() {
     }
 }
 
-/// The thesis, Figure 3.6: Logical latches as many pages as Conventional, Regular no index pages, and
-/// Partition and Leaf none at all.
+/// The thesis, Figure 3.6: Logical latches as many pages as Conventional, Regular no index pages,
+/// and Partition and Leaf none at all.
 #[test]
 fn designs_latch_what_they_are_built_to_latch() {
     for load in loads(16) {
