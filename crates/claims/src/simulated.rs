@@ -13,7 +13,8 @@
 //!
 //! An entry is data. Each combination of its lists gives one row, with the columns of a measured
 //! one and `simulated`, `engine_profile`, `machine_file`; islands vary fastest. A row's `deploy` is
-//! the entry's word for the islands. Equal entries give equal rows.
+//! the entry's word for the islands. Equal entries give equal rows. An entry with
+//! `[simulate.sections]` is of one instance and its threads ([`Sections`]).
 
 mod cell;
 mod counter;

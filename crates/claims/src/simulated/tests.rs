@@ -36,6 +36,29 @@ fn counters_are_slower_the_farther_their_threads() {
 }
 
 #[test]
+fn a_row_for_each_design_and_number_of_contexts() {
+    let text = "machine = \"quad-socket-opteron-8356\"\nprofile = \"shore-mt\"\n[sections]\n\
+                workload = \"tatp-scan\"\nrows = [10]\naligned = [true, false]\n\
+                designs = [\"conventional\", \"plp-leaf\"]\ncontexts = [4, 0]\n";
+    let rows = entry(text).rows(None).unwrap();
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| (row.word("index").unwrap(), row.number("workers").unwrap(), row.word("design").unwrap()))
+        .collect();
+    assert_eq!(cells.len(), 8);
+    assert_eq!(cells[0], ("aligned".into(), 4.0, "conventional".into()));
+    assert_eq!(cells[7], ("nonaligned".into(), 16.0, "plp-leaf".into()));
+    for row in &rows {
+        for field in ["tps", "share.latch_wait", "sections_per_txn.fixed", "latches_per_txn.heap"] {
+            assert!(row.number(field).is_some(), "{field}: {}", row.line());
+        }
+    }
+    assert_eq!(rows, entry(text).rows(None).unwrap());
+    let refused = entry(&text.replace("plp-leaf", "plp")).check("x.toml").unwrap_err().to_string();
+    assert!(refused.contains("plp-partition"), "{refused}");
+}
+
+#[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     let said = |text: &str| entry(text).check("x.toml").unwrap_err().to_string();
     assert!(said("machine = \"quad\"\nprofile = \"shore-mt\"").contains("quad-socket-e7530"));
@@ -68,6 +91,8 @@ fn quick_claims_have_their_verdicts() {
         ("ISL-006", true, true),
         ("ISL-008", true, false),
         ("SLD-02", false, false),
+        ("DLB-32", true, false),
+        ("TPCE-17", false, false),
     ] {
         let evaluator = library.simulated.get(id).unwrap();
         let rows: Vec<Row> = evaluator

@@ -142,8 +142,8 @@ impl<'c> Sim<'c> {
         let mut order: Vec<usize> = (0..self.contexts.len()).collect();
         self.random.shuffle(&mut order);
         let has_owners = self.case.design.has_owners();
-        for at in 0..self.contexts.len() {
-            let clock = order[at] as f64 * STAGGER_NS;
+        for (at, turn) in order.into_iter().enumerate() {
+            let clock = turn as f64 * STAGGER_NS;
             for _ in 0..self.case.in_flight() {
                 let txn = self.txns.len();
                 self.txns.push(Txn { home: at, ..Txn::default() });

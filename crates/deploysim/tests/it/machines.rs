@@ -28,6 +28,7 @@ fn the_papers_machines_are_as_published() {
         ("quad-socket-e7530.toml", 24, 4, 59.0, 155.0),
         ("octo-socket-e7-l8867.toml", 80, 8, 51.0, 188.0),
         ("cluster-of-8-x5660.toml", 96, 16, 37.0, 20_000.0),
+        ("quad-socket-opteron-8356.toml", 16, 4, 34.0, 105.0),
     ] {
         let machine = MachineModel::parse(&machines(file)).unwrap();
         assert_eq!(machine.cores(), cores, "{file}");
@@ -45,6 +46,24 @@ fn the_papers_machines_are_as_published() {
     let octo = MachineModel::parse(&machines("octo-socket-e7-l8867.toml")).unwrap();
     let all: Vec<usize> = (0..80).collect();
     assert!((octo.mean_ns(&all) - 152.0).abs() < 3.0, "{}", octo.mean_ns(&all));
+}
+
+/// All contexts of an UltraSPARC T2 are equally far, and eight share a core.
+#[test]
+fn a_chip_of_many_contexts_has_cores_and_no_islands() {
+    let sun = MachineModel::parse(&machines("sun-t5220.toml")).unwrap();
+    let all: Vec<usize> = (0..64).collect();
+    assert_eq!((sun.cores(), sun.mean_ns(&all)), (64, 47.0));
+    assert_eq!(sun.levels().len(), 1);
+    assert_eq!(sun.levels()[0].groups.len(), 8);
+    let parse = |pipelines: &str| {
+        let text = std::fs::read_to_string(machines("sun-t5220.toml")).unwrap();
+        MachineFile::parse("x.toml", &text.replace("each = 2, busy = 0.16", pipelines))
+            .and_then(|f| f.model())
+    };
+    assert!(parse("each = 0, busy = 0.2").unwrap_err().to_string().contains("pipelines.each"));
+    assert!(parse("each = 2, busy = 1.2").unwrap_err().to_string().contains("at most 1"));
+    assert!(parse("each = 2").unwrap_err().to_string().contains("busy"));
 }
 
 #[test]
