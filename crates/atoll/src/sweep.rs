@@ -174,13 +174,16 @@ impl Planner<'_> {
             self.remark(format!("{workers} workers on {cores} cores: rows are marked oversubscribed"));
         }
         let subject = &mixes[0].0;
-        if self.args.deployment.islands.is_empty() && islands > subject.sites() as usize && islands > 1 {
+        let divides = subject.check_islands(islands);
+        let too_many = islands > subject.most_islands() || divides.is_err();
+        if self.args.deployment.islands.is_empty() && too_many && islands > 1 {
             self.remark(format!(
                 "--islands {islands} is left out: data of this scale divides into {} at most; raise --scale or --dataset",
-                subject.sites()
+                subject.most_islands()
             ));
             return Ok(None);
         }
+        divides.map_err(Failure::Usage)?;
         let deployment = self.deployment(&c, subject, (islands, workers), places)?;
         deployment.check()?;
         Ok(Some(Stop { deployment, placement: c.placement, mixes }))

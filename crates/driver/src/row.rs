@@ -135,6 +135,9 @@ pub struct ResultRow {
     /// Table locks taken in place of many row locks in the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub escalations: Option<u64>,
+    /// Waits for locks by the name of the table; only tables that were waited for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lock_waits_per_txn: BTreeMap<String, f64>,
     /// Resident memory of all instances' processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rss_mib: Option<f64>,

@@ -36,6 +36,30 @@ impl Subject {
         self.workload.sites()
     }
 
+    /// The largest number of instances over which the data divides.
+    pub fn most_islands(&self) -> usize {
+        (self.sites() / self.workload.site_group()) as usize
+    }
+
+    /// Whether the data divides over that many instances without cutting a group of sites.
+    ///
+    /// # Errors
+    /// The numbers that fit.
+    pub fn check_islands(&self, islands: usize) -> Result<(), String> {
+        let groups = self.most_islands();
+        if self.workload.site_group() == 1 || islands == 0 || groups.is_multiple_of(islands) {
+            return Ok(());
+        }
+        let fit: Vec<String> =
+            (1..=groups).filter(|n| groups.is_multiple_of(*n)).map(|n| n.to_string()).collect();
+        Err(format!(
+            "--islands {islands}: each instance of {} holds whole load units, as many as every other, and --scale {groups} \
+             makes {groups}; expected --islands {}, or a --scale that is a multiple of {islands}",
+            self.spec.name,
+            fit.join(", ")
+        ))
+    }
+
     pub fn labels(&self) -> Labels {
         self.workload.labels().into()
     }
@@ -120,6 +144,20 @@ mod tests {
         assert_eq!((a.effects(&committed), b.effects(&committed)), (Some(0), Some(12)));
         assert_eq!(b.labels().op.as_deref(), Some("update"));
         assert_eq!(b.labels().multisite, Some(20.0));
+    }
+
+    #[test]
+    fn instances_hold_whole_load_units() {
+        let of = |name: &str, scale| {
+            Subject::new(WorkloadSpec { scale: Some(scale), ..WorkloadSpec::new(name, 2) }).unwrap()
+        };
+        let four = of("tpce", 4);
+        assert_eq!((four.sites(), four.most_islands()), (40, 4));
+        assert_eq!([1, 2, 4].map(|n| four.check_islands(n)), [Ok(()), Ok(()), Ok(())]);
+        let why = four.check_islands(3).unwrap_err();
+        assert!(why.contains("expected --islands 1, 2, 4, or a --scale that is a multiple of 3"), "{why}");
+        assert!(of("tpce-tradeorder", 1).check_islands(2).is_err());
+        assert!(of("tpcb", 4).check_islands(3).is_ok(), "a branch stands alone");
     }
 
     #[test]

@@ -108,6 +108,8 @@ impl Window {
         row.table_locks_per_txn = Some(self.per_txn(locks.table_requests));
         row.table_lock_calls_per_txn = Some(self.per_txn(locks.table_calls));
         row.escalations = Some(locks.escalations);
+        let waits = self.all.lock_waits.iter().filter(|(_, n)| **n > 0);
+        row.lock_waits_per_txn = waits.map(|(table, n)| (table.clone(), self.per_txn(*n))).collect();
         row.rss_mib = Some(self.all.rss_bytes as f64 / f64::from(1 << 20));
         row.page_reads = Some(self.all.page_reads);
         row.page_writes = Some(self.all.page_writes);

@@ -33,6 +33,7 @@ use crate::owners::SiteRange;
 use base::Lsn;
 use owners::KeyOwners;
 use probe::{LockWork, LogCounts};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use store::{NoteId, StoreFault};
@@ -138,10 +139,12 @@ pub enum LockPoint {
 }
 
 /// Counts of an engine's work since it was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EngineCounts {
     pub log: LogCounts,
     pub locks: LockWork,
+    /// Waits for locks, by the name of the table.
+    pub lock_waits: BTreeMap<String, u64>,
     /// Pages in use at present, not since opening.
     pub pages: u64,
     pub page_reads: u64,

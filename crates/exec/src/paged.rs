@@ -28,11 +28,12 @@ use crate::owners::Owners;
 use crate::owners::mailboxes::Mailboxes;
 use crate::owners::waits_for::WaitsForGraph;
 use crate::seams;
-use base::Lsn;
+use base::{Lsn, TableId};
 use latch::CachePadded;
 use locks::{LockOptions, LockStats, LockTable, Victim};
 use pages::{PageFault, Progress, Seat, Stop, Tending};
 use probe::{Component, Wait};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -71,6 +72,8 @@ pub struct PageEngine<D: Design> {
     pub(crate) owners: Option<Owners>,
     mailboxes: Mailboxes<BranchMessage>,
     waits_for: WaitsForGraph,
+    /// Waits for locks since the start, by table.
+    lock_waits: Mutex<BTreeMap<TableId, u64>>,
     /// In-doubt locks: those of transactions that restart found prepared.
     in_doubt_locks: Mutex<Vec<adopting::InDoubtLocks>>,
     /// Page ownership: whether workers own pages, and when they may.
@@ -130,6 +133,7 @@ impl<D: Design> PageEngine<D> {
             owners,
             mailboxes: Mailboxes::new(tables),
             waits_for: WaitsForGraph::default(),
+            lock_waits: Mutex::default(),
             in_doubt_locks: Mutex::default(),
             ownership: PageOwnership::default(),
             checkpointing: AtomicBool::new(false),
@@ -141,6 +145,13 @@ impl<D: Design> PageEngine<D> {
     pub fn lock_stats(&self) -> LockStats {
         let all = std::iter::once(&self.locks).chain(&self.others);
         all.fold(LockStats::default(), |sum, table| sum.and(&table.stats()))
+    }
+
+    /// Waits for locks since the start, by the table's name.
+    pub fn lock_waits(&self) -> BTreeMap<String, u64> {
+        let waits = self.lock_waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = |(id, n): (&TableId, &u64)| Some((self.store.table(*id)?.def.name.clone(), *n));
+        waits.iter().filter_map(named).collect()
     }
 
     /// The lock table in which a local transaction of `owner` takes its locks.

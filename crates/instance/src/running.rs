@@ -20,6 +20,7 @@ use exec::{
 };
 use partition::{Mode, Partition, Ranges};
 use probe::{Counter, LogCounts, Measured};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -280,9 +281,14 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
         let engine = self.shared.engine.counts();
         let usage = world::usage();
         let mut window = self.window.lock().expect("not poisoned");
+        let lock_waits = since(&engine.lock_waits, &window.engine.lock_waits);
         let before = std::mem::replace(
             &mut *window,
-            Window { engine, cpu_ns: usage.cpu_ns, involuntary_switches: usage.involuntary_switches },
+            Window {
+                engine: engine.clone(),
+                cpu_ns: usage.cpu_ns,
+                involuntary_switches: usage.involuntary_switches,
+            },
         );
         measured.rebalances = std::mem::take(&mut *self.ledger.lock().expect("not poisoned"));
         measured.log = LogCounts {
@@ -292,6 +298,7 @@ impl<W: Workload, E: Load + Maintenance + Prefetch> Running<W, E> {
             fsyncs: engine.log.fsyncs - before.engine.log.fsyncs,
         };
         measured.locks = engine.locks.since(&before.engine.locks);
+        measured.lock_waits = lock_waits;
         measured.cpu_ns = usage.cpu_ns.saturating_sub(before.cpu_ns);
         measured.involuntary_switches =
             usage.involuntary_switches.saturating_sub(before.involuntary_switches);
@@ -431,6 +438,12 @@ fn open<W: Workload, E: Load>(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
+}
+
+/// What was added to each count since the counts were `before`.
+fn since(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let added = |name: &String, n: u64| n.saturating_sub(before.get(name).copied().unwrap_or(0));
+    now.iter().map(|(name, n)| (name.clone(), added(name, *n))).collect()
 }
 
 /// Divides the in-doubt transactions and commit notes that restart found among the workers, by the

@@ -73,6 +73,12 @@ impl LockName {
         self.space < KEY_SPACE || self.space >= PREFIX_SPACE
     }
 
+    /// The table that it names, or the index (a table's primary key included) to which its key or
+    /// gap belongs.
+    pub const fn place(self) -> TableId {
+        TableId(self.space as u16)
+    }
+
     #[inline]
     pub(crate) fn mix(self) -> u64 {
         (self.key ^ u64::from(self.space).wrapping_mul(0xd6e8_feb8_6659_fd93))

@@ -145,6 +145,8 @@ pub struct Measured {
     pub offered: Option<Offered>,
     pub log: LogCounts,
     pub locks: LockWork,
+    /// Waits for locks, by the name of the table.
+    pub lock_waits: BTreeMap<String, u64>,
     /// CPU time of the whole process in the window, ns.
     pub cpu_ns: u64,
     /// The number of times in the window that the system took a core from a thread of the process
@@ -204,6 +206,9 @@ impl Measured {
         self.log.flushes += other.log.flushes;
         self.log.fsyncs += other.log.fsyncs;
         self.locks.merge(&other.locks);
+        for (table, n) in &other.lock_waits {
+            *self.lock_waits.entry(table.clone()).or_default() += n;
+        }
         self.cpu_ns += other.cpu_ns;
         self.involuntary_switches += other.involuntary_switches;
         self.rss_bytes += other.rss_bytes;

@@ -315,6 +315,10 @@ macro_rules! any_workload {
                 each!(self, w => w.row_bytes())
             }
 
+            pub fn site_group(&self) -> u32 {
+                each!(self, w => w.site_group())
+            }
+
             pub fn growth_bytes(&self) -> u64 {
                 each!(self, w => w.growth_bytes())
             }

@@ -175,6 +175,11 @@ pub trait Benchmark: Workload {
     /// Bytes of the loaded rows, approximately.
     fn row_bytes(&self) -> u64;
 
+    /// The number of adjacent sites that stay together: every instance holds whole groups of them.
+    fn site_group(&self) -> u32 {
+        1
+    }
+
     /// Bytes of page memory for rows that a run adds.
     fn growth_bytes(&self) -> u64 {
         0

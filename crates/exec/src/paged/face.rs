@@ -327,6 +327,7 @@ impl<D: Design> Engine for PageEngine<D> {
                 table_calls: locks.granule_calls,
                 escalations: locks.escalations,
             },
+            lock_waits: self.lock_waits(),
             pages: u64::from(pool.allocated),
             page_reads: pool.loaded,
             page_writes: pool.written,

@@ -7,8 +7,10 @@ use crate::executor::Executor;
 use crate::local::{LocalTxn, Protection};
 use crate::owners::waits_for::AGAIN_NS;
 use crate::seams;
+use base::TableId;
 use locks::{Acquired, Cancelled, LockAbort, LockName, Mode};
 use probe::{Component, Wait};
+use std::sync::PoisonError;
 use std::task::Poll;
 use txn::Abort;
 
@@ -40,9 +42,18 @@ impl<D: Design> PageEngine<D> {
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 Acquired::Crowded => return Err(Abort::Crowded),
                 // The wait may be for the table: the lock beneath it is requested next.
-                Acquired::Waiting => Box::pin(self.wait(executor, txn)).await?,
+                Acquired::Waiting => {
+                    self.count_wait(path.first().unwrap_or(&name).place());
+                    Box::pin(self.wait(executor, txn)).await?;
+                }
             }
         }
+    }
+
+    #[cold]
+    fn count_wait(&self, table: TableId) {
+        let mut waits = self.lock_waits.lock().unwrap_or_else(PoisonError::into_inner);
+        *waits.entry(table).or_default() += 1;
     }
 
     #[cold]

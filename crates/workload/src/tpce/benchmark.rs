@@ -172,6 +172,12 @@ impl Benchmark for Tpce {
         trades * TRADE_BYTES + u64::from(g.customers()) * CUSTOMER_BYTES + days * DAY_BYTES + news
     }
 
+    /// A load unit. A part of one would meet its broker and its market elsewhere in most
+    /// transactions.
+    fn site_group(&self) -> u32 {
+        super::geometry::UNIT_SITES
+    }
+
     fn growth_bytes(&self) -> u64 {
         GROWTH
     }
