@@ -57,8 +57,8 @@ pub struct AgentArgs {
     /// Directory of this machine's certificates, as `atoll cluster certificates` makes it
     #[arg(long, value_name = "DIR")]
     pub tls: Option<PathBuf>,
-    /// Hold a lease in etcd (http://HOST:PORT,..), and claim there the islands of databases: another
-    /// machine takes them over only when the lease is over
+    /// Hold a lease in etcd (http://HOST:PORT,..), and claim there the islands of databases:
+    /// another machine takes them over only when the lease is over
     #[arg(long, value_name = "URL", value_parser = etcd_servers)]
     pub etcd: Option<String>,
 }
@@ -152,8 +152,8 @@ pub struct TakeoverArgs {
     /// The database: the name given to `bench --hosts FILE --keep --data NAME`
     #[arg(long, value_name = "NAME")]
     pub data: String,
-    /// Go on from copies of islands with their log at no relay; what was committed after the copy was
-    /// made is lost
+    /// Go on from copies of islands with their log at no relay; what was committed after the copy
+    /// was made is lost
     #[arg(long)]
     pub accept_loss: bool,
 }

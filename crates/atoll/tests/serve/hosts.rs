@@ -12,8 +12,8 @@
 //! none, as systemd does: it waits there until the lease of the host that serves is over.
 //!
 //! Judged: no acknowledged deposit is lost, each balance is the sum of its deposits, and the
-//! history of all clients is strictly serialisable. The readers inside the hosts reach a server that
-//! is cut off from all others: an answer after its successor's first commit would be a stale read.
+//! history of all clients is strictly serialisable. The readers inside the hosts reach a server
+//! that is cut off from all others: an answer after its successor's first commit would be a stale read.
 //!
 //! `cargo xtask trial-cluster --over hosts` runs it, as root; plain `cargo test` skips it with a
 //! word.
@@ -115,7 +115,8 @@ impl Host {
     /// The process of the server, unless it has ended.
     fn pid(&self) -> Option<u32> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        server.as_mut().filter(|child| child.try_wait().unwrap().is_none()).map(|child| child.id())
+        let child = server.as_mut()?;
+        child.try_wait().unwrap().is_none().then(|| child.id())
     }
 
     /// All processes there, the relay's and etcd's too.
