@@ -72,9 +72,9 @@ struct Agent {
     topology: String,
     began: Instant,
     deployments: Mutex<BTreeMap<u64, Deployed>>,
-    /// [`Lease::answers_until`] as [`Agent::watch`] read it last, for the instances that were
-    /// started under the present right. Those of a right that was lost keep their own, at 0: a
-    /// later right does not let them answer, because their islands may be another machine's.
+    /// [`Lease::answers_until`] as [`Agent::watch`] read it last, for instances that were started
+    /// under the present right. Those of a right that was lost keep their own, at 0: a later right
+    /// does not let them answer, because their islands may be another machine's.
     answers_until: Mutex<Arc<AtomicU64>>,
     interrupt: Interrupt,
 }

@@ -349,7 +349,10 @@ impl Machines for Fleet {
             (_, Answer::Description(text)) => Ok((host.name.clone(), text)),
             _ => Err(broken(odd(host))),
         };
-        self.lines.iter().map(of).collect()
+        // A host without islands may have been gone while the others went on: its description is of
+        // then, and is written again.
+        let counts = |number: &usize| self.located.is_empty() || self.located.contains(number);
+        (0..self.lines.len()).filter(counts).map(|number| of(&self.lines[number])).collect()
     }
 
     fn write(&self, database: &str, text: Option<&str>) -> Result<(), DeployError> {

@@ -409,7 +409,8 @@ fn a_kept_database_moves() {
     assert!(why.contains("another deployment runs on database bank"), "{why}");
     drop(running);
     wait_until("the instances have ended", || two.pids().is_empty());
-    // Descriptions that differ.
+    // Descriptions that differ, of hosts that have islands.
+    two.fleet(Some("bank")).unwrap().move_island("bank", InstanceId(1), "b").unwrap();
     let file = two.dir.path().join("b/bank/deployment.json");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("2 branches", "3 branches")).unwrap();

@@ -18,8 +18,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage};
 const LISTS: i64 = 8192;
 /// Lists lie at all instances: runs of 64 numbers go round the slots.
 const APART: i64 = 64;
-/// Lists in use at a time; each takes about [`ELEMENTS`] elements and is then replaced by a new
-/// one.
+/// Lists in use at a time; each takes about [`ELEMENTS`] elements, and a new one follows it.
 const ACTIVE: i64 = 6;
 const ELEMENTS: i64 = 16;
 /// How long the checker may take.

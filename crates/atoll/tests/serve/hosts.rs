@@ -116,7 +116,8 @@ impl Host {
     /// The process of the server, unless it has ended.
     fn pid(&self) -> Option<u32> {
         let mut server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
-        server.as_mut().filter(|child| child.try_wait().unwrap().is_none()).map(|child| child.id())
+        let child = server.as_mut()?;
+        child.try_wait().unwrap().is_none().then(|| child.id())
     }
 
     /// All processes there, the relay's and etcd's too.
