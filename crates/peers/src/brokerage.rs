@@ -20,6 +20,7 @@ use crate::figures::Size;
 use crate::postgres::{Server, fault, refused};
 use crate::rounds::{HEADS, Series, cells, thousands};
 use crate::threads::{Client, drive};
+use exec::DesignKind;
 use functions::{Asked, FUNCTIONS};
 use postgres::Statement;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ pub struct Brokerage {
     pub options: TpceOptions,
     /// Connections, and clients of Atoll's worker.
     pub clients: u16,
+    /// The designs of Atoll, each with a database of its own.
+    pub designs: Vec<DesignKind>,
 }
 
 impl Brokerage {
@@ -62,12 +65,14 @@ impl Brokerage {
         ]
     }
 
-    /// Runs Atoll for a window, on a copy of the database, which the first run loads.
-    fn atoll(&self, name: &str, data: &Path, seed: u64, size: &Size) -> Result<f64, PeerFault> {
+    /// Runs Atoll for a window, on a copy of the design's database, which the first run loads.
+    fn atoll(&self, design: DesignKind, name: &str, seed: u64, size: &Size) -> Result<f64, PeerFault> {
+        let data = size.dir.join(design.name());
         let seconds = |time: std::time::Duration| format!("{}ms", time.as_millis());
         let mut command = Command::new(&self.atoll);
         command.args(["bench", name, "--islands", "1", "--workers", "1", "--durability", "memory"]);
         command.args(["--repeat", "1", "--json", "--data"]).arg(data);
+        command.args(["--design", design.name()]);
         command.args(["--scale", &self.options.units.to_string(), "--clients", &self.clients.to_string()]);
         command.args(["--duration", &seconds(size.times.window), "--warmup", &seconds(size.times.warm_up)]);
         command.args(["--seed", &seed.to_string()]);
@@ -159,28 +164,38 @@ pub fn compare(brokerage: &Brokerage, size: &Size) -> Result<String, PeerFault> 
     spec.build()?;
     eprintln!("loading PostgreSQL");
     let served = Loaded::load(&brokerage.options, size.dir)?;
-    let data = size.dir.join("atoll");
-    eprintln!("loading Atoll");
-    brokerage.atoll(COMPARED[0].1, &data, 1, size)?;
+    for design in &brokerage.designs {
+        eprintln!("loading Atoll, {design}");
+        brokerage.atoll(*design, COMPARED[0].1, 1, size)?;
+    }
     let mut text = format!(
         "| {} clients, 1 core | engine | {HEADS} | Atoll is x |\n|---|---|---:|---:|---:|---:|\n",
         brokerage.clients
     );
     for (card, name) in COMPARED {
         let tpce = brokerage.workload(card)?;
-        let (mut ours, mut theirs) = (Series::new("Atoll, conventional"), Series::new("PostgreSQL"));
+        let named = |design: &DesignKind| Series::new(format!("Atoll, {design}"));
+        let mut ours: Vec<Series> = brokerage.designs.iter().map(named).collect();
+        let mut theirs = Series::new("PostgreSQL");
         for round in 0..size.rounds {
             let seed = size.seed + u64::from(round);
             let (warm_up, window) = (size.times.warm_up, size.times.window);
             let work = Work { op: Op::Read, clients: brokerage.clients.into(), seed, warm_up, window };
-            ours.values.push(brokerage.atoll(name, &data, seed, size)?);
+            for (design, series) in brokerage.designs.iter().zip(&mut ours) {
+                series.values.push(brokerage.atoll(*design, name, seed, size)?);
+            }
             theirs.values.push(served.run(&tpce, &work)?.tps);
             let last = |series: &Series| thousands(series.values.last().copied().unwrap_or(0.0));
-            eprintln!("{name}: {} and {} tps", last(&ours), last(&theirs));
+            let all: Vec<String> = ours.iter().chain([&theirs]).map(last).collect();
+            eprintln!("{name}: {} tps", all.join(", "));
         }
-        let ratio = ours.median() / theirs.median();
-        text += &format!("| `{name}` | {} | {} | |\n", ours.name, cells(&ours, thousands));
-        text += &format!("| | {} | {} | {ratio:.1} |\n", theirs.name, cells(&theirs, thousands));
+        let mut first = format!("`{name}`");
+        for series in &ours {
+            let ratio = series.median() / theirs.median();
+            text += &format!("| {first} | {} | {} | {ratio:.1} |\n", series.name, cells(series, thousands));
+            first.clear();
+        }
+        text += &format!("| | {} | {} | |\n", theirs.name, cells(&theirs, thousands));
     }
     Ok(text)
 }

@@ -89,6 +89,9 @@ enum Chosen {
         /// Connections to PostgreSQL, and clients of Atoll's worker
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
         clients: u16,
+        /// Designs of Atoll
+        #[arg(long, default_value = "conventional", value_delimiter = ',')]
+        design: Vec<DesignKind>,
     },
     /// Data four times the pool: the engine beside the bare disk with the same reads and writes, by
     /// turns
@@ -231,9 +234,10 @@ fn run(cli: &Cli) -> Result<(), PeerFault> {
         Chosen::Language => println!("{}", figures::language(&size)?),
         Chosen::Memory => println!("{}", figures::memory(&size)?),
         #[cfg(feature = "server")]
-        Chosen::Brokerage { atoll, days, unit, clients } => {
+        Chosen::Brokerage { atoll, days, unit, clients, design } => {
             let options = TpceOptions { days: *days, unit: *unit, news_bytes: 300, ..TpceOptions::new(1) };
-            let brokerage = Brokerage { atoll: atoll.clone(), options, clients: *clients };
+            let designs = design.clone();
+            let brokerage = Brokerage { atoll: atoll.clone(), options, clients: *clients, designs };
             println!("{}", peers::brokerage::compare(&brokerage, &size)?);
         }
         Chosen::Larger { design, op, depth } => {
