@@ -13,7 +13,8 @@
 //!
 //! Judged: no acknowledged deposit is lost, each balance is the sum of its deposits, and the
 //! history of all clients is strictly serialisable. The readers inside the hosts reach a server
-//! that is cut off from all others: an answer after its successor's first commit would be a stale read.
+//! that is cut off from all others: an answer after its successor's first commit would be a stale
+//! read.
 //!
 //! `cargo xtask trial-cluster --over hosts` runs it, as root; plain `cargo test` skips it with a
 //! word.
