@@ -71,15 +71,6 @@ async def types(connection):
 
 
 @asynchronous
-async def arrays(connection):
-    await fresh(connection, "ar", "id int PRIMARY KEY, n int[], t text[], at timestamptz[]")
-    row = (1, [1, None, -3], ["a b", ""], [dt.datetime(2024, 2, 29, tzinfo=dt.timezone.utc)])
-    await connection.execute(statement("INSERT INTO ar VALUES ($1, $2, $3, $4)"), *row)
-    expect(tuple(await connection.fetchrow(statement("SELECT * FROM ar"))), row)
-    expect(await connection.fetchval(statement("SELECT array_agg(id) FROM ar WHERE $1 = ANY (t)"), "a b"), [1])
-
-
-@asynchronous
 async def prepared(connection):
     await fresh(connection, "pr", "id int PRIMARY KEY, v int")
     insert = await connection.prepare(statement("INSERT INTO pr VALUES ($1, $2) RETURNING v"))
