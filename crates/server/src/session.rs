@@ -129,6 +129,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
         };
         if self.skips && !matches!(tag, b'S' | b'X') {
+            // The client may wait for the error before it sends a Sync.
+            if tag == b'H' {
+                self.transport.flush().await?;
+            }
             return Ok(Next::Message);
         }
         match Message::read(tag, &body) {

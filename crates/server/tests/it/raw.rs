@@ -112,6 +112,11 @@ async fn the_order_of_answers() {
     // Flush brings the answers without a Sync.
     raw.send(&[parse("SELECT a FROM t"), message(b'D', b"S\0"), message(b'H', b"")]).await;
     assert_eq!([raw.next().await.0, raw.next().await.0, raw.next().await.0], *b"1tT");
+    raw.ask(&[sync()]).await;
+    // An error too.
+    raw.send(&[parse("SELECT none FROM t"), message(b'D', b"S\0"), message(b'H', b"")]).await;
+    let error = tokio::time::timeout(Duration::from_secs(20), raw.next()).await.expect("an answer to Flush");
+    assert_eq!(error.0, b'E');
     assert_eq!(raw.ask(&[sync()]).await, tags("Z", 'I'));
 }
 
