@@ -137,22 +137,29 @@ impl Fleet {
     /// The same; `None` for an island that no host has.
     fn find(&self, database: &str) -> Result<Vec<Option<usize>>, ClusterError> {
         let mut located: Vec<Option<usize>> = Vec::new();
-        let mut is_loaded = false;
+        let mut told = Vec::new();
         for (number, host) in self.lines.iter().enumerate() {
             let asked = self.caller.ask(host, &Ask::Read { database: database.into() })?;
+            let here = self.islands_at(host, &Ask::Islands { database: database.into() })?;
             if let (_, Answer::Description(Some(text))) = asked {
-                is_loaded = true;
-                located.resize(located.len().max(deploy::islands_in(&text)?.into()), None);
+                told.push((host.name.clone(), text, !here.is_empty()));
             }
-            for InstanceId(island) in self.islands_at(host, &Ask::Islands { database: database.into() })? {
+            for InstanceId(island) in here {
                 let at = usize::from(island);
                 located.resize(located.len().max(at + 1), None);
-                if let Some(first) = located[at].replace(number).filter(|_| is_loaded) {
+                if let Some(first) = located[at].replace(number).filter(|_| !told.is_empty()) {
                     let (first, second) = (self.lines[first].name.clone(), host.name.clone());
                     return Err(ClusterError::Twice { island, database: database.into(), first, second });
                 }
             }
         }
+        let is_loaded = !told.is_empty();
+        // A host without islands may have been gone while the others went on.
+        let is_any_there = told.iter().any(|(.., is_there)| *is_there);
+        let counts = told.into_iter().filter(|(.., is_there)| *is_there || !is_any_there);
+        let counts = counts.map(|(host, text, _)| (host, Some(text))).collect();
+        let count = deploy::islands_in(database, counts)?.unwrap_or(0);
+        located.resize(located.len().max(count.into()), None);
         Ok(if is_loaded { located } else { Vec::new() })
     }
 

@@ -121,12 +121,13 @@ pub(crate) fn agreed(
     Ok(known.and_then(|(_, contents)| contents))
 }
 
-/// The number of islands in a description ([`crate::Machines::read`]).
+/// The number of islands in the description on which all hosts agree ([`crate::Machines::read`]);
+/// `None` without descriptions.
 ///
 /// # Errors
 /// It is damaged, or of another version.
-pub fn islands_in(text: &str) -> Result<u16, DeployError> {
-    Ok(parse(Path::new(FILE), text)?.manifest.islands)
+pub fn islands_in(database: &str, all: Vec<(String, Option<String>)>) -> Result<Option<u16>, DeployError> {
+    Ok(agreed(database, all)?.map(|contents| contents.manifest.islands))
 }
 
 /// The description of the database in `dir`, on the agent's side of [`crate::Machines::read`].

@@ -91,7 +91,6 @@ fn what_cannot_be_is_refused_before_anything_runs() {
     assert!(refusal(&["micro", "--islands", "2", "--memory", "7M"]).contains("8M"));
     assert!(refusal(&["tpcb", "--islands", "4", "--scale", "2"]).contains("2 sites"));
     assert!(refusal(&["tpce", "--islands", "3", "--scale", "1"]).contains("multiple of 3"));
-    assert!(refusal(&["tpce", "--islands", "1", "--days", "3"]).contains("expected 5 to 300"));
     assert!(refusal(&["micro", "--channel", "ring", "--host", "process"]).contains("thread"));
     assert!(refusal(&["tpcb", "--rows", "3"]).contains("--rows"));
     let large = ["tpcc", "--islands", "1", "--scale", "60000", "--durability"];

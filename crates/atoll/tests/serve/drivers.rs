@@ -410,6 +410,9 @@ async fn arrays_are_parameters_of_bulk_statements() {
     assert_eq!(client.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 2);
     let text = "SELECT n FROM unnest('{5,6}'::int[]) WITH ORDINALITY AS u (v, n) WHERE v = 6";
     assert_eq!(client.query_one(text, &[]).await.unwrap().get::<_, i64>(0), 2);
-    let refused = client.query("SELECT $1::int[]", &[&vec![1_i32]]).await.unwrap_err();
+    let given = vec![Some(1_i32), None];
+    let row = client.query_one("SELECT $1::int[]", &[&given]).await.unwrap();
+    assert_eq!(row.get::<_, Vec<Option<i32>>>(0), given);
+    let refused = client.query("SELECT '{{1},{2}}'::int[]", &[]).await.unwrap_err();
     assert_eq!(refused.code().map(|code| code.code()), Some("0A000"));
 }
