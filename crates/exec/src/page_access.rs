@@ -39,7 +39,7 @@ use probe::mark::{self, marked};
 use probe::{Component, Counter};
 use std::ops::Bound;
 use std::pin::pin;
-use store::{ChunkEnd, DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
+use store::{DeleteOutcome, Entries, InsertOutcome, StoreFault, Table, UpdateOutcome};
 use txn::{Abort, Access, Direction, Flow, Inserted, Range, Route, Row, RowMut};
 
 /// Page access: the rows of this instance as one local transaction sees them.
