@@ -83,6 +83,7 @@ fn rounds(options: &Options, parts: &[Part], kept: &Path, begun: Instant) -> Res
         round += 1;
         let file_of = |part: &Part| kept.join(format!("{round}-{}.txt", part.name));
         let failures = parts::side_by_side(parts, options.jobs, &options.rest, file_of, |_| {});
+        let minutes = begun.elapsed().as_secs() / 60;
         println!("round {round}: {} of {} parts failed ({minutes} min)", failures.len(), parts.len());
         if !failures.is_empty() {
             failures.iter().for_each(|failure| println!("{failure}"));
