@@ -12,7 +12,7 @@
 //! catalog are each stored in one of them. So a change of the catalog is a change of rows.
 //!
 //! - [`types`], [`value`]: types and values, PostgreSQL's by meaning.
-//! - [`array`]: arrays of one dimension, as texts.
+//! - [`mod@array`]: arrays of one dimension, as texts.
 //! - [`text`], [`binary`]: values as PostgreSQL's clients send and expect them.
 //! - [`key`], [`row`]: values as order-preserving keys and as stored rows.
 //! - [`expression`]: expressions and their evaluation.

@@ -69,7 +69,7 @@ pub fn write_in(out: &mut String, ty: SqlType, datum: &Datum, zone: &Zone) {
     }
 }
 
-/// A value's text, as [`write`] gives it.
+/// A value's text, as [`write()`] gives it.
 pub fn to_string(ty: SqlType, datum: &Datum) -> String {
     to_string_in(ty, datum, &Zone::UTC)
 }
