@@ -23,9 +23,9 @@
 //! **Logical** (DORA). Each context owns one partition of every table. The client's thread cuts
 //! the transaction into actions and puts them into the queues of their owners. The last action of
 //! a phase to end meets a rendezvous point: its thread puts the next phase into queues, or
-//! commits and tells the owners to release. An action whose lock is taken parks, and the owner
-//! goes on with the next one. Latches remain. An owner finds the data in its own cache as far as
-//! it fits.
+//! commits and tells the owners to release. An action that finds its lock taken parks, and the
+//! owner goes on with the next one. Latches remain. An owner finds the data in its own cache as far
+//! as it fits.
 //!
 //! **PLP.** As Logical, and each partition has a sub-tree of its own, which needs no latch and is
 //! one level lower (MRBTree). *Regular* latches heap pages. *Partition* and *Leaf* do not, and

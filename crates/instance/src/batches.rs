@@ -16,7 +16,7 @@
 //! ones. A transaction that must not suspend (`Protection::Unlocked`) runs to its end.
 //!
 //! STREX forms teams of one kind in the same way, and ADDICT moves transactions from one operation
-//! to the next (thesis s7.3, s8.3); both do it in hardware, in the middle of an operation.
+//! to the next (thesis s7.4, s8.2); both do it in hardware, in the middle of an operation.
 //!
 //! Only the worker's own thread uses it.
 

@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 /// The measured transactions of a run, per context: several times as many as are under way. The
 /// warm-up is half of them.
 const PER_CONTEXT: u64 = 240;
-/// The least of a run whose transactions have at most [`FEW_ROWS`] rows.
+/// The least for a run of transactions with at most [`FEW_ROWS`] rows.
 const LEAST: u64 = 30_000;
 const FEW_ROWS: u32 = 20;
 

@@ -62,7 +62,7 @@ impl<T: Copy> Locks<T> {
         Locks { ranges, states, queues: HashMap::new(), waits: HashMap::new() }
     }
 
-    /// A lock for each of `rows` rows, whose keys are `0..rows`.
+    /// A lock for each of `rows` rows; their keys are `0..rows`.
     pub fn of_rows(rows: u32) -> Locks<T> {
         let states = vec![0; rows as usize];
         Locks { ranges: vec![(0, u64::from(rows), 0)], states, queues: HashMap::new(), waits: HashMap::new() }
