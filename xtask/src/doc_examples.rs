@@ -1,5 +1,5 @@
-//! The crates with examples of Rust code in their doc comments. `rustdoc --test` takes seconds
-//! for each crate, so `cargo xtask test` calls it for these alone.
+//! Examples of Rust code in doc comments, and the crates in which `cargo test` runs them. `rustdoc
+//! --test` takes seconds for each crate, so crates without examples turn it off.
 
 use crate::root;
 use crate::workspace::Workspace;
@@ -7,18 +7,25 @@ use crate::workspace::Workspace;
 /// Marks of blocks that are no Rust.
 const OTHER_LANGUAGES: &[&str] = &["text", "toml"];
 
-/// Crates with `doctest = false`.
-const WITHOUT: &[&str] = &["peers", "atoll-python"];
+/// A crate of which part is an example that is no code of its own.
+const WITHOUT: &[&str] = &["peers"];
 
-/// The names of the crates with an example that `rustdoc` would compile.
-pub fn crates(workspace: &Workspace) -> Vec<&str> {
+/// Complains of a crate with an example that is not run, or without one for which `rustdoc` starts.
+pub fn check(workspace: &Workspace) -> Vec<String> {
     let with_examples = |folder: &std::path::Path| {
         let mut sources = workspace.with_extension("rs").filter(|path| path.starts_with(folder.join("src")));
         sources.any(|path| std::fs::read_to_string(root().join(path)).is_ok_and(|text| has_example(&text)))
     };
-    let crates =
-        workspace.crates.iter().filter(|c| !WITHOUT.contains(&c.name.as_str()) && with_examples(&c.folder));
-    crates.map(|c| c.name.as_str()).collect()
+    let others = workspace.crates.iter().filter(|c| !WITHOUT.contains(&c.name.as_str()));
+    let complaints = others.filter_map(|c| {
+        let what = match (c.runs_examples?, with_examples(&c.folder)) {
+            (false, true) => "has an example in a doc comment: remove `doctest = false`, so that it is run",
+            (true, false) => "has no example in its doc comments: add `doctest = false` under `[lib]`",
+            _ => return None,
+        };
+        Some(format!("{}/Cargo.toml: the crate {what}", c.folder.display()))
+    });
+    complaints.collect()
 }
 
 /// Whether a doc comment holds a block that is not marked as another language. As in Markdown, that

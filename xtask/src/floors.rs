@@ -205,6 +205,7 @@ mod tests {
             folder: name.into(),
             needs: needs.iter().map(|&n| n.into()).collect(),
             is_default: name != "cellar",
+            runs_examples: None,
         }
     }
 

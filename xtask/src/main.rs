@@ -165,6 +165,7 @@ fn tidy(texts_only: bool) -> Result<(), Failed> {
         .chain(text::check(&workspace))
         .chain(prose.check())
         .chain(circles.check())
+        .chain(doc_examples::check(&workspace))
         .collect();
     complaints.iter().for_each(|c| eprintln!("{c}"));
     if !complaints.is_empty() {
@@ -195,12 +196,8 @@ fn test(rest: &[String]) -> Result<(), Failed> {
         return cargo(&[&["test"], &PLANTED[..]].concat(), &[]);
     }
     run_tests(&EVERY)?;
-    let workspace = Workspace::read()?;
-    let with_examples = doc_examples::crates(&workspace);
-    if !with_examples.is_empty() {
-        let packages = with_examples.iter().flat_map(|name| ["--package", name]);
-        cargo(&["test", "--doc"].into_iter().chain(packages).collect::<Vec<_>>(), &[])?;
-    }
+    // The whole workspace, so that the libraries are those that the tests were built with.
+    cargo(&["test", "--doc", "--workspace", "--exclude", "atoll-python"], &[])?;
     run_tests(&PLANTED)
 }
 

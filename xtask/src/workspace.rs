@@ -25,6 +25,9 @@ pub struct Crate {
     /// Whether it is among the workspace's `default-members`, which plain `cargo build` and
     /// `cargo test` use.
     pub is_default: bool,
+    /// Whether `cargo test` runs the examples in the doc comments of its library; `None` without a
+    /// library.
+    pub runs_examples: Option<bool>,
 }
 
 pub struct Workspace {
@@ -87,6 +90,10 @@ fn read_crate(package: &Value, default: &[&Value]) -> Option<Crate> {
         folder: manifest.parent()?.strip_prefix(root()).ok()?.to_owned(),
         needs: needs.filter_map(|d| d["name"].as_str()).map(str::to_owned).collect(),
         is_default: default.contains(&&package["id"]),
+        runs_examples: package["targets"].as_array()?.iter().find_map(|target| {
+            let is_library = target["kind"].as_array()?.iter().any(|kind| kind == "lib");
+            if is_library { target["doctest"].as_bool() } else { None }
+        }),
     })
 }
 
