@@ -7,11 +7,12 @@
 //! lay in it: validation fails if there is another row in that part, and not for changes beside it.
 
 use crate::arena::Ref;
+use crate::hints::Hash;
 use crate::index::{Chunk, Seek};
 use crate::log::{Read, put_read};
 use crate::row;
 use crate::seams::Step;
-use crate::store::Refused;
+use crate::store::{LookAhead, Refused};
 use crate::tid::{ABSENT, DEAD};
 use crate::transaction::Txn;
 use crate::worker::{CHANGED, Worker};
@@ -21,6 +22,20 @@ use txn::{Direction, Flow, Range};
 
 /// Rows to prefetch ahead of the one that is visited.
 const ASKED_FOR: usize = 6;
+/// Of the rows that entries lead to: the hint is prefetched this many entries ahead, and the row
+/// half as many. An entry itself is prefetched before its hint.
+const HINT_AHEAD: usize = 4;
+const ROW_AHEAD: usize = HINT_AHEAD / 2;
+const _: () = assert!(HINT_AHEAD < ASKED_FOR);
+
+/// The hints of the entries behind the one that is visited.
+#[derive(Default)]
+struct Leads {
+    /// The hash of entry `i` at `i % HINT_AHEAD`.
+    hashes: [Option<Hash>; HINT_AHEAD],
+    /// The entries of which the hash was computed.
+    hashed: usize,
+}
 
 impl Worker {
     /// Visits the rows of `range` in the order of keys, or against it, until `f` says
@@ -75,8 +90,13 @@ impl Worker {
         let scanned = self.leaves(entries, range, direction, |worker, chunk, range| {
             let seen = chunk.seen.expect("a chunk says where it was seen");
             let at = txn.see(seen, entries, range, &chunk.rows);
-            for (row, coming) in worker.one_by_one(chunk) {
+            let mut leads = Leads::default();
+            for (i, (row, coming)) in worker.one_by_one(chunk).enumerate() {
                 coming.inspect(|row| row::prefetch_row(&worker.store.arena, *row));
+                // Most scans that want one row are over by then.
+                if i > 0 && worker.store.look_ahead != LookAhead::Never {
+                    worker.prefetch_leads(table, &chunk.rows[i + 1..], i + 1, &key_of, &mut leads);
+                }
                 let mut is_there = false;
                 let mut found = |_: &[u8], _: &[u8]| {
                     is_there = true;
@@ -158,6 +178,33 @@ impl Worker {
         first.iter().for_each(|row| row::prefetch_row(&self.store.arena, *row));
         let coming = coming.iter().map(|row| Some(*row)).chain(std::iter::repeat(None));
         chunk.rows.iter().copied().zip(coming)
+    }
+
+    /// Prefetches the rows of `table` to which the coming entries of a leaf lead. The first of them
+    /// has number `first`.
+    #[inline]
+    fn prefetch_leads(
+        &mut self,
+        table: TableId,
+        coming: &[Ref],
+        first: usize,
+        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        leads: &mut Leads,
+    ) {
+        let (arena, hints) = (&self.store.arena, &self.store.hints);
+        let near = coming.len().min(HINT_AHEAD);
+        for i in leads.hashed.saturating_sub(first)..near {
+            self.buffer.clear();
+            row::key(arena, coming[i], &mut self.buffer);
+            let hash = key_of(&self.buffer).map(|key| Hash::of(table, key));
+            hash.inspect(|hash| hints.prefetch(*hash));
+            leads.hashes[(first + i) % HINT_AHEAD] = hash;
+        }
+        leads.hashed = first + near;
+        if ROW_AHEAD < near {
+            let hash = leads.hashes[(first + ROW_AHEAD) % HINT_AHEAD];
+            hash.and_then(|hash| hints.candidate(hash)).inspect(|row| row::prefetch_row(arena, *row));
+        }
     }
 
     /// Goes through a range leaf by leaf; `f` also gets the part of the range that lies in the

@@ -19,6 +19,10 @@ use txn::Direction;
 /// A chunk ends after the row that makes it longer than this many bytes, because rows may be long.
 const CHUNK_BYTES: usize = 1 << 18;
 
+/// Of the rows in a heap that a leaf leads to, the slot is prefetched this many rows ahead, and the
+/// row half as many.
+const SLOT_AHEAD: usize = 8;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ChunkEnd {
     /// The range continues: read the next chunk from here.
@@ -135,15 +139,24 @@ impl Store {
             true => tree.chunk_while::<P::Index>(from, until, way, met)?,
             false => tree.chunk_while::<P::Secondary>(from, until, way, met)?,
         };
-        let mut bytes = 0;
+        let (heap, mut bytes) = (self.heap(table), 0);
+        for rid in entries.iter().take(SLOT_AHEAD).skip(1).filter_map(|(_, rid)| *rid) {
+            heap.prefetch_slot::<P::Heap>(rid);
+        }
         for (i, (key, rid)) in entries.iter().enumerate() {
             if bytes > CHUNK_BYTES {
                 entries.truncate(i);
                 cut = true;
                 break;
             }
+            if let Some((_, Some(rid))) = entries.get(i + SLOT_AHEAD) {
+                heap.prefetch_slot::<P::Heap>(*rid);
+            }
+            if let Some((_, Some(rid))) = entries.get(i + SLOT_AHEAD / 2) {
+                heap.prefetch_row::<P::Heap>(*rid);
+            }
             let rid = rid.ok_or_else(|| self.broken(table, "an index entry is no row address"))?;
-            let fits = self.heap(table).read::<P::Heap, _>(rid, |row| {
+            let fits = heap.read::<P::Heap, _>(rid, |row| {
                 let fits = table.layout.fits(row);
                 if fits {
                     bytes += row.len();
