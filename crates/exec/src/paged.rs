@@ -11,10 +11,12 @@
 //! Locks are released once the commit record is in the log buffer (early lock release, Aether
 //! section 3). A transaction that then reads the new values logs later in the same log, so it
 //! cannot become durable first. A transaction that logs nothing has to wait as well: **every reply
-//! and every vote waits until the whole log up to the end of the local transaction is durable.**
-//! With `memory` and `async` durability that is at once.
+//! and every vote waits until all commits that the local transaction has seen are durable**
+//! (`commit_marks`; without locks, that is the whole log up to its end). With `memory` and `async`
+//! durability that is at once.
 
 mod adopting;
+mod commit_marks;
 mod face;
 mod filling;
 mod locking;
@@ -29,6 +31,7 @@ use crate::owners::mailboxes::Mailboxes;
 use crate::owners::waits_for::WaitsForGraph;
 use crate::seams;
 use base::{Lsn, TableId};
+use commit_marks::CommitMarks;
 use latch::CachePadded;
 use locks::{LockOptions, LockStats, LockTable, Victim};
 use pages::{PageFault, Progress, Seat, Stop, Tending};
@@ -72,6 +75,7 @@ pub struct PageEngine<D: Design> {
     pub(crate) owners: Option<Owners>,
     mailboxes: Mailboxes<BranchMessage>,
     waits_for: WaitsForGraph,
+    commit_marks: CommitMarks,
     /// Waits for locks since the start, by table.
     lock_waits: Mutex<BTreeMap<TableId, u64>>,
     /// In-doubt locks: those of transactions that restart found prepared.
@@ -133,6 +137,9 @@ impl<D: Design> PageEngine<D> {
             owners,
             mailboxes: Mailboxes::new(tables),
             waits_for: WaitsForGraph::default(),
+            commit_marks: CommitMarks::new(
+                options.waits_for_log && !D::OWNERS && D::LOCKING == Locking::Always,
+            ),
             lock_waits: Mutex::default(),
             in_doubt_locks: Mutex::default(),
             ownership: PageOwnership::default(),
@@ -296,15 +303,27 @@ impl<D: Design> PageEngine<D> {
                 return Err(Abort::Fault);
             }
         };
+        let told_after = if logged == Lsn(0) { self.horizon(txn) } else { logged };
+        if logged != Lsn(0) && self.commit_marks.are_kept() {
+            match txn.protection {
+                Protection::Locks => self.commit_marks.raise(&txn.locker, logged),
+                _ => self.commit_marks.raise_all(logged),
+            }
+        }
         self.end(txn);
         self.store.committed::<D::Latch>(&mut txn.store_txn);
-        Ok(if logged == Lsn(0) { self.horizon() } else { logged })
+        Ok(told_after)
     }
 
     /// The position that has to be durable before the outcome of a local transaction that logged
-    /// nothing is told.
-    pub fn horizon(&self) -> Lsn {
-        if self.options.waits_for_log { self.store.log().end() } else { Lsn(0) }
+    /// nothing is told. To be asked while it still holds its locks.
+    pub fn horizon(&self, txn: &LocalTxn) -> Lsn {
+        if !self.options.waits_for_log {
+            return Lsn(0);
+        }
+        let by_locks = txn.protection == Protection::Locks && self.commit_marks.are_kept();
+        let seen = if by_locks { self.commit_marks.seen(&txn.locker) } else { None };
+        seen.unwrap_or_else(|| self.store.log().end())
     }
 
     /// Prepares a local transaction that has written: afterwards it can commit or roll back. Its

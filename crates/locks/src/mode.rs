@@ -79,8 +79,9 @@ impl LockName {
         TableId(self.space as u16)
     }
 
+    /// A hash of the name.
     #[inline]
-    pub(crate) fn mix(self) -> u64 {
+    pub fn mix(self) -> u64 {
         (self.key ^ u64::from(self.space).wrapping_mul(0xd6e8_feb8_6659_fd93))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }

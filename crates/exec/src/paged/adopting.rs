@@ -178,6 +178,8 @@ impl<D: Design> PageEngine<D> {
         if all[at].doubts == 0
             && let Some(mut txn) = all.swap_remove(at).txn.take()
         {
+            // These locks are those of other transactions, which have ended by now.
+            self.commit_marks.raise_all(self.store.log().end());
             self.end(&mut txn);
         }
     }

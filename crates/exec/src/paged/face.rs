@@ -284,8 +284,8 @@ impl<D: Design> Engine for PageEngine<D> {
         self.take_up(ctx, doubt)
     }
 
-    fn horizon(&self, _: &LocalTxn, _: &PageWorkerContext) -> Lsn {
-        PageEngine::horizon(self)
+    fn horizon(&self, txn: &LocalTxn, _: &PageWorkerContext) -> Lsn {
+        PageEngine::horizon(self, txn)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The anomalies as scripts. Each operation is polled by hand once: it is done, or it waits.
 
-use base::{Key, KeyReader, TableId};
+use base::{Key, KeyReader, Lsn, TableId};
 use exec::{Conventional, Executor, LocalTxn, PageAccess, PageEngine, PageOptions, Protection};
 use locks::{Inheritance, LockOptions, LockTuning};
 use std::cell::{Cell, RefCell};
@@ -76,12 +76,22 @@ fn bench(ids: impl Iterator<Item = i64>) -> Bench {
 
 /// `table` with these rows, all of value 0, and some local transactions with locks to inherit.
 pub fn bench_with(tuning: LockTuning, table: TableId, ids: impl Iterator<Item = i64>) -> Bench {
+    bench_that(false, tuning, table, ids)
+}
+
+/// As [`bench_with`]. Answers wait for the log or do not.
+pub fn bench_that(
+    waits_for_log: bool,
+    tuning: LockTuning,
+    table: TableId,
+    ids: impl Iterator<Item = i64>,
+) -> Bench {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions::new(Durability::Memory, 1024);
     let (store, _) = Store::open(world::memory(), dir.path(), options).unwrap();
     store.create(&Schema { tables: vec![self::table(T), self::table(INDEXED)] }).unwrap();
     let locks = LockOptions { buckets: 64, tuning };
-    let options = PageOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log: false };
+    let options = PageOptions { locks, lock_timeout_ns: 1 << 40, waits_for_log };
     let bench = Bench {
         engine: PageEngine::new(store, options),
         table,
@@ -131,9 +141,10 @@ impl Scene<'_> {
         self.txn.as_mut().expect("only a scene that is dropped has none")
     }
 
-    pub fn commit(mut self) {
+    /// Commits. Returns the position that has to be durable before an answer.
+    pub fn commit(mut self) -> Lsn {
         self.over = true;
-        self.bench.engine.commit(self.txn.as_mut().unwrap()).unwrap();
+        self.bench.engine.commit(self.txn.as_mut().unwrap()).unwrap()
     }
 
     pub fn rollback(self) {}

@@ -5,6 +5,7 @@ mod clustered;
 mod doubts;
 mod global_lock;
 mod histories;
+mod horizons;
 mod isolation;
 mod moving;
 mod owned_rows;
