@@ -1,11 +1,15 @@
 //! Expressions: names resolved in their scope, types decided, casts inserted.
 
+pub mod aggregates;
 mod array;
 pub mod functions;
 mod predicates;
+mod regex;
 
 pub use predicates::not;
 use predicates::{like_operator, negate_if};
+pub use regex::all_matches;
+use regex::regex_operator;
 
 use crate::coerce::{Frame, How, Params, Typed, literal, negated};
 use crate::compiled::Fill;
@@ -294,9 +298,17 @@ impl<'a> Compiler<'a> {
         if let Some((ignore_case, is_negated)) = like_operator(op) {
             return negate_if(is_negated, self.like(scope, left, right, None, ignore_case)?);
         }
-        let op = operator(op)?;
+        if let Some(is_negated) = regex_operator(op) {
+            return negate_if(is_negated, self.matches(scope, left, right, op)?);
+        }
+        if matches!(op, BinaryOperator::PGCustomBinaryOperator(_)) {
+            return Err(Stop::General("an operator with its schema"));
+        }
         let (left, right) = (self.expr(scope, left)?, self.expr(scope, right)?);
-        Ok(binary(&mut self.params, op, left, right)?)
+        if let Some(value) = array::operator(&mut self.params, op, &left, &right)? {
+            return Ok(value);
+        }
+        Ok(binary(&mut self.params, operator(op)?, left, right)?)
     }
 
     /// `AND` or `OR` of any number of conditions: the tree is as deep as the chain is long.
@@ -394,11 +406,6 @@ fn operator(op: &BinaryOperator) -> Result<BinaryOp, Stop> {
         BinaryOperator::PGBitwiseShiftRight => BinaryOp::ShiftRight,
         BinaryOperator::Arrow => BinaryOp::JsonGet,
         BinaryOperator::LongArrow => BinaryOp::JsonGetText,
-        BinaryOperator::PGRegexMatch
-        | BinaryOperator::PGRegexIMatch
-        | BinaryOperator::PGRegexNotMatch
-        | BinaryOperator::PGRegexNotIMatch
-        | BinaryOperator::PGCustomBinaryOperator(_) => return Err(Stop::General("a regular expression")),
         other => return Err(SqlError::unsupported(&format!("the operator {other}"), None).into()),
     })
 }

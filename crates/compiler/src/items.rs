@@ -93,7 +93,7 @@ fn one(
 }
 
 /// The name that PostgreSQL gives to an output without an alias.
-fn name_of(expr: &ast::Expr) -> String {
+pub fn name_of(expr: &ast::Expr) -> String {
     use ast::Expr as E;
     match expr {
         E::Identifier(ident) => folded(ident),

@@ -252,19 +252,33 @@ pub fn group_keys(
     }
     let mut keys = Vec::with_capacity(exprs.len());
     for expr in exprs {
-        let key = match position(expr, items.len(), "GROUP BY")? {
-            Some(at) => items[at].value.expr.clone(),
-            None => group_key(compiler, scope, items, expr)?,
-        };
-        if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
-            let message = "aggregate functions are not allowed in GROUP BY";
-            return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
-        }
+        let key = key_of_group(compiler, scope, expr, items)?;
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
     Ok(keys)
+}
+
+/// A key of `GROUP BY`: a position or name of the output, or an expression.
+///
+/// # Errors
+/// Those of [`group_keys`].
+pub fn key_of_group(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    expr: &ast::Expr,
+    items: &[Item],
+) -> Result<Expr, Stop> {
+    let key = match position(expr, items.len(), "GROUP BY")? {
+        Some(at) => items[at].value.expr.clone(),
+        None => group_key(compiler, scope, items, expr)?,
+    };
+    if !crate::walk::all_columns(&key, &|column| column < AGGREGATES) {
+        let message = "aggregate functions are not allowed in GROUP BY";
+        return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
+    }
+    Ok(key)
 }
 
 /// A name is a column first, an output's alias second.

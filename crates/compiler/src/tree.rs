@@ -8,15 +8,18 @@
 //!        0   columns of the joined row, by Select::places
 //!    OUTER   columns of the rows around the query, by Tree::outers
 //!      SUB   values of sub-queries, by Tree::subs: one that no expression asks for is not run
-//!  0x8000    aggregates of the row's group
+//!  0x8000    aggregates of the row's group, then values of its keys and of GROUPING
 //!  WINDOWS   window functions
 //! ```
 
 mod calls;
 mod condition;
 mod from;
+mod grouping;
 mod query;
 mod reference;
+mod returning;
+mod rows;
 mod scan;
 mod select;
 mod sub_query;
@@ -30,11 +33,12 @@ use crate::{Stop, placed};
 use sql::catalog::{Catalog, Oid};
 use sql::expression::BinaryOp;
 use sql::program::AggregateCall;
-use sql::{Expr, Program, SqlError, SqlType};
+use sql::{Element, Expr, Program, SqlError, SqlType};
 use sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) use reference::State;
+pub(crate) use rows::gives_rows;
 pub use written::{Written, written};
 
 pub const OUTER: u16 = 0x4000;
@@ -99,6 +103,8 @@ pub enum Asked {
     /// The value of its only row; null without a row.
     Value,
     Existence,
+    /// The array of its values.
+    Array(Element),
     /// `left op ANY (query)`, or `ALL`. `right` is over the query's row. Row values are compared
     /// with `=` and `<>` only.
     Comparison {
@@ -194,6 +200,18 @@ pub enum Distinct {
 pub struct Grouping {
     pub keys: Vec<Expr>,
     pub aggregates: Vec<Aggregated>,
+    /// With sets, a group has further values behind its aggregates: those of all keys, null if the
+    /// set does not have them, and those of each `GROUPING`. Without, the keys are the only set.
+    pub sets: Vec<GroupingSet>,
+}
+
+/// Keys by which the rows are grouped, in one of several ways.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupingSet {
+    /// In [`Grouping::keys`].
+    pub keys: Vec<usize>,
+    /// The value of each `GROUPING`.
+    pub groupings: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -205,6 +223,7 @@ pub struct Aggregated {
 #[derive(Clone, PartialEq, Debug)]
 pub struct OrderBy {
     pub expr: Expr,
+    pub ty: SqlType,
     pub descending: bool,
     pub nulls_first: bool,
 }
@@ -236,7 +255,8 @@ pub enum WindowFunction {
     Aggregate(sql::expression::Aggregate),
 }
 
-/// The rows around a row of a window. `RANGE` and `GROUPS` end at rows that are equal by the order.
+/// The rows around a row of a window. `RANGE` and `GROUPS` end at rows that are equal by the order;
+/// the offset of `RANGE` is one of the only key.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Frame {
     pub by: FrameBy,
@@ -254,7 +274,7 @@ pub enum FrameBy {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Bound {
     First,
-    /// So many before the current row.
+    /// So many before the current row, or so much.
     Before(Expr),
     Current,
     After(Expr),
@@ -301,7 +321,11 @@ pub enum Source {
     /// `LATERAL` if it needs the rows of the parts before it, which then have depth 1.
     Query { query: Box<Query>, is_lateral: bool },
     /// `generate_series`: from, to, step, of integers, decimal numbers or times.
-    Series { args: Vec<Expr>, ty: SqlType, is_lateral: bool },
+    Series { args: Vec<Expr>, ty: SqlType },
+    /// The elements of arrays with their types, side by side. A shorter array ends in nulls.
+    Elements(Vec<(Expr, SqlType)>),
+    /// The rows of a series or of arrays, with their numbers from 1.
+    Numbered(Box<Source>),
 }
 
 /// A condition on the rows of several parts.

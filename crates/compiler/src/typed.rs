@@ -2,7 +2,7 @@
 //! planner that has a syntax of its own.
 
 use crate::coerce::{How, Params};
-use crate::expressions::{Compiler, functions};
+use crate::expressions::{Compiler, aggregates, functions};
 use crate::operand::typed;
 use crate::{Stop, types};
 use sql::catalog::Catalog;
@@ -55,7 +55,7 @@ pub fn cast(value: &Operand, to: SqlType, explicit: bool) -> Result<Expr, SqlErr
 
 /// The type of an aggregate's result; `None` if there is none of this argument.
 pub fn aggregate(function: Aggregate, arg: SqlType) -> Option<SqlType> {
-    functions::aggregate_type(function, arg)
+    aggregates::type_of(function, arg)
 }
 
 /// The type of which all are, or turn into; `None` if there is none.

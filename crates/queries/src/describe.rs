@@ -18,6 +18,7 @@ pub fn lines(tree: &Tree) -> Vec<String> {
     for (sub, number) in tree.subs.iter().zip(1..) {
         let what = match sub.what {
             Asked::Value => "a value",
+            Asked::Array(_) => "an array",
             Asked::Existence => "whether it has a row",
             Asked::Comparison { .. } => "values to compare with",
         };
@@ -85,7 +86,11 @@ impl Lines<'_> {
             }
             if let Some(grouping) = &select.grouping {
                 let (keys, aggregates) = (grouping.keys.len(), grouping.aggregates.len());
-                lines.add(format!("Group by {keys} keys, {aggregates} aggregates"));
+                let sets = match grouping.sets.len() {
+                    0 | 1 => String::new(),
+                    sets => format!(" in {sets} sets"),
+                };
+                lines.add(format!("Group by {keys} keys{sets}, {aggregates} aggregates"));
             }
             match &select.from {
                 Some(node) => lines.node(node),
@@ -149,6 +154,12 @@ impl Lines<'_> {
                 self.add(format!("Rows of {name}{more}"));
             }
             Source::Series { .. } => self.add(format!("Series{more}")),
+            Source::Elements(arrays) => self.add(format!("Elements of {} arrays{more}", arrays.len())),
+            Source::Numbered(source) => {
+                self.add("With numbers");
+                let leaf = Leaf { source: source.as_ref().clone(), ..leaf.clone() };
+                self.inside(|lines| lines.leaf(&leaf));
+            }
             Source::Query { query, is_lateral } => {
                 let each = if *is_lateral { " for each row before it" } else { "" };
                 self.add(format!("Query{each}{more}"));

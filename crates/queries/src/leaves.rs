@@ -1,4 +1,4 @@
-//! The leaves of `FROM`: the rows of tables, queries, common table expressions and series.
+//! The leaves of `FROM`: the rows of tables, queries, common table expressions and functions.
 
 use crate::row::{Frame, Row, Rows, Tuple, internal, key_of};
 use crate::run::Run;
@@ -94,11 +94,36 @@ impl<'r> Run<'r> {
             Source::Query { query, is_lateral: true } => {
                 Ok(Rc::new(self.query(query, Some(&at.frame(self, base)))?))
             }
-            Source::Series { args, ty, .. } => {
+            Source::Series { .. } | Source::Elements(_) | Source::Numbered(_) => {
                 let around = at.frame(self, base);
-                let args = self.all(args, &Frame::bare(self, Some(&around)))?;
-                Ok(Rc::new(self.series(args, *ty)?))
+                Ok(Rc::new(self.made_rows(&leaf.source, &Frame::bare(self, Some(&around)))?))
             }
+        }
+    }
+
+    /// The rows of a function.
+    fn made_rows(&self, source: &Source, frame: &Frame<'_, 'r>) -> Result<Vec<Row>, SqlError> {
+        match source {
+            Source::Series { args, ty } => self.series(self.all(args, frame)?, *ty),
+            Source::Elements(arrays) => {
+                let mut columns = Vec::with_capacity(arrays.len());
+                for (array, ty) in arrays {
+                    columns.push(elements(&self.eval(array, frame)?, *ty)?);
+                }
+                let count = columns.iter().map(Vec::len).max().unwrap_or(0);
+                let value = |column: &Vec<Datum>, at: usize| column.get(at).cloned().unwrap_or(Datum::Null);
+                (0..count)
+                    .map(|at| self.made(columns.iter().map(|column| value(column, at)).collect()))
+                    .collect()
+            }
+            Source::Numbered(source) => {
+                let rows = self.made_rows(source, frame)?;
+                let numbered = rows.iter().zip(1..).map(|(row, number)| {
+                    self.made(row.iter().cloned().chain([Datum::Int(number)]).collect())
+                });
+                numbered.collect()
+            }
+            _ => Err(internal("a function without rows")),
         }
     }
 
@@ -138,4 +163,11 @@ impl<'r> Run<'r> {
         }
         Ok(rows)
     }
+}
+
+/// The values of an array's elements; none of a null.
+fn elements(array: &Datum, ty: SqlType) -> Result<Vec<Datum>, SqlError> {
+    let Datum::Text(text) = array else { return Ok(Vec::new()) };
+    let one = |text: Option<String>| text.map_or(Ok(Datum::Null), |text| sql::text::read(ty, &text));
+    sql::array::elements(text)?.into_iter().map(one).collect()
 }

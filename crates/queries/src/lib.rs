@@ -18,7 +18,7 @@
 //!
 //! - `run`: one execution, its memory, and what it keeps. `row`: rows, joined rows, and how
 //!   expressions read them.
-//! - `query`, `select`, `groups`, `windows`: the parts of a query. `joins`, `leaves`: `FROM`.
+//! - `query`, `select`, `groups`, `within`, `windows`: the parts of a query. `joins`, `leaves`: `FROM`.
 //! - `sub_query`: queries in expressions. `with`: common table expressions.
 //! - `plan`: the door of the server. `describe`: the lines of `EXPLAIN`.
 
@@ -36,6 +36,7 @@ mod select;
 mod sub_query;
 mod windows;
 mod with;
+mod within;
 
 use compiler::Parsed;
 use compiler::general::{General, Plan};

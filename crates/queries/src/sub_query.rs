@@ -84,6 +84,10 @@ impl<'r> Run<'r> {
 
     fn known(&self, sub: &Sub, rows: Vec<Row>) -> Result<Known, SqlError> {
         let (op, all, right) = match &sub.what {
+            Asked::Array(element) => {
+                let values = rows.iter().filter_map(|row| row.first());
+                return Ok(Known::Value(sql::text::array_of(*element, values)));
+            }
             Asked::Existence => return Ok(Known::Value(Datum::Bool(!rows.is_empty()))),
             Asked::Value if rows.len() > 1 => {
                 let message = "more than one row returned by a subquery used as an expression";

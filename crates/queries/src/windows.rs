@@ -6,8 +6,10 @@ use crate::run::Run;
 use crate::select::{At, Candidate};
 use compiler::tree::{Bound, FrameBy, OrderBy, Window, WindowFunction};
 use sql::aggregate::Accumulator;
+use sql::compare::compare;
+use sql::expression::BinaryOp;
 use sql::place::encode_key;
-use sql::{Datum, SqlError, SqlState};
+use sql::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -22,6 +24,15 @@ struct Partition<'w> {
     args: Vec<(Vec<Datum>, bool)>,
     /// The offsets of the frame.
     offsets: (usize, usize),
+    /// With offsets of `RANGE`: for each row its key, and the keys at which its frame begins and
+    /// ends.
+    ranges: Vec<Range>,
+}
+
+struct Range {
+    key: Datum,
+    start: Option<Datum>,
+    end: Option<Datum>,
 }
 
 impl<'r> Run<'r> {
@@ -56,16 +67,24 @@ impl<'r> Run<'r> {
         let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut parts: Vec<Vec<(Vec<Datum>, usize)>> = Vec::new();
         let mut args = Vec::with_capacity(rows.len());
+        let by_range = window.frame.by == FrameBy::Range;
         let mut offsets = (0, 0);
+        let mut ranges = (None, None);
         for (number, row) in rows.iter().enumerate() {
             self.step()?;
             let frame = at.candidate(self, row);
             if number == 0 {
-                let offset = |bound: &Bound| match bound {
-                    Bound::Before(expr) | Bound::After(expr) => offset(self.eval(expr, &frame)?),
-                    _ => Ok(0),
+                let value = |bound: &Bound| match bound {
+                    Bound::Before(expr) | Bound::After(expr) => self.eval(expr, &frame).map(Some),
+                    _ => Ok(None),
                 };
-                offsets = (offset(&window.frame.start)?, offset(&window.frame.end)?);
+                let both = (value(&window.frame.start)?, value(&window.frame.end)?);
+                if by_range {
+                    ranges = (both.0.map(span).transpose()?, both.1.map(span).transpose()?);
+                } else {
+                    let count = |value: Option<Datum>| value.map_or(Ok(0), offset);
+                    offsets = (count(both.0)?, count(both.1)?);
+                }
             }
             let key = encode_key(&self.all(&window.partition, &frame)?);
             let order = window.order.iter().map(|by| self.eval(&by.expr, &frame));
@@ -77,15 +96,39 @@ impl<'r> Run<'r> {
             });
             parts[place].push((order, number));
         }
-        let partition = |mut part: Vec<(Vec<Datum>, usize)>| {
+        let mut partition = |mut part: Vec<(Vec<Datum>, usize)>| {
             part.sort_by(|(a, _), (b, _)| by_order(a, b, &window.order));
             let keys: Vec<&Vec<Datum>> = part.iter().map(|(key, _)| key).collect();
             let peers = peers(&keys, &window.order);
             let rows: Vec<usize> = part.iter().map(|(_, number)| *number).collect();
             let args = rows.iter().map(|number| std::mem::take(&mut args[*number])).collect();
-            Partition { window, rows, peers, args, offsets }
+            let keys = part.iter().filter_map(|(key, _)| key.first());
+            let range = |key: &Datum| {
+                let at = |bound: &Bound, by: &Option<Datum>| match by {
+                    Some(by) if !key.is_null() => self.moved(window, key, (bound, by)).map(Some),
+                    _ => Ok(None),
+                };
+                let (start, end) = (at(&window.frame.start, &ranges.0)?, at(&window.frame.end, &ranges.1)?);
+                Ok(Range { key: key.clone(), start, end })
+            };
+            let has_ranges = ranges.0.is_some() || ranges.1.is_some();
+            let ranges = keys.filter(|_| has_ranges).map(range).collect::<Result<_, SqlError>>()?;
+            Ok(Partition { window, rows, peers, args, offsets, ranges })
         };
-        Ok(parts.into_iter().map(partition).collect())
+        parts.into_iter().map(&mut partition).collect()
+    }
+
+    /// The key that is so far from another one, in the window's order.
+    fn moved(&self, window: &Window, key: &Datum, (bound, by): (&Bound, &Datum)) -> Result<Datum, SqlError> {
+        let order = window.order.first().ok_or_else(|| internal("a range without an order"))?;
+        let adds = matches!(bound, Bound::After(_)) != order.descending;
+        if let (Datum::Int(key), Datum::Int(by)) = (key, by) {
+            // Behind the last number there is none.
+            return Ok(Datum::Int(if adds { key.saturating_add(*by) } else { key.saturating_sub(*by) }));
+        }
+        let op = if adds { BinaryOp::Add } else { BinaryOp::Subtract };
+        let (left, right) = (Expr::Const(key.clone()).into(), Expr::Const(by.clone()).into());
+        Expr::Binary { op, left, right, ty: order.ty }.eval(&self.context(), &Vec::<Datum>::new())
     }
 
     /// The value of each row of a partition.
@@ -171,6 +214,7 @@ impl Partition<'_> {
         };
         let start = match (&self.window.frame.start, by) {
             (Bound::First, _) => 0,
+            (Bound::Before(_) | Bound::After(_), FrameBy::Range) => self.at_range(place).0,
             (Bound::Last, _) => count,
             (Bound::Current, FrameBy::Rows) => place,
             (Bound::Current, _) => first,
@@ -181,6 +225,7 @@ impl Partition<'_> {
         };
         let end = match (&self.window.frame.end, by) {
             (Bound::First, _) => 0,
+            (Bound::Before(_) | Bound::After(_), FrameBy::Range) => self.at_range(place).1,
             (Bound::Last, _) => count,
             (Bound::Current, FrameBy::Rows) => place + 1,
             (Bound::Current, _) => after,
@@ -196,6 +241,23 @@ impl Partition<'_> {
         };
         let end = end.min(count);
         start.min(end)..end
+    }
+
+    /// The first row at or behind the key at which the frame begins, and the first one behind that
+    /// at which it ends. The frame of a null is all nulls.
+    fn at_range(&self, place: usize) -> (usize, usize) {
+        let (first, after) = self.peers[place];
+        let (Some(range), Some(order)) = (self.ranges.get(place), self.window.order.first()) else {
+            return (first, after);
+        };
+        let compared =
+            |other: &Range, key: &Datum| ordered(&other.key, key, order.descending, order.nulls_first);
+        let start = range.start.as_ref();
+        let start =
+            start.map_or(first, |key| self.ranges.partition_point(|other| compared(other, key).is_lt()));
+        let end = range.end.as_ref();
+        let end = end.map_or(after, |key| self.ranges.partition_point(|other| compared(other, key).is_le()));
+        (start, end)
     }
 }
 
@@ -216,6 +278,27 @@ fn peers(keys: &[&Vec<Datum>], order: &[OrderBy]) -> Vec<(usize, usize)> {
         first = after;
     }
     peers
+}
+
+/// The offset of a `RANGE`.
+fn span(value: Datum) -> Result<Datum, SqlError> {
+    let is_negative = match &value {
+        Datum::Null => {
+            let message = "frame starting or ending offset must not be null";
+            return Err(SqlError::new(SqlState(*b"22004"), message));
+        }
+        Datum::Int(value) => *value < 0,
+        Datum::Float(value) => *value < 0.0 || value.is_nan(),
+        Datum::Interval(value) => {
+            compare(&Datum::Interval(*value), &Datum::Interval(sql::value::Interval::default())).is_lt()
+        }
+        value => compare(value, &Datum::Numeric(sql::value::Numeric::from(0_i64))).is_lt(),
+    };
+    if is_negative {
+        let message = "invalid preceding or following size in window function";
+        return Err(SqlError::new(SqlState(*b"22013"), message));
+    }
+    Ok(value)
 }
 
 fn offset(value: Datum) -> Result<usize, SqlError> {

@@ -7,6 +7,7 @@ mod cast;
 mod context;
 mod eval;
 mod like;
+mod regex;
 mod strings;
 mod times;
 
@@ -184,8 +185,43 @@ pub enum Function {
     ArrayLength,
     /// `array_to_string`.
     ArrayToString,
-    /// `value = ANY (array)`; `ty` of the call is the type of the array.
+    /// `value = ANY (array)`; `ty` of the call is the type of the array, as of the next four.
     IsAny,
+    /// `@>`
+    ArrayContains,
+    /// `&&`
+    ArrayOverlaps,
+    /// Of an array, a value, and where the search begins. Nulls are the same.
+    ArrayPosition,
+    ArrayPositions,
+    /// `array[from:to]`
+    ArraySlice,
+    /// Of two arrays.
+    ArrayConcat,
+    ArrayAppend,
+    /// Of a value and an array.
+    ArrayPrepend,
+    ArrayRemove,
+    ArrayReplace,
+    ArrayLower,
+    /// `array_ndims` if the result is `Int4`, `array_dims` if it is `Text`.
+    ArrayDimensions,
+    StringToArray,
+    /// Of a text, a pattern, and flags, as the next four.
+    RegexLike,
+    /// The groups of the first match.
+    RegexMatch,
+    /// The array of the arrays of each match's groups.
+    RegexMatches,
+    RegexSplit,
+    /// Of a text, a pattern, a replacement, and flags; or start, number and flags.
+    RegexReplace,
+    /// Of a text, a pattern, a start, and flags.
+    RegexCount,
+    /// Of a text and a pattern.
+    RegexSubstring,
+    /// Of a text, a pattern, and the escape character.
+    SimilarTo,
 }
 
 /// Functions of many rows.
@@ -201,4 +237,9 @@ pub enum Aggregate {
     BoolOr,
     StringAgg,
     ArrayAgg,
+    /// `WITHIN GROUP`: of values in an order, which only trees of operators have. The argument is
+    /// the fraction.
+    PercentileCont,
+    PercentileDisc,
+    Mode,
 }

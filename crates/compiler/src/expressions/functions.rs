@@ -1,20 +1,18 @@
 //! Functions: which one a call means, of one row, of many rows, or of the session.
 
-use super::{AGGREGATES, Compiler};
+use super::{Compiler, aggregates};
 use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
 use crate::names::{Scope, parts};
-use crate::tree::OrderBy;
 use crate::{Stop, types};
 use sql::SqlType::{
-    Bool, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Text,
-    Timestamp, TimestampTz, Unknown, Uuid,
+    Bool, Char, Date, Float8, Int4, Int8, Interval, Jsonb, Name, Numeric, Text, Timestamp, TimestampTz,
+    Unknown, Uuid,
 };
 use sql::catalog::Oid;
-use sql::expression::{Aggregate, Function};
-use sql::program::AggregateCall;
-use sql::{Datum, Element, Expr, SqlError, SqlState, SqlType};
+use sql::expression::Function;
+use sql::{Datum, Expr, SqlError, SqlType};
 use sqlparser::ast::{self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments};
 
 /// What `version()` says before the engine's own version.
@@ -27,18 +25,18 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
     if function.over.is_some() && compiler.tree.is_none() {
         return Err(Stop::General("a window function"));
     }
-    if !function.within_group.is_empty() {
-        return Err(Stop::General("WITHIN GROUP"));
-    }
     if let Some(value) = compiler.inlined(scope, &name, function)? {
         return Ok(value);
     }
     let mut order = Vec::new();
     let list = match &function.args {
         FunctionArguments::None => &[][..],
+        FunctionArguments::Subquery(query) if name == "array" && compiler.tree.is_some() => {
+            return compiler.tree_array(scope, query);
+        }
         FunctionArguments::Subquery(_) => return Err(Stop::General("a sub-query")),
         FunctionArguments::List(list) => {
-            order = ordered(compiler, scope, list, function.over.is_some())?;
+            order = aggregates::ordered(compiler, scope, list, function.over.is_some())?;
             &list.args[..]
         }
     };
@@ -52,14 +50,21 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
             _ => return Err(Stop::General("an argument of this kind")),
         }
     }
+    if !function.within_group.is_empty() {
+        let (order, filter) = (&function.within_group, function.filter.as_deref());
+        return aggregates::within_group(compiler, scope, &name, &args, (order, filter));
+    }
+    if name == "grouping" {
+        return compiler.grouping(scope, &args);
+    }
     if let Some(over) = &function.over {
         if is_distinct {
             return Err(Stop::General("DISTINCT in a window function"));
         }
         return compiler.window(scope, &name, &args, (over, function.filter.as_deref()));
     }
-    if let Some(aggregate) = aggregate(&name, args.len(), list.len()) {
-        return aggregated(
+    if let Some(aggregate) = aggregates::named(&name, args.len(), list.len()) {
+        return aggregates::call(
             compiler,
             scope,
             (aggregate, &name),
@@ -72,118 +77,6 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
         return Ok(value);
     }
     named(compiler, scope, &name, &args)
-}
-
-/// The order of an aggregate's rows.
-fn ordered(
-    compiler: &mut Compiler<'_>,
-    scope: &Scope,
-    list: &ast::FunctionArgumentList,
-    is_window: bool,
-) -> Result<Vec<OrderBy>, Stop> {
-    match list.clauses.as_slice() {
-        [] => Ok(Vec::new()),
-        [ast::FunctionArgumentClause::OrderBy(exprs)] if compiler.tree.is_some() && !is_window => {
-            let aggregates = compiler.aggregates.take();
-            let order = compiler.order_by(scope, exprs);
-            compiler.aggregates = aggregates;
-            order
-        }
-        _ => Err(Stop::General("an ordered aggregate")),
-    }
-}
-
-pub fn aggregate(name: &str, args: usize, written: usize) -> Option<Aggregate> {
-    Some(match (name, args) {
-        ("count", 0) if written == 1 => Aggregate::CountRows,
-        ("count", 1) => Aggregate::Count,
-        ("sum", 1) => Aggregate::Sum,
-        ("avg", 1) => Aggregate::Avg,
-        ("min", 1) => Aggregate::Min,
-        ("max", 1) => Aggregate::Max,
-        ("bool_and" | "every", 1) => Aggregate::BoolAnd,
-        ("bool_or", 1) => Aggregate::BoolOr,
-        ("string_agg", 2) => Aggregate::StringAgg,
-        ("array_agg", 1) => Aggregate::ArrayAgg,
-        _ => return None,
-    })
-}
-
-fn aggregated(
-    compiler: &mut Compiler<'_>,
-    scope: &Scope,
-    (function, name): (Aggregate, &str),
-    args: &[&ast::Expr],
-    (distinct, order): (bool, Vec<OrderBy>),
-    filter: Option<&ast::Expr>,
-) -> Result<Typed, Stop> {
-    // Inside the arguments no aggregate is allowed.
-    let Some(mut found) = compiler.aggregates.take() else {
-        let message = "aggregate functions are not allowed here";
-        return Err(SqlError::new(SqlState::GROUPING_ERROR, message).into());
-    };
-    let parts = (|| {
-        let mut values = Vec::with_capacity(args.len());
-        for arg in args {
-            let value = compiler.expr(scope, arg)?;
-            values.push(value);
-        }
-        let filter = filter.map(|filter| compiler.condition(scope, filter, "FILTER")).transpose()?;
-        Ok::<_, Stop>((values, filter))
-    })();
-    let (mut values, filter) = match parts {
-        Ok(parts) => parts,
-        Err(stop) => {
-            compiler.aggregates = Some(found);
-            return Err(stop);
-        }
-    };
-    if !matches!(function, Aggregate::Count | Aggregate::CountRows) {
-        for value in &mut values {
-            let settled = compiler.params.settle(value.clone());
-            *value = settled.inspect_err(|_| compiler.aggregates = None)?;
-        }
-    }
-    let ty = aggregate_type(function, values.first().map_or(Unknown, |value| value.ty));
-    let Some(ty) = ty else {
-        let types: Vec<SqlType> = values.iter().map(|value| value.ty).collect();
-        return Err(no_function(name, &types).into());
-    };
-    let args = values.into_iter().map(|value| compiler.params.settle(value).map(|value| value.expr));
-    let args = args.collect::<Result<Vec<Expr>, _>>()?;
-    let call = AggregateCall { function, args, distinct, filter, ty };
-    let orders = compiler.tree.as_ref().map_or(&[][..], |tree| &tree.orders);
-    let is_same = |at: &usize| found[*at] == call && orders.get(*at).is_none_or(|known| *known == order);
-    let at = (0..found.len()).find(is_same).unwrap_or(found.len());
-    if at == found.len() {
-        found.push(call);
-        if let Some(tree) = &mut compiler.tree {
-            tree.orders.push(order);
-        }
-    }
-    compiler.aggregates = Some(found);
-    let at = u16::try_from(at).ok().filter(|at| *at < AGGREGATES);
-    let at = at.ok_or_else(|| SqlError::new(SqlState::PROGRAM_LIMIT, "too many aggregates"))?;
-    Ok(Typed::new(Expr::Column(AGGREGATES + at), ty))
-}
-
-pub fn aggregate_type(function: Aggregate, arg: SqlType) -> Option<SqlType> {
-    Some(match (function, arg) {
-        (Aggregate::CountRows | Aggregate::Count, _) => Int8,
-        (Aggregate::Sum, Int2 | Int4) => Int8,
-        (Aggregate::Sum | Aggregate::Avg, Int8 | Numeric(_)) | (Aggregate::Avg, Int2 | Int4) => Numeric(None),
-        (Aggregate::Sum, Float4) => Float4,
-        (Aggregate::Sum | Aggregate::Avg, Float8) | (Aggregate::Avg, Float4) => Float8,
-        (Aggregate::Sum | Aggregate::Avg, Interval) => Interval,
-        (Aggregate::Sum | Aggregate::Avg, _) => return None,
-        (Aggregate::Min | Aggregate::Max, Bool | Json | Jsonb | Uuid | SqlType::Array(_)) => return None,
-        (Aggregate::Min | Aggregate::Max, ty) => ty,
-        (Aggregate::BoolAnd | Aggregate::BoolOr, Bool) => Bool,
-        (Aggregate::BoolAnd | Aggregate::BoolOr, _) => return None,
-        (Aggregate::StringAgg, ty) if types::is_text(ty) => Text,
-        (Aggregate::StringAgg, _) => return None,
-        (Aggregate::ArrayAgg, ty) => SqlType::Array(Element::of(types::without_length(ty))?),
-    })
 }
 
 /// Functions of the session, the clock and sequences.
@@ -376,6 +269,9 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
     if let Some(value) = compiler.of_array(name, &args)? {
         return Ok(value);
     }
+    if let Some(value) = compiler.of_regex(name, &args)? {
+        return Ok(value);
+    }
     if let Some(of_kinds) = of_one_kind(compiler, name, &args)? {
         return Ok(of_kinds);
     }
@@ -528,16 +424,11 @@ fn at_time_zone(compiler: &mut Compiler<'_>, zone: &Typed, value: &Typed) -> Res
 
 /// Names of the system's functions are for the query engine.
 fn unknown(name: &str, types: &[SqlType]) -> Stop {
-    const LATER: [&str; 8] = [
-        "format_type",
-        "obj_description",
-        "col_description",
-        "array_agg",
-        "unnest",
-        "row_number",
-        "to_regclass",
-        "quote_ident",
-    ];
+    const LATER: [&str; 6] =
+        ["format_type", "obj_description", "col_description", "row_number", "to_regclass", "quote_ident"];
+    if crate::tree::gives_rows(name) {
+        return Stop::General("a function that gives rows, in this place");
+    }
     if name.starts_with("pg_")
         || name.starts_with("has_")
         || name.starts_with("array_")

@@ -53,7 +53,9 @@ impl Compiler<'_> {
             E::CompoundFieldAccess { root, access_chain } => self.element(scope, root, access_chain),
             E::InUnnest { .. } => Err(Stop::General("an array")),
             E::GroupingSets(_) | E::Cube(_) | E::Rollup(_) => Err(Stop::General("grouping sets")),
-            E::SimilarTo { .. } | E::RLike { .. } => Err(Stop::General("a regular expression")),
+            E::SimilarTo { negated, expr, pattern, escape_char } => {
+                negate_if(*negated, self.similar(scope, expr, pattern, escape_char.as_deref())?)
+            }
             E::Tuple(_) => Err(Stop::General("a row value")),
             E::Wildcard(_) | E::QualifiedWildcard(..) => Err(syntax("syntax error at or near \"*\"").into()),
             _ => self.in_words(scope, expr),

@@ -4,7 +4,7 @@ use super::{Bound, Frame, FrameBy, OrderBy, Window, WindowFunction, select::wind
 use crate::Stop;
 use crate::coerce::{How, Typed};
 use crate::error::no_function;
-use crate::expressions::{Compiler, functions};
+use crate::expressions::{Compiler, aggregates};
 use crate::names::{Scope, folded};
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{self, WindowFrameBound, WindowFrameUnits, WindowType};
@@ -17,7 +17,7 @@ impl Compiler<'_> {
             let value = self.expr(scope, &by.expr)?;
             let Typed { expr, ty } = self.params.settle(value)?;
             let (descending, nulls_first) = crate::items::direction(ty, &by.options)?;
-            order.push(OrderBy { expr, descending, nulls_first });
+            order.push(OrderBy { expr, ty, descending, nulls_first });
         }
         Ok(order)
     }
@@ -54,12 +54,9 @@ impl Compiler<'_> {
         (over, filter): (&WindowType, Option<&ast::Expr>),
     ) -> Result<Window, Stop> {
         let spec = match over {
-            WindowType::WindowSpec(spec) => spec.clone(),
+            WindowType::WindowSpec(spec) => self.whole_window(spec)?,
             WindowType::NamedWindow(ident) => self.named_window(&folded(ident))?,
         };
-        if spec.window_name.is_some() {
-            return Err(Stop::General("a window that is another one with more"));
-        }
         let mut values = Vec::with_capacity(args.len());
         for arg in args {
             values.push(self.expr(scope, arg)?);
@@ -74,8 +71,8 @@ impl Compiler<'_> {
             let value = self.expr(scope, expr)?;
             partition.push(self.params.settle(value)?.expr);
         }
-        let order = self.order_by(scope, &spec.order_by)?;
-        let frame = self.frame(scope, spec.window_frame.as_ref())?;
+        let mut order = self.order_by(scope, &spec.order_by)?;
+        let frame = self.frame(scope, spec.window_frame.as_ref(), &mut order)?;
         Ok(Window { function, args, filter, partition, order, frame, ty })
     }
 
@@ -86,6 +83,49 @@ impl Compiler<'_> {
         found.map(|(_, spec)| spec.clone()).ok_or_else(|| {
             SqlError::new(SqlState::UNDEFINED_OBJECT, format!("window \"{name}\" does not exist"))
         })
+    }
+
+    /// A window with what it takes from the one that it names.
+    ///
+    /// # Errors
+    /// `42704` for an unknown name, `42P20` if it changes what the other one has.
+    pub fn whole_window(&self, spec: &ast::WindowSpec) -> Result<ast::WindowSpec, SqlError> {
+        let Some(ident) = &spec.window_name else { return Ok(spec.clone()) };
+        let name = folded(ident);
+        let base = self.named_window(&name)?;
+        let wrong = |message: String| Err(SqlError::new(SqlState(*b"42P20"), message));
+        if !spec.partition_by.is_empty() {
+            return wrong(format!("cannot override PARTITION BY clause of window \"{name}\""));
+        }
+        if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            return wrong(format!("cannot override ORDER BY clause of window \"{name}\""));
+        }
+        if base.window_frame.is_some() {
+            return wrong(format!("cannot copy window \"{name}\" because it has a frame clause"));
+        }
+        let order_by = if base.order_by.is_empty() { spec.order_by.clone() } else { base.order_by };
+        let window_frame = spec.window_frame.clone();
+        Ok(ast::WindowSpec { window_name: None, partition_by: base.partition_by, order_by, window_frame })
+    }
+
+    /// Keeps the windows of the clause `WINDOW`, each of which may name those before it.
+    ///
+    /// # Errors
+    /// Those of [`Compiler::whole_window`]; `42P20` for a name that is there twice.
+    pub fn keep_windows(&mut self, windows: &[ast::NamedWindowDefinition]) -> Result<(), Stop> {
+        for ast::NamedWindowDefinition(ident, window) in windows {
+            let ast::NamedWindowExpr::WindowSpec(spec) = window else {
+                return Err(Stop::General("a window that is another one"));
+            };
+            let (name, spec) = (folded(ident), self.whole_window(spec)?);
+            let Some(tree) = &mut self.tree else { return Err(Stop::General("a window")) };
+            if tree.named_windows.iter().any(|(known, _)| *known == name) {
+                let message = format!("window \"{name}\" is already defined");
+                return Err(SqlError::new(SqlState(*b"42P20"), message).into());
+            }
+            tree.named_windows.push((name, spec));
+        }
+        Ok(())
     }
 
     fn window_function(
@@ -130,7 +170,7 @@ impl Compiler<'_> {
             _ => {}
         }
         let written = if name == "count" { 1 } else { values.len() };
-        let Some(aggregate) = functions::aggregate(name, values.len(), written) else {
+        let Some(aggregate) = aggregates::named(name, values.len(), written) else {
             return Err(no_function(name, &types).into());
         };
         let mut settled = Vec::with_capacity(values.len());
@@ -138,11 +178,16 @@ impl Compiler<'_> {
             settled.push(self.params.settle(value)?);
         }
         let arg = settled.first().map_or(SqlType::Unknown, |value| value.ty);
-        let ty = functions::aggregate_type(aggregate, arg).ok_or_else(|| no_function(name, &types))?;
+        let ty = aggregates::type_of(aggregate, arg).ok_or_else(|| no_function(name, &types))?;
         Ok((W::Aggregate(aggregate), settled.into_iter().map(|value| value.expr).collect(), ty))
     }
 
-    fn frame(&mut self, scope: &Scope, frame: Option<&ast::WindowFrame>) -> Result<Frame, Stop> {
+    fn frame(
+        &mut self,
+        scope: &Scope,
+        frame: Option<&ast::WindowFrame>,
+        order: &mut [OrderBy],
+    ) -> Result<Frame, Stop> {
         let Some(frame) = frame else {
             return Ok(Frame { by: FrameBy::Range, start: Bound::First, end: Bound::Current });
         };
@@ -152,8 +197,8 @@ impl Compiler<'_> {
             WindowFrameUnits::Groups => FrameBy::Groups,
         };
         let current = WindowFrameBound::CurrentRow;
-        let start = self.bound(scope, by, &frame.start_bound)?;
-        let end = self.bound(scope, by, frame.end_bound.as_ref().unwrap_or(&current))?;
+        let start = self.bound(scope, by, &frame.start_bound, order)?;
+        let end = self.bound(scope, by, frame.end_bound.as_ref().unwrap_or(&current), order)?;
         let wrong = match (&start, &end) {
             (Bound::Last, _) => Some("frame start cannot be UNBOUNDED FOLLOWING"),
             (_, Bound::First) => Some("frame end cannot be UNBOUNDED PRECEDING"),
@@ -171,21 +216,51 @@ impl Compiler<'_> {
         }
     }
 
-    fn bound(&mut self, scope: &Scope, by: FrameBy, bound: &WindowFrameBound) -> Result<Bound, Stop> {
+    fn bound(
+        &mut self,
+        scope: &Scope,
+        by: FrameBy,
+        bound: &WindowFrameBound,
+        order: &mut [OrderBy],
+    ) -> Result<Bound, Stop> {
         let offset = match bound {
             WindowFrameBound::CurrentRow => return Ok(Bound::Current),
             WindowFrameBound::Preceding(None) => return Ok(Bound::First),
             WindowFrameBound::Following(None) => return Ok(Bound::Last),
             WindowFrameBound::Preceding(Some(offset)) | WindowFrameBound::Following(Some(offset)) => offset,
         };
-        if by == FrameBy::Range {
-            return Err(Stop::General("RANGE with an offset"));
-        }
+        let ty = if by == FrameBy::Range { offset_type(order)? } else { SqlType::Int8 };
         let value = self.expr(scope, offset)?;
-        let value = self.params.coerce(value, SqlType::Int8, How::Implicit)?;
+        let value = self.params.coerce(value, ty, How::Implicit)?;
         Ok(match bound {
             WindowFrameBound::Preceding(_) => Bound::Before(value),
             _ => Bound::After(value),
         })
     }
+}
+
+/// The type of the offset of a `RANGE`. A key that is a date becomes its midnight, to which a span
+/// can be added.
+fn offset_type(order: &mut [OrderBy]) -> Result<SqlType, Stop> {
+    let [key] = order else {
+        let message = "RANGE with offset PRECEDING/FOLLOWING requires exactly one ORDER BY column";
+        return Err(SqlError::new(SqlState(*b"42P20"), message).into());
+    };
+    Ok(match key.ty {
+        SqlType::Int2 | SqlType::Int4 | SqlType::Int8 => SqlType::Int8,
+        SqlType::Float4 | SqlType::Float8 => SqlType::Float8,
+        SqlType::Numeric(_) => SqlType::Numeric(None),
+        SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => SqlType::Interval,
+        SqlType::Date => {
+            let (from, to) = (SqlType::Date, SqlType::Timestamp);
+            key.expr = Expr::Cast { expr: key.expr.clone().into(), from, to, explicit: false };
+            key.ty = to;
+            SqlType::Interval
+        }
+        ty => {
+            let ty = crate::types::name_of(ty);
+            let what = format!("RANGE with an offset by a column of type {ty}");
+            return Err(SqlError::unsupported(&what, None).into());
+        }
+    })
 }

@@ -1,7 +1,7 @@
 //! `FROM`: relations, and how they are joined.
 
 use super::{OUTER, Place, Source};
-use crate::coerce::{How, Typed};
+use crate::Stop;
 use crate::error::{DUPLICATE_ALIAS, syntax};
 use crate::expressions::{Compiler, coalesce};
 use crate::names::{Merged, Relation, Scope, folded, parts};
@@ -9,9 +9,8 @@ use crate::sources::{made, rename};
 use crate::tables::stored;
 use crate::tree::reference::{Wanted, too_many};
 use crate::walk::conjuncts;
-use crate::{Stop, types};
 use sql::expression::BinaryOp;
-use sql::{Datum, Expr, SqlError, SqlType};
+use sql::{Expr, SqlError, SqlType};
 use sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, JoinConstraint, JoinOperator, TableAlias, TableFactor,
 };
@@ -192,11 +191,17 @@ impl From {
             TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
                 self.named(compiler, name, alias.as_ref())
             }
-            TableFactor::Table { name, alias, args: Some(args), with_ordinality: false, .. } => {
-                self.function(compiler, name, &args.args, alias.as_ref())
+            TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+                let args = arguments(&args.args)?;
+                self.function(compiler, &function_name(name), &args, (alias.as_ref(), *with_ordinality))
             }
-            TableFactor::Function { name, args, alias, with_ordinality: false, .. } => {
-                self.function(compiler, name, args, alias.as_ref())
+            TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+                let args = arguments(args)?;
+                self.function(compiler, &function_name(name), &args, (alias.as_ref(), *with_ordinality))
+            }
+            TableFactor::UNNEST { array_exprs, alias, with_offset: false, with_ordinality, .. } => {
+                let args: Vec<&ast::Expr> = array_exprs.iter().collect();
+                self.function(compiler, "unnest", &args, (alias.as_ref(), *with_ordinality))
             }
             TableFactor::Derived { subquery, alias, lateral, sample: None } => {
                 let Some(alias) = alias else {
@@ -247,20 +252,23 @@ impl From {
     fn function(
         &mut self,
         compiler: &mut Compiler<'_>,
-        name: &ast::ObjectName,
-        args: &[FunctionArg],
-        alias: Option<&TableAlias>,
+        name: &str,
+        args: &[&ast::Expr],
+        (alias, is_numbered): (Option<&TableAlias>, bool),
     ) -> Result<Part, Stop> {
-        let name = parts(name).pop().unwrap_or_default();
-        if name != "generate_series" || !(2..=3).contains(&args.len()) {
-            return Err(Stop::General("a function in FROM"));
-        }
         let scope = self.scope.clone();
-        let ((args, ty), free) = compiler.inside(&scope, |compiler| series(compiler, args))?;
+        let (found, free) = compiler.inside(&scope, |compiler| compiler.rows_of(name, args))?;
         let is_lateral = free.iter().any(|outer| outer.depth == 0);
+        let (mut source, types) = found;
         // The alias of the table names its only column too.
-        let column = alias.map_or_else(|| name.clone(), |alias| folded(&alias.name));
-        self.unstored(&name, vec![(column, ty)], alias, (Source::Series { args, ty, is_lateral }, is_lateral))
+        let column = alias.filter(|_| types.len() == 1);
+        let column = column.map_or_else(|| name.to_owned(), |alias| folded(&alias.name));
+        let mut columns: Vec<(String, SqlType)> = types.into_iter().map(|ty| (column.clone(), ty)).collect();
+        if is_numbered {
+            columns.push(("ordinality".into(), SqlType::Int8));
+            source = Source::Numbered(Box::new(source));
+        }
+        self.unstored(name, columns, alias, (source, is_lateral))
     }
 
     fn derived(
@@ -332,39 +340,14 @@ pub fn is_lateral(part: &Part) -> bool {
     }
 }
 
-/// The arguments of `generate_series`, and the type of its values.
-fn series(compiler: &mut Compiler<'_>, args: &[FunctionArg]) -> Result<(Vec<Expr>, SqlType), Stop> {
-    let scope = Scope::default();
-    let mut values = Vec::with_capacity(3);
-    for arg in args {
-        let FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) = arg else {
-            return Err(Stop::General("an argument of this kind"));
-        };
-        values.push(compiler.expr(&scope, arg)?);
-    }
-    let ty = values[..2].iter().map(|value| value.ty).try_fold(SqlType::Unknown, types::common);
-    let ty = ty.map(crate::types::without_length);
-    let (ty, step_ty) = match ty {
-        Some(SqlType::Unknown | SqlType::Int2 | SqlType::Int4) => {
-            let is_long = values.iter().any(|value| value.ty == SqlType::Int8);
-            let ty = if is_long { SqlType::Int8 } else { SqlType::Int4 };
-            (ty, ty)
-        }
-        Some(ty @ (SqlType::Int8 | SqlType::Numeric(_))) => (ty, ty),
-        Some(SqlType::Date | SqlType::Timestamp) => (SqlType::Timestamp, SqlType::Interval),
-        Some(SqlType::TimestampTz) => (SqlType::TimestampTz, SqlType::Interval),
-        _ => return Err(Stop::General("a series of this type")),
+fn function_name(name: &ast::ObjectName) -> String {
+    parts(name).pop().unwrap_or_default()
+}
+
+fn arguments(args: &[FunctionArg]) -> Result<Vec<&ast::Expr>, Stop> {
+    let one = |arg| match arg {
+        &FunctionArg::Unnamed(FunctionArgExpr::Expr(ref arg)) => Ok(arg),
+        _ => Err(Stop::General("an argument of this kind")),
     };
-    if values.len() == 2 {
-        if step_ty == SqlType::Interval {
-            return Err(Stop::General("a series of times without a step"));
-        }
-        values.push(Typed::new(Expr::Const(Datum::Int(1)), SqlType::Int4));
-    }
-    let mut args = Vec::with_capacity(3);
-    for (value, at) in values.into_iter().zip(0..) {
-        let to = if at == 2 { step_ty } else { ty };
-        args.push(compiler.params.coerce(value, to, How::Implicit)?);
-    }
-    Ok((args, ty))
+    args.iter().map(one).collect()
 }

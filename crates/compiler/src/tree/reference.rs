@@ -52,6 +52,8 @@ pub struct State {
     pub read_again: BTreeSet<usize>,
     /// The orders of the aggregates that the compiler has found, at their positions.
     pub orders: Vec<Vec<OrderBy>>,
+    /// The arguments of each `GROUPING` found so far.
+    pub groupings: Vec<Vec<Expr>>,
     /// Window functions found so far, where they are allowed.
     pub windows: Option<Vec<Window>>,
     /// The windows of the clause `WINDOW`.
@@ -178,12 +180,14 @@ impl Compiler<'_> {
         let aggregates = self.aggregates.take();
         let kept = self.tree.as_mut().map(|tree| {
             let named = std::mem::take(&mut tree.named_windows);
-            (std::mem::take(&mut tree.orders), tree.windows.take(), named)
+            let groupings = std::mem::take(&mut tree.groupings);
+            (std::mem::take(&mut tree.orders), tree.windows.take(), named, groupings)
         });
         let bound = bind(self);
         self.aggregates = aggregates;
-        if let (Some(tree), Some((orders, windows, named))) = (&mut self.tree, kept) {
+        if let (Some(tree), Some((orders, windows, named, groupings))) = (&mut self.tree, kept) {
             (tree.orders, tree.windows, tree.named_windows) = (orders, windows, named);
+            tree.groupings = groupings;
         }
         bound
     }

@@ -2,7 +2,9 @@
 
 use super::condition::{across, condition, relations};
 use super::from::{From, Join, Part, is_lateral};
+use super::grouping::{Binding, placed, with_groupings};
 use super::reference::{Bound, State};
+use super::rows::{ITEMS, items_as_relation};
 use super::{
     AGGREGATES, Aggregated, Asked, Body, Distinct, Grouping, Key, Leaf, Node, OUTER, OuterJoin, Query, SUB,
     Select, Source, WINDOWS, Window,
@@ -12,8 +14,8 @@ use crate::compiled::Field;
 use crate::error::{INVALID_COLUMN_REFERENCE, syntax};
 use crate::expressions::Compiler;
 use crate::items::{Item, Ordering, items, ordering};
-use crate::names::{Scope, folded};
-use crate::select::{group_keys, ungrouped};
+use crate::names::Scope;
+use crate::select::ungrouped;
 use crate::sources::refuses_null;
 use crate::walk::{children, conjuncts};
 use sql::program::SortKey;
@@ -27,9 +29,20 @@ pub fn select(
     ast: &ast::Select,
 ) -> Result<Bound, Stop> {
     refuse(ast)?;
+    if let Some(ast) = items_as_relation(ast)? {
+        return match select(compiler, order, &ast) {
+            Err(Stop::Error(error)) if error.state == SqlState::GROUPING_ERROR => {
+                Err(Stop::General("a function that gives rows for each group"))
+            }
+            bound => bound,
+        };
+    }
     let targets = std::mem::take(&mut compiler.targets);
     let mut from = From::default();
     let part = from.clause(compiler, &ast.from)?;
+    // Functions that are items have no columns in `*`.
+    let items_rows = from.scope.relations.iter_mut().filter(|relation| relation.name == ITEMS);
+    items_rows.for_each(|relation| relation.is_open = false);
     let mut conditions = Vec::new();
     if let Some(filter) = &ast.selection {
         conjuncts(compiler.condition(&from.scope, filter, "WHERE")?, &mut conditions);
@@ -37,8 +50,8 @@ pub fn select(
     compiler.aggregates = Some(Vec::new());
     if let Some(tree) = &mut compiler.tree {
         (tree.orders, tree.windows) = (Vec::new(), Some(Vec::new()));
-        tree.named_windows = named_windows(ast)?;
     }
+    compiler.keep_windows(&ast.named_window)?;
     compiler.targets = targets;
     let mut items = items(compiler, &from.scope, &ast.projection)?;
     let windows = compiler.tree.as_mut().and_then(|tree| tree.windows.take());
@@ -50,17 +63,31 @@ pub fn select(
     let order = ordering(compiler, &from.scope, order, &mut items)?;
     let distinct = distinct(compiler, &from.scope, ast, (&mut items, &order))?;
     let calls = compiler.aggregates.take().unwrap_or_default();
-    let keys = group_keys(compiler, &from.scope, &ast.group_by, &items)?;
+    let binding = Binding { compiler: &mut *compiler, scope: &from.scope, items: &items, keys: Vec::new() };
+    let keys = binding.clause(&ast.group_by)?;
     let Some(state) = &mut compiler.tree else { return Err(Stop::General("a query of this kind")) };
-    let windows = state.windows.take().unwrap_or_default();
+    let mut windows = state.windows.take().unwrap_or_default();
     let mut orders = std::mem::take(&mut state.orders).into_iter();
-    let is_grouped = !keys.is_empty() || !calls.is_empty() || having.is_some();
+    let is_grouped = !keys.keys.is_empty()
+        || !calls.is_empty()
+        || having.is_some()
+        || !keys.sets.is_empty()
+        || !state.groupings.is_empty();
+    let sets = with_groupings(state, &keys)?;
+    let mut having = having;
     let aggregates: Vec<Aggregated> =
         calls.into_iter().map(|call| Aggregated { call, order: orders.next().unwrap_or_default() }).collect();
     if is_grouped {
-        let groups = Groups { state, scope: &from.scope, keys: &keys };
+        let has_sets = !sets.is_empty();
+        let groups = Groups { state, scope: &from.scope, keys: &keys.keys, has_sets };
         items.iter().map(|item| &item.value.expr).chain(&having).try_for_each(|expr| groups.check(expr))?;
         windows.iter().try_for_each(|window| groups.check_window(window))?;
+        if has_sets {
+            let values = items.iter_mut().map(|item| &mut item.value.expr).chain(&mut having);
+            values.chain(windows.iter_mut().flat_map(exprs_of)).for_each(|expr| {
+                placed(expr, &keys.keys, aggregates.len());
+            });
+        }
     }
     let node = part.map(|part| Placing { state: &mut *state, from: &from }.whole(part, conditions.clone()));
     let places = state.places.len();
@@ -76,7 +103,7 @@ pub fn select(
             None if conditions.is_empty() => None,
             None => return Err(Stop::General("WHERE without FROM")),
         },
-        grouping: is_grouped.then_some(Grouping { keys, aggregates }),
+        grouping: is_grouped.then_some(Grouping { keys: keys.keys, aggregates, sets }),
         having,
         windows,
         items: items.into_iter().map(|item| item.value.expr).collect(),
@@ -102,20 +129,6 @@ fn refuse(ast: &ast::Select) -> Result<(), Stop> {
         return Err(Stop::General("a query of this kind"));
     }
     Ok(())
-}
-
-/// The windows of the clause `WINDOW`.
-fn named_windows(ast: &ast::Select) -> Result<Vec<(String, ast::WindowSpec)>, Stop> {
-    let mut windows = Vec::with_capacity(ast.named_window.len());
-    for ast::NamedWindowDefinition(name, window) in &ast.named_window {
-        match window {
-            ast::NamedWindowExpr::WindowSpec(spec) => windows.push((folded(name), spec.clone())),
-            ast::NamedWindowExpr::NamedWindow(_) => {
-                return Err(Stop::General("a window that is another one"));
-            }
-        }
-    }
-    Ok(windows)
 }
 
 fn distinct(
@@ -152,6 +165,14 @@ struct Groups<'g> {
     state: &'g State,
     scope: &'g Scope,
     keys: &'g [Expr],
+    /// Whether a key may be null in some groups.
+    has_sets: bool,
+}
+
+/// The expressions of a window over its rows.
+fn exprs_of(window: &mut Window) -> impl Iterator<Item = &mut Expr> {
+    let order = window.order.iter_mut().map(|by| &mut by.expr);
+    window.args.iter_mut().chain(&mut window.partition).chain(&mut window.filter).chain(order)
 }
 
 impl Groups<'_> {
@@ -194,11 +215,17 @@ impl Groups<'_> {
             let key = &relation.stored.key;
             !key.is_empty() && key.iter().all(|column| is_key(relation.offset + column))
         });
+        let depends = depends && !self.has_sets;
         if is_key(column) || depends { Ok(()) } else { Err(ungrouped(self.scope, column)) }
     }
 
     fn check_sub(&self, number: u16) -> Result<(), SqlError> {
         let Some(sub) = self.state.subs.get(usize::from(number)) else { return Ok(()) };
+        let has_left = matches!(&sub.what, Asked::Comparison { .. });
+        if self.has_sets && (has_left || sub.free.iter().any(|outer| outer.depth == 0)) {
+            let what = "a sub-query that needs a key, with several sets of keys";
+            return Err(SqlError::unsupported(what, Some("Group in a query in FROM.")));
+        }
         for outer in sub.free.iter().filter(|outer| outer.depth == 0) {
             self.check_column(outer.column).map_err(|error| {
                 let name = error.message.split('"').nth(1).unwrap_or_default();

@@ -23,6 +23,17 @@ impl Compiler<'_> {
         self.keep(Sub { what, query: bound.query, free }, ty)
     }
 
+    /// `ARRAY(query)`.
+    pub fn tree_array(&mut self, scope: &Scope, query: &ast::Query) -> Result<Typed, Stop> {
+        let (bound, free) = self.inside(scope, |compiler| compiler.tree_query(query))?;
+        let [field] = bound.fields.as_slice() else {
+            return Err(syntax("subquery must return only one column").into());
+        };
+        let ty = crate::types::array_of(crate::types::without_length(field.ty))?;
+        let SqlType::Array(element) = ty else { return Err(Stop::General("an array")) };
+        self.keep(Sub { what: Asked::Array(element), query: bound.query, free }, ty)
+    }
+
     /// `left op ANY (query)`, or `ALL`.
     pub fn tree_comparison(
         &mut self,

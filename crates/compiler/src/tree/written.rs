@@ -9,6 +9,7 @@
 //!
 //! The parameters of `each` are those of the client, then the row.
 
+use super::returning::{quoted, returning};
 use super::{Body, Query, Tree, refused};
 use crate::Stop;
 use crate::coerce::Params;
@@ -61,8 +62,10 @@ struct Made<'t> {
     table: &'t Table,
     query: String,
     each: String,
-    /// Positions in the table, of each column of the query.
+    /// Positions in the table, of each column of the query but the last ones.
     columns: Vec<u16>,
+    /// The number of the last columns, which `RETURNING` needs.
+    others: usize,
     /// Rows with the same values in so many first columns are one.
     distinct: usize,
 }
@@ -83,7 +86,8 @@ impl Made<'_> {
         compiler.tree = Some(super::State::default());
         compiler.targets = self.columns.iter().map(|at| self.table.columns[usize::from(*at)].ty).collect();
         let bound = compiler.tree_query(query)?;
-        match bound.fields.len().cmp(&self.columns.len()) {
+        let width = self.columns.len() + self.others;
+        match bound.fields.len().cmp(&width) {
             std::cmp::Ordering::Greater => {
                 return Err(syntax("INSERT has more expressions than target columns").into());
             }
@@ -99,9 +103,13 @@ impl Made<'_> {
             let ty = self.table.columns[usize::from(*column)].ty;
             types.push(Some(crate::types::without_length(ty)));
         }
-        let mut query = of_body(Body::Mapped(Box::new(bound.query), row), self.columns.len());
+        for (at, field) in bound.fields.iter().enumerate().skip(self.columns.len()) {
+            row.push(sql::Expr::Column(at as u16));
+            types.push(Some(crate::types::without_length(field.ty)));
+        }
+        let mut query = of_body(Body::Mapped(Box::new(bound.query), row), width);
         if self.distinct > 0 {
-            query = of_body(Body::First(Box::new(query), self.distinct), self.columns.len());
+            query = of_body(Body::First(Box::new(query), self.distinct), width);
         }
         let tree = super::finished(&mut compiler, query, bound.fields)?;
         Ok((tree, types))
@@ -112,11 +120,8 @@ fn of_body(body: Body, width: usize) -> Query {
     Query { body, order: Vec::new(), limit: None, offset: None, width }
 }
 
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-fn returning(items: Option<&Vec<ast::SelectItem>>) -> String {
+/// The clause as it is written.
+fn plain(items: Option<&Vec<ast::SelectItem>>) -> String {
     items.map_or_else(String::new, |items| format!(" RETURNING {}", listed(items)))
 }
 
@@ -155,16 +160,16 @@ fn of_insert<'c>(catalog: &'c Catalog, insert: &ast::Insert, params: usize) -> R
         alias.unwrap_or_default(),
         names.join(", "),
         values.join(", "),
-        returning(insert.returning.as_ref())
+        plain(insert.returning.as_ref())
     );
-    Ok(Made { table, query: source.to_string(), each, columns: targets, distinct: 0 })
+    Ok(Made { table, query: source.to_string(), each, columns: targets, others: 0, distinct: 0 })
 }
 
 /// A table with its alias, and the other relations of the statement.
 fn target<'c>(
     catalog: &'c Catalog,
     target: &ast::TableWithJoins,
-) -> Result<(&'c Table, String, String), Stop> {
+) -> Result<(&'c Table, String, String, String), Stop> {
     let (TableFactor::Table { name, alias, args: None, .. }, []) =
         (&target.relation, target.joins.as_slice())
     else {
@@ -176,7 +181,8 @@ fn target<'c>(
     }
     let name = alias.as_ref().map_or_else(|| table.name.clone(), |alias| folded(&alias.name));
     let of = format!("{} AS {}", quoted(&table.name), quoted(&name));
-    Ok((table, of, quoted(&name)))
+    let quoted = quoted(&name);
+    Ok((table, of, quoted, name))
 }
 
 /// The key of a row, as the query gives it and as the change looks for it.
@@ -190,30 +196,34 @@ fn key(table: &Table, alias: &str, first: usize) -> (Vec<String>, String) {
 fn of_delete<'c>(catalog: &'c Catalog, delete: &ast::Delete, params: usize) -> Result<Made<'c>, Stop> {
     let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
     let [one] = from.as_slice() else { return Err(Stop::General("DELETE from several tables")) };
-    let (table, of, alias) = target(catalog, one)?;
+    let (table, of, alias, name) = target(catalog, one)?;
     let (names, equal) = key(table, &alias, params + 1);
-    let others = delete.using.as_ref().map(|using| format!(", {}", listed(using))).unwrap_or_default();
-    if !others.is_empty() && delete.returning.is_some() {
-        return Err(Stop::General("RETURNING of a DELETE with USING"));
-    }
-    let filter = delete.selection.as_ref().map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
-    let query = format!("SELECT {} FROM {of}{others}{filter}", names.join(", "));
-    let each = format!("DELETE FROM {of} WHERE {equal}{}", returning(delete.returning.as_ref()));
-    Ok(Made { table, query, each, columns: table.key.clone(), distinct: table.key.len() })
+    let others = delete.using.as_deref().unwrap_or_default();
+    let first = params + table.key.len() + 1;
+    let returning = returning(catalog, delete.returning.as_ref(), others, (table, &name), first)?;
+    let values = names.into_iter().chain(returning.values.iter().cloned()).collect::<Vec<_>>();
+    let query =
+        format!("SELECT {} FROM {of}{}{}", values.join(", "), more(others), filter(&delete.selection));
+    let each = format!("DELETE FROM {of} WHERE {equal}{}", returning.clause);
+    let (columns, distinct) = (table.key.clone(), table.key.len());
+    Ok(Made { table, query, each, columns, others: returning.values.len(), distinct })
+}
+
+fn more(others: &[ast::TableWithJoins]) -> String {
+    others.iter().map(|other| format!(", {other}")).collect()
+}
+
+fn filter(condition: &Option<ast::Expr>) -> String {
+    condition.as_ref().map(|condition| format!(" WHERE {condition}")).unwrap_or_default()
 }
 
 fn of_update<'c>(catalog: &'c Catalog, update: &ast::Update, params: usize) -> Result<Made<'c>, Stop> {
-    let (table, of, alias) = target(catalog, &update.table)?;
+    let (table, of, alias, name) = target(catalog, &update.table)?;
     let (names, equal) = key(table, &alias, params + 1);
     let others = match &update.from {
-        None => String::new(),
-        Some(ast::UpdateTableFromKind::BeforeSet(from) | ast::UpdateTableFromKind::AfterSet(from)) => {
-            format!(", {}", listed(from))
-        }
+        None => &[][..],
+        Some(ast::UpdateTableFromKind::BeforeSet(from) | ast::UpdateTableFromKind::AfterSet(from)) => from,
     };
-    if !others.is_empty() && update.returning.is_some() {
-        return Err(Stop::General("RETURNING of an UPDATE with FROM"));
-    }
     let (mut values, mut sets, mut columns) = (names, Vec::new(), table.key.clone());
     for assignment in &update.assignments {
         let ast::AssignmentTarget::ColumnName(name) = &assignment.target else {
@@ -230,9 +240,11 @@ fn of_update<'c>(catalog: &'c Catalog, update: &ast::Update, params: usize) -> R
         values.push(assignment.value.to_string());
         sets.push(format!("{} = ${}", quoted(&name), params + columns.len()));
     }
-    let filter = update.selection.as_ref().map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
-    let query = format!("SELECT {} FROM {of}{others}{filter}", values.join(", "));
-    let each =
-        format!("UPDATE {of} SET {} WHERE {equal}{}", sets.join(", "), returning(update.returning.as_ref()));
-    Ok(Made { table, query, each, columns, distinct: table.key.len() })
+    let first = params + columns.len() + 1;
+    let returning = returning(catalog, update.returning.as_ref(), others, (table, &name), first)?;
+    values.extend(returning.values.iter().cloned());
+    let query =
+        format!("SELECT {} FROM {of}{}{}", values.join(", "), more(others), filter(&update.selection));
+    let each = format!("UPDATE {of} SET {} WHERE {equal}{}", sets.join(", "), returning.clause);
+    Ok(Made { table, query, each, columns, others: returning.values.len(), distinct: table.key.len() })
 }

@@ -66,6 +66,9 @@ pub(super) fn call(
         return Ok(Datum::Null);
     }
     let values: SmallVec<[&Datum; 4]> = values.iter().map(|value| &**value).collect();
+    if let Some(value) = super::regex::call(function, &values)? {
+        return Ok(value);
+    }
     strict(function, &values, (ty, cx.zone))
 }
 
