@@ -70,10 +70,10 @@ usage: cargo xtask <command> [arguments]
   relay [nats|kafka]
                    the contract of the replicated logs against three servers of each service, or of this one, which are killed,
                    stopped and cut off meanwhile (scripts/relay-services installs them)
-  trial-cluster [--over processes|hosts] [--relay nats|kafka] [--design D] [--rounds N] [--seed S] [--atoll FILE]
+  trial-cluster [--over processes|hosts] [--relay nats|kafka] [--design D,..] [--rounds N] [--minutes M] [--seed S] [--atoll FILE]
                    deposits over islands of a machine that is killed or stopped again and again, taken over in another
                    directory, N (6) times over each relay; over hosts: deposits and histories over three network
-                   namespaces (as root), of which one at a time is killed, stopped or cut off
+                   namespaces (as root), of which one at a time is killed, stopped or cut off, N times or for M minutes
   report-test [DIR] the report in a browser, which must be there; pictures of it go to DIR (target/report-pictures)
   validate-plan [calibrate|try|predict|measure|report] [--points N] [--rounds N] [--minutes M] [--seconds S] [--seed S]
                 [--out DIR] [--earlier DIR] [--atoll FILE] [--dry]

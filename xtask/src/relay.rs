@@ -22,6 +22,7 @@ pub fn contract(args: &[String]) -> Result<(), Failed> {
 pub fn trial(args: &[String]) -> Result<(), Failed> {
     let (mut services, mut rounds, mut seed, mut atoll) = (SERVICES.to_vec(), 6, 1, None);
     let (mut over, mut design) = (("takeovers::", "ATOLL_RELAY"), "conventional".to_owned());
+    let mut minutes = String::new();
     let mut words = args.iter();
     while let Some(option) = words.next() {
         let usage = |what: &str| Failed::Usage(format!("trial-cluster {option}: {what}"));
@@ -43,9 +44,14 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
             }
             "--design" => design.clone_from(value),
             "--rounds" => rounds = number()?,
+            "--minutes" => minutes = number()?.to_string(),
             "--seed" => seed = number()?,
             "--atoll" => atoll = Some(PathBuf::from(value)),
-            _ => return Err(usage("expected --over, --relay, --design, --rounds, --seed or --atoll")),
+            _ => {
+                return Err(usage(
+                    "expected --over, --relay, --design, --rounds, --minutes, --seed or --atoll",
+                ));
+            }
         }
     }
     run("scripts/relay-services", &["install"])?;
@@ -64,6 +70,7 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
         (over.1, &services),
         ("TAKEOVER_DESIGN", &design),
         ("TAKEOVER_ROUNDS", &rounds),
+        ("TAKEOVER_MINUTES", &minutes),
         ("TAKEOVER_SEED", &seed),
     ];
     cargo(&test, &env)

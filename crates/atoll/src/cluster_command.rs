@@ -6,13 +6,13 @@ use crate::cli::{
     TakeoverArgs,
 };
 use crate::failure::Failure;
-use crate::leased::Leased;
+use crate::leased::{AtRelay, Leased};
 use crate::output::print;
 use crate::{service, version};
 use base::{InstanceId, counted};
 use channel::{Guarding, Role};
 use cluster::protocol::AgentStatus;
-use cluster::{ClusterError, Fleet, HostStatus, Hosts, Loss, agent, start};
+use cluster::{ClusterError, Fleet, HostStatus, Hosts, Loss, TakeOver, agent, start};
 use deploy::Interrupt;
 use std::path::Path;
 use topology::Machine;
@@ -63,6 +63,12 @@ pub fn run_agent(args: &AgentArgs, interrupt: &Interrupt) -> Result<(), Failure>
         tls: args.tls.clone(),
         build: version::short(),
         lease: lease.map(|lease| Box::new(lease) as Box<dyn agent::Lease>),
+        logs: match (&args.relay, args.takeover) {
+            (Some(relay), TakeOver::Agents) => {
+                Some(Box::new(AtRelay { address: relay.clone(), cluster: args.cluster.clone() }))
+            }
+            _ => None,
+        },
     };
     agent::run(options, interrupt, &mut |address| {
         // An agent with a closed output serves all the same.
@@ -187,7 +193,7 @@ fn down(args: &HostsArgs) -> Result<(), Failure> {
 
 fn status(args: &StatusArgs) -> Result<(), Failure> {
     let hosts = Hosts::read(&args.hosts.hosts)?;
-    let all = cluster::status(&hosts, &version::short())?;
+    let all = cluster::status(&hosts, &version::short(), args.patience)?;
     let missing = all.iter().filter(|status| status.agent.is_err()).count();
     for status in &all {
         print(&if args.json { as_json(status) } else { in_words(status) })?;
@@ -219,7 +225,23 @@ fn in_words(status: &HostStatus) -> String {
         })
         .collect();
     let instances = if instances.is_empty() { "none".into() } else { instances.join(", ") };
-    format!("{begin} up {} s, {}, instances: {instances}", agent.up_s, counted(cores(agent), "core"))
+    let mut text =
+        format!("{begin} up {} s, {}, instances: {instances}", agent.up_s, counted(cores(agent), "core"));
+    for taken in &agent.taken {
+        let (island, from, seconds) = (taken.island, &taken.from, taken.ago_ms as f64 / 1000.0);
+        text += &format!(
+            "\n           has taken over island {island} of {} from {from}, {seconds:.1} s ago",
+            taken.database
+        );
+    }
+    for refused in &agent.refused {
+        let (island, from, why) = (refused.island, &refused.from, &refused.why);
+        text += &format!(
+            "\n           does not take over island {island} of {} from {from}: {why}",
+            refused.database
+        );
+    }
+    text
 }
 
 fn as_json(status: &HostStatus) -> String {
@@ -228,7 +250,7 @@ fn as_json(status: &HostStatus) -> String {
         Err(why) => serde_json::json!({ "host": name, "address": address, "error": why.to_string() }),
         Ok(agent) => serde_json::json!({
             "host": name, "address": address, "build": agent.build, "up_s": agent.up_s, "cores": cores(agent),
-            "deployments": agent.deployments,
+            "deployments": agent.deployments, "taken": agent.taken, "refused": agent.refused,
         }),
     };
     object.to_string()

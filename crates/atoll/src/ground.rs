@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::version;
 use cluster::{Fleet, Hosts};
 use deploy::Machines;
+use std::path::Path;
 use std::sync::Arc;
 use topology::{CpuId, InstancePlace, IslandCount, Layout, Machine, Placement, place};
 
@@ -21,19 +22,27 @@ pub struct Places {
     pub worker_islands: Vec<Vec<u16>>,
 }
 
+/// The machines of a hosts file; without those that are gone and have no island of the database.
+fn fleet_of(args: &BenchArgs, file: &Path) -> Result<Fleet, Failure> {
+    let (hosts, build) = (Hosts::read(file)?, version::short());
+    let Some(database) = &args.deployment.data else { return Ok(Fleet::open(&hosts, &build, None)?) };
+    let (fleet, gone) = Fleet::open_present(&hosts, &build, &database.display().to_string())?;
+    if !gone.is_empty() {
+        world::tell(format_args!(
+            "atoll: warning: without {}, which cannot be reached: all islands of {} are on the other hosts",
+            gone.join(", "),
+            database.display()
+        ));
+    }
+    Ok(fleet)
+}
+
 impl<'a> Ground<'a> {
     /// # Errors
     /// The hosts file is wrong, or a host cannot be used.
     pub fn of(args: &BenchArgs, machine: &'a Machine) -> Result<Ground<'a>, Failure> {
-        let fleet = match &args.deployment.hosts {
-            None => None,
-            Some(file) => {
-                let database = args.deployment.data.as_ref().map(|name| name.display().to_string());
-                let hosts = Hosts::read(file)?;
-                Some(Arc::new(Fleet::open(&hosts, &version::short(), database.as_deref())?))
-            }
-        };
-        Ok(Ground { machine, fleet })
+        let fleet = args.deployment.hosts.as_ref().map(|file| fleet_of(args, file)).transpose()?;
+        Ok(Ground { machine, fleet: fleet.map(Arc::new) })
     }
 
     pub fn fleet(&self) -> Option<&Arc<Fleet>> {

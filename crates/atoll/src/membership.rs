@@ -1,9 +1,11 @@
-//! The lease and the claims of a machine that serves.
+//! The lease and the claims of a machine that serves, and how far its logs are.
 
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
 use deploy::{Deployment, RelayClaim, Running};
 use members::{Cluster, Lease, Refused};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use world::tell;
 
@@ -16,9 +18,56 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// an instance that dies is opened again with the log's next term.
 pub(crate) const OPENINGS: u64 = 1 << 20;
 
+/// How often the registry is told how far the logs are.
+const TELL_EVERY: Duration = Duration::from_millis(100);
+
 /// The membership of this machine.
 pub(crate) struct Membership {
     lease: Lease,
+    progress: Arc<Progress>,
+}
+
+/// How far the logs have counted, for the thread that tells the registry. That may take seconds, in
+/// which the instances must learn of the lease.
+struct Progress {
+    /// Of each island; 0: not known.
+    counted: Vec<AtomicU64>,
+    /// See [`Lease::answers_until`]. Later another machine may have accepted a loss.
+    until_ns: AtomicU64,
+}
+
+impl Progress {
+    /// Starts the thread. It ends with the last owner of the value.
+    fn begin(cluster: Cluster, islands: u16) -> Result<Arc<Progress>, Failure> {
+        let counted = (0..islands).map(|_| AtomicU64::new(0)).collect();
+        let progress = Arc::new(Progress { counted, until_ns: AtomicU64::new(0) });
+        let weak = Arc::downgrade(&progress);
+        let body = move || tell_progress(&cluster, &weak, vec![0; islands.into()]);
+        std::thread::Builder::new().name("progress".into()).spawn(body).map_err(Failure::run)?;
+        Ok(progress)
+    }
+
+    fn note(&self, counted: &[u64], until_ns: u64) {
+        self.until_ns.store(until_ns, Ordering::Release);
+        for (place, counted) in self.counted.iter().zip(counted) {
+            place.store(*counted, Ordering::Release);
+        }
+    }
+}
+
+/// `told`: of each island, what the registry has.
+fn tell_progress(cluster: &Cluster, progress: &Weak<Progress>, mut told: Vec<u64>) {
+    while let Some(progress) = progress.upgrade() {
+        for (island, (counted, told)) in (0..).zip(progress.counted.iter().zip(&mut told)) {
+            let counted = counted.load(Ordering::Acquire);
+            let may_tell = progress.until_ns.load(Ordering::Acquire) > world::now_ns();
+            if counted > 0 && counted != *told && may_tell && cluster.acked(island, counted).is_ok() {
+                *told = counted;
+            }
+        }
+        drop(progress);
+        std::thread::sleep(TELL_EVERY);
+    }
 }
 
 impl Membership {
@@ -44,10 +93,11 @@ impl Membership {
         }
         claim.answers_until = lease.answers_until();
         relay.claim = Some(claim);
-        Ok(Some(Membership { lease }))
+        let progress = Progress::begin(cluster, deployment.islands)?;
+        Ok(Some(Membership { lease, progress }))
     }
 
-    /// Tells the instances how long they may answer.
+    /// Tells the instances how long they may answer, and notes how far their logs are.
     ///
     /// # Errors
     /// The lease is over.
@@ -58,6 +108,7 @@ impl Membership {
         }
         // An instance that cannot be reached has died, and is told when it runs again.
         let _ = running.answer_until(self.lease.answers_until());
+        self.progress.note(&running.counted(), self.lease.answers_until());
         Ok(())
     }
 }

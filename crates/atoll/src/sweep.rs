@@ -9,6 +9,7 @@ use crate::cli::{BenchArgs, ChannelArg};
 use crate::demand::{self, Demand};
 use crate::failure::Failure;
 use crate::ground::{Ground, Places};
+use crate::leased::log_name;
 use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
@@ -251,7 +252,7 @@ impl Planner<'_> {
             return Ok(RELAY_NAME.to_owned());
         };
         match fleet.has_leases() {
-            true => Ok(format!("{}-{}", fleet.cluster(), data.display())),
+            true => Ok(log_name(fleet.cluster(), data.display())),
             false => Err(Failure::Usage(
                 "--durability replicated with --hosts and --data: leases tell which host has an island; expected a line \
                  `etcd http://HOST:PORT,..` in the hosts file"

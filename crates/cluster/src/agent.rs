@@ -13,12 +13,12 @@
 
 use crate::ClusterError;
 use crate::bridge::{Bridge, End};
+use crate::deployed::Deployed;
+use crate::heir::Heir;
 use crate::hosts::cores_of;
-pub use crate::lease::{Claim, Lease};
-use crate::moving;
-use crate::protocol::{
-    AgentStatus, Answer, Ask, DeploymentStatus, Greeting, InstanceStatus, Kind, Loss, VERSION, decode,
-};
+pub use crate::lease::{Claim, Lease, Logs};
+use crate::moving::{self, RUN};
+use crate::protocol::{AgentStatus, Answer, Ask, DeploymentStatus, Greeting, Kind, Loss, VERSION, decode};
 use crate::talk::Talk;
 use base::InstanceId;
 use channel::{Address, ChannelError, Guarding, Hello, Link, Listener, Role, Stopper};
@@ -37,9 +37,11 @@ use world::tell;
 
 /// How often the agent looks for ended deployments and for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often it tells the registry how far the logs are, and looks for islands of machines that are
+/// gone.
+const ATTEND_EVERY: Duration = Duration::from_millis(100);
 /// How long a caller may take for its question.
 const QUESTION: Duration = Duration::from_secs(5);
-const RUN: &str = "run-";
 
 /// The settings of an agent.
 pub struct Options {
@@ -55,20 +57,14 @@ pub struct Options {
     pub build: String,
     /// `None`: the machine may always serve.
     pub lease: Option<Box<dyn Lease>>,
-}
-
-/// The instances of one deployment here.
-struct Deployed {
-    database: Option<String>,
-    /// Where the instances' directories are.
-    data: PathBuf,
-    /// Links within the machine.
-    sockets: Scratch,
-    keepers: BTreeMap<InstanceId, Arc<Keeper>>,
+    /// With a lease, the agent takes over islands of machines that are gone; `None`: an operator says
+    /// so.
+    pub logs: Option<Box<dyn Logs>>,
 }
 
 struct Agent {
     options: Options,
+    heir: Option<Heir>,
     topology: String,
     began: Instant,
     deployments: Mutex<BTreeMap<u64, Deployed>>,
@@ -85,7 +81,7 @@ struct Agent {
 /// The address is taken, the directory or the certificates cannot be used, or there are no such
 /// cores.
 pub fn run(
-    options: Options,
+    mut options: Options,
     interrupt: &Interrupt,
     ready: &mut dyn FnMut(SocketAddr),
 ) -> Result<(), ClusterError> {
@@ -107,15 +103,24 @@ pub fn run(
     let stopper = listener.stopper();
     let (began, interrupt) = (Instant::now(), interrupt.clone());
     let (answers_until, deployments) = (Mutex::default(), Mutex::default());
-    let agent = Arc::new(Agent { options, topology, began, deployments, answers_until, interrupt });
+    let heir = options.logs.take().map(Heir::new);
+    let agent = Arc::new(Agent { options, heir, topology, began, deployments, answers_until, interrupt });
     agent.renew();
-    let accepting = agent.clone();
-    let thread = std::thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener));
-    let thread = thread.map_err(|e| host_error(&agent.options, e))?;
+    let (accepting, attending) = (agent.clone(), agent.clone());
+    let spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
+        std::thread::Builder::new().name(name.into()).spawn(body).map_err(|e| host_error(&agent.options, e))
+    };
+    let threads = [
+        spawn("accept", Box::new(move || accepting.accept(&listener)))?,
+        spawn("attend", Box::new(move || attending.attend()))?,
+    ];
     ready(at);
     agent.watch(&stopper);
-    let _ = thread.join(); // a panic was printed
+    threads.into_iter().for_each(|thread| drop(thread.join())); // a panic was printed
     agent.end_all();
+    if let Some(lease) = &agent.options.lease {
+        lease.leave();
+    }
     Ok(())
 }
 
@@ -193,6 +198,33 @@ impl Agent {
 
     fn present(&self) -> MutexGuard<'_, Arc<AtomicU64>> {
         self.answers_until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Body of the thread that speaks with the registry and the relay, which may take seconds.
+    fn attend(&self) {
+        let Some(lease) = self.options.lease.as_deref() else { return };
+        let mut noted = BTreeMap::new();
+        while !self.interrupt.is_set() {
+            std::thread::sleep(ATTEND_EVERY);
+            if lease.lost().is_some() {
+                continue;
+            }
+            for (database, island, counted) in self.counted() {
+                let key = (database, island);
+                if noted.get(&key) != Some(&counted) && lease.note(&key.0, island, counted).is_ok() {
+                    noted.insert(key, counted);
+                }
+            }
+            if let Some(heir) = &self.heir {
+                heir.look(&self.options.data, lease, &|database| self.idle(database).is_ok());
+            }
+        }
+    }
+
+    /// How far the logs of the instances here are at the relay.
+    fn counted(&self) -> Vec<(String, InstanceId, u64)> {
+        let table = self.table();
+        table.values().flat_map(Deployed::counted).collect()
     }
 
     fn end_all(&self) {
@@ -377,12 +409,16 @@ impl Agent {
             );
         };
         if loss == Loss::Refuse && !moving::is_followed(&dir, island) {
-            return Err(format!(
-                "the log of island {island} of {database} is at no relay, so all that was committed after its copy was made \
-                 would be lost: start the host that has it, or go on with the copy (--accept-loss)"
-            ));
+            return Err(moving::no_log(database, island));
+        }
+        if let (Loss::Refuse, Some(heir)) = (loss, &self.heir) {
+            heir.require_whole(&dir, (database, island), &**lease)?;
         }
         lease.claim(database, island)?;
+        if loss == Loss::Accept {
+            // What is lost is not asked for when the log is opened.
+            lease.note(database, island, 0)?;
+        }
         moving::promote(&dir, island)
     }
 
@@ -420,18 +456,12 @@ impl Agent {
     }
 
     fn status(&self) -> AgentStatus {
-        let instances = |deployed: &Deployed| {
-            let state = |keeper: &Arc<Keeper>| {
-                let kept = keeper.state();
-                InstanceStatus { instance: kept.instance, pid: kept.pid, restarts: kept.restarts }
-            };
-            deployed.keepers.values().filter(|keeper| !keeper.is_over()).map(state).collect()
-        };
         let status = |(number, deployed): (&u64, &Deployed)| DeploymentStatus {
             deployment: *number,
             database: deployed.database.clone(),
-            instances: instances(deployed),
+            instances: deployed.instances(),
         };
+        let (taken, refused) = self.heir.as_ref().map(Heir::status).unwrap_or_default();
         AgentStatus {
             machine: self.options.machine.clone(),
             build: self.options.build.clone(),
@@ -439,6 +469,8 @@ impl Agent {
             boot: world::boot(),
             topology: self.topology.clone(),
             deployments: self.table().iter().map(status).collect(),
+            taken,
+            refused,
         }
     }
 
@@ -517,24 +549,6 @@ impl Agent {
         };
         keeper.attach(theirs);
         Ok((keeper, ours))
-    }
-}
-
-impl Deployed {
-    fn is_alive(&self) -> bool {
-        self.keepers.values().any(|keeper| !keeper.is_over())
-    }
-
-    /// Ends its instances, and removes the data of a temporary one.
-    fn end(self) {
-        let Deployed { database, data, keepers, .. } = self;
-        keepers.values().for_each(|keeper| keeper.end());
-        while keepers.values().any(|keeper| !keeper.is_over()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if database.is_none() {
-            let _ = fs::remove_dir_all(data); // the next agent tries again
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use topology::Machine;
 
 /// How long a host may take to be reached for a deployment.
 const REACH: Duration = Duration::from_secs(2);
-/// The same, to see or end its agent.
+/// The same, to end its agent.
 const GLANCE: Duration = Duration::from_millis(500);
 /// How long an agent may take to answer. An instance that was killed may still hold its files.
 const ANSWER: Duration = Duration::from_secs(40);
@@ -100,22 +100,74 @@ impl Fleet {
     /// A host that cannot be reached, or of which the agent refuses; an island that is on two
     /// hosts.
     pub fn open(hosts: &Hosts, build: &str, database: Option<&str>) -> Result<Fleet, ClusterError> {
+        let mut fleet = Fleet::ask_all(hosts, build, &mut Err)?;
+        if let Some(database) = database {
+            fleet.located = fleet.locate(database)?;
+        }
+        Ok(fleet)
+    }
+
+    /// As [`Fleet::open`], without the hosts that cannot be reached, if all islands of a database that
+    /// was loaded are on the others. Only where the hosts hold leases: then a host that is gone has no
+    /// island that another one has. Also returns the hosts that are gone.
+    ///
+    /// # Errors
+    /// As [`Fleet::open`].
+    pub fn open_present(
+        hosts: &Hosts,
+        build: &str,
+        database: &str,
+    ) -> Result<(Fleet, Vec<String>), ClusterError> {
+        let mut gone: Vec<ClusterError> = Vec::new();
+        let mut fleet = Fleet::ask_all(hosts, build, &mut |why| match why {
+            ClusterError::Unreachable { .. } if hosts.etcd.is_some() => {
+                gone.push(why);
+                Ok(())
+            }
+            other => Err(other),
+        })?;
+        let located = fleet.locate(database);
+        let lacks_some = match &located {
+            Ok(located) => located.is_empty(),
+            Err(why) => matches!(why, ClusterError::Nowhere { .. }),
+        };
+        if lacks_some && !gone.is_empty() {
+            return Err(gone.remove(0));
+        }
+        fleet.located = located?;
+        let is_here = |line: &&HostLine| fleet.lines.iter().any(|here| here.name == line.name);
+        let missing = hosts.lines.iter().filter(|line| !is_here(line)).map(|line| line.name.clone());
+        let missing = missing.collect();
+        Ok((fleet, missing))
+    }
+
+    /// Asks every agent for its machine. `fail` is told of a host that does not answer as it should,
+    /// and may let it be left out.
+    fn ask_all(
+        hosts: &Hosts,
+        build: &str,
+        fail: &mut dyn FnMut(ClusterError) -> Result<(), ClusterError>,
+    ) -> Result<Fleet, ClusterError> {
         let caller = Caller::of(hosts, build, REACH)?;
-        let (mut machines, mut boots) = (Vec::new(), Vec::new());
+        let (mut lines, mut machines, mut boots) = (Vec::new(), Vec::new(), Vec::new());
         for host in &hosts.lines {
-            let (_, Answer::Status(status)) = caller.ask(host, &Ask::Status)? else { return Err(odd(host)) };
+            let status = match caller.ask(host, &Ask::Status) {
+                Ok((_, Answer::Status(status))) => status,
+                Ok(_) => return Err(odd(host)),
+                Err(why) => {
+                    fail(why)?;
+                    continue;
+                }
+            };
             let machine = serde_json::from_str(&status.topology);
             machines.push(
                 machine.map_err(|e| ClusterError::Host { host: host.name.clone(), why: e.to_string() })?,
             );
             boots.push(status.boot);
+            lines.push(host.clone());
         }
-        let (lines, located, has_leases) = (hosts.lines.clone(), Vec::new(), hosts.etcd.is_some());
-        let mut fleet = Fleet { lines, caller, machines, boots, located, has_leases };
-        if let Some(database) = database {
-            fleet.located = fleet.locate(database)?;
-        }
-        Ok(fleet)
+        let (located, has_leases) = (Vec::new(), hosts.etcd.is_some());
+        Ok(Fleet { lines, caller, machines, boots, located, has_leases })
     }
 
     /// The host of each island of a database; empty where none has been loaded.
@@ -422,21 +474,26 @@ pub struct HostStatus {
     pub agent: Result<AgentStatus, ClusterError>,
 }
 
-/// Asks every host for its state.
+/// Asks all hosts for their state, at the same time. Each may take as long as `reach` to be reached.
 ///
 /// # Errors
 /// The operator's certificates cannot be used.
-pub fn status(hosts: &Hosts, build: &str) -> Result<Vec<HostStatus>, ClusterError> {
-    let caller = Caller::of(hosts, build, GLANCE)?;
-    let of = |host: &HostLine| {
-        let agent = match caller.ask(host, &Ask::Status) {
-            Ok((_, Answer::Status(status))) => Ok(*status),
-            Ok(_) => Err(odd(host)),
-            Err(error) => Err(error),
-        };
-        HostStatus { line: host.clone(), agent }
+pub fn status(hosts: &Hosts, build: &str, reach: Duration) -> Result<Vec<HostStatus>, ClusterError> {
+    let caller = Caller::of(hosts, build, reach)?;
+    let of = |host: &HostLine| match caller.ask(host, &Ask::Status) {
+        Ok((_, Answer::Status(status))) => Ok(*status),
+        Ok(_) => Err(odd(host)),
+        Err(error) => Err(error),
     };
-    Ok(hosts.lines.iter().map(of).collect())
+    let of = &of;
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = hosts.lines.iter().map(|host| (host, scope.spawn(move || of(host)))).collect();
+        let state = |(host, asked): (&HostLine, std::thread::ScopedJoinHandle<'_, _>)| {
+            let agent = asked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            HostStatus { line: host.clone(), agent }
+        };
+        Ok(asked.into_iter().map(state).collect())
+    })
 }
 
 /// Tells the agent of a host to end, with its instances. Returns whether one was there.

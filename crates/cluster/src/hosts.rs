@@ -5,6 +5,8 @@
 //!   cluster demo                  # its name
 //!   tls /etc/atoll/certificates   # of `atoll cluster certificates`; without: nothing is sealed
 //!   etcd http://10.77.0.1:2379    # leases of the machines; without: islands cannot be taken over
+//!   relay nats://10.77.0.1:4222   # has the islands' logs: agents take over what is left
+//!   takeover operator             # not by themselves: an operator says so
 //!
 //!   # name  address          how to run a command there   what else
 //!   a       10.77.0.1:7400   ip netns exec h1             cores=0-1 data=/var/lib/atoll
@@ -25,8 +27,39 @@ pub struct Hosts {
     pub tls: Option<PathBuf>,
     /// The servers of etcd that grant leases to the agents, `http://HOST:PORT,..`
     pub etcd: Option<String>,
+    /// The relay with the islands' logs, `nats://HOST:PORT,..` or `kafka://HOST:PORT,..`
+    pub relay: Option<String>,
+    pub take_over: TakeOver,
     /// In the order of the file; at least one.
     pub lines: Vec<HostLine>,
+}
+
+/// Which word has the islands of machines that are gone taken over, where a relay has their logs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TakeOver {
+    /// That of etcd: the lease of their machine is over.
+    #[default]
+    Agents,
+    /// That of an operator (`atoll cluster takeover`).
+    Operator,
+}
+
+impl TakeOver {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TakeOver::Agents => "agents",
+            TakeOver::Operator => "operator",
+        }
+    }
+
+    /// # Errors
+    /// What is expected.
+    pub fn parse(word: &str) -> Result<TakeOver, String> {
+        let all = [TakeOver::Agents, TakeOver::Operator];
+        let found = all.into_iter().find(|one| one.name() == word);
+        found.ok_or_else(|| format!("takeover '{word}': expected agents or operator"))
+    }
 }
 
 /// One machine.
@@ -64,7 +97,14 @@ impl Hosts {
     /// # Errors
     /// A line is wrong: the message says what was expected.
     pub fn parse(path: &Path, text: &str) -> Result<Hosts, ClusterError> {
-        let mut hosts = Hosts { cluster: CLUSTER.into(), tls: None, etcd: None, lines: Vec::new() };
+        let mut hosts = Hosts {
+            cluster: CLUSTER.into(),
+            tls: None,
+            etcd: None,
+            relay: None,
+            take_over: TakeOver::default(),
+            lines: Vec::new(),
+        };
         let mut seen: HashMap<String, usize> = HashMap::new();
         for (line, words) in text.lines().enumerate().map(|(i, line)| (i + 1, words(line))) {
             let refuse = |what| ClusterError::HostsLine { path: path.into(), line, what };
@@ -73,6 +113,8 @@ impl Hosts {
                 ["cluster", name] => hosts.cluster = a_name(name).map_err(refuse)?,
                 ["tls", dir] => hosts.tls = Some(dir.into()),
                 ["etcd", servers] => hosts.etcd = Some((*servers).into()),
+                ["relay", servers] => hosts.relay = Some((*servers).into()),
+                ["takeover", word] => hosts.take_over = TakeOver::parse(word).map_err(refuse)?,
                 [name, address, rest @ ..] => {
                     let host = host(name, address, rest, &hosts.cluster).map_err(refuse)?;
                     for unique in [host.name.clone(), host.address.to_string()] {
@@ -188,12 +230,14 @@ mod tests {
     #[test]
     fn a_file_names_machines_and_how_to_reach_them() {
         let hosts = parse(
-            "cluster demo # its name\ntls /c\netcd http://e:1\n\n a 10.0.0.1:7400 ip netns exec h1 cores=0-1,3 data=/d\nb [::1]:7400 local\n",
+            "cluster demo # its name\ntls /c\netcd http://e:1\nrelay nats://r:2\n\n a 10.0.0.1:7400 ip netns exec h1 cores=0-1,3 data=/d\nb [::1]:7400 local\n",
         )
         .unwrap();
         assert_eq!((hosts.cluster.as_str(), hosts.tls.as_deref()), ("demo", Some(Path::new("/c"))));
         assert_eq!(hosts.operator().as_deref(), Some(Path::new("/c/operator")));
-        assert_eq!(hosts.etcd.as_deref(), Some("http://e:1"));
+        assert_eq!((hosts.etcd.as_deref(), hosts.relay.as_deref()), (Some("http://e:1"), Some("nats://r:2")));
+        assert_eq!(hosts.take_over, TakeOver::Agents);
+        assert_eq!(parse("takeover operator\na 10.0.0.1:7\n").unwrap().take_over, TakeOver::Operator);
         let [a, b] = &hosts.lines[..] else { panic!("two hosts") };
         assert_eq!((a.name.as_str(), a.reach.join(" ").as_str()), ("a", "ip netns exec h1"));
         assert_eq!((a.cores.as_deref(), a.data.as_path()), (Some("0-1,3"), Path::new("/d")));
@@ -216,6 +260,7 @@ mod tests {
             ("a 10.0.0.1:7\na 10.0.0.2:7", "line 1 too"),
             ("a 10.0.0.1:7\nb 10.0.0.1:7", "line 1 too"),
             ("cluster No", "a-z"),
+            ("takeover me", "agents or operator"),
         ] {
             let error = parse(text).expect_err(text);
             assert!(error.contains(expected) && error.contains("line"), "{text}: {error}");

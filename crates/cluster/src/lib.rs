@@ -27,16 +27,18 @@
 //!
 //! # What is absent
 //!
-//! Nothing is taken over by itself: an operator says that a machine is gone ([`Fleet::take_over`]).
-//! The islands' logs are then at a relay, and [`agent::Lease`] is the service that grants the right
-//! to serve; both are given from outside.
+//! No service of its own: [`agent::Lease`] is the one that grants the right to serve, [`agent::Logs`]
+//! the relay with the islands' logs; both are given from outside. With both, agents take over the
+//! islands of machines that are gone; otherwise an operator says so ([`Fleet::take_over`]).
 
 #![forbid(unsafe_code)]
 
 pub mod agent;
 mod bridge;
+mod deployed;
 mod error;
 mod fleet;
+mod heir;
 mod hosts;
 mod lease;
 mod moving;
@@ -46,5 +48,5 @@ mod talk;
 
 pub use error::ClusterError;
 pub use fleet::{Fleet, HostStatus, status};
-pub use hosts::{HostLine, Hosts};
+pub use hosts::{HostLine, Hosts, TakeOver};
 pub use protocol::Loss;

@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Bytes of a file in one frame.
 const PART: usize = 256 * 1024;
+/// Begins the name of the directory of a deployment that is not kept.
+pub(crate) const RUN: &str = "run-";
 /// Begins the name of a copy's directory.
 const COPY: &str = "copy-";
 /// How long the next frame may take.
@@ -49,7 +51,7 @@ fn arriving(database: &Path, island: InstanceId) -> PathBuf {
 }
 
 /// The copy of an island that is elsewhere.
-fn copy_of(database: &Path, island: InstanceId) -> PathBuf {
+pub(crate) fn copy_of(database: &Path, island: InstanceId) -> PathBuf {
     database.join(format!("{COPY}{island}"))
 }
 
@@ -69,6 +71,22 @@ pub(crate) fn islands(database: &Path, kind: Kind) -> Vec<InstanceId> {
     let mut islands: Vec<InstanceId> = entries.filter_map(number).collect();
     islands.sort_unstable_by_key(|island| island.0);
     islands
+}
+
+/// The kept databases below the directory of an agent, by name.
+pub(crate) fn databases(data: &Path) -> Vec<String> {
+    let entries = fs::read_dir(data).into_iter().flatten().flatten();
+    let is_kept = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let name = |entry: fs::DirEntry| entry.file_name().to_str().map(str::to_owned);
+    entries.filter(is_kept).filter_map(name).filter(|name| !name.starts_with(RUN)).collect()
+}
+
+/// Why an island with its log at no relay is not taken over, and what to do.
+pub(crate) fn no_log(database: &str, island: InstanceId) -> String {
+    format!(
+        "the log of island {island} of {database} is at no relay, so all that was committed after its copy was made would \
+         be lost: start the host that has it, or go on with the copy (--accept-loss)"
+    )
 }
 
 /// Whether the log at a relay goes on where the copy of an island ends.

@@ -7,7 +7,7 @@ use base::InstanceId;
 use serde::{Deserialize, Serialize};
 
 /// Counted up when anything in this file changes its meaning.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The first words of an operator.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -116,6 +116,31 @@ pub struct AgentStatus {
     /// A [`topology::Machine`] in JSON, limited to the CPUs that the agent may use.
     pub topology: String,
     pub deployments: Vec<DeploymentStatus>,
+    /// The islands that it has taken over by itself.
+    pub taken: Vec<TakenStatus>,
+    /// The islands that it would take over, if nothing were lost.
+    pub refused: Vec<RefusedStatus>,
+}
+
+/// An island that an agent has taken over by itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TakenStatus {
+    pub database: String,
+    pub island: InstanceId,
+    /// The machine that is gone.
+    pub from: String,
+    pub ago_ms: u64,
+}
+
+/// An island of a machine that is gone, which an agent does not take over.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RefusedStatus {
+    pub database: String,
+    pub island: InstanceId,
+    /// The machine that is gone.
+    pub from: String,
+    /// The cause, and what to do.
+    pub why: String,
 }
 
 /// The part of a deployment on one machine.

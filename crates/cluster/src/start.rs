@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long an agent may take to answer after its start, and to be gone after its end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How long an agent that is there takes to be reached.
+const GLANCE: Duration = Duration::from_millis(500);
 /// How often it is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -31,6 +33,10 @@ pub fn command(hosts: &Hosts, host: &HostLine, own: &Path) -> Vec<String> {
     }
     if let Some(etcd) = &hosts.etcd {
         option("--etcd", etcd.clone());
+    }
+    if let (Some(relay), Some(_)) = (&hosts.relay, &hosts.etcd) {
+        option("--relay", relay.clone());
+        option("--takeover", hosts.take_over.name().into());
     }
     if let Some(tls) = &hosts.tls {
         option("--tls", tls.join(&host.name).display().to_string());
@@ -56,7 +62,7 @@ pub fn log_of(hosts: &Hosts, host: &HostLine) -> Result<PathBuf, ClusterError> {
 /// An agent ends or does not answer; the message has its last line.
 pub fn up(hosts: &Hosts, build: &str, own: &Path) -> Result<Vec<String>, ClusterError> {
     let mut started = Vec::new();
-    for status in status(hosts, build)? {
+    for status in status(hosts, build, GLANCE)? {
         match status.agent {
             Ok(_) => {}
             Err(ClusterError::Unreachable { .. }) => {
@@ -86,7 +92,7 @@ fn spawn(hosts: &Hosts, host: &HostLine, own: &Path) -> Result<Child, ClusterErr
 fn await_all(hosts: &Hosts, build: &str, started: &mut [(HostLine, Child)]) -> Result<(), ClusterError> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let waiting = status(hosts, build)?.into_iter().find_map(|status| status.agent.err());
+        let waiting = status(hosts, build, GLANCE)?.into_iter().find_map(|status| status.agent.err());
         let Some(why) = waiting else { return Ok(()) };
         if !matches!(why, ClusterError::Unreachable { .. }) {
             return Err(why);
@@ -123,7 +129,7 @@ pub fn down(hosts: &Hosts, build: &str) -> Result<Vec<String>, ClusterError> {
         }
     }
     let until = Instant::now() + PATIENCE;
-    while status(hosts, build)?.iter().any(|status| status.agent.is_ok()) {
+    while status(hosts, build, GLANCE)?.iter().any(|status| status.agent.is_ok()) {
         if Instant::now() > until {
             let why = format!("its agent did not end within {} s", PATIENCE.as_secs());
             return Err(ClusterError::Host { host: ended.join(", "), why });
@@ -147,5 +153,9 @@ mod tests {
             "ip netns exec h1 /bin/atoll agent --cluster=c --machine a --listen 10.0.0.1:7 --data /d --cores 0 --tls /t/a"
         );
         assert!(of(1).starts_with("ssh b atoll agent --cluster=c --machine b"), "{}", of(1));
+        let text = "etcd http://e:1\nrelay nats://r:2\ntakeover operator\na 10.0.0.1:7 local\n";
+        let hosts = Hosts::parse(Path::new("hosts"), text).unwrap();
+        let words = command(&hosts, &hosts.lines[0], Path::new("/bin/atoll")).join(" ");
+        assert!(words.ends_with("--etcd http://e:1 --relay nats://r:2 --takeover operator"), "{words}");
     }
 }

@@ -4,7 +4,7 @@
 
 use base::InstanceId;
 use channel::{Guarding, Role};
-use cluster::agent::{self, Claim, Lease, Options};
+use cluster::agent::{self, Claim, Lease, Logs, Options};
 use cluster::{ClusterError, Fleet, Hosts, Loss, start, status};
 use deploy::engine::{Backing, DesignKind, Durability, EngineOptions};
 use deploy::{ChannelKind, DataUse, DeployError, Deployment, Host, Interrupt, LOOPBACK, Machines, Running};
@@ -20,6 +20,8 @@ use txn::Workload;
 use workload::{AnyAudit, WorkloadSpec};
 
 const BUILD: &str = "test build";
+/// How long an agent may take to be reached.
+const REACH: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().collect();
@@ -39,13 +41,14 @@ fn guards(dir: &Path) -> Result<Guarding, String> {
 
 /// The tests, by name; `only` is a part of the names of those to run.
 fn run_all(only: Option<&String>) -> ExitCode {
-    let tests: [(&str, fn()); 7] = [
+    let tests: [(&str, fn()); 8] = [
         ("a_deployment_spans_two_hosts", a_deployment_spans_two_hosts),
         ("links_between_hosts_are_sealed", links_between_hosts_are_sealed),
         ("an_agent_starts_a_killed_instance_again", an_agent_starts_a_killed_instance_again),
         ("a_lost_host_is_named", a_lost_host_is_named),
         ("a_kept_database_moves", a_kept_database_moves),
         ("an_island_is_taken_over_from_its_copy", an_island_is_taken_over_from_its_copy),
+        ("an_agent_takes_over_what_a_lost_machine_left", an_agent_takes_over_what_a_lost_machine_left),
         ("strangers_are_refused", strangers_are_refused),
     ];
     for (name, test) in tests.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only.as_str())))
@@ -73,6 +76,16 @@ impl FileLease {
     fn holder(&self, database: &str, island: InstanceId) -> Option<String> {
         std::fs::read_to_string(self.claim_of(database, island)).ok()
     }
+
+    fn is_gone(&self, machine: &str) -> bool {
+        self.claims.join(format!("gone-{machine}")).exists()
+    }
+}
+
+/// A number that a test has written, or why there is none.
+fn number_in(path: &Path) -> Result<u64, String> {
+    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    text.parse().map_err(|_| format!("{text} is no number"))
 }
 
 impl Lease for FileLease {
@@ -89,7 +102,7 @@ impl Lease for FileLease {
     /// Another machine's island is free once that machine's file says that it is gone.
     fn claim(&self, database: &str, island: InstanceId) -> Result<Claim, String> {
         let other = self.holder(database, island).filter(|holder| *holder != self.machine);
-        if let Some(other) = other.filter(|other| !self.claims.join(format!("gone-{other}")).exists()) {
+        if let Some(other) = other.filter(|other| !self.is_gone(other)) {
             return Err(format!("island {island} is served by machine {other}"));
         }
         std::fs::create_dir_all(&self.claims).unwrap();
@@ -104,6 +117,35 @@ impl Lease for FileLease {
     fn release(&self, database: &str, island: InstanceId) -> Result<(), String> {
         let _ = std::fs::remove_file(self.claim_of(database, island)); // it may have none
         Ok(())
+    }
+
+    fn left(&self, database: &str, island: InstanceId) -> Result<Option<String>, String> {
+        let holder = self.holder(database, island);
+        Ok(holder.filter(|holder| *holder != self.machine && self.is_gone(holder)))
+    }
+
+    fn at_least(&self, _: &str, _: InstanceId) -> Result<u64, String> {
+        Ok(number_in(&self.claims.join("acked")).unwrap_or(0))
+    }
+
+    fn inherit(&self, database: &str, island: InstanceId) -> Result<bool, String> {
+        self.claim(database, island).map(|_| true)
+    }
+
+    fn note(&self, _: &str, _: InstanceId, _: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn leave(&self) {}
+}
+
+/// A relay of which a file says how far all logs reach.
+struct FileLogs(PathBuf);
+
+impl Logs for FileLogs {
+    fn reaches(&self, _: &str, _: InstanceId, dir: &Path) -> Result<u64, String> {
+        assert!(dir.join("relay-mark").exists());
+        number_in(&self.0)
     }
 }
 
@@ -121,6 +163,7 @@ fn be_agent(words: &[String]) -> ExitCode {
         cores: after("--cores"),
         tls: after("--tls").map(PathBuf::from),
         build: BUILD.into(),
+        logs: Some(Box::new(FileLogs(claims.join("reached")))),
         lease: Some(Box::new(FileLease { lost, claims, machine })),
         data,
     };
@@ -178,7 +221,7 @@ impl TwoHosts {
 
     fn await_agents(&self) {
         wait_until("the agents answer", || {
-            status(&self.hosts, BUILD).unwrap().iter().all(|host| host.agent.is_ok())
+            status(&self.hosts, BUILD, REACH).unwrap().iter().all(|host| host.agent.is_ok())
         });
     }
 
@@ -193,7 +236,7 @@ impl TwoHosts {
     }
 
     fn pids(&self) -> Vec<u32> {
-        let all = status(&self.hosts, BUILD).unwrap();
+        let all = status(&self.hosts, BUILD, REACH).unwrap();
         let agents = all.into_iter().filter_map(|host| host.agent.ok());
         let deployments = agents.flat_map(|agent| agent.deployments);
         deployments.flat_map(|d| d.instances).map(|i| i.pid).filter(|pid| *pid > 0).collect()
@@ -353,7 +396,7 @@ fn an_agent_starts_a_killed_instance_again() {
         let agent = host.agent.as_ref().unwrap();
         agent.deployments.iter().flat_map(|d| &d.instances).map(|i| i.restarts).sum::<u64>()
     };
-    let counts: Vec<u64> = status(&two.hosts, BUILD).unwrap().iter().map(restarts).collect();
+    let counts: Vec<u64> = status(&two.hosts, BUILD, REACH).unwrap().iter().map(restarts).collect();
     assert_eq!(counts, [0, 1]);
     running.stop(None).unwrap();
 }
@@ -371,7 +414,7 @@ fn a_lost_host_is_named() {
     std::fs::write(two.dir.path().join("a/lost"), "").unwrap();
     two.agents.pop();
     std::thread::sleep(Duration::from_millis(200));
-    let all = status(&two.hosts, BUILD).unwrap();
+    let all = status(&two.hosts, BUILD, REACH).unwrap();
     assert!(all[0].agent.is_ok() && all[1].agent.is_err());
     let alone = Hosts { lines: two.hosts.lines[..1].to_vec(), ..two.hosts.clone() };
     let fleet = Arc::new(Fleet::open(&alone, BUILD, None).unwrap());
@@ -459,6 +502,54 @@ fn an_island_is_taken_over_from_its_copy() {
     let fleet = two.fleet(Some("bank")).unwrap();
     assert_eq!((fleet.islands_of("a").len(), fleet.islands_of("b").len()), (2, 0));
     assert!(two.dir.path().join("b/bank/copy-1").exists() && !two.dir.path().join("b/bank/1").exists());
+}
+
+/// The mark of a relay and how far the log reaches are this test's: an agent asks for them, and
+/// nothing more, before it takes an island over.
+fn an_agent_takes_over_what_a_lost_machine_left() {
+    let mut two = TwoHosts::new(68, false);
+    let mut running = two.launch(Some("bank")).unwrap();
+    assert!(drive(&mut running, Duration::from_millis(200)).0 > 0);
+    running.stop(None).unwrap();
+    wait_until("the instances have ended", || two.pids().is_empty());
+    two.fleet(Some("bank")).unwrap().copy("bank").unwrap();
+    let at = |name: &str| two.dir.path().join(name);
+    std::fs::write(at("claims/acked"), "10").unwrap();
+    two.agents[1].kill().unwrap();
+    two.agents[1].wait().unwrap();
+    std::fs::write(at("claims/gone-b"), "").unwrap();
+    let agent = || status(&two.hosts, BUILD, REACH).unwrap().remove(0).agent.unwrap();
+    let refuses = |part: &str| {
+        wait_until(part, || agent().refused.iter().any(|refused| refused.why.contains(part)));
+        let refused = &agent().refused[0];
+        assert_eq!((refused.island, refused.from.as_str()), (InstanceId(1), "b"));
+        assert!(at("a/bank/copy-1").exists() && !at("a/bank/1").exists() && agent().taken.is_empty());
+    };
+    refuses("is at no relay");
+    std::fs::write(at("a/bank/copy-1/relay-mark"), "").unwrap();
+    refuses("reached: No such file");
+    std::fs::write(at("claims/reached"), "7").unwrap();
+    refuses("go on without the last 3");
+    std::fs::write(at("claims/reached"), "10").unwrap();
+    wait_until("the island is taken over", || !agent().taken.is_empty());
+    let taken = &agent().taken[0];
+    assert_eq!((taken.database.as_str(), taken.island, taken.from.as_str()), ("bank", InstanceId(1), "b"));
+    assert!(at("a/bank/1").exists() && !at("a/bank/copy-1").exists() && agent().refused.is_empty());
+    assert_eq!(std::fs::read_to_string(at("claims/bank-1")).unwrap(), "a");
+    std::fs::remove_file(at("a/bank/1/relay-mark")).unwrap();
+    // The hosts file still names b. With leases a database goes on without it; a new one does not.
+    let open = |hosts: &Hosts, name: &str| Fleet::open_present(hosts, BUILD, name);
+    let why = open(&two.hosts, "bank").unwrap_err().to_string();
+    assert!(why.contains("host b cannot be reached"), "{why}");
+    let leased = Hosts { etcd: Some("http://127.0.0.1:1".into()), ..two.hosts.clone() };
+    let why = open(&leased, "another").unwrap_err().to_string();
+    assert!(why.contains("host b cannot be reached"), "{why}");
+    let (fleet, gone) = open(&leased, "bank").unwrap();
+    assert_eq!(gone, ["b"]);
+    let mut running = deployment(Arc::new(fleet), Some("bank")).launch().unwrap();
+    assert!(drive(&mut running, Duration::from_millis(200)).0 > 0);
+    check(&mut running);
+    running.stop(None).unwrap();
 }
 
 fn strangers_are_refused() {

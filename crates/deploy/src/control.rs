@@ -83,6 +83,8 @@ pub(crate) enum Reply {
     Failed(String),
     /// Why nothing commits here any more. Sent once, by itself or before the reply to an order.
     Fault(String),
+    /// How many entries of its log a quorum has. Sent by itself, whenever there are more.
+    Counted(u64),
 }
 
 /// Sends one frame.

@@ -5,7 +5,7 @@
 //! needed, since restart handles a crash. A thread drops its instance.
 
 use crate::control::{Birth, InstanceOrder, Reply, receive, send};
-use crate::engine::{Instance, InstanceConfig, start};
+use crate::engine::{Distance, Instance, InstanceConfig, start};
 use crate::{DeployError, Host};
 use channel::Guarding;
 use std::mem::{Discriminant, discriminant};
@@ -132,8 +132,8 @@ impl Life {
     fn run(mut self, workload: AnyWorkload) {
         let id = self.config.id;
         let kind = discriminant(&workload);
-        let instance = match start(workload, self.config) {
-            Ok(instance) => instance,
+        let (instance, mut distance) = match start(workload, self.config) {
+            Ok(started) => started,
             Err(e) => return drop(send(&mut self.replies, &Reply::Failed(e.to_string()))),
         };
         if let topology::Binding::Refused(why) = instance.binding() {
@@ -154,11 +154,15 @@ impl Life {
                 Ok(order) => order,
                 Err(RecvTimeoutError::Timeout) => {
                     faults.tell(&instance, &mut self.replies);
+                    if let Some(counted) = distance.as_mut().and_then(Distance::grown) {
+                        let _ = send(&mut self.replies, &Reply::Counted(counted)); // as above
+                    }
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             if let InstanceOrder::Stop = order {
+                drop(distance);
                 let reply = instance.stop().map_or_else(|e| Reply::Failed(e.to_string()), |()| Reply::Done);
                 return drop(send(&mut self.replies, &reply));
             }

@@ -55,7 +55,7 @@ mod whole;
 
 pub use backup::{Copied, Copying, back_up};
 pub use distant::{Distant, DistantHost, Errand, Machines};
-pub use engine::relay_address;
+pub use engine::{log_reaches, relay_address};
 pub use error::DeployError;
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};

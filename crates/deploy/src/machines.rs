@@ -192,6 +192,8 @@ struct KeeperShared {
     restarts: AtomicU64,
     /// Set to end the instance.
     end: Interrupt,
+    /// See [`Keeper::counted`].
+    counted: Arc<AtomicU64>,
     /// Why the instance ended last.
     last: Mutex<String>,
     /// The orders that are being carried out.
@@ -250,6 +252,11 @@ impl Keeper {
     /// Why the instance ended last; empty while it has not.
     pub fn last_words(&self) -> String {
         self.shared.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many entries of its log a quorum has, a little behind; 0 without a relay.
+    pub fn counted(&self) -> u64 {
+        self.shared.counted.load(Ordering::Acquire)
     }
 
     pub fn state(&self) -> Kept {
@@ -419,6 +426,7 @@ impl Keeping {
     fn spawn(&self, birth: &Birth, interrupt: &Interrupt) -> Result<Member, DeployError> {
         await_release(&birth.config.dir, RELEASE);
         let mut member = Member::spawn(birth.config.clone(), &Home::Here(Host::Process), interrupt)?;
+        member.counted = self.shared.counted.clone();
         if birth.config.relay.is_some() {
             member.lease = self.ground.right.as_ref().map(|right| (right.answers_until.clone(), 0));
         }

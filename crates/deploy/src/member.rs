@@ -58,6 +58,8 @@ pub(crate) struct Member {
     lost: bool,
     /// Why nothing commits there any more.
     fault: Option<String>,
+    /// How many entries of its log a quorum has, as far as it has told.
+    pub counted: Arc<AtomicU64>,
     /// Until when it may answer, and what it was told last; [`Member::renew`] tells it.
     pub lease: Option<(Arc<AtomicU64>, u64)>,
     interrupt: Interrupt,
@@ -105,8 +107,8 @@ impl Member {
         let interrupt = interrupt.clone();
         // The member is complete before its reader thread starts: if that fails, dropping it ends
         // the host.
-        let (far, lost, fault, lease) = (None, false, None, None);
-        let member = Member { config, far, socket: ours, mail, body, lost, fault, lease, interrupt };
+        let (far, lost, fault, lease, counted) = (None, false, None, None, Arc::default());
+        let member = Member { config, far, socket: ours, mail, body, lost, fault, counted, lease, interrupt };
         std::thread::Builder::new().name(format!("replies-{id}")).spawn(read).map_err(fail)?;
         Ok(member)
     }
@@ -173,6 +175,7 @@ impl Member {
                     deadline = Instant::now() + patience;
                 }
                 Ok(Mail::Reply(Reply::Fault(why))) => self.fault = Some(why),
+                Ok(Mail::Reply(Reply::Counted(n))) => self.counted.store(n, Ordering::Release),
                 Ok(Mail::Reply(Reply::Failed(why))) => {
                     let instance = self.id();
                     return Err(match self.fault.take() {
@@ -205,6 +208,7 @@ impl Member {
             match mail {
                 Mail::Lost => self.lost = true,
                 Mail::Reply(Reply::Fault(why)) => self.fault = Some(why),
+                Mail::Reply(Reply::Counted(n)) => self.counted.store(n, Ordering::Release),
                 Mail::Reply(_) => {}
             }
         }

@@ -19,6 +19,7 @@ use crate::whole::schema_number;
 use crate::{DataUse, DeployError, Deployment, Host};
 use base::InstanceId;
 use probe::{Measured, Profiling};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use traffic::{LoadChange, Share, Traffic};
 use workload::WorkloadSpec;
@@ -410,6 +411,11 @@ impl Running {
         self.answers_until = ns;
         let told = self.members.iter_mut().map(|member| member.order(&InstanceOrder::AnswerUntil(ns)));
         told.fold(Ok(()), Result::and)
+    }
+
+    /// How many entries of each instance's log a quorum has, a little behind; 0 without a relay.
+    pub fn counted(&self) -> Vec<u64> {
+        self.members.iter().map(|member| member.counted.load(Ordering::Acquire)).collect()
     }
 
     /// # Errors

@@ -44,6 +44,9 @@ pub struct Claim {
 /// The machine of an island that no machine has.
 const NONE: &str = "-";
 
+/// The state of a machine that has ended in order.
+const AWAY: &str = "away";
+
 /// What the registry has of an island.
 struct Claimed {
     term: u64,
@@ -133,9 +136,7 @@ impl Cluster {
         let (mut term, mut version) = (0, 0);
         if let Some(found) = self.claimed(island)? {
             (term, version) = (found.term, found.version);
-            let is_alive =
-                |owner: &str| Ok::<_, Unreachable>(self.machines()?.iter().any(|(m, _)| m == owner));
-            if found.machine != machine && is_alive(&found.machine)? {
+            if found.machine != machine && self.has_lease(&found.machine)? {
                 return Err(Refused::Served { island, machine: found.machine });
             }
         }
@@ -144,9 +145,42 @@ impl Cluster {
         if !self.registry.put(&self.key(&self.island(island)), &value, Guard::Version(version), None)? {
             return Err(Refused::Overtaken { island });
         }
-        let acked = self.get(&format!("{}acked/{island}", self.database))?;
-        let at_least = acked.and_then(|entry| entry.value.parse().ok()).unwrap_or(0);
+        let at_least = self.at_least(island)?;
         Ok(Claim { island, term, at_least })
+    }
+
+    /// See [`Claim::at_least`].
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn at_least(&self, island: u16) -> Result<u64, Unreachable> {
+        let acked = self.get(&format!("{}acked/{island}", self.database))?;
+        Ok(acked.and_then(|entry| entry.value.parse().ok()).unwrap_or(0))
+    }
+
+    /// Notes that a machine ends in order, or that it is back: its islands are not
+    /// [`Cluster::left`] then.
+    ///
+    /// # Errors
+    /// [`Unreachable`].
+    pub fn set_away(&self, machine: &str, is_away: bool) -> Result<(), Unreachable> {
+        let key = self.key(&format!("away/{machine}"));
+        self.registry.put(&key, if is_away { AWAY } else { "" }, Guard::Nothing, None).map(drop)
+    }
+
+    /// The machine that has an island and is gone: it has no lease, and has not ended in order.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn left(&self, island: u16) -> Result<Option<String>, Refused> {
+        let Some(machine) = self.holder(island)? else { return Ok(None) };
+        let is_away =
+            || Ok::<_, Unreachable>(self.get(&format!("away/{machine}"))?.is_some_and(|e| e.value == AWAY));
+        Ok(if self.has_lease(&machine)? || is_away()? { None } else { Some(machine) })
+    }
+
+    fn has_lease(&self, machine: &str) -> Result<bool, Unreachable> {
+        Ok(self.machines()?.iter().any(|(name, _)| name == machine))
     }
 
     fn claimed(&self, island: u16) -> Result<Option<Claimed>, Refused> {
@@ -245,6 +279,27 @@ mod tests {
         assert_eq!(bank.holder(0), Ok(None));
         assert_eq!(bank.claim(0, "b").unwrap().term, 2);
         assert_eq!(cluster.machines().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn islands_of_a_machine_that_is_gone_are_left_unless_it_ended_in_order() {
+        let cluster = cluster();
+        let lease = |machine| cluster.lease(machine, "1.1.1.1", TTL).unwrap();
+        let (a, _b) = (lease("a"), lease("b"));
+        cluster.claim(0, "a").unwrap();
+        assert_eq!((cluster.left(0), cluster.left(1)), (Ok(None), Ok(None)));
+        drop(a);
+        assert_eq!(cluster.left(0), Ok(Some("a".into())));
+        // It ends in order, and comes back, and is gone again.
+        cluster.set_away("a", true).unwrap();
+        assert_eq!(cluster.left(0), Ok(None));
+        let a = lease("a");
+        cluster.set_away("a", false).unwrap();
+        assert_eq!(cluster.left(0), Ok(None));
+        drop(a);
+        assert_eq!(cluster.left(0), Ok(Some("a".into())));
+        cluster.claim(0, "b").unwrap();
+        assert_eq!(cluster.left(0), Ok(None));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! ```text
 //!   atoll/NAME/machines/ID   the machine's address; with its lease: gone when it is
 //!   atoll/NAME/islands/I     term, machine; changed by compare-and-put
-//!   atoll/NAME/acked/I       term, entries that have counted, a little behind
+//!   atoll/NAME/acked/I       entries that have counted, a little behind
+//!   atoll/NAME/away/ID       `away`: the machine has ended in order, and its islands stay its own
 //!   atoll/NAME/manifest      text, the same for all machines
 //!   atoll/NAME/databases/DB/islands/I, acked/I   the same in a cluster of several databases
 //! ```

@@ -28,7 +28,7 @@ mod tests;
 use crate::entry::Term;
 use crate::fault::Fault;
 use crate::log::RelayLog;
-use crate::opening::{Loss, TakeOver, take_over};
+use crate::opening::{Loss, TakeOver, reach, take_over};
 use crate::tape::Tape;
 use change::{Change, Op};
 use mark::Mark;
@@ -156,6 +156,16 @@ impl Replicated {
     pub fn log(&self) -> &RelayLog {
         &self.inner.log
     }
+}
+
+/// How many entries of the log on `tape` count, read from the mark of the folder `dir` on. Nothing is
+/// changed, neither there nor here.
+///
+/// # Errors
+/// [`Fault`]: the log has lost entries, or the folder is not one of this log.
+pub fn reaches(files: &dyn Files, dir: &Path, tape: &dyn Tape, patience: Duration) -> Result<u64, Fault> {
+    let (mark, _) = mark::agree(files, dir, Part::Log, tape, patience)?;
+    Ok(reach(tape, mark.place, patience)?.counted)
 }
 
 impl Inner {

@@ -90,6 +90,31 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
     Ok(Opened { log, place, lost: reading.lost })
 }
 
+/// How far the log on `tape` counts, read from `from` to its end. Nothing is appended: an owner that
+/// writes goes on.
+///
+/// # Errors
+/// [`Fault`].
+pub(crate) fn reach(tape: &dyn Tape, from: Place, patience: Duration) -> Result<Place, Fault> {
+    let until = Instant::now() + patience;
+    let end = loop {
+        match tape.range() {
+            Ok((_, end)) => break end,
+            Err(trouble) if Instant::now() >= until => return Err(unreadable(&trouble)),
+            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    };
+    let mut reading = Reading { walker: Walker::from(from), lost: None, loss: Loss::Refuse };
+    if end != from.next {
+        reading.up_to(tape, end.saturating_sub(1), until, &mut |_, _| Ok(()))?;
+    }
+    Ok(reading.walker.place())
+}
+
+fn unreadable(trouble: &crate::Trouble) -> Fault {
+    Fault::Gone(format!("the relay cannot be read: {trouble}; open again"))
+}
+
 /// Appends a seal behind all that is on the tape. Returns its position.
 fn seal(tape: &Arc<dyn Tape>, bytes: Vec<u8>, until: Instant) -> Result<u64, Fault> {
     let (landed, landings) = mpsc::channel();
@@ -149,9 +174,7 @@ impl Reading {
                     let what = "the position is not there".to_owned();
                     return self.accept(Fault::Damaged { position: next, what });
                 }
-                Some(trouble) if Instant::now() >= until => {
-                    return Err(Fault::Gone(format!("the relay cannot be read: {trouble}; open again")));
-                }
+                Some(trouble) if Instant::now() >= until => return Err(unreadable(&trouble)),
                 Some(_) => std::thread::sleep(Duration::from_millis(100)),
             }
         }

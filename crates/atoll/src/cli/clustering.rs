@@ -1,10 +1,13 @@
 //! The arguments of `atoll agent` and `atoll cluster`.
 
+use super::numbers::duration;
 use crate::listen::listen_address;
-use crate::values::etcd_servers;
+use crate::values::{etcd_servers, relay_address};
 use clap::{Args, Subcommand};
+use cluster::TakeOver;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const AGENT: &str = "\
 An agent runs on each machine of a cluster. It describes the machine to `atoll bench --hosts`, starts instances for it, pins
@@ -21,6 +24,7 @@ A hosts file has a line for each machine: its name, the address of its agent, an
   cluster demo
   tls /etc/atoll/certificates
   etcd http://10.0.0.1:2379,http://10.0.0.2:2379,http://10.0.0.3:2379
+  relay nats://10.0.0.1:4222,10.0.0.2:4222,10.0.0.3:4222
   a  10.0.0.1:7400  ssh admin@a        cores=0-3 data=/var/lib/atoll
   b  10.0.0.2:7400  ip netns exec b    cores=4-7
   c  10.0.0.3:7400  local
@@ -61,6 +65,13 @@ pub struct AgentArgs {
     /// another machine takes them over only when the lease is over
     #[arg(long, value_name = "URL", value_parser = etcd_servers)]
     pub etcd: Option<String>,
+    /// The relay with the islands' logs (nats://HOST:PORT,.. or kafka://HOST:PORT,..): the agent takes
+    /// over islands of machines of which the lease is over, if it has a copy and nothing is lost
+    #[arg(long, value_name = "URL", value_parser = relay_address, requires = "etcd")]
+    pub relay: Option<String>,
+    /// Which word has islands taken over: agents or operator (`atoll cluster takeover`)
+    #[arg(long, value_name = "WORD", value_parser = TakeOver::parse, default_value = "agents", requires = "relay")]
+    pub takeover: TakeOver,
 }
 
 #[derive(Args, Debug)]
@@ -104,6 +115,9 @@ pub struct StatusArgs {
     /// Print a JSON object a host
     #[arg(long)]
     pub json: bool,
+    /// How long a host may take to be reached
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "3s")]
+    pub patience: Duration,
 }
 
 #[derive(Args, Debug)]

@@ -451,18 +451,50 @@ impl Crew {
     }
 }
 
-async fn trial(kind: &str, design: &str, blows: u64, rng: &mut Rng) {
+/// How long blows fall.
+#[derive(Clone, Copy)]
+enum Extent {
+    Blows(u64),
+    For(Duration),
+}
+
+impl Extent {
+    /// `minutes` if there are some, else `blows`.
+    fn of(minutes: Option<u64>, blows: u64) -> Extent {
+        minutes.map_or(Extent::Blows(blows), |minutes| Extent::For(Duration::from_secs(60 * minutes)))
+    }
+
+    fn goes_on(self, blows: usize, since: Duration) -> bool {
+        match self {
+            Extent::Blows(most) => (blows as u64) < most,
+            Extent::For(most) => since < most,
+        }
+    }
+}
+
+/// How many islands of the trial etcd knows the acknowledged entries of.
+fn islands_with_acked(etcd: &str) -> usize {
+    // The keys that begin with `atoll/trial/acked/`, as etcd's gateway takes them.
+    let question = r#"{"key":"YXRvbGwvdHJpYWwvYWNrZWQv","range_end":"YXRvbGwvdHJpYWwvYWNrZWQw"}"#;
+    let first = etcd.split(',').next().unwrap();
+    let address = format!("{first}/v3/kv/range");
+    let output = Command::new("curl").args(["-s", "--max-time", "5", &address, "-d", question]).output();
+    String::from_utf8_lossy(&output.unwrap().stdout).matches("\"value\"").count()
+}
+
+async fn trial(kind: &str, design: &str, extent: Extent, rng: &mut Rng) {
     let dir = tempfile::Builder::new().prefix("h-").tempdir().unwrap();
     let cluster = Cluster::up(dir.path(), kind, design);
     cluster.load().await;
     let load = Arc::new(Load::over(cluster.hosts.clone()));
     let crew = Crew::start(&load).await;
     let mut times = Vec::new();
-    for number in 1..=blows {
-        let blow = BLOWS[rng.usize(..BLOWS.len())];
+    while extent.goes_on(times.len(), load.begun.elapsed()) {
+        let (blow, number) = (BLOWS[rng.usize(..BLOWS.len())], times.len() + 1);
         let (serving, silent) = torment(&cluster, &load, blow, rng).await;
         let which = if serving { "the serving host" } else { "another host" };
-        eprintln!("{number}: {which} was {blow:?}, served again after {silent:.1?}");
+        let minute = load.begun.elapsed().as_secs_f64() / 60.0;
+        eprintln!("minute {minute:.1}, blow {number}: {which} was {blow:?}, served again after {silent:.1?}");
         times.push((blow, serving, silent));
     }
     let ledger = crew.end(&load).await;
@@ -483,6 +515,7 @@ async fn trial(kind: &str, design: &str, blows: u64, rng: &mut Rng) {
             told(&format!("{word} was {blow:?}"), of.collect());
         }
     }
+    assert_eq!(islands_with_acked(&cluster.services[1].address), 2, "etcd knows what was acknowledged");
     assert!(verdict.strictly_serialisable, "{:?} {}", verdict.anomalies, verdict.explanation);
 }
 
@@ -496,11 +529,14 @@ fn acknowledged_commits_survive_the_loss_of_hosts() {
         return eprintln!("skipped: network namespaces need root and `ip`");
     }
     let (blows, seed) = (number_of("TAKEOVER_ROUNDS").unwrap_or(6), number_of("TAKEOVER_SEED").unwrap_or(1));
-    let design = std::env::var("TAKEOVER_DESIGN").unwrap_or_else(|_| "conventional".into());
-    for kind in asked.split(',') {
+    let designs = std::env::var("TAKEOVER_DESIGN").unwrap_or_else(|_| "conventional".into());
+    let extent = Extent::of(number_of("TAKEOVER_MINUTES"), blows);
+    for (kind, design) in
+        asked.split(',').flat_map(|kind| designs.split(',').map(move |design| (kind, design)))
+    {
         // The namespaces are there before the threads that enter one.
         let mut rng = Rng::with_seed(seed);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(trial(kind, &design, blows, &mut rng));
+        runtime.block_on(trial(kind, design, extent, &mut rng));
     }
 }

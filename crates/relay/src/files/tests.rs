@@ -201,6 +201,29 @@ fn a_hole_is_refused_and_accepted_only_by_name() {
 }
 
 #[test]
+fn how_far_a_log_reaches_is_read_without_a_seal() {
+    let (disk, shelf) = (Disk::new(), Arc::new(Shelf::default()));
+    let reached = || reaches(&*disk.files(), Path::new(DIR), &*line(&shelf), Duration::from_millis(50));
+    let files = open(&disk, &shelf).unwrap();
+    assert_eq!(reached(), Ok(0));
+    let file = files.open(&Path::new(DIR).join("a"), Open::Create).unwrap();
+    for n in 0..5 {
+        file.write_all_at(&[n + 1], u64::from(n)).unwrap();
+        file.sync().unwrap();
+    }
+    assert_eq!((reached(), files.log().kept()), (Ok(5), 5));
+    // Its owner was not disturbed.
+    file.write_all_at(&[7], 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!((reached(), files.log().fault()), (Ok(6), None));
+    drop((file, files));
+    shelf.cut(4);
+    assert_eq!(reached(), Ok(2), "the seal and two entries are left");
+    shelf.cut(1);
+    assert!(reached().unwrap_err().to_string().contains("lost its data"));
+}
+
+#[test]
 fn a_claimed_term_must_be_a_new_one() {
     let (disk, shelf) = (Disk::new(), Arc::new(Shelf::default()));
     let with = |claim| {
