@@ -194,6 +194,14 @@ fn whole() -> f64 {
     1.0
 }
 
+/// A write of the log to the system's cache: `ns + per_byte_ns * bytes`. With 0 no commit waits.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogWrite {
+    pub ns: f64,
+    pub per_byte_ns: f64,
+}
+
 /// Hot cache lines: a visit costs `t0 + q * distance to the last owner`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -316,6 +324,9 @@ pub struct EngineProfile {
     pub cache: CacheCosts,
     /// An append to the log where durability is not `memory`, per transaction.
     pub log_append_ns: f64,
+    /// A write of the log under `async`, by a design with validation: each commit waits for one.
+    #[serde(default)]
+    pub log_write: LogWrite,
     #[serde(default)]
     pub homes: Homes,
     #[serde(default)]
@@ -386,6 +397,8 @@ impl EngineProfile {
             ("messages.encode_ns", self.messages.encode_ns),
             ("messages.decode_ns", self.messages.decode_ns),
             ("log_append_ns", self.log_append_ns),
+            ("log_write.ns", self.log_write.ns),
+            ("log_write.per_byte_ns", self.log_write.per_byte_ns),
         ];
         for channel in self.messages.channels.values() {
             costs.push(("messages.channels write_ns", channel.write_ns));
@@ -424,18 +437,23 @@ impl EngineProfile {
         })
     }
 
-    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. A
-    /// design that has costs keeps them.
+    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. An owner
+    /// takes no row locks of its own while no other transaction visits it: its work and those locks
+    /// are those of `serial`, if the profile has it. A design that has costs keeps them.
     ///
     /// # Errors
     /// The profile has no costs for the lender.
     pub fn lending(&self, design: &str, lender: &str) -> Result<EngineProfile, ModelError> {
         let mut lent = self.clone();
         if !lent.designs.contains_key(design) {
+            let from = self.design(lender)?;
+            let alone = self.designs.get("serial").unwrap_or(from);
             let costs = DesignCosts {
                 borrowed_from: Some(lender.to_owned()),
                 handoff: HANDOFF,
-                ..self.design(lender)?.clone()
+                work: alone.work,
+                with_distributed: alone.with_distributed,
+                ..from.clone()
             };
             lent.designs.insert(design.to_owned(), costs);
         }

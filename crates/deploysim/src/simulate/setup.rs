@@ -6,6 +6,7 @@ use super::parts::{Instance, State, Task, Worker};
 use super::slab::Slab;
 use super::stations::{Line, Log};
 use super::tree::Tree;
+use super::writers::Writers;
 use super::{RunOptions, Sim, Timer};
 use crate::case::Case;
 use crate::costs::{ChannelCosts, Homes};
@@ -43,6 +44,7 @@ impl<'c> Sim<'c> {
             is_shared: case.is_shared(i),
             lines: vec![Line::default(); lines],
             log: Log::default(),
+            writers: Writers::default(),
             distributed: 0,
         };
         let scale = |ns: f64| ns / case.speed;
@@ -183,6 +185,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
                 busy: 0.0,
                 idle: 0.0,
                 parked: 0.0,
+                handed: 0.0,
             });
         }
     }

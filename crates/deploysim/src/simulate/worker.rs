@@ -89,6 +89,10 @@ impl Sim<'_> {
         } else if w.left == 0 {
             let rings_ready = !is_socket && w.sees_message();
             w.state = if rings_ready { State::Look } else { State::Turn };
+            if !rings_ready && !w.ready.is_empty() {
+                // While those tasks run, the log is already written for the tasks that have run.
+                self.write_log(number);
+            }
         }
     }
 
@@ -175,6 +179,7 @@ impl Sim<'_> {
             }
             out.clear();
         }
+        self.write_log(number);
         let pass_ns = self.case.profile.worker_loop.pass_ns / self.case.speed;
         let w = &mut self.workers[number];
         w.out = out;
