@@ -365,7 +365,7 @@ fn forwarded_ns(case: &Case<'_>, home: usize) -> f64 {
     let other = usize::from(home == 0);
     let (send, receive, _) = message_ns(case, (other, home), 1.0);
     let away = 1.0 - instances[home].len() as f64 / case.deployment.workers() as f64;
-    2.0 * (send + receive) * away
+    (2.0 * (send + receive) + case.costs.forward / case.speed) * away
 }
 
 /// A message's ns at the sender, at the receiver, and on the way. Messages of several clients of a

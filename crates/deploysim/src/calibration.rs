@@ -22,8 +22,10 @@
 //!
 //! A calibration holds for one workload: the work of both operations is scaled by one factor, so
 //! that a mix of kinds has one term as well. Terms without a cell keep the profile's costs. The
-//! cells are the only measured input; a cell that no cost explains is reported with its factor at a
-//! bound ([`Fit::is_at_bound`]).
+//! cells are the only measured input. Where clients send their requests to the instance of their
+//! rows, all cells but that of one instance have messages: it determines the work, and the others
+//! the parts, to which the cost of such a request belongs. A cell that no cost explains is reported
+//! with its factor at a bound ([`Fit::is_at_bound`]).
 
 mod cell;
 mod kept;
@@ -43,6 +45,7 @@ use crate::machine::MachineModel;
 use crate::simulate::{RunOptions, simulate};
 use crate::transaction::Transactions;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A profile with the cells that it was fitted to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -60,6 +63,8 @@ pub const SOLVER: u32 = 3;
 const EXACT: f64 = 0.002;
 /// Simulations after which the search ends with the best factor so far.
 const MOST_STEPS: usize = 12;
+/// Turns after which work and misses are as they are.
+const MOST_TURNS: usize = 4;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0, hidden_ns: None };
 
@@ -107,12 +112,13 @@ pub fn cells_to_measure(
     channels: &[Channel],
     load: &Load,
 ) -> Result<Vec<Wanted>, ModelError> {
-    let Load { multisite, dataset, durability, is_routed } = *load;
+    let Load { multisite, dataset, durability, is_updating, is_routed } = *load;
     let (memory, sockets): (Vec<Channel>, Vec<Channel>) = channels.iter().partition(|c| is_memory(**c));
     let first = memory.first().copied().unwrap_or(Channel::Shm);
     let mut wanted = Vec::new();
     let mut add = |term, design: &str, islands, channel, multisite| {
-        let waits = profile.designs.get(design).is_some_and(|costs| waits(profile, costs, durability));
+        let waits =
+            profile.designs.get(design).is_some_and(|costs| is_updating && waits(profile, costs, durability));
         let without_log = waits && matches!(term, Term::Work | Term::Memory | Term::Sharing);
         let design = design.to_owned();
         let dataset = dataset.filter(|_| term == Term::Memory);
@@ -130,7 +136,7 @@ pub fn cells_to_measure(
             sized.push(has_pages(costs));
             add(Term::Memory, design, workers, first, 0.0);
         }
-        if waits(profile, costs, durability) {
+        if is_updating && waits(profile, costs, durability) {
             add(Term::Log, design, workers, first, 0.0);
         }
     }
@@ -188,11 +194,18 @@ pub fn calibrate(
     cells: &[Cell],
 ) -> Result<Calibration, ModelError> {
     let mut profile = base.clone();
+    let (is_updating, is_routed) = match cells.first() {
+        Some(cell) => {
+            let drawn = transactions(cell.multisite, cell.dataset)?;
+            (drawn.is_updating(), drawn.is_routed())
+        }
+        None => (false, false),
+    };
     let is_waiting = |cell: &Cell| {
         let costs = base.designs.get(&cell.design);
-        costs.is_some_and(|costs| waits(base, costs, cell.durability))
+        is_updating && costs.is_some_and(|costs| waits(base, costs, cell.durability))
     };
-    let term = |cell: &Cell| match term_of(cell, cells) {
+    let term = |cell: &Cell| match term_of(cell, cells, is_routed) {
         Term::Work if is_waiting(cell) => Term::Log,
         term => term,
     };
@@ -205,9 +218,12 @@ pub fn calibrate(
         Term::Log => (3, *term),
         _ => (5, *term),
     });
+    let works = ordered.iter().filter(|(term, _)| *term == Term::Work);
+    let works: Vec<&Cell> = works.map(|(_, cell)| *cell).collect();
     let mut fits: Vec<Fit> = Vec::new();
     for (term, cell) in ordered {
-        if term == Term::Log && !measured(&fits).contains(&cell.design.as_str()) {
+        let rests_on_work = matches!(term, Term::Log | Term::Parts);
+        if rests_on_work && !measured(&fits).contains(&cell.design.as_str()) {
             fits.push(assumed_work(&mut profile, machine, transactions, cell, &fits)?);
         }
         let aim = kin::in_view_of_kin(base, cell, cells);
@@ -218,9 +234,15 @@ pub fn calibrate(
         if is_faster {
             fits.push(solve(Term::Relief)?);
         }
+        let work = works.iter().find(|work| term == Term::Memory && is_size_of(work, cell));
+        if let Some(work) = work {
+            let sizes = [(Term::Work, *work), (Term::Memory, cell)];
+            fits.extend(in_turn(&mut profile, machine, transactions, &sizes, base, cells)?);
+        }
     }
     let assumed = kin::assumed(base, &fits);
     fits.extend(assumed);
+    kin::join_sockets(&mut fits);
     let profile = apply(base, &fits)?;
     Ok(Calibration { fits, profile })
 }
@@ -231,7 +253,34 @@ fn is_size_of(other: &Cell, cell: &Cell) -> bool {
     other.dataset != cell.dataset && place(other) == place(cell)
 }
 
-/// The work of a design of which all cells wait for the log: it differs from the profile's by as
+/// The work and the misses of two sizes, solved again until both cells come out: where the smaller
+/// one misses as well, its work changes with the misses.
+fn in_turn(
+    profile: &mut EngineProfile,
+    machine: &MachineModel,
+    transactions: &AtShare<'_>,
+    sizes: &[(Term, &Cell); 2],
+    base: &EngineProfile,
+    cells: &[Cell],
+) -> Result<Vec<Fit>, ModelError> {
+    let mut fits = Vec::new();
+    for _ in 0..MOST_TURNS {
+        let smaller = sizes[0].1;
+        let workload = transactions(smaller.multisite, smaller.dataset)?;
+        let aim = kin::in_view_of_kin(base, smaller, cells);
+        let missed = simulated(profile, machine, &workload, smaller)? / aim - 1.0;
+        if missed.abs() < 2.0 * EXACT {
+            break;
+        }
+        for (term, cell) in sizes {
+            let aim = kin::in_view_of_kin(base, cell, cells);
+            fits.push(solve(profile, machine, transactions, *term, (cell, aim))?);
+        }
+    }
+    Ok(fits)
+}
+
+/// The work of a design without a cell of its work alone: it differs from the profile's by as
 /// much as that of the other designs, at the median.
 fn assumed_work(
     profile: &mut EngineProfile,
@@ -240,8 +289,11 @@ fn assumed_work(
     cell: &Cell,
     fits: &[Fit],
 ) -> Result<Fit, ModelError> {
-    let mut factors: Vec<f64> =
-        fits.iter().filter(|fit| fit.term == Term::Work).map(|fit| fit.factor).collect();
+    let mut of_designs: BTreeMap<&str, f64> = BTreeMap::new();
+    for fit in fits.iter().filter(|fit| fit.term == Term::Work) {
+        *of_designs.entry(&fit.cell.design).or_insert(1.0) *= fit.factor;
+    }
+    let mut factors: Vec<f64> = of_designs.into_values().collect();
     factors.sort_by(f64::total_cmp);
     let factor = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
     let tried = scaled(profile, Term::Work, cell, factor)?;
@@ -251,11 +303,14 @@ fn assumed_work(
 }
 
 /// The term that a cell determines; of two sizes the smaller one has the work.
-fn term_of(cell: &Cell, all: &[Cell]) -> Term {
+fn term_of(cell: &Cell, all: &[Cell], is_routed: bool) -> Term {
     if all.iter().any(|other| is_size_of(other, cell) && other.dataset < cell.dataset) {
         return Term::Memory;
     }
     match cell {
+        // Where requests are routed, only one instance works without messages.
+        Cell { islands: 1, .. } if is_routed => Term::Work,
+        Cell { channel, .. } if is_routed && is_memory(*channel) => Term::Parts,
         Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
             if *multisite == 0.0 {
                 Term::Sharing
@@ -382,7 +437,10 @@ fn scaled(
             profile.log_write.ns *= factor;
             profile.log_write.per_byte_ns *= factor;
         }
-        Term::Parts => each(&mut costs.parts, |parts| scale_parts(parts, factor)),
+        Term::Parts => {
+            each(&mut costs.parts, |parts| scale_parts(parts, factor));
+            costs.forward *= factor;
+        }
         Term::Channel => {
             let known = profile.messages.channels.get_mut(cell.channel.name());
             let none =

@@ -187,7 +187,7 @@ impl<'a> Case<'a> {
         Service { read, update, append_ns: append }
     }
 
-    /// ns per row for lines that no cache holds: an instance's rows against the caches of its
+    /// ns per row for lines that no cache holds, and for pages that no TLB holds: an instance's rows against the caches of its
     /// cores.
     fn miss_ns(&self, cores: &[usize]) -> f64 {
         let (terms, cache) = (self.machine.terms(), &self.profile.cache);
@@ -221,7 +221,11 @@ impl<'a> Case<'a> {
         let memory = terms.memory_local_ns * near + terms.memory_remote_ns * far;
         let between = self.machine.mean_between_packages_ns(cores);
         let cached = terms.l3_ns * near + between * far;
-        missing * cache.lines_per_row * cache.exposed * (memory - cached).max(0.0)
+        // A core has the pages of the rows of its own sites.
+        let known = cache.tlb_bytes * cores.len() as f64;
+        let walking = if known > 0.0 { (1.0 - known / bytes).max(0.0) } else { 0.0 };
+        let each = missing * (memory - cached).max(0.0) + walking * cache.walk_ns;
+        cache.lines_per_row * cache.exposed * each
     }
 }
 

@@ -167,6 +167,17 @@ impl Transactions {
         matches!(self, Transactions::Mix(mix) if mix.is_routed)
     }
 
+    /// Whether any transaction updates or inserts a row.
+    pub fn is_updating(&self) -> bool {
+        match self {
+            Transactions::Micro(micro) => micro.options().op != Op::Read,
+            Transactions::Mix(mix) => mix.kinds.iter().any(|kind| {
+                let mut groups = kind.phases.iter().flat_map(|phase| &phase.groups);
+                kind.inserts > 0 || groups.any(|group| group.update)
+            }),
+        }
+    }
+
     /// The skew of the keys: a Zipf exponent or a hot range; micro only.
     pub fn skew(&self) -> (f64, Option<Hot>) {
         match self {

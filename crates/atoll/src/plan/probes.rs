@@ -113,6 +113,7 @@ fn wanted(question: &Question<'_>, base: &EngineProfile, designs: &[&str]) -> Re
         multisite: distributed(question),
         dataset: size(question),
         durability: question.conditions().durability,
+        is_updating: question.transactions.is_updating(),
         is_routed: question.transactions.is_routed(),
     };
     cells_to_measure(base, designs, question.levels.cores, &channels, &load).map_err(Failure::usage)

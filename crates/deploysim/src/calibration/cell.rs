@@ -74,6 +74,8 @@ pub struct Load {
     /// Another size of the data, if it can be set.
     pub dataset: Option<u64>,
     pub durability: Durability,
+    /// Some transactions update rows.
+    pub is_updating: bool,
     /// Clients send requests to the instance of their rows: also without distributed transactions
     /// there are messages.
     pub is_routed: bool,

@@ -2,9 +2,9 @@
 //!
 //! The designs with owners borrow their costs, and differ by a few per cent where their windows
 //! scatter by more. So a cell of few windows is drawn toward the median of the same cells of its
-//! kin, and a design without a cell of a term has the median factor of its kin.
+//! kin, and a design without a cell of a term has the median factor of its kin. Sockets are kin too.
 
-use super::cell::{Cell, Fit, Term};
+use super::cell::{Cell, Fit, LEAST as LEAST_FACTOR, MOST as MOST_FACTOR, Term};
 use crate::costs::EngineProfile;
 
 /// Fewer cells have no median that says more than each of them.
@@ -65,6 +65,26 @@ pub(super) fn assumed(base: &EngineProfile, fits: &[Fit]) -> Vec<Fit> {
         }
     }
     all
+}
+
+/// Sockets are alike as well: what differs from the profile is the system calls of the machine and
+/// their kernel. Each factor is drawn half-way to the mean of all; one at a bound says nothing.
+pub(super) fn join_sockets(fits: &mut [Fit]) {
+    let of_sockets = |fit: &&mut Fit| fit.term == Term::Channel;
+    let is_bound = |fit: &Fit| fit.factor <= LEAST_FACTOR * 1.01 || fit.factor >= MOST_FACTOR * 0.99;
+    let known: Vec<f64> = fits
+        .iter()
+        .filter(|fit| fit.term == Term::Channel && !is_bound(fit))
+        .map(|fit| fit.factor.ln())
+        .collect();
+    if known.is_empty() {
+        return;
+    }
+    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    for fit in fits.iter_mut().filter(of_sockets) {
+        let own = if is_bound(fit) { mean } else { fit.factor.ln() };
+        fit.factor = f64::midpoint(own, mean).exp();
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

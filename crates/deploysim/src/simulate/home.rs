@@ -28,6 +28,7 @@ impl Sim<'_> {
         let home = self.owners[txn.request.home_site as usize];
         self.plan(id, home);
         if usize::from(home) != self.workers[number].instance {
+            self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
             self.send(number, self.link_to(number, home), Message::Submit { txn: id }, Kind::Forwarded);
             return Then::Leave;
         }

@@ -137,6 +137,12 @@ impl Sim<'_> {
             .collect();
         others.sort_unstable();
         others.dedup();
+        if others.len() == 1 && rows.iter().all(|row| self.case.worker_of_site(instance, row.site) != own) {
+            // Forwarded whole, it takes two messages between threads and no lock.
+            let messages = &self.case.profile.messages;
+            let both = 2.0 * (messages.encode_ns + messages.decode_ns);
+            return self.pay_scaled(number, Component::Communication, both);
+        }
         let count = others.len() as f64;
         let w = &mut self.workers[number];
         w.handed += (count.min(1.0) - w.handed) / RECENT;

@@ -159,10 +159,14 @@ impl Sim<'_> {
             Message::Decide { session, decision, .. } => self.take_decision(number, session, decision),
             Message::Ack { txn, from } => self.take_ack(number, txn, from),
             Message::Submit { txn } => {
+                self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
                 self.txns[txn].home = number;
                 self.workers[number].ready.push_back(Task::Run(txn));
             }
-            Message::Done { txn } => self.take_done(number, txn),
+            Message::Done { txn } => {
+                self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
+                self.take_done(number, txn);
+            }
         }
     }
 

@@ -94,17 +94,15 @@ impl Sim<'_> {
             w.instance == instance && w.state != super::State::Idle
         };
         if let Some(number) = caller.or_else(|| (0..self.workers.len()).find(is_busy)) {
-            self.pay(number, Component::Logging, ns);
+            self.pay(number, Component::Logging, ns * self.case.profile.log_write.busy);
             let clock = self.workers[number].clock;
             self.tree.set(number, clock);
         }
     }
 
     pub(super) fn write_ends(&mut self, instance: usize, thread: usize, now: f64) {
-        // One instance without links: its workers write by themselves, and never pause.
-        let is_linked = self.instances.len() > 1;
-        let may_pause = is_linked && self.case.write_ns(0.0) < LOG_PAUSE_NS as f64;
-        let (written, pauses) = self.instances[instance].writers.end(thread, may_pause);
+        let pause = self.pause_ns();
+        let (written, pauses) = self.instances[instance].writers.end(thread, pause > 0.0);
         let since = self.instances[instance].writers.since[thread].max(self.window_start);
         let log = &mut self.instances[instance].log;
         log.flushes += 1;
@@ -114,11 +112,20 @@ impl Sim<'_> {
             self.make_ready(worker, super::Task::Durable(record), now);
         }
         if pauses {
-            let until = now + (LOG_PAUSE_NS + TIMER_SLACK_NS) as f64;
-            self.set_timer(until, Timer::PauseEnds { instance, thread });
+            self.set_timer(now + pause, Timer::PauseEnds { instance, thread });
         } else {
             self.begin_write(instance, now, None);
         }
+    }
+
+    /// The pause of a thread after a write. Without links the workers of an instance write by
+    /// themselves, and do not pause; nor does a thread after a slow write. A write that is a little
+    /// slower than a quick one has a part of the pause, so that no slower write is followed sooner
+    /// by the next one: a calibration could not solve for it.
+    fn pause_ns(&self) -> f64 {
+        let whole = (LOG_PAUSE_NS + TIMER_SLACK_NS) as f64;
+        let slower = (self.case.write_ns(0.0) - LOG_PAUSE_NS as f64).max(0.0);
+        if self.instances.len() > 1 { (whole - slower).max(0.0) } else { 0.0 }
     }
 
     pub(super) fn pause_ends(&mut self, instance: usize, thread: usize, now: f64) {

@@ -62,7 +62,7 @@ fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64
 }
 
 fn load(multisite: f64, dataset: Option<u64>) -> Load {
-    Load { multisite, dataset, durability: Durability::Memory, is_routed: false }
+    Load { multisite, dataset, durability: Durability::Memory, is_updating: false, is_routed: false }
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn the_wait_for_the_log_is_told_from_the_work() {
         let deployment = deployment.with_durability(durability);
         run(&machine, of, &workload.unwrap(), &deployment, &RunOptions::default().seeded(5)).tps
     };
-    let asked = Load { durability: Durability::Async, ..load(0.0, None) };
+    let asked = Load { durability: Durability::Async, is_updating: true, ..load(0.0, None) };
     let wanted = cells_to_measure(&base, &["serial", "occ"], 2, &CHANNELS, &asked).unwrap();
     let of_log: Vec<&Wanted> = wanted.iter().filter(|w| w.term == Term::Log).collect();
     assert_eq!(of_log.iter().map(|w| (w.design.as_str(), w.durability)).collect::<Vec<_>>(), [("occ", None)]);
