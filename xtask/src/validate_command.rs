@@ -13,9 +13,12 @@
 //!   windows.jsonl      ... the first window, with the hash of the predictions
 //!   report.md
 //! ```
+//!
+//! `--replay DIR` runs nothing: it predicts the points of a run again from its calibrations, by the
+//! model as it is now, and compares with the run's windows.
 
 use crate::validate::points::{Point, draw};
-use crate::validate::report::{Scheme, Scored, tables};
+use crate::validate::report::{Scheme, Scored, every_cell, of_calibrations, tables};
 use crate::validate::score::Measured;
 use crate::validate::source::{Cell, Source, hash};
 use crate::{Failed, cargo, root};
@@ -23,8 +26,8 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The channels that a calibration of a kind measures.
@@ -45,11 +48,13 @@ struct Options {
     /// The directory of another run, with calibrations of another state of the machine.
     earlier: Option<PathBuf>,
     dry: bool,
+    /// The directory of a run to predict again.
+    replay: Option<PathBuf>,
 }
 
 const PHASES: [&str; 6] = ["", "calibrate", "try", "predict", "measure", "report"];
 const KNOWN: &str = "[calibrate|try|predict|measure|report] [--points N] [--rounds N] [--minutes M] [--seconds S] \
-                     [--seed S] [--out DIR] [--earlier DIR] [--atoll FILE] [--dry]";
+                     [--seed S] [--out DIR] [--earlier DIR] [--atoll FILE] [--dry], or --replay DIR";
 
 impl Options {
     fn read(args: &[String]) -> Result<Options, Failed> {
@@ -64,6 +69,7 @@ impl Options {
             atoll: None,
             earlier: None,
             dry: false,
+            replay: None,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -87,6 +93,7 @@ impl Options {
                 "--out" => options.out = value.into(),
                 "--atoll" => options.atoll = Some(value.into()),
                 "--earlier" => options.earlier = Some(value.into()),
+                "--replay" => options.replay = Some(value.into()),
                 _ => return Err(usage(&format!("expected {KNOWN}"))),
             }
         }
@@ -96,6 +103,9 @@ impl Options {
 
 pub fn validate(args: &[String]) -> Result<(), Failed> {
     let options = Options::read(args)?;
+    if let Some(dir) = &options.replay {
+        return replay(dir);
+    }
     let source = match (&options.atoll, options.dry) {
         (_, true) => Source::Simulated { seed: options.seed },
         (Some(program), false) => Source::Atoll(program.clone()),
@@ -129,6 +139,44 @@ struct Run {
     source: Source,
     points: Vec<Point>,
     begun: Instant,
+}
+
+/// Predicts a run's points again and prints the tables.
+fn replay(dir: &Path) -> Result<(), Failed> {
+    let run = std::fs::read_to_string(dir.join("run.json"));
+    let run = run.map_err(|e| failed(format!("--replay {}: run.json: {e}", dir.display())))?;
+    let points =
+        points_of(&run).ok_or_else(|| failed(format!("{}: run.json has no points", dir.display())))?;
+    let example = ["run", "--quiet", "--profile", "quick", "-p", "advisor", "--example", "replay", "--"];
+    let output = Command::new("cargo").args(example).arg(dir).stderr(Stdio::inherit()).output();
+    let output = output.map_err(failed)?;
+    if !output.status.success() {
+        return Err(failed(format!("the example replay of advisor: {}", output.status)));
+    }
+    let predictions = parsed(&String::from_utf8_lossy(&output.stdout));
+    let windows = std::fs::read_to_string(dir.join("windows.jsonl")).unwrap_or_default();
+    let measured = scored_all(&points, &parsed(&windows));
+    let (answers, cells): (Vec<Value>, Vec<Value>) =
+        predictions.into_iter().partition(|line| line["tps"].is_object());
+    println!("{}", tables(&measured, &schemes(&answers)));
+    println!("{}", of_calibrations(&cells));
+    println!("{}", every_cell(&measured, &schemes(&answers)));
+    Ok(())
+}
+
+/// The whole lines of a file.
+fn parsed(text: &str) -> Vec<Value> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn points_of(run: &str) -> Option<Vec<Point>> {
+    let run: Value = serde_json::from_str(run).ok()?;
+    run["points"].as_array()?.iter().map(Point::from_json).collect()
+}
+
+/// The points with windows.
+fn scored_all(points: &[Point], windows: &[Value]) -> Vec<Scored> {
+    points.iter().map(|point| scored(point, windows)).filter(|scored| !scored.cells.is_empty()).collect()
 }
 
 fn failed(what: impl std::fmt::Display) -> Failed {
@@ -334,8 +382,7 @@ impl Run {
     /// The tables, printed and written to `report.md`.
     fn report(&self) -> Result<(), Failed> {
         let windows = self.lines("windows.jsonl");
-        let points: Vec<Scored> = self.points.iter().map(|point| scored(point, &windows)).collect();
-        let measured: Vec<Scored> = points.into_iter().filter(|scored| !scored.cells.is_empty()).collect();
+        let measured = scored_all(&self.points, &windows);
         let text = tables(&measured, &self.schemes());
         let path = self.options.out.join("report.md");
         std::fs::write(&path, &text).map_err(|e| failed(format!("{}: {e}", path.display())))?;
@@ -344,24 +391,30 @@ impl Run {
     }
 
     fn schemes(&self) -> Vec<Scheme> {
-        let mut all: BTreeMap<String, Scheme> = BTreeMap::new();
-        let picks = self.lines("picks.jsonl");
-        for line in self.lines("predictions.jsonl").iter().chain(&picks) {
-            let (Some(name), Some(point)) = (line["scheme"].as_str(), line["point"].as_u64()) else {
-                continue;
-            };
-            let tps = line["tps"].as_object().into_iter().flatten();
-            let tps = tps.filter_map(|(cell, tps)| Some((cell.clone(), tps.as_f64()?)));
-            // A plan with trials has measured: its figures are no predictions.
-            let tps = if name == "trials" { BTreeMap::new() } else { tps.collect() };
-            let choice = line["choice"].as_str().unwrap_or("").to_owned();
-            let scheme = all
-                .entry(name.to_owned())
-                .or_insert_with(|| Scheme { name: name.to_owned(), answers: BTreeMap::new() });
-            scheme.answers.insert(point as usize, (choice, tps));
-        }
-        all.into_values().collect()
+        let mut lines = self.lines("predictions.jsonl");
+        lines.extend(self.lines("picks.jsonl"));
+        schemes(&lines)
     }
+}
+
+/// The schemes of lines of predictions and picks.
+fn schemes(lines: &[Value]) -> Vec<Scheme> {
+    let mut all: BTreeMap<String, Scheme> = BTreeMap::new();
+    for line in lines {
+        let (Some(name), Some(point)) = (line["scheme"].as_str(), line["point"].as_u64()) else {
+            continue;
+        };
+        let tps = line["tps"].as_object().into_iter().flatten();
+        let tps = tps.filter_map(|(cell, tps)| Some((cell.clone(), tps.as_f64()?)));
+        // A plan with trials has measured: its figures are no predictions.
+        let tps = if name == "trials" { BTreeMap::new() } else { tps.collect() };
+        let choice = line["choice"].as_str().unwrap_or("").to_owned();
+        let scheme = all
+            .entry(name.to_owned())
+            .or_insert_with(|| Scheme { name: name.to_owned(), answers: BTreeMap::new() });
+        scheme.answers.insert(point as usize, (choice, tps));
+    }
+    all.into_values().collect()
 }
 
 /// A point with its windows by deployment and round.

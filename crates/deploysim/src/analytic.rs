@@ -13,9 +13,10 @@
 //! its buffered sends, parking and queues for all but the hottest row are left out: where these
 //! matter, [`crate::simulate`] says so.
 
-use crate::case::{Case, Service, Shape};
+use crate::case::{Case, LogWait, Service, Shape};
 use crate::costs::{Protection, Visits};
-use crate::deployment::{Clients, Durability};
+use crate::deployment::Clients;
+use crate::engine_loop::LOG_PAUSE_NS;
 use crate::outcome::{Component, Limit};
 use crate::simulate::hot_keys;
 use crate::transaction::{Request, Requests};
@@ -189,16 +190,19 @@ impl Demand {
         let all = request.rows.len() as f64 + f64::from(request.inserts);
         let shape = Shape { all, updates, weight: request.row_weight };
         let is_distributed = parts.len() > 1;
+        let forwarded = forwarded_ns(case, home);
+        self.busy_ns[home] += forwarded;
         let p = case.parts(updates > 0.0);
         let log_ns = if updates > 0.0 { services[home].append_ns } else { 0.0 };
-        let mut latency = log_ns;
+        let mut latency = log_ns + forwarded;
         self.busy_ns[home] += log_ns;
         let at_once = case.profile.visits == Visits::AtOnce;
         // Of parts that run at once the longest counts.
         let mut longest = 0.0_f64;
         for (at, (instance, rows, wrote)) in parts.iter().copied().enumerate() {
             let before = latency;
-            let (work, sharing) = services[instance].part_ns(shape, rows, is_distributed);
+            let (work, sharing) =
+                services[instance].part_ns(shape, rows, f64::from(u8::from(is_distributed)));
             self.busy_ns[instance] += work + sharing;
             latency += work + sharing + self.add_lines(case, instance, shape, rows, &lines[instance]);
             let handed = handoff_ns(case, request, instance);
@@ -352,6 +356,18 @@ fn distance_ns(case: &Case<'_>, instance: usize) -> f64 {
     (1.0 - 1.0 / cores.len() as f64) * case.machine.mean_ns(cores)
 }
 
+/// ns of the request and the answer of a client at another instance, on average over clients.
+fn forwarded_ns(case: &Case<'_>, home: usize) -> f64 {
+    let instances = &case.deployment.instances;
+    if !case.is_routed() || instances.len() < 2 {
+        return 0.0;
+    }
+    let other = usize::from(home == 0);
+    let (send, receive, _) = message_ns(case, (other, home), 1.0);
+    let away = 1.0 - instances[home].len() as f64 / case.deployment.workers() as f64;
+    (2.0 * (send + receive) + case.costs.forward / case.speed) * away
+}
+
 /// A message's ns at the sender, at the receiver, and on the way. Messages of several clients of a
 /// worker share a write and a look at a socket, the more of them are distributed: `distributed` is
 /// their share.
@@ -372,11 +388,16 @@ fn message_ns(case: &Case<'_>, (a, b): (usize, usize), distributed: f64) -> (f64
 
 /// The time that a request waits for flushes: half of one under way, and its own.
 fn flush_wait_ns(case: &Case<'_>, demand: &Demand) -> f64 {
-    if case.deployment.durability != Durability::Sync {
-        return 0.0;
-    }
     let depth = case.deployment.instances.len() as u32;
-    let per_commit = 1.5 * case.machine.flush_ns(depth);
+    let per_commit = match case.log_wait() {
+        LogWait::None => return 0.0,
+        LogWait::Flushed => 1.5 * case.machine.flush_ns(depth),
+        // Without messages all clients of a worker wait together; with some, a thread pauses.
+        LogWait::Written => {
+            let distributed = demand.distributed / demand.drawn as f64;
+            case.write_ns(0.0) + (distributed * 8.0).min(1.0) * LOG_PAUSE_NS as f64
+        }
+    };
     // A distributed one waits at a participant and then at home.
     let shares = demand.updating + demand.distributed.min(demand.updating);
     per_commit * shares / demand.drawn as f64

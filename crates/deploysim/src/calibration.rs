@@ -6,13 +6,14 @@
 //!
 //! ```text
 //!   term      its cell                              scales
-//!   Work      one worker per instance, local        the design's work
+//!   Work      one worker per instance, local        the design's work, and the locks that it
+//!                                                   takes beside other transactions only
 //!   Memory    the same over more data               misses of the design and its kin
+//!   Log       the same, where commits wait for it   writes of the log
 //!   Sharing   one instance of all workers           the design's exposed cold lines
 //!   Relief    the same, if faster than its work     the design's work in such an instance
 //!   Handoff   the same, with rows at other owners   the design's hand-over between workers
-//!   Parts     several, distributed, memory channel  the design's parts, and the locks of
-//!                                                   `serial` while such transactions live
+//!   Parts     several, distributed, memory channel  the design's parts
 //!   Channel   the same over another channel         that channel's reads and writes
 //! ```
 //!
@@ -21,12 +22,20 @@
 //!
 //! A calibration holds for one workload: the work of both operations is scaled by one factor, so
 //! that a mix of kinds has one term as well. Terms without a cell keep the profile's costs. The
-//! cells are the only measured input; a cell that no cost explains is reported with its factor at a
-//! bound ([`Fit::is_at_bound`]).
+//! cells are the only measured input. Where clients send their requests to the instance of their
+//! rows, all cells but that of one instance have messages: it determines the work, and the others
+//! the parts, to which the cost of such a request belongs. A cell that no cost explains is reported
+//! with its factor at a bound ([`Fit::is_at_bound`]).
 
+mod cell;
 mod kept;
+mod kin;
 
+pub use cell::{Cell, Fit, Load, Term, Wanted};
 pub use kept::{Conditions, Kept, VERSION};
+
+use cell::{LEAST, MOST};
+use kin::borrows;
 
 use crate::case::Case;
 use crate::costs::{ByOp, ColdLines, DesignCosts, EngineProfile, Linear, Parts, Protection};
@@ -36,114 +45,7 @@ use crate::machine::MachineModel;
 use crate::simulate::{RunOptions, simulate};
 use crate::transaction::Transactions;
 use serde::{Deserialize, Serialize};
-
-/// A measured cell: the throughput of a deployment of this machine.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Cell {
-    pub design: String,
-    pub islands: usize,
-    /// Of all instances.
-    pub workers: usize,
-    pub channel: Channel,
-    /// The workload's share of distributed transactions, in per cent.
-    pub multisite: f64,
-    /// Rows, for a workload of which the size can be set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dataset: Option<u64>,
-    /// Closed clients per worker.
-    pub clients: u32,
-    pub durability: Durability,
-    /// Transactions per second: the median window.
-    pub tps: f64,
-    /// The slowest and the fastest window.
-    pub tps_min: f64,
-    pub tps_max: f64,
-    /// The number of windows.
-    #[serde(default = "one")]
-    pub windows: usize,
-    /// Every window was measured beside other work.
-    #[serde(default)]
-    pub is_disturbed: bool,
-}
-
-fn one() -> usize {
-    1
-}
-
-impl Cell {
-    /// Half the range of the windows as a share of the median; `None` for a single window.
-    pub fn spread(&self) -> Option<f64> {
-        (self.windows > 1).then(|| (self.tps_max - self.tps_min) / 2.0 / self.tps)
-    }
-}
-
-/// A cell to be measured. The order of [`cells_to_measure`] is that of their worth.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Wanted {
-    pub term: Term,
-    pub design: String,
-    pub islands: usize,
-    pub workers: usize,
-    pub channel: Channel,
-    pub multisite: f64,
-    /// Another size than that of the other cells.
-    pub dataset: Option<u64>,
-}
-
-/// A number that a calibration determines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Term {
-    Work,
-    Memory,
-    Sharing,
-    Relief,
-    Handoff,
-    Parts,
-    /// Sockets: the costs of a channel that is not the design's memory channel.
-    Channel,
-}
-
-impl Term {
-    pub fn name(self) -> &'static str {
-        match self {
-            Term::Work => "work",
-            Term::Memory => "misses",
-            Term::Sharing => "sharing",
-            Term::Relief => "relief",
-            Term::Handoff => "hand-over",
-            Term::Parts => "distributed parts",
-            Term::Channel => "channel",
-        }
-    }
-}
-
-/// One solved term.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fit {
-    pub term: Term,
-    pub cell: Cell,
-    /// The new cost as a multiple of the old one.
-    pub factor: f64,
-    /// Transactions per second that the simulation gives with it.
-    pub tps: f64,
-}
-
-impl Fit {
-    /// Whether no cost explains the cell: the factor is the least or the greatest that is tried,
-    /// and the simulation misses the cell with it. The least one alone says that the cost is none.
-    pub fn is_at_bound(&self) -> bool {
-        let is_last = self.is_none() || self.factor >= MOST * 0.99;
-        is_last && (self.tps / self.cell.tps - 1.0).abs() > MISSED
-    }
-
-    /// Whether the cost is as good as none.
-    fn is_none(&self) -> bool {
-        self.factor <= LEAST * 1.01
-    }
-}
+use std::collections::BTreeMap;
 
 /// A profile with the cells that it was fitted to.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -155,17 +57,14 @@ pub struct Calibration {
 
 /// The number of the way in which terms are solved: another one finds other factors for the same
 /// cells.
-pub const SOLVER: u32 = 2;
+pub const SOLVER: u32 = 3;
 
-/// The bounds of a factor. Below the least one a cost is as good as none.
-const LEAST: f64 = 1.0 / 32.0;
-const MOST: f64 = 256.0;
-/// A cell is missed by more than the scatter of a window (4 %).
-const MISSED: f64 = 0.08;
 /// A simulation within this share of the measured throughput ends the search of a factor.
 const EXACT: f64 = 0.002;
 /// Simulations after which the search ends with the best factor so far.
 const MOST_STEPS: usize = 12;
+/// Turns after which work and misses are as they are.
+const MOST_TURNS: usize = 4;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0, hidden_ns: None };
 
@@ -192,17 +91,17 @@ pub fn measured(fits: &[Fit]) -> Vec<&str> {
 pub fn apply(base: &EngineProfile, fits: &[Fit]) -> Result<EngineProfile, ModelError> {
     let each = |profile: EngineProfile, fit: &Fit| scaled(&profile, fit.term, &fit.cell, fit.factor);
     let mut profile = fits.iter().try_fold(base.clone(), each)?;
-    profile.anchors = fits.iter().map(|fit| name(&fit.cell)).collect();
+    profile.anchors = fits.iter().filter(|fit| !fit.is_assumed).map(|fit| name(&fit.cell)).collect();
     profile.is_calibrated = !fits.is_empty();
     Ok(profile)
 }
 
 /// The cells that determine the costs of `designs` with `workers` workers, the most valuable first:
 /// those of one design after the other without messages, then the distributed ones, then sockets,
-/// since a message over one costs the same for each design. `multisite` is the share, in per cent,
-/// of the distributed cells; at 0 there are none, as for a workload that is local by its
-/// definition. `dataset` is another size of the data, if it can be set: one design with pages and
-/// one without are measured over it too.
+/// since a message over one costs the same for each design, then all but the work of designs that
+/// have kin. One design with pages and one without
+/// are measured over the other size of the data too. The local cells of a design of which each
+/// commit waits for the log are measured without a log, and one with it.
 ///
 /// # Errors
 /// A design that the profile does not know ([`with_costs_for`]).
@@ -211,16 +110,20 @@ pub fn cells_to_measure(
     designs: &[&str],
     workers: usize,
     channels: &[Channel],
-    multisite: f64,
-    dataset: Option<u64>,
+    load: &Load,
 ) -> Result<Vec<Wanted>, ModelError> {
+    let Load { multisite, dataset, durability, is_updating, is_routed } = *load;
     let (memory, sockets): (Vec<Channel>, Vec<Channel>) = channels.iter().partition(|c| is_memory(**c));
     let first = memory.first().copied().unwrap_or(Channel::Shm);
     let mut wanted = Vec::new();
     let mut add = |term, design: &str, islands, channel, multisite| {
+        let waits =
+            profile.designs.get(design).is_some_and(|costs| is_updating && waits(profile, costs, durability));
+        let without_log = waits && matches!(term, Term::Work | Term::Memory | Term::Sharing);
         let design = design.to_owned();
         let dataset = dataset.filter(|_| term == Term::Memory);
-        wanted.push(Wanted { term, design, islands, workers, channel, multisite, dataset });
+        let durability = without_log.then_some(Durability::Memory);
+        wanted.push(Wanted { term, design, islands, workers, channel, multisite, dataset, durability });
     };
     let mut sized = Vec::new();
     for design in designs {
@@ -233,19 +136,38 @@ pub fn cells_to_measure(
             sized.push(has_pages(costs));
             add(Term::Memory, design, workers, first, 0.0);
         }
+        if is_updating && waits(profile, costs, durability) {
+            add(Term::Log, design, workers, first, 0.0);
+        }
     }
-    if workers > 1 && multisite > 0.0 {
+    let has_parts = workers > 1 && multisite > 0.0;
+    if has_parts {
         for design in designs {
             if profile.design(design)?.handoff != ByOp::default() {
                 add(Term::Handoff, design, 1, first, multisite);
             }
         }
         designs.iter().for_each(|design| add(Term::Parts, design, workers, first, multisite));
+    }
+    if has_parts || workers > 1 && is_routed {
         if let Some(design) = designs.first() {
             sockets.iter().for_each(|&channel| add(Term::Channel, design, workers, channel, multisite));
         }
     }
+    // Kin say most of what each other's cells would.
+    let first_kin = designs.iter().find(|design| borrows(profile, design));
+    let is_later = |w: &Wanted| {
+        w.term != Term::Work
+            && borrows(profile, &w.design)
+            && first_kin.is_some_and(|first| *first != w.design)
+    };
+    wanted.sort_by_key(is_later);
     Ok(wanted)
+}
+
+/// Whether each commit of a design waits until its log is written.
+fn waits(profile: &EngineProfile, costs: &DesignCosts, durability: Durability) -> bool {
+    durability == Durability::Async && !has_pages(costs) && profile.log_write.ns > 0.0
 }
 
 /// Designs with pages miss alike, and so do those without.
@@ -272,20 +194,55 @@ pub fn calibrate(
     cells: &[Cell],
 ) -> Result<Calibration, ModelError> {
     let mut profile = base.clone();
-    let mut ordered: Vec<(Term, &Cell)> = cells.iter().map(|cell| (term_of(cell, cells), cell)).collect();
+    let (is_updating, is_routed) = match cells.first() {
+        Some(cell) => {
+            let drawn = transactions(cell.multisite, cell.dataset)?;
+            (drawn.is_updating(), drawn.is_routed())
+        }
+        None => (false, false),
+    };
+    let is_waiting = |cell: &Cell| {
+        let costs = base.designs.get(&cell.design);
+        is_updating && costs.is_some_and(|costs| waits(base, costs, cell.durability))
+    };
+    let term = |cell: &Cell| match term_of(cell, cells, is_routed) {
+        Term::Work if is_waiting(cell) => Term::Log,
+        term => term,
+    };
+    let mut ordered: Vec<(Term, &Cell)> = cells.iter().map(|cell| (term(cell), cell)).collect();
     // A design with two sizes tells its work from its misses; then the work of the others follows.
     let has_sizes = |cell: &Cell| cells.iter().any(|other| is_size_of(other, cell));
-    ordered
-        .sort_by_key(|(term, cell)| (*term > Term::Memory, *term == Term::Work && !has_sizes(cell), *term));
-    let mut fits = Vec::new();
+    ordered.sort_by_key(|(term, cell)| match term {
+        Term::Work => (if has_sizes(cell) { 0 } else { 2 }, *term),
+        Term::Memory => (if is_waiting(cell) { 4 } else { 1 }, *term),
+        Term::Log => (3, *term),
+        _ => (5, *term),
+    });
+    let works = ordered.iter().filter(|(term, _)| *term == Term::Work);
+    let works: Vec<&Cell> = works.map(|(_, cell)| *cell).collect();
+    let mut fits: Vec<Fit> = Vec::new();
     for (term, cell) in ordered {
-        let fit = solve(&mut profile, machine, transactions, term, cell)?;
-        let is_faster = term == Term::Sharing && fit.is_none() && cell.tps > fit.tps;
+        let rests_on_work = matches!(term, Term::Log | Term::Parts);
+        if rests_on_work && !measured(&fits).contains(&cell.design.as_str()) {
+            fits.push(assumed_work(&mut profile, machine, transactions, cell, &fits)?);
+        }
+        let aim = kin::in_view_of_kin(base, cell, cells);
+        let mut solve = |term| solve(&mut profile, machine, transactions, term, (cell, aim));
+        let fit = solve(term)?;
+        let is_faster = term == Term::Sharing && fit.is_none() && aim > fit.tps;
         fits.push(fit);
         if is_faster {
-            fits.push(solve(&mut profile, machine, transactions, Term::Relief, cell)?);
+            fits.push(solve(Term::Relief)?);
+        }
+        let work = works.iter().find(|work| term == Term::Memory && is_size_of(work, cell));
+        if let Some(work) = work {
+            let sizes = [(Term::Work, *work), (Term::Memory, cell)];
+            fits.extend(in_turn(&mut profile, machine, transactions, &sizes, base, cells)?);
         }
     }
+    let assumed = kin::assumed(base, &fits);
+    fits.extend(assumed);
+    kin::join_sockets(&mut fits);
     let profile = apply(base, &fits)?;
     Ok(Calibration { fits, profile })
 }
@@ -296,12 +253,64 @@ fn is_size_of(other: &Cell, cell: &Cell) -> bool {
     other.dataset != cell.dataset && place(other) == place(cell)
 }
 
+/// The work and the misses of two sizes, solved again until both cells come out: where the smaller
+/// one misses as well, its work changes with the misses.
+fn in_turn(
+    profile: &mut EngineProfile,
+    machine: &MachineModel,
+    transactions: &AtShare<'_>,
+    sizes: &[(Term, &Cell); 2],
+    base: &EngineProfile,
+    cells: &[Cell],
+) -> Result<Vec<Fit>, ModelError> {
+    let mut fits = Vec::new();
+    for _ in 0..MOST_TURNS {
+        let smaller = sizes[0].1;
+        let workload = transactions(smaller.multisite, smaller.dataset)?;
+        let aim = kin::in_view_of_kin(base, smaller, cells);
+        let missed = simulated(profile, machine, &workload, smaller)? / aim - 1.0;
+        if missed.abs() < 2.0 * EXACT {
+            break;
+        }
+        for (term, cell) in sizes {
+            let aim = kin::in_view_of_kin(base, cell, cells);
+            fits.push(solve(profile, machine, transactions, *term, (cell, aim))?);
+        }
+    }
+    Ok(fits)
+}
+
+/// The work of a design without a cell of its work alone: it differs from the profile's by as
+/// much as that of the other designs, at the median.
+fn assumed_work(
+    profile: &mut EngineProfile,
+    machine: &MachineModel,
+    transactions: &AtShare<'_>,
+    cell: &Cell,
+    fits: &[Fit],
+) -> Result<Fit, ModelError> {
+    let mut of_designs: BTreeMap<&str, f64> = BTreeMap::new();
+    for fit in fits.iter().filter(|fit| fit.term == Term::Work) {
+        *of_designs.entry(&fit.cell.design).or_insert(1.0) *= fit.factor;
+    }
+    let mut factors: Vec<f64> = of_designs.into_values().collect();
+    factors.sort_by(f64::total_cmp);
+    let factor = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
+    let tried = scaled(profile, Term::Work, cell, factor)?;
+    let tps = simulated(&tried, machine, &transactions(cell.multisite, cell.dataset)?, cell)?;
+    *profile = tried;
+    Ok(Fit { term: Term::Work, cell: cell.clone(), factor, tps, is_assumed: true })
+}
+
 /// The term that a cell determines; of two sizes the smaller one has the work.
-fn term_of(cell: &Cell, all: &[Cell]) -> Term {
+fn term_of(cell: &Cell, all: &[Cell], is_routed: bool) -> Term {
     if all.iter().any(|other| is_size_of(other, cell) && other.dataset < cell.dataset) {
         return Term::Memory;
     }
     match cell {
+        // Where requests are routed, only one instance works without messages.
+        Cell { islands: 1, .. } if is_routed => Term::Work,
+        Cell { channel, .. } if is_routed && is_memory(*channel) => Term::Parts,
         Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
             if *multisite == 0.0 {
                 Term::Sharing
@@ -309,9 +318,9 @@ fn term_of(cell: &Cell, all: &[Cell]) -> Term {
                 Term::Handoff
             }
         }
+        Cell { islands, channel, .. } if *islands > 1 && !is_memory(*channel) => Term::Channel,
         Cell { multisite, .. } if *multisite == 0.0 => Term::Work,
-        Cell { channel, .. } if is_memory(*channel) => Term::Parts,
-        _ => Term::Channel,
+        _ => Term::Parts,
     }
 }
 
@@ -325,27 +334,37 @@ fn solve(
     machine: &MachineModel,
     transactions: &AtShare<'_>,
     term: Term,
-    cell: &Cell,
+    (cell, aim): (&Cell, f64),
 ) -> Result<Fit, ModelError> {
     if !(cell.tps.is_finite() && cell.tps > 0.0) {
         let what = format!("the throughput of the cell {}", name(cell));
         return Err(ModelError::Value { what, value: cell.tps.to_string(), expected: "a number above 0" });
     }
     let workload = transactions(cell.multisite, cell.dataset)?;
+    let at = |factor: f64| {
+        let tried = scaled(profile, term, cell, factor)?;
+        let tps = simulated(&tried, machine, &workload, cell)?;
+        Ok::<_, ModelError>((tried, tps))
+    };
+    let factor = crossing(|ln| Ok((at(ln.exp())?.1.max(f64::MIN_POSITIVE) / aim).ln()))?.exp();
+    let (fitted, tps) = at(factor)?;
+    *profile = fitted;
+    Ok(Fit { term, cell: cell.clone(), factor, tps, is_assumed: false })
+}
+
+/// The throughput of a cell by the simulation.
+fn simulated(
+    profile: &EngineProfile,
+    machine: &MachineModel,
+    workload: &Transactions,
+    cell: &Cell,
+) -> Result<f64, ModelError> {
     let deployment = Deployment::new(machine, &cell.design, cell.islands, cell.workers, Placement::Island)?
         .over(cell.channel)
         .with_durability(cell.durability)
         .with_clients(Clients::Closed(cell.clients));
     let options = RunOptions::for_workers(cell.workers);
-    let at = |factor: f64| {
-        let tried = scaled(profile, term, cell, factor)?;
-        let tps = simulate(&Case::new(machine, &tried, &workload, &deployment)?, &options).tps;
-        Ok::<_, ModelError>((tried, tps))
-    };
-    let factor = crossing(|ln| Ok((at(ln.exp())?.1.max(f64::MIN_POSITIVE) / cell.tps).ln()))?.exp();
-    let (fitted, tps) = at(factor)?;
-    *profile = fitted;
-    Ok(Fit { term, cell: cell.clone(), factor, tps })
+    Ok(simulate(&Case::new(machine, profile, workload, &deployment)?, &options).tps)
 }
 
 /// The logarithm of the factor at which `excess`, the logarithm of the simulated throughput over
@@ -392,7 +411,10 @@ fn scaled(
     profile.design(&cell.design)?;
     let costs = profile.designs.get_mut(&cell.design).expect("looked up above");
     match term {
-        Term::Work => each(&mut costs.work, |work| scale_linear(work, factor)),
+        Term::Work => {
+            each(&mut costs.work, |work| scale_linear(work, factor));
+            each(&mut costs.with_distributed, |locks| scale_linear(locks, factor));
+        }
         Term::Memory => {
             let pages = has_pages(costs);
             let kin = profile.designs.values_mut().filter(|costs| has_pages(costs) == pages);
@@ -411,9 +433,13 @@ fn scaled(
             }
         }
         Term::Handoff => each(&mut costs.handoff, |ns| *ns *= factor),
+        Term::Log => {
+            profile.log_write.ns *= factor;
+            profile.log_write.per_byte_ns *= factor;
+        }
         Term::Parts => {
             each(&mut costs.parts, |parts| scale_parts(parts, factor));
-            each(&mut costs.with_distributed, |added| scale_linear(added, factor));
+            costs.forward *= factor;
         }
         Term::Channel => {
             let known = profile.messages.channels.get_mut(cell.channel.name());

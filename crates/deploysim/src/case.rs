@@ -98,6 +98,11 @@ impl<'a> Case<'a> {
         ((u64::from(site - sites.start) + 1) * workers).div_ceil(count).saturating_sub(1) as usize
     }
 
+    /// Whether each worker owns the rows of its sites.
+    pub(crate) fn has_owners(&self) -> bool {
+        self.costs.handoff != crate::costs::ByOp::default()
+    }
+
     /// ns for the rows of a transaction at another owner of the same instance.
     pub(crate) fn handoff_ns(&self, updates: bool) -> f64 {
         let by = self.costs.handoff;
@@ -111,7 +116,7 @@ impl<'a> Case<'a> {
     /// Whether the requests of a client may have their home at another instance.
     pub(crate) fn is_routed(&self) -> bool {
         let (skew, hot) = self.transactions.skew();
-        skew > 0.0 || hot.is_some()
+        skew > 0.0 || hot.is_some() || self.transactions.is_routed()
     }
 
     pub(crate) fn parts(&self, updates: bool) -> Parts {
@@ -131,6 +136,22 @@ impl<'a> Case<'a> {
         wire + self.channel.filter(|c| !c.is_socket).map_or(0.0, |_| self.machine.latency_ns(a, b))
     }
 
+    /// What a commit waits for.
+    pub(crate) fn log_wait(&self) -> LogWait {
+        let is_written = self.costs.protection == Protection::Validation && self.profile.log_write.ns > 0.0;
+        match self.deployment.durability {
+            Durability::Sync => LogWait::Flushed,
+            Durability::Async if is_written => LogWait::Written,
+            Durability::Async | Durability::Memory => LogWait::None,
+        }
+    }
+
+    /// ns to write so many bytes of the log to the system's cache.
+    pub(crate) fn write_ns(&self, bytes: f64) -> f64 {
+        let write = &self.profile.log_write;
+        (write.ns + write.per_byte_ns * bytes) / self.speed
+    }
+
     /// The service times of an instance.
     pub(crate) fn service(&self, instance: usize) -> Service {
         let cores = &self.deployment.instances[instance];
@@ -147,7 +168,9 @@ impl<'a> Case<'a> {
                 let shared = pick(self.costs.shared);
                 work.per_transaction += shared.per_transaction;
                 work.per_row += shared.per_row;
-                locked = crate::costs::Linear::default();
+                if !self.has_owners() {
+                    locked = crate::costs::Linear::default();
+                }
             }
             OpService {
                 per_transaction: work.per_transaction / self.speed,
@@ -164,7 +187,7 @@ impl<'a> Case<'a> {
         Service { read, update, append_ns: append }
     }
 
-    /// ns per row for lines that no cache holds: an instance's rows against the caches of its
+    /// ns per row for lines that no cache holds, and for pages that no TLB holds: an instance's rows against the caches of its
     /// cores.
     fn miss_ns(&self, cores: &[usize]) -> f64 {
         let (terms, cache) = (self.machine.terms(), &self.profile.cache);
@@ -198,8 +221,22 @@ impl<'a> Case<'a> {
         let memory = terms.memory_local_ns * near + terms.memory_remote_ns * far;
         let between = self.machine.mean_between_packages_ns(cores);
         let cached = terms.l3_ns * near + between * far;
-        missing * cache.lines_per_row * cache.exposed * (memory - cached).max(0.0)
+        // A core has the pages of the rows of its own sites.
+        let known = cache.tlb_bytes * cores.len() as f64;
+        let walking = if known > 0.0 { (1.0 - known / bytes).max(0.0) } else { 0.0 };
+        let each = missing * (memory - cached).max(0.0) + walking * cache.walk_ns;
+        cache.lines_per_row * cache.exposed * each
     }
+}
+
+/// What a commit waits for before its client has the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LogWait {
+    None,
+    /// The system has its record.
+    Written,
+    /// The device has its record.
+    Flushed,
 }
 
 /// Service times of one kind of operation at an instance, in ns of its machine.
@@ -225,17 +262,15 @@ pub(crate) struct Service {
 impl Service {
     /// ns of work and of sharing for a part of `rows` of a transaction's `all` rows, of which the
     /// transaction updates `updates`.
-    pub fn part_ns(&self, request: Shape, rows: f64, locked: bool) -> (f64, f64) {
+    pub fn part_ns(&self, request: Shape, rows: f64, locked: f64) -> (f64, f64) {
         let Shape { all, updates, weight } = request;
         let op = if updates > 0.0 { &self.update } else { &self.read };
         let share = rows / all;
         let reads = all - updates;
         let rows_ns = self.read.per_row * reads + self.update.per_row * updates;
         let mut work = op.per_transaction + rows_ns * weight;
-        if locked {
-            let locked_ns = self.read.locked_per_row * reads + self.update.locked_per_row * updates;
-            work += op.locked_per_transaction + locked_ns * weight;
-        }
+        let locked_ns = self.read.locked_per_row * reads + self.update.locked_per_row * updates;
+        work += locked * (op.locked_per_transaction + locked_ns * weight);
         let sharing = self.read.sharing_per_row * reads + self.update.sharing_per_row * updates;
         (work * share, sharing * share)
     }

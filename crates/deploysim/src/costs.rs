@@ -157,6 +157,10 @@ pub struct DesignCosts {
     #[serde(default)]
     pub with_distributed: ByOp<Linear>,
     pub parts: ByOp<Parts>,
+    /// A request that a client sends to its home at another instance: ns of both workers together
+    /// for the request and its answer, besides the messages.
+    #[serde(default)]
+    pub forward: f64,
     /// For a design of which each worker owns sites: ns of both workers for the rows of a
     /// transaction that another worker of the same instance owns. 0 where any worker reaches any
     /// row.
@@ -194,6 +198,17 @@ fn whole() -> f64 {
     1.0
 }
 
+/// A write of the log to the system's cache: `ns + per_byte_ns * bytes`. With 0 no commit waits.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogWrite {
+    pub ns: f64,
+    pub per_byte_ns: f64,
+    /// The share of the time in which it takes a core: the rest is the wake-up of its thread.
+    #[serde(default = "whole")]
+    pub busy: f64,
+}
+
 /// Hot cache lines: a visit costs `t0 + q * distance to the last owner`.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -229,7 +244,7 @@ pub struct MessageCosts {
     pub channels: BTreeMap<String, ChannelCosts>,
 }
 
-/// Bytes that a transaction touches, and the cost of those that no cache holds.
+/// Bytes that a transaction touches, and the cost of those that no cache or TLB holds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheCosts {
@@ -239,6 +254,12 @@ pub struct CacheCosts {
     pub lines_per_row: f64,
     /// The share of a miss that the core cannot overlap.
     pub exposed: f64,
+    /// Bytes of memory of which a core's TLB knows the pages; 0 leaves page walks out.
+    #[serde(default)]
+    pub tlb_bytes: f64,
+    /// A walk for a page that the TLB does not know, for each line.
+    #[serde(default)]
+    pub walk_ns: f64,
 }
 
 /// The worker's loop: the constants of [`crate::engine_loop`] unless a profile says otherwise.
@@ -316,6 +337,9 @@ pub struct EngineProfile {
     pub cache: CacheCosts,
     /// An append to the log where durability is not `memory`, per transaction.
     pub log_append_ns: f64,
+    /// A write of the log under `async`, by a design with validation: each commit waits for one.
+    #[serde(default)]
+    pub log_write: LogWrite,
     #[serde(default)]
     pub homes: Homes,
     #[serde(default)]
@@ -331,9 +355,10 @@ pub struct EngineProfile {
     pub sections: Option<SectionCosts>,
 }
 
-/// The hand-over between two workers that borrowed costs begin with: a message each way between
-/// threads, and its share of the worker's loop. A measured cell scales it.
-const HANDOFF: ByOp<f64> = ByOp { read: 1_000.0, update: 1_500.0 };
+/// The hand-over between two workers that borrowed costs begin with: messages each way between
+/// threads, their tasks, and their share of the worker's loop, as measured on two cores
+/// (`results/plan-validation.md`). A measured cell scales it.
+const HANDOFF: ByOp<f64> = ByOp { read: 4_800.0, update: 8_000.0 };
 
 /// The built-in profiles by name.
 pub const PROFILES: [(&str, &str); 3] = [
@@ -386,6 +411,8 @@ impl EngineProfile {
             ("messages.encode_ns", self.messages.encode_ns),
             ("messages.decode_ns", self.messages.decode_ns),
             ("log_append_ns", self.log_append_ns),
+            ("log_write.ns", self.log_write.ns),
+            ("log_write.per_byte_ns", self.log_write.per_byte_ns),
         ];
         for channel in self.messages.channels.values() {
             costs.push(("messages.channels write_ns", channel.write_ns));
@@ -394,6 +421,7 @@ impl EngineProfile {
         }
         for design in self.designs.values() {
             costs.push(("designs miss", design.miss));
+            costs.push(("designs forward", design.forward));
             costs.push(("designs handoff.read", design.handoff.read));
             costs.push(("designs handoff.update", design.handoff.update));
             costs.push(("designs work.read", design.work.read.at(1.0)));
@@ -424,18 +452,23 @@ impl EngineProfile {
         })
     }
 
-    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. A
-    /// design that has costs keeps them.
+    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. An owner
+    /// takes no row locks of its own while no other transaction visits it: its work and those locks
+    /// are those of `serial`, if the profile has it. A design that has costs keeps them.
     ///
     /// # Errors
     /// The profile has no costs for the lender.
     pub fn lending(&self, design: &str, lender: &str) -> Result<EngineProfile, ModelError> {
         let mut lent = self.clone();
         if !lent.designs.contains_key(design) {
+            let from = self.design(lender)?;
+            let alone = self.designs.get("serial").unwrap_or(from);
             let costs = DesignCosts {
                 borrowed_from: Some(lender.to_owned()),
                 handoff: HANDOFF,
-                ..self.design(lender)?.clone()
+                work: alone.work,
+                with_distributed: alone.with_distributed,
+                ..from.clone()
             };
             lent.designs.insert(design.to_owned(), costs);
         }

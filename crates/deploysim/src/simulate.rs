@@ -30,8 +30,9 @@ mod slab;
 mod stations;
 pub(crate) mod tree;
 mod worker;
+mod writers;
 
-use crate::case::Case;
+use crate::case::{Case, LogWait};
 use crate::costs::ChannelCosts;
 use crate::outcome::{Component, Outcome};
 use fastrand::Rng;
@@ -96,6 +97,15 @@ const MOST_UNDER_WAY: u64 = 1 << 20;
 enum Timer {
     FlushEnds(usize),
     LookAtLog(usize),
+    /// A thread of an instance's log has written.
+    WriteEnds {
+        instance: usize,
+        thread: usize,
+    },
+    PauseEnds {
+        instance: usize,
+        thread: usize,
+    },
     Arrival,
     /// The longest wait of a party for a lock ends, unless it has the lock.
     GivesUp {
@@ -239,6 +249,8 @@ impl Sim<'_> {
                 let due = self.instances[instance].log.look(at, flush_ns);
                 self.log_is_due(instance, due);
             }
+            Timer::WriteEnds { instance, thread } => self.write_ends(instance, thread, at),
+            Timer::PauseEnds { instance, thread } => self.pause_ends(instance, thread, at),
             Timer::Arrival => self.arrival(at),
             Timer::GivesUp { lock, task, since } => self.gives_up(lock, task, since, at),
         }
@@ -269,6 +281,9 @@ impl Sim<'_> {
 
     /// A record is appended and its waiter goes on when it is durable.
     fn wait_for_log(&mut self, worker: usize, record: Record) {
+        if self.case.log_wait() == LogWait::Written {
+            return self.wait_for_write(worker, record);
+        }
         let (instance, now) = (self.workers[worker].instance, self.workers[worker].clock);
         let flush_ns = self.case.machine.flush_ns(self.flushes_under_way + 1);
         let due = self.instances[instance].log.append(now, (worker, record), flush_ns);

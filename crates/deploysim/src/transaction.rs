@@ -8,9 +8,11 @@
 
 mod draw;
 mod kinds;
+mod spec;
 
 pub use draw::{Request, Requests, Row};
 pub use kinds::{tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
+pub use spec::takes_share;
 
 use crate::error::ModelError;
 use serde::{Deserialize, Serialize};
@@ -93,6 +95,10 @@ pub struct Mix {
     /// there is one; 1 where any other site will do.
     #[serde(default = "alone")]
     pub together: u32,
+    /// Clients draw their homes among all sites, and send each request to its home; otherwise each
+    /// client keeps to the sites of its worker.
+    #[serde(default)]
+    pub is_routed: bool,
     pub tables: Vec<Table>,
     pub kinds: Vec<RecordedKind>,
 }
@@ -153,6 +159,22 @@ impl Transactions {
         match self {
             Transactions::Micro(micro) => micro.options().dataset,
             Transactions::Mix(mix) => mix.tables.iter().map(|t| t.rows_per_site * u64::from(mix.sites)).sum(),
+        }
+    }
+
+    /// Whether clients send their requests to the homes of the rows, without skew.
+    pub fn is_routed(&self) -> bool {
+        matches!(self, Transactions::Mix(mix) if mix.is_routed)
+    }
+
+    /// Whether any transaction updates or inserts a row.
+    pub fn is_updating(&self) -> bool {
+        match self {
+            Transactions::Micro(micro) => micro.options().op != Op::Read,
+            Transactions::Mix(mix) => mix.kinds.iter().any(|kind| {
+                let mut groups = kind.phases.iter().flat_map(|phase| &phase.groups);
+                kind.inserts > 0 || groups.any(|group| group.update)
+            }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::points::Point;
 use super::score::{Measured, errors, median, noise, quantile, rank_correlation, regret, wilson};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -143,6 +144,63 @@ fn strata(out: &mut String, points: &[Scored], scheme: &Scheme) {
     out.push('\n');
 }
 
+/// The cells that the points' own calibrations have measured, predicted from the calibration of the
+/// kind: lines `{"cell": {...}, "predicted": ...}`.
+pub fn of_calibrations(lines: &[Value]) -> String {
+    let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for line in lines {
+        let cell = &line["cell"];
+        let (Some(tps), Some(predicted)) = (cell["tps"].as_f64(), line["predicted"].as_f64()) else {
+            continue;
+        };
+        let design = if cell["design"] == "occ" { "occ" } else { "pages" };
+        let share = if cell["multisite"].as_f64() == Some(0.0) { "local" } else { "distributed" };
+        let place = match cell["islands"].as_u64() {
+            Some(1) => "one island".to_owned(),
+            _ => format!("several islands, {}", cell["channel"].as_str().unwrap_or("?")),
+        };
+        all.entry(format!("{place}, {share}, {design}")).or_default().push(predicted / tps - 1.0);
+    }
+    let mut out = String::new();
+    let _ =
+        writeln!(out, "| kind: cells of the points' own calibrations | cells | median % | p90 % | bias % |");
+    let _ = writeln!(out, "|---|---:|---:|---:|---:|");
+    for (name, errors) in all {
+        let sizes: Vec<f64> = errors.iter().map(|error| error.abs()).collect();
+        let (half, most) = (percent(median(&sizes)), percent(quantile(&sizes, 0.9)));
+        let _ =
+            writeln!(out, "| {name} | {} | {half} | {most} | {} |", errors.len(), percent(median(&errors)));
+    }
+    out
+}
+
+/// The signed error of each scheme for each deployment.
+pub fn every_cell(points: &[Scored], schemes: &[Scheme]) -> String {
+    let mut out = String::new();
+    for scored in points {
+        let names: Vec<&str> = schemes.iter().map(|scheme| scheme.name.as_str()).collect();
+        let _ = writeln!(
+            out,
+            "| {} over {} | measured | {} |",
+            scored.point.words().join(" "),
+            scored.point.channel,
+            names.join(" % | ")
+        );
+        let _ = writeln!(out, "|---|---:|{}", "---:|".repeat(schemes.len()));
+        for cell in &scored.cells {
+            let _ = write!(out, "| {} | {:.0} |", cell.deployment, cell.truth().unwrap_or(0.0));
+            for scheme in schemes {
+                let tps = scheme.answers.get(&scored.point.number).map(|(_, tps)| tps);
+                let error = tps.and_then(|tps| errors(tps, std::slice::from_ref(cell)).first().map(|e| e.1));
+                let _ = write!(out, " {} |", error.map_or("-".into(), |e| format!("{:+.1}", e * 100.0)));
+            }
+            out.push('\n');
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// The regret of the schemes' choices, and of rules that look at nothing.
 fn regret_table(out: &mut String, points: &[Scored], schemes: &[Scheme]) {
     let _ = writeln!(out, "| choice | points | within 5 % | Wilson 95 % | mean % | worst % |");
@@ -195,5 +253,21 @@ fn worst(out: &mut String, points: &[Scored], schemes: &[Scheme]) {
         for (error, cell) in all.iter().take(6) {
             let _ = writeln!(out, "- {}: {:+.0} % {cell}", scheme.name, error * 100.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_deployment_has_the_signed_error_of_each_scheme() {
+        let point = crate::validate::points::draw(1, 1).remove(0);
+        let cell = |deployment: &str, tps| Measured { deployment: deployment.into(), windows: vec![tps] };
+        let points = [Scored { point, cells: vec![cell("occ/1", 200.0), cell("occ/2", 100.0)] }];
+        let tps = BTreeMap::from([("occ/1".to_owned(), 150.0)]);
+        let answers = BTreeMap::from([(0, ("occ/1".to_owned(), tps))]);
+        let text = every_cell(&points, &[Scheme { name: "kind".into(), answers }]);
+        assert!(text.contains("| occ/1 | 200 | -25.0 |") && text.contains("| occ/2 | 100 | - |"), "{text}");
     }
 }

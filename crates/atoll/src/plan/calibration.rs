@@ -143,5 +143,5 @@ pub fn words(kept: &Kept) -> String {
         Some(spread) => format!("spread of windows {:.0} %", spread * 100.0),
         None => "one window each".to_owned(),
     };
-    format!("{} of {} ({age}), {spread}", counted(kept.fits.len(), "cell"), kept.date)
+    format!("{} of {} ({age}), {spread}", counted(kept.cells().len(), "cell"), kept.date)
 }

@@ -14,7 +14,7 @@ use crate::progress::Progress;
 use advisor::Candidate;
 use advisor::race::median;
 use deploy::Interrupt;
-use deploysim::calibration::{self, Cell, Kept, Wanted, calibrate, cells_to_measure};
+use deploysim::calibration::{self, Cell, Kept, Load, Wanted, calibrate, cells_to_measure};
 use deploysim::{Channel, EngineProfile};
 use driver::Watcher;
 use std::time::{Duration, Instant};
@@ -109,8 +109,14 @@ fn wanted(question: &Question<'_>, base: &EngineProfile, designs: &[&str]) -> Re
     if !channels.contains(&Channel::Shm) {
         channels.insert(0, Channel::Shm);
     }
-    let (workers, share) = (question.levels.cores, distributed(question));
-    cells_to_measure(base, designs, workers, &channels, share, size(question)).map_err(Failure::usage)
+    let load = Load {
+        multisite: distributed(question),
+        dataset: size(question),
+        durability: question.conditions().durability,
+        is_updating: question.transactions.is_updating(),
+        is_routed: question.transactions.is_routed(),
+    };
+    cells_to_measure(base, designs, question.levels.cores, &channels, &load).map_err(Failure::usage)
 }
 
 /// One window of a cell; `None` if it cannot run.
@@ -124,7 +130,7 @@ fn probe(
     let cell = candidate(wanted);
     let rows = wanted.dataset.map_or_else(String::new, |rows| format!(", {rows} rows"));
     progress.next(&format!("calibrating: {cell} at {} %{rows}", wanted.multisite));
-    let options = question.probe_options(wanted.multisite, wanted.dataset);
+    let options = question.probe_options(wanted.multisite, wanted.dataset, wanted.durability);
     let load = (question.args.workload.as_str(), &*options);
     match window::measure(load, &cell, &WINDOWS, machine, interrupt, progress) {
         Ok(row) => {
@@ -229,7 +235,7 @@ fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<Window>]) ->
             multisite: wanted.multisite,
             dataset: wanted.dataset.or(question.subject.labels().dataset),
             clients: conditions.clients,
-            durability: conditions.durability,
+            durability: wanted.durability.unwrap_or(conditions.durability),
             tps: median(&windows),
             tps_min: windows.iter().copied().fold(f64::INFINITY, f64::min),
             tps_max: windows.iter().copied().fold(0.0, f64::max),

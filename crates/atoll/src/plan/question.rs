@@ -13,13 +13,13 @@ use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preferen
 use clap::ValueEnum;
 use deploy::Interrupt;
 use deploy::engine::DesignKind;
-use deploysim::calibration::{self, Cell, Conditions, Fit, Kept};
-use deploysim::transaction::{Place, tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
+use deploysim::calibration::{Conditions, Kept};
+use deploysim::transaction::takes_share;
 use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, ModelError, Transactions};
 use driver::Subject;
 use std::time::Duration;
 use topology::{Machine, Placement, ProbeSpec};
-use workload::{AnyWorkload, WorkloadSpec};
+use workload::WorkloadSpec;
 
 /// Everything that is asked, checked.
 pub struct Question<'a> {
@@ -106,20 +106,10 @@ impl<'a> Question<'a> {
     /// # Errors
     /// Fits that the profile cannot take; rules that leave no deployment.
     pub fn adopt(&mut self, kept: Kept) -> Result<(), Failure> {
-        let designs = calibration::measured(&kept.fits);
-        let base = calibration::with_costs_for(&self.base, &designs).map_err(Failure::usage)?;
         self.machine =
             self.machine.clone().with_measured(kept.memory_ns, kept.flush_ns).map_err(Failure::usage)?;
-        let is_known = |cell: &Cell| base.designs.contains_key(&cell.design);
-        self.profile = if kept.solver == calibration::SOLVER {
-            let known: Vec<Fit> = kept.fits.iter().filter(|fit| is_known(&fit.cell)).cloned().collect();
-            calibration::apply(&base, &known).map_err(Failure::usage)?
-        } else {
-            let cells: Vec<Cell> = kept.cells().into_iter().filter(is_known).collect();
-            let transactions = |multisite, dataset| self.probe_transactions(multisite, dataset);
-            let solved = calibration::calibrate(&base, &self.machine, &transactions, &cells);
-            solved.map_err(Failure::usage)?.profile
-        };
+        let transactions = |multisite, dataset| self.probe_transactions(multisite, dataset);
+        self.profile = kept.profile(&self.base, &self.machine, &transactions).map_err(Failure::usage)?;
         self.candidates = self.space()?.candidates().map_err(super::refused)?;
         self.remark_on(&kept);
         self.calibration = Some(kept);
@@ -138,7 +128,7 @@ impl<'a> Question<'a> {
             self.remarks.push(format!(
                 "{disturbed} of {} cells were only measured beside other work, which makes their costs too high; \
                  --calibrate measures them anew",
-                kept.fits.len()
+                kept.cells().len()
             ));
         }
         let bounds = kept.at_bound();
@@ -171,8 +161,14 @@ impl<'a> Question<'a> {
     }
 
     /// The options of `bench` for a probe: those of the question without skew, this share of
-    /// distributed transactions in per cent, and this size of the data if it is another one.
-    pub fn probe_options(&self, multisite: f64, dataset: Option<u64>) -> Vec<(String, String)> {
+    /// distributed transactions in per cent, and the size of the data and the durability if they are
+    /// others.
+    pub fn probe_options(
+        &self,
+        multisite: f64,
+        dataset: Option<u64>,
+        durability: Option<Durability>,
+    ) -> Vec<(String, String)> {
         let mut options = self.bench_options();
         options.retain(|(name, _)| !["multisite", "skew", "hot"].contains(&name.as_str()));
         if self.takes_share() {
@@ -182,13 +178,16 @@ impl<'a> Question<'a> {
             options.retain(|(name, _)| name != "dataset");
             options.push(("dataset".to_owned(), rows.to_string()));
         }
+        if let Some(durability) = durability {
+            options.retain(|(name, _)| name != "durability");
+            options.push(("durability".to_owned(), durability.name().to_owned()));
+        }
         options
     }
 
     /// Whether the workload has a share of distributed transactions that can be set.
     pub fn takes_share(&self) -> bool {
-        let shared = WorkloadSpec { multisite: Some(50.0), ..self.spec.clone() };
-        Subject::new(shared).is_ok()
+        takes_share(&self.spec)
     }
 
     /// The transactions of a probe.
@@ -200,16 +199,7 @@ impl<'a> Question<'a> {
         multisite: f64,
         dataset: Option<u64>,
     ) -> Result<Transactions, ModelError> {
-        let has_share = self.takes_share();
-        let spec = WorkloadSpec {
-            skew: None,
-            hot: None,
-            multisite: has_share.then_some(multisite),
-            dataset: dataset.or(self.spec.dataset),
-            ..self.spec.clone()
-        };
-        let workload = self.args.workload.clone();
-        transactions(&spec).map_err(|e| ModelError::NoSteps { workload, problem: e.to_string() })
+        Transactions::of_cell(&self.spec, multisite, dataset)
     }
 
     /// The channels that the options allow; without options the one that reaches all instances.
@@ -418,32 +408,6 @@ fn spec(args: &PlanArgs, cores: u32) -> Result<WorkloadSpec, Failure> {
 /// # Errors
 /// A wrong option; a workload without recorded steps.
 fn transactions(spec: &WorkloadSpec) -> Result<Transactions, Failure> {
-    let subject = Subject::new(spec.clone()).map_err(Failure::usage)?;
-    if let AnyWorkload::Micro(micro) = spec.build().map_err(Failure::usage)? {
-        return Ok(Transactions::Micro(Box::new(micro)));
-    }
-    let sites = subject.sites();
-    let mut mix = match spec.name.replace('-', "").as_str() {
-        "tpcb" => tpcb(sites, 0.15),
-        "tpcc" => tpcc_mix(sites),
-        "tpccpayment" => tpcc_payment(sites, 0.15),
-        "tpccneworder" => tpcc_new_order(sites, 0.1),
-        "tatp" => tatp(sites),
-        _ => {
-            return Err(Failure::Usage(format!(
-                "{}: the steps of its transactions are not recorded, so nothing can be predicted; expected micro, tpcb, tpcc, \
-                 tpcc-payment, tpcc-neworder or tatp",
-                spec.name
-            )));
-        }
-    };
-    if let Some(multisite) = spec.multisite {
-        let groups = mix.kinds.iter_mut().flat_map(|k| &mut k.phases).flat_map(|p| &mut p.groups);
-        for group in groups {
-            if let Place::Remote { probability, .. } = &mut group.place {
-                *probability = multisite / 100.0;
-            }
-        }
-    }
-    Transactions::mix(mix).map_err(Failure::usage)
+    spec.build().map_err(Failure::usage)?;
+    Transactions::of(spec).map_err(Failure::usage)
 }

@@ -173,7 +173,7 @@ fn kept(question: &Question<'_>) -> Kept {
         flush_ns: None,
         solver: deploysim::calibration::SOLVER,
         conditions: question.conditions(),
-        fits: vec![Fit { term: Term::Work, cell, factor: 1.0, tps: 1e7 }],
+        fits: vec![Fit { term: Term::Work, cell, factor: 1.0, tps: 1e7, is_assumed: false }],
     }
 }
 

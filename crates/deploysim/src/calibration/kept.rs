@@ -4,9 +4,12 @@
 //! no costs, so a reader applies it to the profile that it was made for, without a simulation. The
 //! cells are in it as well: where the way to solve them has changed, a reader solves them again.
 
-use super::{Cell, Fit, Term};
+use super::cell::{Cell, Fit, Term};
+use super::{AtShare, SOLVER, apply, calibrate, measured, with_costs_for};
+use crate::costs::EngineProfile;
 use crate::deployment::Durability;
 use crate::error::ModelError;
+use crate::machine::MachineModel;
 use serde::{Deserialize, Serialize};
 
 /// The version of the file that this code writes and reads.
@@ -91,7 +94,35 @@ impl Kept {
 
     /// The cells: what was measured, from which another solver finds other factors.
     pub fn cells(&self) -> Vec<Cell> {
-        self.fits.iter().map(|fit| fit.cell.clone()).collect()
+        let mut cells: Vec<Cell> = Vec::new();
+        for fit in self.fits.iter().filter(|fit| !fit.is_assumed) {
+            if !cells.contains(&fit.cell) {
+                cells.push(fit.cell.clone());
+            }
+        }
+        cells
+    }
+
+    /// The profile with the costs that the file's cells determine: its factors applied, or its cells
+    /// solved where another solver found the factors. `base` has costs of its designs, or of
+    /// `conventional`; `machine` is the one that they were measured on.
+    ///
+    /// # Errors
+    /// Cells that `base`, the machine or the workload do not allow.
+    pub fn profile(
+        &self,
+        base: &EngineProfile,
+        machine: &MachineModel,
+        transactions: &AtShare<'_>,
+    ) -> Result<EngineProfile, ModelError> {
+        let base = with_costs_for(base, &measured(&self.fits))?;
+        let is_known = |cell: &Cell| base.designs.contains_key(&cell.design);
+        if self.solver == SOLVER {
+            let known: Vec<Fit> = self.fits.iter().filter(|fit| is_known(&fit.cell)).cloned().collect();
+            return apply(&base, &known);
+        }
+        let cells: Vec<Cell> = self.cells().into_iter().filter(is_known).collect();
+        Ok(calibrate(&base, machine, transactions, &cells)?.profile)
     }
 
     /// # Errors
@@ -146,14 +177,14 @@ impl Kept {
     /// Half the range of a cell's windows as a share of their median: the median over cells with
     /// several windows. `None` if each has one window.
     pub fn spread(&self) -> Option<f64> {
-        let mut all: Vec<f64> = self.fits.iter().filter_map(|fit| fit.cell.spread()).collect();
+        let mut all: Vec<f64> = self.cells().iter().filter_map(Cell::spread).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied()
     }
 
     /// The number of cells that were only measured beside other work.
     pub fn disturbed(&self) -> usize {
-        self.fits.iter().filter(|fit| fit.cell.is_disturbed && fit.term != Term::Relief).count()
+        self.cells().iter().filter(|cell| cell.is_disturbed).count()
     }
 
     /// The terms that no cost explains, with the design or the channel.

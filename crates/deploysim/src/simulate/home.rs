@@ -9,9 +9,9 @@ use super::measure::Kind;
 use super::parts::{Cursor, Group, Message, Op, Record, Session, Task, Txn};
 use super::rows::{Part, Rows};
 use super::worker::{Alarm, Then};
-use crate::case::Shape;
+use crate::case::{LogWait, Shape};
 use crate::costs::{Protection, Visits};
-use crate::deployment::{Clients, Durability};
+use crate::deployment::Clients;
 use crate::outcome::Component;
 use base::{Gtid, InstanceId};
 use smallvec::SmallVec;
@@ -28,6 +28,7 @@ impl Sim<'_> {
         let home = self.owners[txn.request.home_site as usize];
         self.plan(id, home);
         if usize::from(home) != self.workers[number].instance {
+            self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
             self.send(number, self.link_to(number, home), Message::Submit { txn: id }, Kind::Forwarded);
             return Then::Leave;
         }
@@ -252,7 +253,7 @@ impl Sim<'_> {
             self.pay(number, Component::Logging, append_ns);
         }
         self.release_txn(number, id);
-        if updates && self.case.deployment.durability == Durability::Sync {
+        if updates && self.case.log_wait() != LogWait::None {
             return self.wait_for_log(number, Record::Local(id));
         }
         self.answer(number, id);
@@ -313,7 +314,7 @@ impl Sim<'_> {
             let log_ns = self.case.costs.two_phase_log_ns / self.case.speed;
             self.pay(number, Component::Logging, append_ns + log_ns);
         }
-        let is_durable = !updates && participants == 0 || self.case.deployment.durability != Durability::Sync;
+        let is_durable = !updates && participants == 0 || self.case.log_wait() == LogWait::None;
         if is_durable {
             return self.coordinate(number, id, Event::Logged);
         }
@@ -364,7 +365,7 @@ impl Sim<'_> {
         let shape = txn.shape.expect("a planned transaction");
         let rows = txn.groups.first().map_or(1, |group| group.rows()) as f64;
         let service = &self.instances[self.workers[number].instance].service;
-        let (work, _) = service.part_ns(shape, rows, false);
+        let (work, _) = service.part_ns(shape, rows, 0.0);
         self.pay(number, Component::Aborted, work * self.case.costs.abort_share);
         self.release_txn(number, id);
         if self.txns[id].coordinator.is_some() {

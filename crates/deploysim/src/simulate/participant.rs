@@ -5,7 +5,7 @@ use super::measure::Kind;
 use super::parts::{Cursor, Message, Record, Task};
 use super::rows::{Part, Rows};
 use super::worker::Then;
-use crate::deployment::Durability;
+use crate::case::LogWait;
 use crate::outcome::Component;
 use twophase::participant::{Effect, Event, Wrote};
 use twophase::{Decision, LockPoint, Vote};
@@ -40,7 +40,7 @@ impl Sim<'_> {
             Rows::Waits => return Then::Leave,
             Rows::Conflict => {
                 let service = &self.instances[self.workers[number].instance].service;
-                let (work, _) = service.part_ns(shape, group.rows() as f64, false);
+                let (work, _) = service.part_ns(shape, group.rows() as f64, 0.0);
                 self.pay(number, Component::Aborted, work * self.case.costs.abort_share);
                 self.sessions[session].is_running = false;
                 self.participate(number, session, Event::LocalFailed, Kind::Reply);
@@ -106,7 +106,7 @@ impl Sim<'_> {
                     let costs = &self.case.costs;
                     let rows_ns = costs.two_phase_row_ns * self.sessions[session].wrote;
                     self.append(number, costs.two_phase_log_ns + rows_ns);
-                    if self.case.deployment.durability == Durability::Sync {
+                    if self.case.log_wait() != LogWait::None {
                         self.wait_for_log(number, Record::Prepare(session));
                     } else {
                         self.participate(number, session, Event::Prepared, kind);
@@ -115,7 +115,7 @@ impl Sim<'_> {
                 Effect::Commit => {
                     self.append(number, 0.0);
                     self.release_session(number, session);
-                    if self.case.deployment.durability == Durability::Sync {
+                    if self.case.log_wait() != LogWait::None {
                         self.wait_for_log(number, Record::Commit(session));
                     } else {
                         self.participate(number, session, Event::Logged, kind);

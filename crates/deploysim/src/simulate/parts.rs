@@ -2,6 +2,7 @@
 
 use super::locks::LockId;
 use super::stations::{Line, Log};
+use super::writers::Writers;
 use crate::case::{Service, Shape};
 use crate::transaction::{Request, Requests};
 use smallvec::SmallVec;
@@ -112,6 +113,8 @@ pub(super) struct Worker {
     pub busy: f64,
     pub idle: f64,
     pub parked: f64,
+    /// The share of its recent transactions that had rows at another owner.
+    pub handed: f64,
 }
 
 pub(super) struct Instance {
@@ -119,6 +122,7 @@ pub(super) struct Instance {
     pub is_shared: bool,
     pub lines: Vec<Line>,
     pub log: Log<(usize, Record)>,
+    pub writers: Writers,
     /// Distributed transactions that live here.
     pub distributed: u32,
 }

@@ -2,7 +2,8 @@
 
 use super::Sim;
 use super::parts::State;
-use crate::deployment::{Clients, Durability};
+use crate::case::LogWait;
+use crate::deployment::Clients;
 use crate::outcome::{Component, Limit, Outcome, Station, WorkerTime};
 
 /// A resource that serves for more than this share of the window limits the throughput.
@@ -139,7 +140,7 @@ impl Sim<'_> {
             return Limit::RowLocks { hottest_key: self.locks.key(hottest) };
         }
         match busiest {
-            Some(station) if self.case.deployment.durability == Durability::Sync => {
+            Some(station) if self.case.log_wait() != LogWait::None => {
                 Limit::Log { instance: station.instance }
             }
             _ => Limit::Messages,

@@ -5,6 +5,7 @@ use super::parts::{Cursor, Group, Task};
 use super::{Sim, Timer};
 use crate::case::Shape;
 use crate::costs::{Conflict, Protection, Visits};
+use crate::deployment::Clients;
 use crate::outcome::Component;
 use fastrand::Rng;
 use smallvec::SmallVec;
@@ -32,6 +33,9 @@ pub(super) struct Part {
     pub task: Task,
     pub txn: u32,
 }
+
+/// So many transactions of a worker say how many of those to come are handed over.
+const RECENT: f64 = 256.0;
 
 /// A time of mean 1. Equal service times would let the visitors of a line fall into step, and never
 /// meet; with these, one line and one client a worker are the network that [`crate::mva`] solves.
@@ -91,11 +95,30 @@ impl Sim<'_> {
     }
 
     fn pay_rows(&mut self, number: usize, part: &Part, rows: f64) {
+        let locked = self.locked_share(number, part);
         let instance = &self.instances[self.workers[number].instance];
-        let is_locked = part.is_distributed || instance.distributed > 0;
-        let (work, sharing) = instance.service.part_ns(part.shape, rows, is_locked);
+        let (work, sharing) = instance.service.part_ns(part.shape, rows, locked);
         self.pay(number, Component::Work, work);
         self.pay(number, Component::Sharing, sharing);
+    }
+
+    /// The share of a part's transactions that take row locks where only those beside others do: all
+    /// while a distributed transaction lives here. With owners, all beside a transaction that was
+    /// handed over: one of the worker's own, or one of those of another worker that visit it.
+    fn locked_share(&self, number: usize, part: &Part) -> f64 {
+        let w = &self.workers[number];
+        let instance = &self.instances[w.instance];
+        if part.is_distributed || instance.distributed > 0 {
+            return 1.0;
+        }
+        if !instance.is_shared || w.handed == 0.0 {
+            return 0.0;
+        }
+        let clients = match self.case.deployment.clients {
+            Clients::Closed(clients) => clients as i32,
+            Clients::Open(_) => 1,
+        };
+        1.0 - (1.0 - w.handed).powi(2 * clients - 1)
     }
 
     /// The rows of other owners of the instance. The worker pays for both sides: in a steady state
@@ -114,7 +137,15 @@ impl Sim<'_> {
             .collect();
         others.sort_unstable();
         others.dedup();
+        if others.len() == 1 && rows.iter().all(|row| self.case.worker_of_site(instance, row.site) != own) {
+            // Forwarded whole, it takes two messages between threads and no lock.
+            let messages = &self.case.profile.messages;
+            let both = 2.0 * (messages.encode_ns + messages.decode_ns);
+            return self.pay_scaled(number, Component::Communication, both);
+        }
         let count = others.len() as f64;
+        let w = &mut self.workers[number];
+        w.handed += (count.min(1.0) - w.handed) / RECENT;
         self.pay(number, Component::Management, ns * count);
     }
 

@@ -6,6 +6,7 @@ use super::parts::{Instance, State, Task, Worker};
 use super::slab::Slab;
 use super::stations::{Line, Log};
 use super::tree::Tree;
+use super::writers::Writers;
 use super::{RunOptions, Sim, Timer};
 use crate::case::Case;
 use crate::costs::{ChannelCosts, Homes};
@@ -14,7 +15,6 @@ use crate::transaction::{Requests, Transactions};
 use fastrand::Rng;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
-use workload::micro::Op;
 
 /// Tables with at most this many rows per site count as hot.
 const FEW_ROWS: u64 = 64;
@@ -43,6 +43,7 @@ impl<'c> Sim<'c> {
             is_shared: case.is_shared(i),
             lines: vec![Line::default(); lines],
             log: Log::default(),
+            writers: Writers::default(),
             distributed: 0,
         };
         let scale = |ns: f64| ns / case.speed;
@@ -63,7 +64,7 @@ impl<'c> Sim<'c> {
             txns: Slab::new(),
             sessions: Slab::new(),
             locks: Locks::new(case.transactions),
-            is_updating: is_updating(case.transactions),
+            is_updating: case.transactions.is_updating(),
             has_runs: !case.costs.runs.is_empty() && !hot_keys(case.transactions).is_empty(),
             hot_keys: hot_keys(case.transactions),
             runs: HashMap::new(),
@@ -183,6 +184,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
                 busy: 0.0,
                 idle: 0.0,
                 parked: 0.0,
+                handed: 0.0,
             });
         }
     }
@@ -202,16 +204,6 @@ fn request_sites(case: &Case<'_>, instance: usize, index: usize) -> Range<u32> {
     }
     let start = |index: usize| sites.start + (sites.len() * index / workers) as u32;
     start(index)..start(index + 1)
-}
-
-fn is_updating(transactions: &Transactions) -> bool {
-    match transactions {
-        Transactions::Micro(micro) => micro.options().op != Op::Read,
-        Transactions::Mix(mix) => {
-            let groups = mix.kinds.iter().flat_map(|kind| &kind.phases).flat_map(|phase| &phase.groups);
-            groups.into_iter().any(|group| group.update)
-        }
-    }
 }
 
 /// Ranges of keys so popular that the moment of their locking matters.

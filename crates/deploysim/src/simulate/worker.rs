@@ -89,6 +89,10 @@ impl Sim<'_> {
         } else if w.left == 0 {
             let rings_ready = !is_socket && w.sees_message();
             w.state = if rings_ready { State::Look } else { State::Turn };
+            if !rings_ready && !w.ready.is_empty() {
+                // While those tasks run, the log is already written for the tasks that have run.
+                self.write_log(number);
+            }
         }
     }
 
@@ -155,10 +159,14 @@ impl Sim<'_> {
             Message::Decide { session, decision, .. } => self.take_decision(number, session, decision),
             Message::Ack { txn, from } => self.take_ack(number, txn, from),
             Message::Submit { txn } => {
+                self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
                 self.txns[txn].home = number;
                 self.workers[number].ready.push_back(Task::Run(txn));
             }
-            Message::Done { txn } => self.take_done(number, txn),
+            Message::Done { txn } => {
+                self.pay_scaled(number, Component::Management, self.case.costs.forward / 3.0);
+                self.take_done(number, txn);
+            }
         }
     }
 
@@ -175,6 +183,7 @@ impl Sim<'_> {
             }
             out.clear();
         }
+        self.write_log(number);
         let pass_ns = self.case.profile.worker_loop.pass_ns / self.case.speed;
         let w = &mut self.workers[number];
         w.out = out;

@@ -28,6 +28,7 @@ pub fn tpcb(sites: u32, remote: f64) -> Mix {
         name: "tpcb".into(),
         sites,
         together: 1,
+        is_routed: false,
         tables: vec![table("account", 100_000), table("teller", 10), table("branch", 1)],
         kinds: vec![kind("account_update", 1.0, 1, vec![phase])],
     }
@@ -70,13 +71,13 @@ fn new_order(share: f64, remote: f64) -> RecordedKind {
 /// TPC-C's Payment alone.
 pub fn tpcc_payment(sites: u32, remote: f64) -> Mix {
     let kinds = vec![payment(1.0, remote)];
-    Mix { name: "tpcc-payment".into(), sites, together: 1, tables: tpcc_tables(), kinds }
+    Mix { name: "tpcc-payment".into(), sites, together: 1, is_routed: false, tables: tpcc_tables(), kinds }
 }
 
 /// TPC-C's NewOrder alone.
 pub fn tpcc_new_order(sites: u32, remote: f64) -> Mix {
     let kinds = vec![new_order(1.0, remote)];
-    Mix { name: "tpcc-neworder".into(), sites, together: 1, tables: tpcc_tables(), kinds }
+    Mix { name: "tpcc-neworder".into(), sites, together: 1, is_routed: false, tables: tpcc_tables(), kinds }
 }
 
 /// TPC-C's mix: 45 % NewOrder, 43 % Payment, 4 % each of the others.
@@ -92,7 +93,7 @@ pub fn tpcc_mix(sites: u32) -> Mix {
         kind("delivery", 0.04, 0, vec![delivery]),
         kind("stock_level", 0.04, 0, vec![level]),
     ];
-    Mix { name: "tpcc".into(), sites, together: 1, tables: tpcc_tables(), kinds }
+    Mix { name: "tpcc".into(), sites, together: 1, is_routed: false, tables: tpcc_tables(), kinds }
 }
 
 /// TATP, a subscriber's rows being at one site: 80 % reads, every transaction local.
@@ -114,6 +115,7 @@ pub fn tatp(sites: u32) -> Mix {
         name: "tatp".into(),
         sites,
         together: 1,
+        is_routed: false,
         tables: vec![
             table("subscriber", 100_000),
             table("access_info", 250_000),

@@ -2,7 +2,7 @@
 
 use crate::run;
 use deploysim::calibration::{
-    Cell, Conditions, Kept, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for,
+    Cell, Conditions, Kept, Load, Term, Wanted, apply, calibrate, cells_to_measure, with_costs_for,
 };
 use deploysim::{
     Channel, Deployment, Durability, EngineProfile, MachineModel, ModelError, Placement, RunOptions,
@@ -61,11 +61,15 @@ fn cell(design: &str, islands: usize, channel: Channel, multisite: f64, tps: f64
     }
 }
 
+fn load(multisite: f64, dataset: Option<u64>) -> Load {
+    Load { multisite, dataset, durability: Durability::Memory, is_updating: false, is_routed: false }
+}
+
 #[test]
 fn the_costs_of_another_engine_are_found_from_its_throughputs() {
     let (base, truth) = (EngineProfile::builtin("atoll").unwrap(), truth());
     let machine = MachineModel::uniform(2, 60.0).unwrap();
-    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 100.0, None).unwrap();
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, &load(100.0, None)).unwrap();
     let cells: Vec<Cell> = wanted
         .iter()
         .map(|w| {
@@ -116,11 +120,61 @@ fn a_cell_that_no_cost_explains_is_at_a_bound() {
     assert!(matches!(wrong, Err(ModelError::NoCosts { .. })), "{wrong:?}");
 }
 
+/// A design of which each commit waits for the log: its work is measured without one.
+#[test]
+fn the_wait_for_the_log_is_told_from_the_work() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let mut truth = base.clone();
+    truth.log_write.ns *= 1.8;
+    truth.log_write.per_byte_ns *= 1.8;
+    truth.designs.values_mut().for_each(|costs| costs.work.update.per_row *= 1.4);
+    let updates = |multisite: f64, _: Option<u64>| {
+        Transactions::micro(MicroOptions { op: Op::Update, multisite, ..MicroOptions::new(2) })
+    };
+    let tps = |of: &EngineProfile, design: &str, durability, rows: u32| {
+        let workload = Transactions::micro(MicroOptions {
+            op: Op::Update,
+            rows,
+            multisite: 0.0,
+            ..MicroOptions::new(2)
+        });
+        let deployment = Deployment::new(&machine, design, 2, 2, Placement::Island).unwrap();
+        let deployment = deployment.with_durability(durability);
+        run(&machine, of, &workload.unwrap(), &deployment, &RunOptions::default().seeded(5)).tps
+    };
+    let asked = Load { durability: Durability::Async, is_updating: true, ..load(0.0, None) };
+    let wanted = cells_to_measure(&base, &["serial", "occ"], 2, &CHANNELS, &asked).unwrap();
+    let of_log: Vec<&Wanted> = wanted.iter().filter(|w| w.term == Term::Log).collect();
+    assert_eq!(of_log.iter().map(|w| (w.design.as_str(), w.durability)).collect::<Vec<_>>(), [("occ", None)]);
+    let all: Vec<Cell> = wanted
+        .iter()
+        .filter(|w| w.islands == 2)
+        .map(|w| {
+            let durability = w.durability.unwrap_or(Durability::Async);
+            Cell { durability, ..cell(&w.design, 2, w.channel, 0.0, tps(&truth, &w.design, durability, 10)) }
+        })
+        .collect();
+    // Without a cell of its work it is taken to differ from the profile as the others do.
+    let asyncs: Vec<Cell> = all.iter().filter(|c| c.durability == Durability::Async).cloned().collect();
+    for (cells, terms) in [(all, 3), (asyncs, 3)] {
+        let found = calibrate(&base, &machine, &updates, &cells).unwrap();
+        assert_eq!(found.fits.len(), terms, "{:?}", found.fits);
+        assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+        for rows in [2, 40] {
+            let of = |profile| tps(profile, "occ", Durability::Async, rows);
+            let (error, before) = (of(&found.profile) / of(&truth) - 1.0, of(&base) / of(&truth) - 1.0);
+            assert!(error.abs() < 0.06 && before.abs() > 0.2, "{rows} rows: {error} after {before}");
+        }
+    }
+}
+
 #[test]
 fn the_cells_of_one_worker_are_local() {
     let base = EngineProfile::builtin("atoll").unwrap();
     let terms = |workers| {
-        let wanted = cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, 100.0, None).unwrap();
+        let wanted =
+            cells_to_measure(&base, &["serial", "occ"], workers, &CHANNELS, &load(100.0, None)).unwrap();
         wanted.into_iter().map(|w| w.term).collect::<Vec<_>>()
     };
     assert_eq!(terms(1), [Term::Work; 2]);
@@ -140,11 +194,11 @@ fn with_owners() -> EngineProfile {
 #[test]
 fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
     let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
-    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, 50.0, None).is_err());
+    assert!(cells_to_measure(&base, &["plp-leaf"], 2, &CHANNELS, &load(50.0, None)).is_err());
     let base = with_costs_for(&base, &["conventional", "plp-leaf"]).unwrap();
     assert_eq!(base.designs["plp-leaf"].borrowed_from.as_deref(), Some("conventional"));
     assert_eq!(base.designs["conventional"].borrowed_from, None);
-    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], 50.0, None).unwrap();
+    let wanted = cells_to_measure(&base, &["plp-leaf"], 2, &[Channel::Shm], &load(50.0, None)).unwrap();
     let terms: Vec<Term> = wanted.iter().map(|w| w.term).collect();
     assert_eq!(terms, [Term::Work, Term::Sharing, Term::Handoff, Term::Parts]);
     let truth = with_owners();
@@ -170,7 +224,7 @@ fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
 fn a_workload_without_distributed_transactions_has_no_cells_of_them() {
     let base = EngineProfile::builtin("atoll").unwrap();
     let base = with_costs_for(&base, &["logical"]).unwrap();
-    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, 0.0, None).unwrap();
+    let wanted = cells_to_measure(&base, &["serial", "logical"], 2, &CHANNELS, &load(0.0, None)).unwrap();
     assert!(wanted.iter().all(|w| matches!(w.term, Term::Work | Term::Sharing)), "{wanted:?}");
 }
 
@@ -277,7 +331,7 @@ fn two_sizes_tell_misses_from_work_whatever_size_the_other_cells_have() {
         let deployment = Deployment::new(&machine, design, 2, 2, Placement::Island).unwrap();
         run(&machine, of, &workload(0.0, Some(rows)).unwrap(), &deployment, &RunOptions::default()).tps
     };
-    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, 0.0, Some(7)).unwrap();
+    let wanted = cells_to_measure(&base, &DESIGNS, 2, &CHANNELS, &load(0.0, Some(7))).unwrap();
     let sized: Vec<&str> =
         wanted.iter().filter(|w| w.dataset == Some(7)).map(|w| w.design.as_str()).collect();
     assert_eq!(sized, ["conventional", "occ"]);

@@ -1,6 +1,6 @@
 //! The simulated loop's constants against the engine's source: a change there fails here.
 
-use deploysim::engine_loop::{ASK_NS, BUDGET, GATE, SPIN_US, TURNS};
+use deploysim::engine_loop::{ASK_NS, BUDGET, GATE, LOG_PAUSE_NS, LOG_THREADS, SPIN_US, TURNS};
 use std::path::Path;
 
 /// The value of `const NAME: TYPE = VALUE;` in a file of another crate.
@@ -14,6 +14,7 @@ fn constant(file: &str, name: &str) -> u64 {
     let line =
         line.unwrap_or_else(|| panic!("{file} has no constant {name}: adapt the simulation to the new loop"));
     let value = line.split('=').nth(1).and_then(|rest| rest.trim().strip_suffix(';')).unwrap();
+    let value = value.trim_start_matches("Duration::from_micros(").trim_end_matches(')');
     value.replace('_', "").parse().unwrap_or_else(|_| panic!("{name} of {file} is {value}"))
 }
 
@@ -24,6 +25,8 @@ fn the_loop_has_the_engines_constants() {
     assert_eq!(BUDGET as u64, constant("instance/src/worker.rs", "BUDGET"));
     assert_eq!(GATE as u64, constant("instance/src/gate.rs", "MOST"));
     assert_eq!(SPIN_US, constant("deploy/src/plan.rs", "SPIN_US"));
+    assert_eq!(LOG_THREADS as u64, constant("memstore/src/log/flusher.rs", "ABREAST"));
+    assert_eq!(LOG_PAUSE_NS, constant("memstore/src/log/flusher.rs", "QUICK") * 1_000);
 }
 
 #[test]

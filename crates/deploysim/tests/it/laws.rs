@@ -37,7 +37,9 @@ fn drawn() -> impl Strategy<Value = Drawn> {
     let channel = prop_oneof![Just(Channel::Shm), Just(Channel::Uds), Just(Channel::Tcp)];
     let multisite = prop_oneof![Just(0.0), 0.0..100.0];
     let skew = prop_oneof![Just(0.0), Just(0.8)];
-    let durability = prop_oneof![4 => Just(Durability::Memory), 1 => Just(Durability::Sync)];
+    let durability = prop_oneof![
+        4 => Just(Durability::Memory), 1 => Just(Durability::Sync), 1 => Just(Durability::Async)
+    ];
     let sizes =
         prop_oneof![Just((1, 1)), Just((2, 1)), Just((2, 2)), Just((4, 1)), Just((4, 2)), Just((4, 4))];
     (design, op, channel, multisite, skew, durability, sizes, 1_u32..16, 10.0..300.0).prop_map(
@@ -371,6 +373,7 @@ fn a_circle_of_lock_waits_ends_the_run() {
         name: "circle".into(),
         sites: 1,
         together: 1,
+        is_routed: false,
         tables: vec![table("a"), table("b")],
         kinds: vec![kind("ab", [0, 1]), kind("ba", [1, 0])],
     };
@@ -404,6 +407,37 @@ fn synced_commits_share_flushes() {
     assert!(many.tps > 12.0 * one.tps, "{} and {}", many.tps, one.tps);
     assert!(many.flushes * 16 < many.committed);
     assert!(matches!(one.limit, deploysim::Limit::Log { instance: 0 }), "{:?}", one.limit);
+}
+
+/// Under `async` a commit with validation waits until its record is written, and others share the
+/// write.
+#[test]
+fn written_commits_share_writes_and_a_distributed_one_waits_twice() {
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let at = |profile: &EngineProfile, design: &str, durability, multisite, clients: u32| {
+        let deployment = Deployment::new(&machine, design, 2, 2, Placement::Island).unwrap();
+        let deployment = deployment.with_durability(durability).with_clients(Clients::Closed(clients));
+        let options = RunOptions { transactions: 4_000, warm_up: 400, ..RunOptions::default() };
+        run(&machine, profile, &micro(2, Op::Update, multisite), &deployment, &options)
+    };
+    let (profile, write_ns) = (atoll(), atoll().log_write.ns);
+    let (one, many) =
+        (at(&profile, "occ", Durability::Async, 0.0, 1), at(&profile, "occ", Durability::Async, 0.0, 16));
+    let cycle_ns = 2e9 / one.tps;
+    assert!(cycle_ns > write_ns && cycle_ns < 2.0 * write_ns, "{cycle_ns} for a write of {write_ns} ns");
+    assert!(many.tps > 4.0 * one.tps, "16 clients {} against {}", many.tps, one.tps);
+    let both = at(&profile, "occ", Durability::Async, 100.0, 1);
+    assert!(both.latency.mean_ns > 2.0 * write_ns, "{:?}", both.latency);
+    // No other design waits, and none without a log.
+    let mut slow = profile.clone();
+    slow.log_write.ns *= 10.0;
+    for (design, durability) in [("serial", Durability::Async), ("occ", Durability::Memory)] {
+        let tps = |profile| at(profile, design, durability, 20.0, 4).tps;
+        assert_eq!(tps(&profile), tps(&slow), "{design}");
+    }
+    assert!(
+        at(&slow, "occ", Durability::Async, 0.0, 4).tps < at(&profile, "occ", Durability::Async, 0.0, 4).tps
+    );
 }
 
 #[test]
@@ -478,8 +512,14 @@ fn inputs_from_which_nothing_follows_are_refused() {
     assert!(text(said("serial", 1, &two)).contains("one worker per instance, not 2"));
     assert!(text(said("occ", 2, &micro(1, Op::Read, 0.0))).contains("1 sites for 2 instances"));
     assert!(text(said("occ", 3, &two)).contains("do not divide evenly"));
-    let empty =
-        deploysim::Mix { name: "mine".into(), sites: 2, together: 1, tables: Vec::new(), kinds: Vec::new() };
+    let empty = deploysim::Mix {
+        name: "mine".into(),
+        sites: 2,
+        together: 1,
+        is_routed: false,
+        tables: Vec::new(),
+        kinds: Vec::new(),
+    };
     assert!(Transactions::mix(empty).unwrap_err().to_string().contains("needs the recorded steps"));
 }
 

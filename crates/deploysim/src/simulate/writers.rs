@@ -1,0 +1,156 @@
+//! The threads that write an instance's log where each commit waits until its record is written:
+//! `occ` under `async` (`memstore::log::flusher`).
+//!
+//! ```text
+//!   commits --> waiting --a turn ends, a thread rests--> one write takes all --> they go on
+//!                         commits came meanwhile: the thread pauses, so that more share the next
+//! ```
+
+use super::parts::Record;
+use super::{Sim, Timer};
+use crate::case::LogWait;
+use crate::engine_loop::{LOG_PAUSE_NS, LOG_THREADS, TIMER_SLACK_NS};
+use crate::outcome::Component;
+
+/// The place of a thread in its round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Round {
+    #[default]
+    Rests,
+    Writes,
+    Pauses,
+}
+
+/// A commit that waits: the worker, its record, and since when.
+type Waiter = (usize, Record, f64);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writers {
+    rounds: [Round; LOG_THREADS],
+    under_way: [Vec<Waiter>; LOG_THREADS],
+    /// When each thread began.
+    since: [f64; LOG_THREADS],
+    waiting: Vec<Waiter>,
+    bytes: f64,
+}
+
+impl Writers {
+    /// A thread that rests takes all commits that wait; its number, and their bytes.
+    fn begin(&mut self) -> Option<(usize, f64)> {
+        let thread = self.rounds.iter().position(|round| *round == Round::Rests)?;
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.rounds[thread] = Round::Writes;
+        self.under_way[thread].append(&mut self.waiting);
+        Some((thread, std::mem::take(&mut self.bytes)))
+    }
+
+    /// A write has ended; its commits. The thread pauses if others wait by now and it may.
+    fn end(&mut self, thread: usize, may_pause: bool) -> (Vec<Waiter>, bool) {
+        let pauses = may_pause && !self.waiting.is_empty();
+        self.rounds[thread] = if pauses { Round::Pauses } else { Round::Rests };
+        (std::mem::take(&mut self.under_way[thread]), pauses)
+    }
+}
+
+impl Sim<'_> {
+    /// A commit waits until its record is written.
+    pub(super) fn wait_for_write(&mut self, number: usize, record: Record) {
+        let w = &self.workers[number];
+        let rows = match record {
+            Record::Prepare(session) => self.sessions[session].wrote,
+            // The rows at participants are in their prepare records.
+            Record::Local(txn) | Record::Home(txn) => f64::from(self.txns[txn].request.updates()),
+            Record::Commit(_) => 0.0,
+        };
+        let (instance, now) = (w.instance, w.clock);
+        let bytes = rows * self.case.costs.log_bytes_per_row;
+        let writers = &mut self.instances[instance].writers;
+        writers.waiting.push((number, record, now));
+        writers.bytes += bytes;
+    }
+
+    /// A turn of the worker is over: its commits are written if a thread of the log rests.
+    pub(super) fn write_log(&mut self, number: usize) {
+        if self.case.log_wait() == LogWait::Written {
+            let (instance, now) = (self.workers[number].instance, self.workers[number].clock);
+            self.begin_write(instance, now, Some(number));
+        }
+    }
+
+    /// Begins a write. Where each core has a worker the thread takes the core of one: of the worker
+    /// that woke it, or of one that is busy.
+    fn begin_write(&mut self, instance: usize, now: f64, caller: Option<usize>) {
+        let Some((thread, bytes)) = self.instances[instance].writers.begin() else { return };
+        self.instances[instance].writers.since[thread] = now;
+        let ns = self.case.write_ns(bytes);
+        self.set_timer(now + ns, Timer::WriteEnds { instance, thread });
+        if self.workers.len() < self.case.machine.cores() {
+            return;
+        }
+        let is_busy = |number: &usize| {
+            let w = &self.workers[*number];
+            w.instance == instance && w.state != super::State::Idle
+        };
+        if let Some(number) = caller.or_else(|| (0..self.workers.len()).find(is_busy)) {
+            self.pay(number, Component::Logging, ns * self.case.profile.log_write.busy);
+            let clock = self.workers[number].clock;
+            self.tree.set(number, clock);
+        }
+    }
+
+    pub(super) fn write_ends(&mut self, instance: usize, thread: usize, now: f64) {
+        let pause = self.pause_ns();
+        let (written, pauses) = self.instances[instance].writers.end(thread, pause > 0.0);
+        let since = self.instances[instance].writers.since[thread].max(self.window_start);
+        let log = &mut self.instances[instance].log;
+        log.flushes += 1;
+        log.busy_ns += (now - since) / LOG_THREADS as f64;
+        log.wait_ns += written.iter().map(|(.., since)| now - since).sum::<f64>();
+        for (worker, record, _) in written {
+            self.make_ready(worker, super::Task::Durable(record), now);
+        }
+        if pauses {
+            self.set_timer(now + pause, Timer::PauseEnds { instance, thread });
+        } else {
+            self.begin_write(instance, now, None);
+        }
+    }
+
+    /// The pause of a thread after a write. Without links the workers of an instance write by
+    /// themselves, and do not pause; nor does a thread after a slow write. A write that is a little
+    /// slower than a quick one has a part of the pause, so that no slower write is followed sooner
+    /// by the next one: a calibration could not solve for it.
+    fn pause_ns(&self) -> f64 {
+        let whole = (LOG_PAUSE_NS + TIMER_SLACK_NS) as f64;
+        let slower = (self.case.write_ns(0.0) - LOG_PAUSE_NS as f64).max(0.0);
+        if self.instances.len() > 1 { (whole - slower).max(0.0) } else { 0.0 }
+    }
+
+    pub(super) fn pause_ends(&mut self, instance: usize, thread: usize, now: f64) {
+        self.instances[instance].writers.rounds[thread] = Round::Rests;
+        self.begin_write(instance, now, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_takes_all_that_wait_and_pauses_if_more_have_come() {
+        let mut writers = Writers::default();
+        assert_eq!(writers.begin(), None);
+        writers.waiting.push((0, Record::Local(1), 0.0));
+        writers.waiting.push((0, Record::Local(2), 1.0));
+        assert_eq!(writers.begin(), Some((0, 0.0)));
+        writers.waiting.push((0, Record::Local(3), 2.0));
+        let (written, pauses) = writers.end(0, true);
+        assert_eq!((written.len(), pauses), (2, true));
+        assert_eq!(writers.begin(), Some((1, 0.0)), "the other thread rests");
+        assert!(!writers.end(1, true).1, "no commit waits");
+        writers.waiting.push((0, Record::Local(4), 3.0));
+        assert_eq!(writers.begin(), Some((1, 0.0)), "the first still pauses");
+    }
+}
