@@ -128,7 +128,8 @@ impl<'a> Run<'a> {
             .collect())
     }
 
-    /// Rounds of a recursive query until one adds nothing. Each reads what the one before has added.
+    /// Rounds of a recursive query until one adds nothing. Each reads the rows that the one before
+    /// has added.
     fn rounds(
         &self,
         number: usize,

@@ -64,7 +64,7 @@ pub struct Change {
 pub enum Task {
     /// Fill an index with the entries of all rows; a unique one with equal entries is an error.
     FillIndex { table: Oid, index: Oid },
-    /// Store all rows of a table under its new key in its new store, from the old one. These columns
+    /// Store all rows of a table under its new key in its new store, from the old one. Some columns
     /// get other values, over the old row.
     Rekey { table: Oid, from: Store, values: Vec<(u16, Expr)> },
     /// Rows of a store that nothing uses any more: to be purged. The store is among the catalog's
