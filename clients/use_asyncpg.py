@@ -85,6 +85,27 @@ async def prepared(connection):
 
 
 @asynchronous
+async def arrays(connection):
+    await fresh(connection, "ar", "id int PRIMARY KEY, tags text[], n bigint[]")
+    statement("the types of arrays are looked up by WITH RECURSIVE over pg_type")
+    await connection.execute("INSERT INTO ar VALUES ($1, $2, $3)", 1, ["a", "b c", None], [1, 2**40])
+    await connection.execute("INSERT INTO ar VALUES ($1, $2, $3)", 2, [], None)
+    found = await connection.fetch(statement("SELECT tags, n FROM ar ORDER BY id"))
+    expect([tuple(row) for row in found], [(["a", "b c", None], [1, 2**40]), ([], None)])
+    find = statement("SELECT id FROM ar WHERE id = ANY($1::int[]) ORDER BY id")
+    expect([row["id"] for row in await connection.fetch(find, [2, 1, 9])], [1, 2])
+    within = statement("SELECT id FROM ar WHERE tags @> $1")
+    expect(await connection.fetchval(within, ["a"]), 1)
+    add = statement("UPDATE ar SET tags = tags || $1::text[] WHERE id = 2 RETURNING tags")
+    expect(await connection.fetchval(add, ["new"]), ["new"])
+    rows = statement("SELECT ar.id, t FROM ar, unnest(ar.tags) AS t ORDER BY 1, 2")
+    expect([tuple(row) for row in await connection.fetch(rows)], [(1, "a"), (1, "b c"), (1, None), (2, "new")])
+    insert = statement("INSERT INTO ar (id, tags) SELECT u.id, ARRAY[u.t] FROM unnest($1::int[], $2::text[]) AS u (id, t)")
+    await connection.execute(insert, [5, 6], ["x", None])
+    expect(await connection.fetchval("SELECT count(*) FROM ar WHERE cardinality(tags) = 1"), 3)
+
+
+@asynchronous
 async def after_a_definition(connection):
     await fresh(connection, "ad", "id int PRIMARY KEY")
     await connection.execute("INSERT INTO ad VALUES (1)")

@@ -12,6 +12,7 @@ use crate::relations::Relations;
 use crate::value::Type;
 use sql::{SqlError, SqlState};
 use sqlparser::ast;
+use std::collections::BTreeSet;
 
 /// A column that an expression can name.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,6 +52,8 @@ pub struct Binder<'a> {
     pub params: Vec<Type>,
     with: Vec<With>,
     withs: usize,
+    /// The common table expressions that were named.
+    named: BTreeSet<usize>,
     /// Where aggregates are allowed.
     computed: Option<Computed>,
     depth: u32,
@@ -61,7 +64,15 @@ const MOST_DEPTH: u32 = 200;
 
 impl<'a> Binder<'a> {
     pub fn new(relations: &'a Relations, params: Vec<Type>) -> Binder<'a> {
-        Binder { relations, params, with: Vec::new(), withs: 0, computed: None, depth: 0 }
+        Binder {
+            relations,
+            params,
+            with: Vec::new(),
+            withs: 0,
+            named: BTreeSet::new(),
+            computed: None,
+            depth: 0,
+        }
     }
 
     /// # Errors

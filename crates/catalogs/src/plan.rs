@@ -98,10 +98,20 @@ pub struct Output {
     pub ty: Type,
 }
 
+/// A common table expression.
+#[derive(Clone, PartialEq, Debug)]
+pub struct With {
+    /// In the statement.
+    pub number: usize,
+    pub query: Query,
+    /// The recursive part, which reads the rows that the last round has added, and whether equal
+    /// rows stay.
+    pub step: Option<(Query, bool)>,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub struct Query {
-    /// The common table expressions, by their numbers in the statement.
-    pub with: Vec<(usize, Query)>,
+    pub with: Vec<With>,
     pub body: Body,
     pub columns: Vec<Output>,
     /// Positions of the sort keys: those after `columns` are dropped from the result.

@@ -90,9 +90,12 @@ impl<'a> Run<'a> {
     }
 
     fn query(&self, query: &Query, outer: Option<&Env<'_>>) -> Result<Vec<Row>, SqlError> {
-        for (number, with) in &query.with {
-            let rows = Rc::new(self.query(with, outer)?);
-            self.with.borrow_mut().insert(*number, rows);
+        for with in &query.with {
+            let mut rows = self.query(&with.query, outer)?;
+            if let Some((step, all)) = &with.step {
+                rows = self.rounds(with.number, rows, (step, *all), outer)?;
+            }
+            self.with.borrow_mut().insert(with.number, Rc::new(rows));
         }
         let mut rows = match &query.body {
             Body::Select(select) => self.select(select, outer)?,
@@ -123,6 +126,30 @@ impl<'a> Run<'a> {
                 row
             })
             .collect())
+    }
+
+    /// Rounds of a recursive query until one adds nothing. Each reads the rows that the one before
+    /// has added.
+    fn rounds(
+        &self,
+        number: usize,
+        mut rows: Vec<Row>,
+        (step, all): (&Query, bool),
+        outer: Option<&Env<'_>>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let mut seen = HashSet::new();
+        rows.retain(|row| all || seen.insert(row_key(row)));
+        let mut added = rows.clone();
+        while !added.is_empty() {
+            self.with.borrow_mut().insert(number, Rc::new(added));
+            added = self.query(step, outer)?;
+            added.retain(|row| all || seen.insert(row_key(row)));
+            for _ in &added {
+                self.step()?;
+            }
+            rows.extend(added.iter().cloned());
+        }
+        Ok(rows)
     }
 
     /// The rows of a relation, made once.

@@ -9,6 +9,7 @@ mod constraints;
 mod create_table;
 mod drop;
 mod procedure;
+mod retype;
 mod sequence;
 
 pub use create_table::slots_by_default;
@@ -18,7 +19,7 @@ use crate::error::{no_column_of, no_table};
 use crate::names::in_public;
 use crate::parse::{Kind, Parsed};
 use sql::catalog::{Catalog, Column, Oid, Store, Table};
-use sql::{SqlError, SqlState};
+use sql::{Expr, SqlError, SqlState};
 use sqlparser::ast::{ObjectName, Statement};
 use std::collections::BTreeSet;
 
@@ -32,6 +33,15 @@ pub struct Definition {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stores {
     pub free: BTreeSet<Store>,
+}
+
+/// What is done with the body of a new procedure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bodies {
+    /// One that cannot be compiled is refused.
+    Checked,
+    /// One that cannot be compiled fails when it is called: what it uses may be defined later.
+    Taken,
 }
 
 /// A changed catalog.
@@ -54,8 +64,9 @@ pub struct Change {
 pub enum Task {
     /// Fill an index with the entries of all rows; a unique one with equal entries is an error.
     FillIndex { table: Oid, index: Oid },
-    /// Store all rows of a table under its new key in its new store, from the old one.
-    Rekey { table: Oid, from: Store },
+    /// Store all rows of a table under its new key in its new store, from the old one. Some columns
+    /// get other values, over the old row.
+    Rekey { table: Oid, from: Store, values: Vec<(u16, Expr)> },
     /// Rows of a store that nothing uses any more: to be purged. The store is among the catalog's
     /// `emptying` until then.
     Empty { store: Store },
@@ -94,7 +105,21 @@ impl Definition {
     /// # Errors
     /// PostgreSQL's errors of definitions: objects that exist already or not, and so on.
     pub fn apply(&self, catalog: &Catalog, stores: &mut Stores) -> Result<Change, SqlError> {
+        self.apply_as(catalog, stores, Bodies::Checked)
+    }
+
+    /// As [`Definition::apply`], with or without a look at the bodies of new procedures.
+    ///
+    /// # Errors
+    /// As [`Definition::apply`].
+    pub fn apply_as(
+        &self,
+        catalog: &Catalog,
+        stores: &mut Stores,
+        bodies: Bodies,
+    ) -> Result<Change, SqlError> {
         let mut changing = Changing::new(catalog, stores);
+        changing.bodies = bodies;
         let result = match self.parsed.kind() {
             Kind::Sql(statement) => changing.statement(statement),
             Kind::AlterSequence(change) => changing.alter_sequence(change),
@@ -131,6 +156,7 @@ pub(crate) enum KeyKind {
 struct Changing {
     change: Change,
     stores: Stores,
+    bodies: Bodies,
 }
 
 impl Changing {
@@ -143,7 +169,7 @@ impl Changing {
             notices: Vec::new(),
             tag: "",
         };
-        Changing { change, stores: stores.clone() }
+        Changing { change, stores: stores.clone(), bodies: Bodies::Checked }
     }
 
     fn statement(&mut self, statement: &Statement) -> Result<&'static str, SqlError> {

@@ -3,10 +3,10 @@
 use crate::error::{syntax, too_complex};
 use crate::words::near;
 use sql::SqlError;
-use sqlparser::ast::Statement;
+use sqlparser::ast::{Expr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::{Parser, ParserError};
-use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 
 /// Parentheses in parentheses.
 pub const MAX_NESTED: usize = 200;
@@ -24,6 +24,17 @@ pub fn sql_statement(tokens: Vec<TokenWithSpan>) -> Result<Statement, SqlError> 
         return Err(near(&rest));
     }
     Ok(statement)
+}
+
+/// An expression that Atoll has written.
+///
+/// # Errors
+/// `42601`.
+pub fn expression(text: &str) -> Result<Expr, SqlError> {
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+    let tokens = tokens.map_err(|error| syntax(error.message))?;
+    parser(&dialect, tokens).parse_expr().map_err(told)
 }
 
 pub fn parser(dialect: &PostgreSqlDialect, tokens: Vec<TokenWithSpan>) -> Parser<'_> {

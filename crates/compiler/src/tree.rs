@@ -38,7 +38,6 @@ use sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) use reference::State;
-pub(crate) use rows::gives_rows;
 pub use written::{Written, written};
 
 pub const OUTER: u16 = 0x4000;

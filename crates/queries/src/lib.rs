@@ -18,7 +18,8 @@
 //!
 //! - `run`: one execution, its memory, and what it keeps. `row`: rows, joined rows, and how
 //!   expressions read them.
-//! - `query`, `select`, `groups`, `within`, `windows`: the parts of a query. `joins`, `leaves`: `FROM`.
+//! - `query`, `select`, `groups`, `within`, `windows`: the parts of a query. `joins`, `leaves`:
+//!   `FROM`.
 //! - `sub_query`: queries in expressions. `with`: common table expressions.
 //! - `plan`: the door of the server. `describe`: the lines of `EXPLAIN`.
 

@@ -20,7 +20,7 @@ use crate::place::{self};
 use crate::program::{Checked, Outcome, Path, Program, Reference, Source, Statement, Stored};
 use crate::run::{Reach, Transact, Work};
 use crate::step::{Change, Fetch, FetchAll, FetchForUpdate, Gather, Put};
-use crate::{Datum, SqlError};
+use crate::{Datum, Expr, SqlError};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::pin::pin;
@@ -88,14 +88,16 @@ pub enum Command {
         table: Arc<Stored>,
         index: u16,
     },
-    /// Copies the rows of a table into another, which has another key or other columns.
-    /// `columns[i]` is the position in the old table of the new one's column `i`.
+    /// Copies the rows of a table into another, which has another key or other columns. `values[i]`
+    /// is the value of the new one's column `i`, over the old row.
     Copy {
         #[serde(with = "crate::kept")]
         from: Arc<Stored>,
         #[serde(with = "crate::kept")]
         to: Arc<Stored>,
-        columns: Vec<Option<u16>>,
+        values: Vec<Expr>,
+        checks: Vec<Checked>,
+        bound: Bound,
         statement: i64,
     },
     /// Whether all rows of a table meet these conditions. Nulls are looked for too.
@@ -104,6 +106,7 @@ pub enum Command {
         table: Arc<Stored>,
         checks: Vec<Checked>,
         references: Vec<Reference>,
+        bound: Bound,
     },
     /// As [`Request::SetNumber`], with this transaction.
     SetNumber {
@@ -374,12 +377,13 @@ impl Database {
             Command::Fill { table, index } => {
                 Box::pin(work.fill(&table, usize::from(index))).await.map(|()| Answer::Done)
             }
-            Command::Copy { from, to, columns, statement } => {
+            Command::Copy { from, to, values, checks, bound, statement } => {
                 work.begin_statement(statement);
-                Box::pin(work.copy(&from, &to, &columns)).await.map(|()| Answer::Done)
+                Box::pin(work.copy((&from, &to), &values, &checks, &bound)).await.map(|()| Answer::Done)
             }
-            Command::Verify { table, checks, references } => {
-                Box::pin(work.verify(&table, &checks, &references)).await.map(|()| Answer::Done)
+            Command::Verify { table, checks, references, bound } => {
+                let bound = Arc::new(bound);
+                Box::pin(work.verify(&table, &checks, &references, &bound)).await.map(|()| Answer::Done)
             }
             Command::SetNumber { sequence, number, is_taken } => {
                 Box::pin(work.set_number(sequence, number, is_taken)).await.map(|()| Answer::Done)

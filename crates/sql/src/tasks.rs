@@ -4,10 +4,10 @@ use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
 use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
 use crate::place::{self, Placed};
-use crate::program::{Checked, Reference, Stored, StoredColumn};
+use crate::program::{Checked, Reference, Stored};
 use crate::run::{Carrier, Stop, Work};
 use crate::step::{Put, Putting};
-use crate::{Datum, SqlError, SqlState};
+use crate::{Datum, Expr, SqlError, SqlState};
 use std::sync::Arc;
 
 impl<T: Carrier + ?Sized> Work<'_, T> {
@@ -57,21 +57,21 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         Ok(())
     }
 
+    /// Stores the rows of one table in another. `values` are the new columns over the old row.
     pub(crate) async fn copy(
         &mut self,
-        from: &Arc<Stored>,
-        to: &Arc<Stored>,
-        columns: &[Option<u16>],
+        (from, to): (&Arc<Stored>, &Arc<Stored>),
+        values: &[Expr],
+        checks: &[Checked],
+        bound: &Bound,
     ) -> Result<(), Stop> {
         for rows in self.all_rows(from).await?.chunks(FILLED) {
             let mut new = Vec::with_capacity(rows.len());
             for found in rows {
                 let old = from.layout().decode_all(&found.row)?;
-                let value = |(column, new): (&Option<u16>, &StoredColumn)| {
-                    column.map_or_else(|| new.missing.clone(), |column| old[usize::from(column)].clone())
-                };
-                let values: Vec<Datum> = columns.iter().zip(&to.columns).map(value).collect();
-                to.check(&[], &Bound::default(), &values)?;
+                let values = values.iter().map(|value| value.eval(&bound.context(), &old));
+                let values = values.collect::<Result<Vec<Datum>, SqlError>>()?;
+                to.check(checks, bound, &values)?;
                 new.push(self.new_row(to, values)?);
             }
             self.put_new(to, &new).await?;
@@ -98,12 +98,12 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         table: &Arc<Stored>,
         checks: &[Checked],
         references: &[Reference],
+        bound: &Arc<Bound>,
     ) -> Result<(), Stop> {
-        let bound = Arc::new(Bound::default());
         for found in self.all_rows(table).await? {
             let values = table.layout().decode_all(&found.row)?;
-            table.check(checks, &bound, &values)?;
-            self.check_references(references, &bound, &values).await?;
+            table.check(checks, bound, &values)?;
+            self.check_references(references, bound, &values).await?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Queries: `WITH`, set operations, selects, order and limits.
 
 use super::{Binder, Computed, Named, Scope, With, folded, unsupported};
-use crate::plan::{Body, Ex, Output, Query, Select, SetKind, SortKey, all_of, conjuncts, push_down};
+use crate::plan::{self, Body, Ex, Output, Query, Select, SetKind, SortKey, all_of, conjuncts, push_down};
 use crate::value::Type;
 use sql::{SqlError, SqlState};
 use sqlparser::ast::{
@@ -22,22 +22,9 @@ impl Binder<'_> {
 
     fn whole(&mut self, query: &ast::Query, outer: Option<&Scope<'_>>) -> Result<Query, SqlError> {
         let mut with = Vec::new();
-        if let Some(clause) = &query.with {
-            if clause.recursive {
-                return Err(unsupported("WITH RECURSIVE"));
-            }
-            for table in &clause.cte_tables {
-                let inner = self.query(&table.query, outer)?;
-                let mut columns: Vec<(String, Type)> =
-                    inner.columns.iter().map(|column| (column.name.clone(), column.ty)).collect();
-                for (column, alias) in columns.iter_mut().zip(&table.alias.columns) {
-                    column.0 = folded(&alias.name);
-                }
-                let number = self.withs;
-                self.withs += 1;
-                self.with.push(With { name: folded(&table.alias.name), number, columns });
-                with.push((number, inner));
-            }
+        for table in query.with.iter().flat_map(|clause| &clause.cte_tables) {
+            let is_recursive = query.with.as_ref().is_some_and(|clause| clause.recursive);
+            with.push(self.with_table(table, is_recursive, outer)?);
         }
         let mut bound = self.body(&query.body, query.order_by.as_ref(), outer)?;
         bound.with = with;
@@ -50,6 +37,61 @@ impl Binder<'_> {
             bound.offset = offset.as_ref().map(|offset| self.number(&none, &offset.value)).transpose()?;
         }
         Ok(bound)
+    }
+
+    /// A common table expression, which is in reach from here on.
+    fn with_table(
+        &mut self,
+        table: &ast::Cte,
+        is_recursive: bool,
+        outer: Option<&Scope<'_>>,
+    ) -> Result<plan::With, SqlError> {
+        let union = match table.query.body.as_ref() {
+            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right } if is_recursive => {
+                Some((left, right, *set_quantifier == SetQuantifier::All))
+            }
+            _ => None,
+        };
+        let Some((left, right, all)) = union else {
+            let query = self.query(&table.query, outer)?;
+            let number = self.reach(table, &query);
+            return Ok(plan::With { number, query, step: None });
+        };
+        if table.query.with.is_some() || table.query.order_by.is_some() || table.query.limit_clause.is_some()
+        {
+            return Err(unsupported("WITH, ORDER BY or LIMIT in a recursive query"));
+        }
+        let first = self.apart(|binder| binder.body(left, None, outer))?;
+        let number = self.reach(table, &first);
+        let step = self.apart(|binder| binder.body(right, None, outer))?;
+        if self.named.contains(&number) {
+            return Ok(plan::With { number, query: first, step: Some((step, all)) });
+        }
+        // It is not recursive.
+        let columns = first.columns.clone();
+        let body = Body::Set { kind: SetKind::Union, all, left: first.into(), right: step.into() };
+        Ok(plan::With { number, query: plain(body, columns), step: None })
+    }
+
+    /// Binds something with aggregates of its own.
+    fn apart<T>(&mut self, bind: impl FnOnce(&mut Self) -> Result<T, SqlError>) -> Result<T, SqlError> {
+        let saved = self.computed.take();
+        let bound = self.deeper(bind);
+        self.computed = saved;
+        bound
+    }
+
+    /// The name of the expression means the rows of the query. Returns its number.
+    fn reach(&mut self, table: &ast::Cte, query: &Query) -> usize {
+        let mut columns: Vec<(String, Type)> =
+            query.columns.iter().map(|column| (column.name.clone(), column.ty)).collect();
+        for (column, alias) in columns.iter_mut().zip(&table.alias.columns) {
+            column.0 = folded(&alias.name);
+        }
+        let number = self.withs;
+        self.withs += 1;
+        self.with.push(With { name: folded(&table.alias.name), number, columns });
+        number
     }
 
     fn number(&mut self, scope: &Scope<'_>, expr: &ast::Expr) -> Result<Ex, SqlError> {

@@ -129,6 +129,7 @@ impl Binder<'_> {
         if path.is_empty()
             && let Some(with) = self.with.iter().rev().find(|with| with.name == name)
         {
+            self.named.insert(with.number);
             return Ok((Source::With(with.number), named(alias, &name, with.columns.clone())));
         }
         let schema = path.pop();

@@ -2,15 +2,13 @@
 
 use super::create_table::{column, emptied};
 use super::{Changing, KeyKind, Task};
-use crate::coerce::Params;
 use crate::error::{DEPENDENT_OBJECTS, INVALID_TABLE_DEFINITION, no_column_of};
-use crate::expressions::Compiler;
 use crate::names::folded;
-use crate::types::{self, is_same_value};
+use crate::types;
 use sql::catalog::{ColumnDefault, Oid, Table};
-use sql::{Datum, Expr, SqlError, SqlState, SqlType};
+use sql::{Datum, Expr, SqlError, SqlState};
 use sqlparser::ast::{
-    self, AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DropBehavior,
+    AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption, DropBehavior,
     RenameTableNameKind,
 };
 
@@ -246,7 +244,7 @@ impl Changing {
         table.key = Vec::new();
         table.key_name = String::new();
         table.slots = super::create_table::slots_of_key(&[]);
-        self.change.tasks.push(Task::Rekey { table: oid, from: before });
+        self.change.tasks.push(Task::Rekey { table: oid, from: before, values: Vec::new() });
         self.change.tasks.push(emptied(before));
         self.renew_indexes(oid)
     }
@@ -322,47 +320,5 @@ impl Changing {
                 self.own_sequence(oid, name, sequence_options.as_deref())
             }
         }
-    }
-
-    /// Another type with the same stored form.
-    fn retype(
-        &mut self,
-        oid: Oid,
-        name: &str,
-        data_type: &ast::DataType,
-        using: Option<&ast::Expr>,
-    ) -> Result<(), SqlError> {
-        let to = types::resolve(data_type)?;
-        let column = self.column_mut(oid, name)?;
-        let from = column.ty;
-        if using.is_some() || !keeps_form(from, to) {
-            let (from, to) = (types::full_name_of(from), types::full_name_of(to));
-            let hint = "Add a column of the new type, UPDATE the rows, then drop the old one.";
-            return Err(SqlError::unsupported(&format!("a change of type from {from} to {to}"), Some(hint)));
-        }
-        column.ty = to;
-        // The default becomes a value of the new type.
-        if let Some(ColumnDefault::Expr(expr, text)) = column.default.clone() {
-            let value = crate::coerce::Typed::new(expr, from);
-            let mut compiler = Compiler::new(&self.change.catalog, Params::default());
-            let expr = compiler.params.coerce(value, to, crate::coerce::How::Assigned)?;
-            self.column_mut(oid, name)?.default = Some(ColumnDefault::Expr(expr, text));
-        }
-        Ok(())
-    }
-}
-
-/// Whether stored values of one type are stored values of the other.
-fn keeps_form(from: SqlType, to: SqlType) -> bool {
-    match (from, to) {
-        (SqlType::Varchar(Some(from)), SqlType::Varchar(Some(to))) => from <= to,
-        (SqlType::Char(from), SqlType::Char(to)) => from <= to,
-        (SqlType::Numeric(Some((precision, scale))), SqlType::Numeric(Some((wider, same)))) => {
-            same == scale && wider >= precision
-        }
-        // A float of another width is sent with other digits.
-        (SqlType::Float4, SqlType::Float8) => false,
-        (SqlType::Char(_), _) | (_, SqlType::Char(_)) => false,
-        _ => is_same_value(from, to),
     }
 }

@@ -84,7 +84,7 @@ impl Changing {
         if kind == KeyKind::OfRows {
             let tasks = nullable.into_iter().map(|column| Task::VerifyNotNull { table: oid, column });
             self.change.tasks.extend(tasks);
-            self.change.tasks.push(Task::Rekey { table: oid, from: before });
+            self.change.tasks.push(Task::Rekey { table: oid, from: before, values: Vec::new() });
             self.change.tasks.push(super::create_table::emptied(before));
             return self.renew_indexes(oid);
         }
@@ -276,7 +276,7 @@ fn is_unique(table: &Table, columns: &[u16]) -> bool {
     same(&table.key) || table.indexes.iter().any(|index| index.unique && same(&index.columns))
 }
 
-fn refuse_types(types: &[SqlType]) -> Result<(), SqlError> {
+pub fn refuse_types(types: &[SqlType]) -> Result<(), SqlError> {
     let wrong = types.iter().find(|ty| matches!(ty, SqlType::Json | SqlType::Jsonb | SqlType::Array(_)));
     match wrong {
         None => Ok(()),

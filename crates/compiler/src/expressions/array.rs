@@ -225,7 +225,8 @@ pub(super) fn operator(
     Ok(Some(Typed::bool(Expr::Call { function, args, ty })))
 }
 
-/// `left || right`; `None` if their types have none in common. A literal beside an array is one too.
+/// `left || right`; `None` if their types have none in common. A literal beside an array is an
+/// array.
 fn concatenated(
     params: &mut Params,
     left: &Typed,

@@ -1,7 +1,8 @@
 //! Functions that give rows: in `FROM`, and as items of a select, which are relations too.
 //!
 //! ```text
-//!   SELECT id, unnest(tags) FROM t   ->   SELECT id, "*rows*".c1 FROM t, LATERAL unnest(tags) "*rows*" (c1)
+//!   SELECT id, unnest(tags) FROM t
+//!   SELECT id, "*rows*".c1 FROM t, LATERAL unnest(tags) "*rows*" (c1)
 //! ```
 
 use super::Source;
@@ -16,23 +17,11 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArguments, Iden
 /// The relation of the functions that are items.
 pub const ITEMS: &str = "*rows*";
 
-pub fn gives_rows(name: &str) -> bool {
-    const NAMES: [&str; 6] = [
-        "generate_series",
-        "generate_subscripts",
-        "regexp_matches",
-        "regexp_split_to_table",
-        "string_to_table",
-        "unnest",
-    ];
-    NAMES.contains(&name)
-}
-
 impl Compiler<'_> {
     /// The rows of a function, and the types of their columns. No row is around the arguments but
     /// those further out.
     pub fn rows_of(&mut self, name: &str, args: &[&ast::Expr]) -> Result<(Source, Vec<SqlType>), Stop> {
-        if !gives_rows(name) {
+        if !functions::gives_rows(name) {
             return Err(Stop::General("a function in FROM"));
         }
         let scope = Scope::default();
@@ -116,7 +105,9 @@ fn call_of(item: &SelectItem) -> Option<(&ast::Function, Option<&Ident>)> {
         _ => return None,
     };
     match expr {
-        ast::Expr::Function(call) if call.over.is_none() && gives_rows(&name_of(call)) => Some((call, alias)),
+        ast::Expr::Function(call) if call.over.is_none() && functions::gives_rows(&name_of(call)) => {
+            Some((call, alias))
+        }
         _ => None,
     }
 }

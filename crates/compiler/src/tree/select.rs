@@ -62,33 +62,9 @@ pub fn select(
     }
     let order = ordering(compiler, &from.scope, order, &mut items)?;
     let distinct = distinct(compiler, &from.scope, ast, (&mut items, &order))?;
-    let calls = compiler.aggregates.take().unwrap_or_default();
-    let binding = Binding { compiler: &mut *compiler, scope: &from.scope, items: &items, keys: Vec::new() };
-    let keys = binding.clause(&ast.group_by)?;
-    let Some(state) = &mut compiler.tree else { return Err(Stop::General("a query of this kind")) };
-    let mut windows = state.windows.take().unwrap_or_default();
-    let mut orders = std::mem::take(&mut state.orders).into_iter();
-    let is_grouped = !keys.keys.is_empty()
-        || !calls.is_empty()
-        || having.is_some()
-        || !keys.sets.is_empty()
-        || !state.groupings.is_empty();
-    let sets = with_groupings(state, &keys)?;
     let mut having = having;
-    let aggregates: Vec<Aggregated> =
-        calls.into_iter().map(|call| Aggregated { call, order: orders.next().unwrap_or_default() }).collect();
-    if is_grouped {
-        let has_sets = !sets.is_empty();
-        let groups = Groups { state, scope: &from.scope, keys: &keys.keys, has_sets };
-        items.iter().map(|item| &item.value.expr).chain(&having).try_for_each(|expr| groups.check(expr))?;
-        windows.iter().try_for_each(|window| groups.check_window(window))?;
-        if has_sets {
-            let values = items.iter_mut().map(|item| &mut item.value.expr).chain(&mut having);
-            values.chain(windows.iter_mut().flat_map(exprs_of)).for_each(|expr| {
-                placed(expr, &keys.keys, aggregates.len());
-            });
-        }
-    }
+    let (grouping, windows) = grouped(compiler, (&from.scope, ast), &mut items, &mut having)?;
+    let Some(state) = &mut compiler.tree else { return Err(Stop::General("a query of this kind")) };
     let node = part.map(|part| Placing { state: &mut *state, from: &from }.whole(part, conditions.clone()));
     let places = state.places.len();
     state.places.push((from.places, from.scans));
@@ -103,7 +79,7 @@ pub fn select(
             None if conditions.is_empty() => None,
             None => return Err(Stop::General("WHERE without FROM")),
         },
-        grouping: is_grouped.then_some(Grouping { keys: keys.keys, aggregates, sets }),
+        grouping,
         having,
         windows,
         items: items.into_iter().map(|item| item.value.expr).collect(),
@@ -113,6 +89,37 @@ pub fn select(
     let order = order.keys.iter().map(key_of).collect();
     let query = Query { body, order, limit: None, offset: None, width: visible };
     Ok(Bound { query, fields })
+}
+
+/// The groups of a select, and its windows. What is over groups names keys and aggregates only.
+fn grouped(
+    compiler: &mut Compiler<'_>,
+    (scope, ast): (&Scope, &ast::Select),
+    items: &mut [Item],
+    having: &mut Option<Expr>,
+) -> Result<(Option<Grouping>, Vec<Window>), Stop> {
+    let calls = compiler.aggregates.take().unwrap_or_default();
+    let binding = Binding { compiler: &mut *compiler, scope, items, keys: Vec::new() };
+    let keys = binding.clause(&ast.group_by)?;
+    let Some(state) = &mut compiler.tree else { return Err(Stop::General("a query of this kind")) };
+    let mut windows = state.windows.take().unwrap_or_default();
+    let mut orders = std::mem::take(&mut state.orders).into_iter();
+    let has_groups = !keys.keys.is_empty() || !keys.sets.is_empty() || !state.groupings.is_empty();
+    if !has_groups && calls.is_empty() && having.is_none() {
+        return Ok((None, windows));
+    }
+    let sets = with_groupings(state, &keys)?;
+    let aggregates: Vec<Aggregated> =
+        calls.into_iter().map(|call| Aggregated { call, order: orders.next().unwrap_or_default() }).collect();
+    let groups = Groups { state, scope, keys: &keys.keys, has_sets: !sets.is_empty() };
+    items.iter().map(|item| &item.value.expr).chain(&*having).try_for_each(|expr| groups.check(expr))?;
+    windows.iter().try_for_each(|window| groups.check_window(window))?;
+    if !sets.is_empty() {
+        let values = items.iter_mut().map(|item| &mut item.value.expr).chain(having);
+        let values = values.chain(windows.iter_mut().flat_map(exprs_of));
+        values.for_each(|expr| placed(expr, &keys.keys, aggregates.len()));
+    }
+    Ok((Some(Grouping { keys: keys.keys, aggregates, sets }), windows))
 }
 
 fn key_of(key: &SortKey) -> Key {

@@ -10,11 +10,12 @@ use crate::engine::{Engine, RunError, done};
 use crate::guards::Hold;
 use crate::language::Ready;
 use crate::outgoing::Severity;
-use compiler::ddl::{Change, Definition, Stores, Task};
-use sql::catalog::{Catalog, Oid, Store, Table};
+use compiler::ddl::{Bodies, Change, Definition, Stores, Task};
+use sql::bound::Bound;
+use sql::catalog::{Catalog, Check, Column, Oid, Store, Table};
 use sql::database::{CATALOG, Command};
 use sql::program::{Checked, Stored};
-use sql::{SqlError, SqlState};
+use sql::{Expr, SqlError, SqlState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
         self.change_alone().await?;
         let before = self.catalog();
         let mut stores = Stores { free: self.free_stores(&before) };
-        let change = definition.apply(&before, &mut stores)?;
+        let are_checked = self.settings.get("check_function_bodies")? == "on";
+        let bodies = if are_checked { Bodies::Checked } else { Bodies::Taken };
+        let change = definition.apply_as(&before, &mut stores, bodies)?;
         for oid in change.changed.union(&change.removed).filter(|oid| is_guarded(&before, **oid)) {
             self.guard(*oid, Hold::Alone).await?;
         }
@@ -104,16 +107,26 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 };
                 self.obey(Command::Fill { table: Arc::new(Stored::of(table)), index: at as u16 }).await?;
             }
-            Task::Rekey { table, from } => {
+            Task::Rekey { table, from, values } => {
                 let to = table_of(catalog, *table)?;
                 let mut old = table_of(before, *table).unwrap_or(to).clone();
                 old.store = *from;
-                let columns = (0..to.columns.len() as u16)
-                    .map(|i| Some(i).filter(|i| usize::from(*i) < old.columns.len()));
+                let value = |(column, new): (u16, &Column)| {
+                    let other = values.iter().find(|(of, _)| *of == column).map(|(_, value)| value.clone());
+                    other.unwrap_or_else(|| match usize::from(column) < old.columns.len() {
+                        true => Expr::Column(column),
+                        false => Expr::Const(new.missing.clone()),
+                    })
+                };
+                let all = (0..).zip(&to.columns).map(value).collect();
+                // Values that are other than before are checked.
+                let checks = to.checks.iter().filter(|_| !values.is_empty()).map(checked).collect();
                 let copy = Command::Copy {
                     from: Arc::new(Stored::of(&old)),
                     to: Arc::new(Stored::of(to)),
-                    columns: columns.collect(),
+                    values: all,
+                    checks,
+                    bound: self.bound(),
                     statement: self.shared.statement(),
                 };
                 self.obey(copy).await?;
@@ -135,14 +148,18 @@ impl<S: Stream, E: Engine> Session<S, E> {
     async fn verify(&mut self, catalog: &Catalog, table: Oid, check: Option<&str>) -> Result<(), Failure> {
         let table = table_of(catalog, table)?;
         let checks = table.checks.iter().filter(|known| Some(known.name.as_str()) == check);
-        let checks =
-            checks.map(|known| Checked { name: known.name.clone(), condition: known.condition.clone() });
         let command = Command::Verify {
             table: Arc::new(Stored::of(table)),
-            checks: checks.collect(),
+            checks: checks.map(checked).collect(),
             references: Vec::new(),
+            bound: self.bound(),
         };
         Ok(self.obey(command).await?)
+    }
+
+    /// What expressions over stored rows are evaluated with.
+    fn bound(&self) -> Bound {
+        Bound { params: Vec::new(), now: self.block.now, zone: self.settings.zone() }
     }
 
     /// Looks for a row that refers to none.
@@ -160,6 +177,10 @@ impl<S: Stream, E: Engine> Session<S, E> {
         );
         Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(&table.name, name).into())
     }
+}
+
+fn checked(check: &Check) -> Checked {
+    Checked { name: check.name.clone(), condition: check.condition.clone() }
 }
 
 /// The query that finds a row against a foreign key.

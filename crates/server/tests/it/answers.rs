@@ -1,4 +1,4 @@
-//! Statements with PostgreSQL 15's answers: time zones, arrays.
+//! Statements with PostgreSQL 15's answers: time zones, columns that get other types, arrays.
 //!
 //! A line of a file is the session's time zone, a text of statements, and the answer: rows with
 //! `|` between columns and `;` behind each row, or the code and the message of the error. Where

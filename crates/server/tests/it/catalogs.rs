@@ -55,6 +55,41 @@ async fn catalogs_take_parameters_and_arrays() {
     assert_eq!(missing.code().unwrap().code(), "42P01");
 }
 
+/// The look-up of asyncpg, which it makes when it first meets an array: a recursive query, with
+/// another one for each row.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn types_of_arrays_are_found_by_recursion() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    let types = "(SELECT t.oid, t.typname AS name, t.typtype AS kind, t.typelem AS elemtype,
+            CASE WHEN t.typtype = 'd' THEN (WITH RECURSIVE bases(oid, depth) AS (
+                SELECT t2.typbasetype, 0 FROM pg_type t2 WHERE t2.oid = t.oid
+                UNION ALL
+                SELECT t2.typbasetype, b.depth + 1 FROM pg_type t2, bases b
+                WHERE b.oid = t2.oid AND t2.typbasetype != 0
+            ) SELECT oid FROM bases ORDER BY depth DESC LIMIT 1) ELSE NULL END AS basetype
+        FROM pg_catalog.pg_type t)";
+    let text = format!(
+        "WITH RECURSIVE tree(oid, name, kind, elemtype, basetype, depth) AS (
+            SELECT ti.oid, ti.name, ti.kind, ti.elemtype, ti.basetype, 0 FROM {types} AS ti
+            WHERE ti.oid = any($1::oid[])
+            UNION ALL
+            SELECT ti.oid, ti.name, ti.kind, ti.elemtype, ti.basetype, tt.depth + 1 FROM {types} ti, tree tt
+            WHERE (tt.elemtype IS NOT NULL AND ti.oid = tt.elemtype)
+                OR (tt.basetype IS NOT NULL AND ti.oid = tt.basetype))
+        SELECT DISTINCT *, elemtype::regtype::text AS elemtype_name FROM tree ORDER BY depth DESC"
+    );
+    let rows = client.query(&text, &[&vec![1007_u32, 25]]).await.unwrap();
+    let mut found: Vec<(i32, &str)> = rows.iter().map(|row| (row.get("depth"), row.get("name"))).collect();
+    found.sort_unstable();
+    assert_eq!(found, [(0, "_int4"), (0, "text"), (1, "int4")]);
+    let array = rows.iter().find(|row| row.get::<_, u32>("oid") == 1007).unwrap();
+    assert_eq!(array.get::<_, &str>("elemtype_name"), "integer");
+    let plain =
+        "WITH RECURSIVE t AS (SELECT oid FROM pg_type WHERE oid = 25 UNION SELECT 25) SELECT * FROM t";
+    assert_eq!(client.query(plain, &[]).await.unwrap().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statements_are_explained() {
     let bench = Bench::new().await;

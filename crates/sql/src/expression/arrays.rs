@@ -210,8 +210,8 @@ fn positions(function: Function, args: &Args<'_>, ty: SqlType) -> Result<Datum, 
     })
 }
 
-/// Whether all elements of the second array are in the first one, or one of them is. A null is in no
-/// array.
+/// Whether all elements of the second array are in the first one, or one of them is. A null is in
+/// no array.
 fn contains(args: &Args<'_>, ty: SqlType, all: bool) -> Result<Datum, SqlError> {
     let [whole, parts] = args else { return Err(mistyped()) };
     let (whole, parts) = (values(whole, ty)?, values(parts, ty)?);

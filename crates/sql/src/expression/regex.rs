@@ -4,6 +4,7 @@ mod pattern;
 
 use super::Function;
 use super::context::mistyped;
+use super::strings::{MAX_BYTES, too_long};
 use crate::{Datum, SqlError, SqlState, array};
 use pattern::{Options, Pattern, Use, compiled};
 use regex_lite::Regex;
@@ -204,6 +205,9 @@ fn replace(args: &[&Datum], (text, pattern, replacement): (&str, &str, &str)) ->
         if number == 0 || number == at {
             out.push_str(&text[done..start]);
             put_replacement(&mut out, replacement, text, &found);
+            if out.len() > MAX_BYTES {
+                return Err(too_long());
+            }
             done = end;
         }
     }

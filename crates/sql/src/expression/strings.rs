@@ -3,7 +3,7 @@
 use crate::{SqlError, SqlState};
 
 /// The most bytes of a string that a function makes.
-const MAX_BYTES: usize = 0x3fff_ffff;
+pub(super) const MAX_BYTES: usize = 0x3fff_ffff;
 
 /// # Errors
 /// `22011` for a negative length.
@@ -55,7 +55,7 @@ pub(super) fn repeat(text: &str, n: i64) -> Result<String, SqlError> {
     if is_short { Ok(text.repeat(n)) } else { Err(too_long()) }
 }
 
-fn too_long() -> SqlError {
+pub(super) fn too_long() -> SqlError {
     SqlError::new(SqlState::PROGRAM_LIMIT, "requested length too large")
 }
 

@@ -1,11 +1,11 @@
 //! PostgreSQL's advanced regular expressions in the syntax of the crate `regex-lite`, which takes
 //! time that grows linearly with the text. Letters are those of ASCII, as with the collation `C`.
 //!
-//! Of several matches at one place, PostgreSQL takes the longest one, and the crate the one that the
-//! pattern prefers. Where only the question is whether there is a match, both are the same. In other
-//! places patterns are refused that mix greedy quantifiers with others, and alternatives of which
-//! more than one may begin with the same character. What both have not in common either are back
-//! references and conditions on what is around a match.
+//! Of several matches at one place, PostgreSQL takes the longest one, and the crate the one that
+//! the pattern prefers. Where only the question is whether there is a match, both are the same. In
+//! other places patterns are refused that mix greedy quantifiers with others, and alternatives of
+//! which more than one may begin with the same character. Back references and conditions on the
+//! text around a match are refused everywhere.
 
 use crate::{SqlError, SqlState};
 use regex_lite::{Regex, RegexBuilder};
@@ -88,6 +88,10 @@ fn invalid(why: &str) -> SqlError {
     SqlError::new(SqlState(*b"2201B"), format!("invalid regular expression: {why}"))
 }
 
+/// The most bytes of a compiled pattern. A search takes time for each of its parts at each
+/// character.
+const LARGEST: usize = 256 << 10;
+
 const BRACKETS: &str = "brackets [] not balanced";
 const PARENTHESES: &str = "parentheses () not balanced";
 const ESCAPE: &str = "invalid escape \\ sequence";
@@ -123,8 +127,10 @@ pub fn compiled(pattern: &Pattern<'_>, usage: Use) -> Result<Regex, SqlError> {
         reading.checked(usage)?;
         reading.out
     };
-    let built = RegexBuilder::new(&source).case_insensitive(options.ignores_case).build();
-    built.map_err(|error| invalid(&error.to_string()))
+    let mut builder = RegexBuilder::new(&source);
+    let built = builder.case_insensitive(options.ignores_case).size_limit(LARGEST).build();
+    // Its syntax is right: it is too large, or too deep.
+    built.map_err(|_| invalid("regular expression is too complex"))
 }
 
 /// The characters of ASCII that a part takes, a bit each. The last one stands for all others.
@@ -582,6 +588,7 @@ mod tests {
             ("a**", Use::Test, "2201B"),
             ("a{2,1}", Use::Test, "2201B"),
             ("a{256}", Use::Test, "2201B"),
+            ("((a{255}){255}){255}", Use::Test, "2201B"),
             (r"a\", Use::Test, "2201B"),
             (r"(a)\1", Use::Test, "0A000"),
             ("(?=a)", Use::Test, "0A000"),
