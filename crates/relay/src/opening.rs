@@ -204,6 +204,10 @@ impl Reading {
                  a later copy of the folder"
             )));
         }
+        if next == 0 && first > 1 {
+            let what = format!("the relay has removed all that was before position {first}");
+            return Err(Fault::Damaged { position: 1, what });
+        }
         Ok(Ok(next.max(first)))
     }
 
