@@ -4,8 +4,9 @@
 //! idempotent producer, and the fence needs none: an entry that is there twice counts once.
 //!
 //! A topic is made with all settings on which the log depends ([`crate::topic`]): nothing of it is
-//! ever removed. By default brokers remove what is older than a week, by the time in the record. Kafka
-//! is safe by copies: its brokers sync in the background unless `log.flush.interval.messages=1`.
+//! ever removed. By default brokers remove what is older than a week, by the time in the record.
+//! Kafka is safe by copies: its brokers sync in the background unless
+//! `log.flush.interval.messages=1`.
 
 use crate::fault::{Fault, Trouble};
 use crate::tape::{Landed, Landing, Room, Sending, Tape};

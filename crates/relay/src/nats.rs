@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The opening of a stream waits for an election of its servers: 4 to 9 s as they are compiled.
 const OPENING: Duration = Duration::from_secs(20);
 
-/// After two pings without an answer the client turns to another server. Its default, a minute, is how
-/// long nothing would count once the client's server is cut off or stopped.
+/// After two pings without an answer the client turns to another server. Its default, a minute, is
+/// how long nothing would count once the client's server is cut off or stopped.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) struct Nats {

@@ -90,8 +90,8 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
     Ok(Opened { log, place, lost: reading.lost })
 }
 
-/// How far the log on `tape` counts, read from `from` to its end. Nothing is appended: an owner that
-/// writes goes on.
+/// How far the log on `tape` counts, read from `from` to its end. Nothing is appended: an owner
+/// that writes goes on.
 ///
 /// # Errors
 /// [`Fault`].

@@ -1,13 +1,13 @@
 //! Makes a topic of Kafka with the settings on which a log depends, which `rskafka` cannot name.
 //!
 //! ```text
-//!   question  size i32 | 19 i16 | version i16 | number i32 | client text | topics | wait ms i32 | 0 u8
-//!   topics    1 i32 | name text | partitions i32 | copies i16 | 0 i32 | settings
-//!   settings  count i32 | (name text | value text) each
-//!   answer    size i32 | number i32 | throttled ms i32 | 1 i32 | name text | error i16 | message text
+//! question  size i32 | 19 i16 | version i16 | number i32 | client text | topics | wait ms i32 | 0
+//! u8 topics    1 i32 | name text | partitions i32 | copies i16 | 0 i32 | settings settings  count
+//! i32 | (name text | value text) each answer    size i32 | number i32 | throttled ms i32 | 1 i32 |
+//! name text | error i16 | message text
 //! ```
-//! Numbers are big-endian; a text is its length (i16, -1 for none) and its bytes. From the guide of the
-//! Kafka protocol: CreateTopics (key 19), version 2. Any broker passes it on to the controller.
+//! Numbers are big-endian; a text is its length (i16, -1 for none) and its bytes. From the guide of
+//! the Kafka protocol: CreateTopics (key 19), version 2. Any broker passes it on to the controller.
 
 use std::io;
 use std::time::Duration;
@@ -33,8 +33,8 @@ pub(crate) enum Unmade {
     NotNow(String),
 }
 
-/// The settings of a log: nothing of it is ever removed, no broker acknowledges alone, and none that
-/// lacks entries leads.
+/// The settings of a log: nothing of it is ever removed, no broker acknowledges alone, and none
+/// that lacks entries leads.
 fn settings(copies: usize) -> Vec<(&'static str, &'static str)> {
     let mut all = vec![
         ("cleanup.policy", "delete"),
