@@ -57,8 +57,8 @@ pub struct Options {
     pub build: String,
     /// `None`: the machine may always serve.
     pub lease: Option<Box<dyn Lease>>,
-    /// With a lease, the agent takes over islands of machines that are gone; `None`: an operator says
-    /// so.
+    /// With a lease, the agent takes over islands of machines that are gone; `None`: an operator
+    /// says so.
     pub logs: Option<Box<dyn Logs>>,
 }
 

@@ -107,9 +107,9 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// As [`Fleet::open`], without the hosts that cannot be reached, if all islands of a database that
-    /// was loaded are on the others. Only where the hosts hold leases: then a host that is gone has no
-    /// island that another one has. Also returns the hosts that are gone.
+    /// As [`Fleet::open`], without the hosts that cannot be reached, if all islands of a database
+    /// that was loaded are on the others. Only where the hosts hold leases: then a host that is
+    /// gone has no island that another one has. Also returns the hosts that are gone.
     ///
     /// # Errors
     /// As [`Fleet::open`].
@@ -141,8 +141,8 @@ impl Fleet {
         Ok((fleet, missing))
     }
 
-    /// Asks every agent for its machine. `fail` is told of a host that does not answer as it should,
-    /// and may let it be left out.
+    /// Asks every agent for its machine. `fail` is told of a host that does not answer as it
+    /// should, and may let it be left out.
     fn ask_all(
         hosts: &Hosts,
         build: &str,
@@ -474,7 +474,8 @@ pub struct HostStatus {
     pub agent: Result<AgentStatus, ClusterError>,
 }
 
-/// Asks all hosts for their state, at the same time. Each may take as long as `reach` to be reached.
+/// Asks all hosts for their state, at the same time. Each may take as long as `reach` to be
+/// reached.
 ///
 /// # Errors
 /// The operator's certificates cannot be used.

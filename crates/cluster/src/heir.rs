@@ -10,9 +10,9 @@
 //!   I/
 //! ```
 //!
-//! A machine that has ended in order keeps its islands: their data is whole, and it comes back or an
-//! operator moves them. An island that would lose commits stays as it is, and the status of the agent
-//! says why; an operator may accept the loss.
+//! A machine that has ended in order keeps its islands: their data is whole, and it comes back or
+//! an operator moves them. An island that would lose commits stays as it is, and the status of the
+//! agent says why; an operator may accept the loss.
 
 use crate::lease::{Lease, Logs};
 use crate::moving;

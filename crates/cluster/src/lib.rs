@@ -27,9 +27,10 @@
 //!
 //! # What is absent
 //!
-//! No service of its own: [`agent::Lease`] is the one that grants the right to serve, [`agent::Logs`]
-//! the relay with the islands' logs; both are given from outside. With both, agents take over the
-//! islands of machines that are gone; otherwise an operator says so ([`Fleet::take_over`]).
+//! No service of its own: [`agent::Lease`] is the one that grants the right to serve,
+//! [`agent::Logs`] the relay with the islands' logs; both are given from outside. With both, agents
+//! take over the islands of machines that are gone; otherwise an operator says so
+//! ([`Fleet::take_over`]).
 
 #![forbid(unsafe_code)]
 

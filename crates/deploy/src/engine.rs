@@ -61,8 +61,8 @@ pub fn relay_address(text: &str) -> Result<String, String> {
     text.parse::<relay::Address>().map(|address| address.to_string())
 }
 
-/// How many entries that count are in the log at a relay, which the folder `dir` follows. The log is
-/// read from the folder's mark on, and stays as it is.
+/// How many entries that count are in the log at a relay, which the folder `dir` follows. The log
+/// is read from the folder's mark on, and stays as it is.
 ///
 /// # Errors
 /// The relay cannot be read; it has lost entries; the folder is of another log.

@@ -158,8 +158,8 @@ impl Replicated {
     }
 }
 
-/// How many entries of the log on `tape` count, read from the mark of the folder `dir` on. Nothing is
-/// changed, neither there nor here.
+/// How many entries of the log on `tape` count, read from the mark of the folder `dir` on. Nothing
+/// is changed, neither there nor here.
 ///
 /// # Errors
 /// [`Fault`]: the log has lost entries, or the folder is not one of this log.

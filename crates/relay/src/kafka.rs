@@ -3,12 +3,14 @@
 //! By `rskafka`, in Rust alone. It waits for all replicas in sync with each append. It has no
 //! idempotent producer, and the fence needs none: an entry that is there twice counts once.
 //!
-//! The brokers must run with `min.insync.replicas=2` (for three copies) and without unclean
-//! elections: a topic takes both from them, and the client cannot ask. Kafka is safe by copies: its
-//! brokers sync in the background unless `log.flush.interval.messages=1`.
+//! A topic is made with all settings on which the log depends ([`crate::topic`]): nothing of it is
+//! ever removed. By default brokers remove what is older than a week, by the time in the record.
+//! Kafka is safe by copies: its brokers sync in the background unless
+//! `log.flush.interval.messages=1`.
 
 use crate::fault::{Fault, Trouble};
 use crate::tape::{Landed, Landing, Room, Sending, Tape};
+use crate::topic::{self, Unmade};
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
 use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
@@ -45,12 +47,9 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
             if topics.iter().any(|t| t.name == topic) {
                 break;
             }
-            let controller = client.controller_client().map_err(|e| e.to_string())?;
-            // Another opener may have made it meanwhile; the list tells.
-            if let Err(e) = controller.create_topic(&topic, 1, replicas as i16, 5_000).await
-                && e.to_string().contains("InvalidReplicationFactor")
-            {
-                return Err(format!("topic {topic} cannot have {replicas} copies: {e}"));
+            // The list tells whether it is there: another opener may make it, too.
+            if let Err(Unmade::TooManyCopies(why)) = topic::make(servers, &topic, replicas).await {
+                return Err(format!("topic {topic} cannot have {replicas} copies: {why}"));
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

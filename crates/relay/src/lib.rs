@@ -42,6 +42,8 @@ mod nats;
 mod opening;
 mod owner;
 mod tape;
+#[cfg(feature = "kafka")]
+mod topic;
 mod walker;
 
 pub use address::{Address, Service};

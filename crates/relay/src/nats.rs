@@ -20,6 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The opening of a stream waits for an election of its servers: 4 to 9 s as they are compiled.
 const OPENING: Duration = Duration::from_secs(20);
 
+/// After two pings without an answer the client turns to another server. Its default, a minute, is
+/// how long nothing would count once the client's server is cut off or stopped.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
 pub(crate) struct Nats {
     stream: Stream,
     entries: UnboundedSender<Sending>,
@@ -50,6 +54,7 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Na
     let opening = async {
         let options = async_nats::ConnectOptions::new()
             .connection_timeout(Duration::from_secs(1))
+            .ping_interval(PING_EVERY)
             .retry_on_initial_connect();
         let client = options.connect(urls).await.map_err(|e| e.to_string())?;
         let mut context = jetstream::new(client);
@@ -144,7 +149,8 @@ impl Tape for Nats {
         if from >= to {
             return Ok(());
         }
-        // An ordered consumer starts anew by itself after a gap or a lost server.
+        // An ordered consumer starts anew by itself after a gap or a lost server: behind its last
+        // message, or at the stream's beginning if it had none.
         let config = consumer::pull::OrderedConfig {
             deliver_policy: consumer::DeliverPolicy::ByStartSequence { start_sequence: from },
             ..Default::default()
@@ -153,6 +159,7 @@ impl Tape for Nats {
             let consumer = self.stream.create_consumer(config).await.map_err(|e| e.to_string())?;
             consumer.messages().await.map_err(|e| e.to_string())
         })?;
+        let mut next = from;
         loop {
             let (position, payload) = self.room.wait(PATIENCE, async {
                 let message =
@@ -163,6 +170,10 @@ impl Tape for Nats {
             if position >= to {
                 return Ok(());
             }
+            if position < next {
+                return Err(Trouble(format!("position {position} came, expected {next}")));
+            }
+            next = position + 1;
             each(position, &payload);
             if position + 1 == to {
                 return Ok(());

@@ -90,8 +90,8 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
     Ok(Opened { log, place, lost: reading.lost })
 }
 
-/// How far the log on `tape` counts, read from `from` to its end. Nothing is appended: an owner that
-/// writes goes on.
+/// How far the log on `tape` counts, read from `from` to its end. Nothing is appended: an owner
+/// that writes goes on.
 ///
 /// # Errors
 /// [`Fault`].
@@ -203,6 +203,10 @@ impl Reading {
                 "this folder has the relay's log up to position {next}, and the relay has it from {first} on: begin with \
                  a later copy of the folder"
             )));
+        }
+        if next == 0 && first > 1 {
+            let what = format!("the relay has removed all that was before position {first}");
+            return Err(Fault::Damaged { position: 1, what });
         }
         Ok(Ok(next.max(first)))
     }

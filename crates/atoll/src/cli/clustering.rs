@@ -65,8 +65,9 @@ pub struct AgentArgs {
     /// another machine takes them over only when the lease is over
     #[arg(long, value_name = "URL", value_parser = etcd_servers)]
     pub etcd: Option<String>,
-    /// The relay with the islands' logs (nats://HOST:PORT,.. or kafka://HOST:PORT,..): the agent takes
-    /// over islands of machines of which the lease is over, if it has a copy and nothing is lost
+    /// The relay with the islands' logs (nats://HOST:PORT,.. or kafka://HOST:PORT,..): the agent
+    /// takes over islands of machines of which the lease is over, if it has a copy and nothing is
+    /// lost
     #[arg(long, value_name = "URL", value_parser = relay_address, requires = "etcd")]
     pub relay: Option<String>,
     /// Which word has islands taken over: agents or operator (`atoll cluster takeover`)
