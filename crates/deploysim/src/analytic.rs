@@ -190,12 +190,10 @@ impl Demand {
         let all = request.rows.len() as f64 + f64::from(request.inserts);
         let shape = Shape { all, updates, weight: request.row_weight };
         let is_distributed = parts.len() > 1;
-        let forwarded = forwarded_ns(case, home);
-        self.busy_ns[home] += forwarded;
         let p = case.parts(updates > 0.0);
         let log_ns = if updates > 0.0 { services[home].append_ns } else { 0.0 };
-        let mut latency = log_ns + forwarded;
-        self.busy_ns[home] += log_ns;
+        let mut latency = log_ns + forwarded_ns(case, home);
+        self.busy_ns[home] += latency;
         let at_once = case.profile.visits == Visits::AtOnce;
         // Of parts that run at once the longest counts.
         let mut longest = 0.0_f64;

@@ -123,7 +123,18 @@ pub fn cells_to_measure(
         let design = design.to_owned();
         let dataset = dataset.filter(|_| term == Term::Memory);
         let durability = without_log.then_some(Durability::Memory);
-        wanted.push(Wanted { term, design, islands, workers, channel, multisite, dataset, durability });
+        let is_later = false;
+        wanted.push(Wanted {
+            term,
+            design,
+            islands,
+            workers,
+            channel,
+            multisite,
+            dataset,
+            durability,
+            is_later,
+        });
     };
     let mut sized = Vec::new();
     for design in designs {
@@ -156,12 +167,11 @@ pub fn cells_to_measure(
     }
     // Kin say most of what each other's cells would.
     let first_kin = designs.iter().find(|design| borrows(profile, design));
-    let is_later = |w: &Wanted| {
-        w.term != Term::Work
-            && borrows(profile, &w.design)
-            && first_kin.is_some_and(|first| *first != w.design)
-    };
-    wanted.sort_by_key(is_later);
+    for w in &mut wanted {
+        let is_kin = borrows(profile, &w.design) && first_kin.is_some_and(|first| *first != w.design);
+        w.is_later = is_kin && w.term != Term::Work;
+    }
+    wanted.sort_by_key(|w| w.is_later);
     Ok(wanted)
 }
 
@@ -222,11 +232,11 @@ pub fn calibrate(
     let works: Vec<&Cell> = works.map(|(_, cell)| *cell).collect();
     let mut fits: Vec<Fit> = Vec::new();
     for (term, cell) in ordered {
-        let rests_on_work = matches!(term, Term::Log | Term::Parts);
+        let rests_on_work = term == Term::Log || term == Term::Parts && is_routed;
         if rests_on_work && !measured(&fits).contains(&cell.design.as_str()) {
             fits.push(assumed_work(&mut profile, machine, transactions, cell, &fits)?);
         }
-        let aim = kin::in_view_of_kin(base, cell, cells);
+        let aim = kin::in_view_of_kin(base, term, cell, cells);
         let mut solve = |term| solve(&mut profile, machine, transactions, term, (cell, aim));
         let fit = solve(term)?;
         let is_faster = term == Term::Sharing && fit.is_none() && aim > fit.tps;
@@ -267,13 +277,13 @@ fn in_turn(
     for _ in 0..MOST_TURNS {
         let smaller = sizes[0].1;
         let workload = transactions(smaller.multisite, smaller.dataset)?;
-        let aim = kin::in_view_of_kin(base, smaller, cells);
+        let aim = kin::in_view_of_kin(base, Term::Work, smaller, cells);
         let missed = simulated(profile, machine, &workload, smaller)? / aim - 1.0;
         if missed.abs() < 2.0 * EXACT {
             break;
         }
         for (term, cell) in sizes {
-            let aim = kin::in_view_of_kin(base, cell, cells);
+            let aim = kin::in_view_of_kin(base, *term, cell, cells);
             fits.push(solve(profile, machine, transactions, *term, (cell, aim))?);
         }
     }

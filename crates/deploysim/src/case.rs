@@ -187,8 +187,8 @@ impl<'a> Case<'a> {
         Service { read, update, append_ns: append }
     }
 
-    /// ns per row for lines that no cache holds, and for pages that no TLB holds: an instance's rows against the caches of its
-    /// cores.
+    /// ns per row for lines that no cache holds, and for pages that no TLB holds: an instance's
+    /// rows against the caches of its cores.
     fn miss_ns(&self, cores: &[usize]) -> f64 {
         let (terms, cache) = (self.machine.terms(), &self.profile.cache);
         let share = self.transactions.dataset() as f64 / self.deployment.instances.len() as f64;

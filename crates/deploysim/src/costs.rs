@@ -452,9 +452,9 @@ impl EngineProfile {
         })
     }
 
-    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. An owner
-    /// takes no row locks of its own while no other transaction visits it: its work and those locks
-    /// are those of `serial`, if the profile has it. A design that has costs keeps them.
+    /// The profile with costs of `design` copied from those of `lender`, marked as borrowed. An
+    /// owner takes no row locks of its own while no other transaction visits it: its work and those
+    /// locks are those of `serial`, if the profile has it. A design that has costs keeps them.
     ///
     /// # Errors
     /// The profile has no costs for the lender.

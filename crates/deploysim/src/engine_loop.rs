@@ -1,6 +1,6 @@
 //! The constants of the worker's loop and of the log's threads that the simulation repeats.
-//! `instance::worker`, `instance::gate`, `deploy` and `memstore::log` have them; a test of this crate
-//! compares these with their source.
+//! `instance::worker`, `instance::gate`, `deploy` and `memstore::log` have them; a test of this
+//! crate compares these with their source.
 
 /// Passes over the ready tasks before the worker looks at its links.
 pub const TURNS: usize = 8;

@@ -2,7 +2,8 @@
 //! the machine.
 //!
 //! A round measures each cell once, the most valuable first; the next round goes backwards, so that
-//! a drift of the machine meets all cells alike. Rounds go on until the budget is spent. A window
+//! a drift of the machine meets all cells alike. Rounds go on until the budget is spent. Cells of
+//! which others say most (`Wanted::is_later`) come in after two rounds of the others. A window
 //! beside other work is too slow, so cells that have no other one come first in the later rounds.
 
 use super::question::Question;
@@ -71,7 +72,8 @@ pub fn run(
     let left = (budget.saturating_sub(begun.elapsed()).as_secs_f64() - solving).max(needed);
     let most = (left / LEAST_S) as usize;
     let mut progress = Progress::new(most.min(MOST_ROUNDS * wanted.len()));
-    let windows = rounds::<Failure>(wanted.len(), left, |at| {
+    let early = wanted.iter().filter(|wanted| !wanted.is_later).count();
+    let windows = rounds::<Failure>(early, wanted.len(), left, |at| {
         let started = Instant::now();
         let window = probe(question, &wanted[at], machine, interrupt, &mut progress)?;
         Ok((window, started.elapsed().as_secs_f64()))
@@ -190,20 +192,24 @@ fn trusted(windows: &[Window]) -> Vec<f64> {
     if clean.is_empty() { fastest.into_iter().collect() } else { clean }
 }
 
-/// The windows of each cell. `measure` gives a window of a cell, if it has one, and the seconds
-/// that it took.
+/// The windows of each cell; the first `early` ones have two rounds of their own. `measure` gives
+/// a window of a cell, if it has one, and the seconds that it took.
 ///
 /// # Errors
 /// That of `measure`.
 fn rounds<E>(
+    early: usize,
     cells: usize,
     budget_s: f64,
     mut measure: impl FnMut(usize) -> Result<(Option<Window>, f64), E>,
 ) -> Result<Vec<Vec<Window>>, E> {
     let mut windows: Vec<Vec<Window>> = vec![Vec::new(); cells];
     let (mut spent, mut probes) = (0.0, 0);
-    for round in 0..MOST_ROUNDS {
-        let mut order: Vec<usize> = (0..cells).collect();
+    let late = (early < cells).then(|| early..cells);
+    let first = [0..early, 0..early].into_iter().chain(late);
+    let all = first.chain(std::iter::repeat_n(0..cells, MOST_ROUNDS - 2));
+    for (round, of_round) in all.enumerate() {
+        let mut order: Vec<usize> = of_round.collect();
         if round % 2 == 1 {
             order.reverse();
         }
@@ -254,7 +260,7 @@ mod tests {
     #[test]
     fn a_window_beside_other_work_is_measured_again_and_not_trusted() {
         let mut order = Vec::new();
-        let windows = rounds(2, 3.5, |at| {
+        let windows = rounds(2, 2, 3.5, |at| {
             order.push(at);
             let window = if order.len() == 1 { Window { tps: 4.0, noise: 0.5 } } else { CLEAN };
             Ok::<_, Failure>((Some(window), 1.0))
@@ -270,7 +276,7 @@ mod tests {
     /// Runs rounds of probes that take two seconds each; returns the order, and the windows.
     fn order(cells: usize, budget_s: f64) -> (Vec<usize>, Vec<Vec<Window>>) {
         let mut order = Vec::new();
-        let windows = rounds(cells, budget_s, |at| {
+        let windows = rounds(cells, cells, budget_s, |at| {
             order.push(at);
             Ok::<_, Failure>(((at != 1).then_some(CLEAN), 2.0))
         });
@@ -288,8 +294,19 @@ mod tests {
     }
 
     #[test]
+    fn cells_that_can_wait_come_after_two_rounds_of_the_others() {
+        let mut order = Vec::new();
+        let measure = |at| {
+            order.push(at);
+            Ok::<_, Failure>((Some(CLEAN), 1.0))
+        };
+        rounds(2, 4, 9.5, measure).unwrap();
+        assert_eq!(order, [0, 1, 1, 0, 2, 3, 3, 2, 1]);
+    }
+
+    #[test]
     fn an_interruption_ends_the_rounds() {
-        let ended = rounds(3, 100.0, |at| match at {
+        let ended = rounds(3, 3, 100.0, |at| match at {
             1 => Err(Failure::Interrupted),
             _ => Ok((Some(CLEAN), 1.0)),
         });

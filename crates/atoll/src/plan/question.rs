@@ -161,8 +161,8 @@ impl<'a> Question<'a> {
     }
 
     /// The options of `bench` for a probe: those of the question without skew, this share of
-    /// distributed transactions in per cent, and the size of the data and the durability if they are
-    /// others.
+    /// distributed transactions in per cent, and the size of the data and the durability if they
+    /// are others.
     pub fn probe_options(
         &self,
         multisite: f64,

@@ -63,6 +63,8 @@ pub struct Wanted {
     pub dataset: Option<u64>,
     /// Another durability than that of the load.
     pub durability: Option<Durability>,
+    /// Kin have the same cell: others are worth a second window before this one has its first.
+    pub is_later: bool,
 }
 
 /// The load that cells are measured for.

@@ -103,8 +103,8 @@ impl Kept {
         cells
     }
 
-    /// The profile with the costs that the file's cells determine: its factors applied, or its cells
-    /// solved where another solver found the factors. `base` has costs of its designs, or of
+    /// The profile with the costs that the file's cells determine: its factors applied, or its
+    /// cells solved where another solver found the factors. `base` has costs of its designs, or of
     /// `conventional`; `machine` is the one that they were measured on.
     ///
     /// # Errors

@@ -2,18 +2,24 @@
 //!
 //! The designs with owners borrow their costs, and differ by a few per cent where their windows
 //! scatter by more. So a cell of few windows is drawn toward the median of the same cells of its
-//! kin, and a design without a cell of a term has the median factor of its kin. Sockets are kin too.
+//! kin, and a design without a cell of a term has the median factor of its kin. Sockets are kin
+//! too.
 
 use super::cell::{Cell, Fit, LEAST as LEAST_FACTOR, MOST as MOST_FACTOR, Term};
 use crate::costs::EngineProfile;
 
 /// Fewer cells have no median that says more than each of them.
 const LEAST: usize = 3;
-/// The scatter of one window around its deployment's median, and that of kin around each other, as
-/// standard deviations of logarithms (`results/plan-validation.md`: 5.6 % at the median, 19 % at
-/// the 90th percentile; the work of four designs over several workloads).
+/// The scatter of one window around its deployment's median, as the standard deviation of a
+/// logarithm: 5.6 % at the median, 19 % at the 90th percentile (`results/plan-validation.md`).
 const WINDOW: f64 = 0.08;
-const KIN: f64 = 0.05;
+
+/// The scatter of kin around each other, likewise. They differ by the way in which they hand over
+/// rows, and less in other cells (an assumption after the factors of four designs over seven
+/// workloads).
+fn between_kin(term: Term) -> f64 {
+    if term == Term::Handoff { 0.2 } else { 0.05 }
+}
 
 /// Whether the costs of a design are borrowed: all that borrow are kin.
 pub(super) fn borrows(base: &EngineProfile, design: &str) -> bool {
@@ -21,7 +27,7 @@ pub(super) fn borrows(base: &EngineProfile, design: &str) -> bool {
 }
 
 /// The throughput of a cell in view of its kin.
-pub(super) fn in_view_of_kin(base: &EngineProfile, cell: &Cell, all: &[Cell]) -> f64 {
+pub(super) fn in_view_of_kin(base: &EngineProfile, term: Term, cell: &Cell, all: &[Cell]) -> f64 {
     if !borrows(base, &cell.design) {
         return cell.tps;
     }
@@ -38,7 +44,7 @@ pub(super) fn in_view_of_kin(base: &EngineProfile, cell: &Cell, all: &[Cell]) ->
     // A window beside other work says little.
     let windows = if cell.is_disturbed { 0.5 } else { cell.windows.max(1) as f64 };
     let of_window = WINDOW * WINDOW / windows;
-    let weight = of_window / (of_window + KIN * KIN);
+    let weight = of_window / (of_window + between_kin(term).powi(2));
     ((1.0 - weight) * cell.tps.ln() + weight * median(kin)).exp()
 }
 

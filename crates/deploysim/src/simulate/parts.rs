@@ -1,8 +1,7 @@
 //! The things that a simulation moves: workers, messages, transactions, sessions.
 
 use super::locks::LockId;
-use super::stations::{Line, Log};
-use super::writers::Writers;
+use super::stations::{Line, Log, Writers};
 use crate::case::{Service, Shape};
 use crate::transaction::{Request, Requests};
 use smallvec::SmallVec;
@@ -122,7 +121,7 @@ pub(super) struct Instance {
     pub is_shared: bool,
     pub lines: Vec<Line>,
     pub log: Log<(usize, Record)>,
-    pub writers: Writers,
+    pub writers: Writers<(usize, Record)>,
     /// Distributed transactions that live here.
     pub distributed: u32,
 }

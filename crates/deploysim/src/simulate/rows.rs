@@ -102,9 +102,9 @@ impl Sim<'_> {
         self.pay(number, Component::Sharing, sharing);
     }
 
-    /// The share of a part's transactions that take row locks where only those beside others do: all
-    /// while a distributed transaction lives here. With owners, all beside a transaction that was
-    /// handed over: one of the worker's own, or one of those of another worker that visit it.
+    /// The share of a part's transactions that take row locks where only those beside others do:
+    /// all while a distributed transaction lives here. With owners, all beside a transaction that
+    /// was handed over: one of the worker's own, or one of those of another worker that visit it.
     fn locked_share(&self, number: usize, part: &Part) -> f64 {
         let w = &self.workers[number];
         let instance = &self.instances[w.instance];

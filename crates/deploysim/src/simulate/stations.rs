@@ -1,5 +1,7 @@
-//! Stations: hot cache lines, which serve one visitor at a time, and the log's group commit.
+//! Stations: hot cache lines, which serve one visitor at a time, the log's group commit, and the
+//! threads that write a log.
 
+use crate::engine_loop::LOG_THREADS;
 use std::collections::VecDeque;
 
 /// A line that every transaction of an instance visits. Visits are served in the order of their
@@ -138,6 +140,76 @@ impl<T> Log<T> {
     }
 }
 
+/// The place of a thread in its round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Round {
+    #[default]
+    Rests,
+    Writes,
+    Pauses,
+}
+
+/// Waiters, each with the time since which it waits.
+type Group<T> = Vec<(T, f64)>;
+
+/// The threads that write the log of an instance where each commit waits until it is written.
+#[derive(Clone, Debug)]
+pub(super) struct Writers<T> {
+    rounds: [Round; LOG_THREADS],
+    under_way: [Group<T>; LOG_THREADS],
+    /// When each thread began.
+    since: [f64; LOG_THREADS],
+    waiting: Group<T>,
+    bytes: f64,
+}
+
+impl<T> Default for Writers<T> {
+    fn default() -> Writers<T> {
+        Writers {
+            rounds: Default::default(),
+            under_way: std::array::from_fn(|_| Vec::new()),
+            since: [0.0; LOG_THREADS],
+            waiting: Vec::new(),
+            bytes: 0.0,
+        }
+    }
+}
+
+impl<T> Writers<T> {
+    pub fn wait(&mut self, waiter: T, now: f64, bytes: f64) {
+        self.waiting.push((waiter, now));
+        self.bytes += bytes;
+    }
+
+    /// A thread that rests takes all commits that wait; its number, and their bytes.
+    pub fn begin(&mut self, now: f64) -> Option<(usize, f64)> {
+        let thread = self.rounds.iter().position(|round| *round == Round::Rests)?;
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.rounds[thread] = Round::Writes;
+        self.since[thread] = now;
+        self.under_way[thread].append(&mut self.waiting);
+        Some((thread, std::mem::take(&mut self.bytes)))
+    }
+
+    /// When the thread began its write.
+    pub fn since(&self, thread: usize) -> f64 {
+        self.since[thread]
+    }
+
+    /// A write has ended; its commits. The thread pauses if others wait by now and it may.
+    pub fn end(&mut self, thread: usize, may_pause: bool) -> (Group<T>, bool) {
+        let pauses = may_pause && !self.waiting.is_empty();
+        self.rounds[thread] = if pauses { Round::Pauses } else { Round::Rests };
+        (std::mem::take(&mut self.under_way[thread]), pauses)
+    }
+
+    pub fn rests(&mut self, thread: usize) {
+        self.rounds[thread] = Round::Rests;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,5 +237,23 @@ mod tests {
         assert_eq!(log.append(210.0, 'd', 100.0), Due::Look(235.0));
         assert_eq!(log.look(235.0, 100.0), Due::End(335.0));
         assert_eq!(log.flushes, 2);
+    }
+
+    #[test]
+    fn a_thread_takes_all_that_wait_and_pauses_if_more_have_come() {
+        let mut writers = Writers::default();
+        assert_eq!(writers.begin(0.0), None);
+        writers.wait('a', 0.0, 60.0);
+        writers.wait('b', 1.0, 40.0);
+        assert_eq!(writers.begin(2.0), Some((0, 100.0)));
+        writers.wait('c', 3.0, 10.0);
+        assert_eq!(writers.end(0, true), (vec![('a', 0.0), ('b', 1.0)], true));
+        assert_eq!(writers.begin(4.0), Some((1, 10.0)), "the other thread rests");
+        assert!(!writers.end(1, true).1, "no commit waits");
+        writers.wait('d', 5.0, 0.0);
+        assert_eq!(writers.begin(6.0), Some((1, 0.0)), "the first still pauses");
+        writers.rests(0);
+        writers.wait('e', 7.0, 0.0);
+        assert_eq!(writers.begin(7.0), Some((0, 0.0)));
     }
 }

@@ -12,48 +12,6 @@ use crate::case::LogWait;
 use crate::engine_loop::{LOG_PAUSE_NS, LOG_THREADS, TIMER_SLACK_NS};
 use crate::outcome::Component;
 
-/// The place of a thread in its round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Round {
-    #[default]
-    Rests,
-    Writes,
-    Pauses,
-}
-
-/// A commit that waits: the worker, its record, and since when.
-type Waiter = (usize, Record, f64);
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Writers {
-    rounds: [Round; LOG_THREADS],
-    under_way: [Vec<Waiter>; LOG_THREADS],
-    /// When each thread began.
-    since: [f64; LOG_THREADS],
-    waiting: Vec<Waiter>,
-    bytes: f64,
-}
-
-impl Writers {
-    /// A thread that rests takes all commits that wait; its number, and their bytes.
-    fn begin(&mut self) -> Option<(usize, f64)> {
-        let thread = self.rounds.iter().position(|round| *round == Round::Rests)?;
-        if self.waiting.is_empty() {
-            return None;
-        }
-        self.rounds[thread] = Round::Writes;
-        self.under_way[thread].append(&mut self.waiting);
-        Some((thread, std::mem::take(&mut self.bytes)))
-    }
-
-    /// A write has ended; its commits. The thread pauses if others wait by now and it may.
-    fn end(&mut self, thread: usize, may_pause: bool) -> (Vec<Waiter>, bool) {
-        let pauses = may_pause && !self.waiting.is_empty();
-        self.rounds[thread] = if pauses { Round::Pauses } else { Round::Rests };
-        (std::mem::take(&mut self.under_way[thread]), pauses)
-    }
-}
-
 impl Sim<'_> {
     /// A commit waits until its record is written.
     pub(super) fn wait_for_write(&mut self, number: usize, record: Record) {
@@ -67,8 +25,7 @@ impl Sim<'_> {
         let (instance, now) = (w.instance, w.clock);
         let bytes = rows * self.case.costs.log_bytes_per_row;
         let writers = &mut self.instances[instance].writers;
-        writers.waiting.push((number, record, now));
-        writers.bytes += bytes;
+        writers.wait((number, record), now, bytes);
     }
 
     /// A turn of the worker is over: its commits are written if a thread of the log rests.
@@ -82,8 +39,7 @@ impl Sim<'_> {
     /// Begins a write. Where each core has a worker the thread takes the core of one: of the worker
     /// that woke it, or of one that is busy.
     fn begin_write(&mut self, instance: usize, now: f64, caller: Option<usize>) {
-        let Some((thread, bytes)) = self.instances[instance].writers.begin() else { return };
-        self.instances[instance].writers.since[thread] = now;
+        let Some((thread, bytes)) = self.instances[instance].writers.begin(now) else { return };
         let ns = self.case.write_ns(bytes);
         self.set_timer(now + ns, Timer::WriteEnds { instance, thread });
         if self.workers.len() < self.case.machine.cores() {
@@ -103,12 +59,12 @@ impl Sim<'_> {
     pub(super) fn write_ends(&mut self, instance: usize, thread: usize, now: f64) {
         let pause = self.pause_ns();
         let (written, pauses) = self.instances[instance].writers.end(thread, pause > 0.0);
-        let since = self.instances[instance].writers.since[thread].max(self.window_start);
+        let since = self.instances[instance].writers.since(thread).max(self.window_start);
         let log = &mut self.instances[instance].log;
         log.flushes += 1;
         log.busy_ns += (now - since) / LOG_THREADS as f64;
-        log.wait_ns += written.iter().map(|(.., since)| now - since).sum::<f64>();
-        for (worker, record, _) in written {
+        log.wait_ns += written.iter().map(|(_, since)| now - since).sum::<f64>();
+        for ((worker, record), _) in written {
             self.make_ready(worker, super::Task::Durable(record), now);
         }
         if pauses {
@@ -129,28 +85,7 @@ impl Sim<'_> {
     }
 
     pub(super) fn pause_ends(&mut self, instance: usize, thread: usize, now: f64) {
-        self.instances[instance].writers.rounds[thread] = Round::Rests;
+        self.instances[instance].writers.rests(thread);
         self.begin_write(instance, now, None);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_takes_all_that_wait_and_pauses_if_more_have_come() {
-        let mut writers = Writers::default();
-        assert_eq!(writers.begin(), None);
-        writers.waiting.push((0, Record::Local(1), 0.0));
-        writers.waiting.push((0, Record::Local(2), 1.0));
-        assert_eq!(writers.begin(), Some((0, 0.0)));
-        writers.waiting.push((0, Record::Local(3), 2.0));
-        let (written, pauses) = writers.end(0, true);
-        assert_eq!((written.len(), pauses), (2, true));
-        assert_eq!(writers.begin(), Some((1, 0.0)), "the other thread rests");
-        assert!(!writers.end(1, true).1, "no commit waits");
-        writers.waiting.push((0, Record::Local(4), 3.0));
-        assert_eq!(writers.begin(), Some((1, 0.0)), "the first still pauses");
     }
 }

@@ -20,6 +20,8 @@ fn truth() -> EngineProfile {
         let factor = 1.3 + 0.4 * i as f64;
         costs.work.read.per_row *= factor;
         costs.work.read.per_transaction *= factor;
+        costs.with_distributed.read.per_row *= factor;
+        costs.with_distributed.read.per_transaction *= factor;
         costs.parts.read.home *= 2.2 - 0.3 * i as f64;
         costs.parts.read.participant *= 1.6;
         costs.cold.read.exposed += 0.5;
@@ -187,6 +189,7 @@ fn with_owners() -> EngineProfile {
     let mut truth = truth().lending("plp-leaf", "conventional").unwrap();
     let owners = truth.designs.get_mut("plp-leaf").unwrap();
     owners.work.read.per_row *= 0.7;
+    owners.with_distributed.read.per_row *= 0.7;
     owners.handoff.read *= 2.4;
     truth
 }
@@ -218,6 +221,91 @@ fn a_design_without_costs_borrows_them_and_measured_cells_scale_them() {
         worst_before = worst_before.max(error(&base).abs());
     }
     assert!(worst_before > 0.1, "{worst_before}");
+}
+
+/// Three designs alike: one with a disturbed cell, and one without cells of its parts.
+#[test]
+fn cells_of_few_windows_are_drawn_to_their_kin() {
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let names = ["logical", "plp-regular", "plp-leaf"];
+    let base = with_costs_for(&EngineProfile::builtin("atoll").unwrap(), &names).unwrap();
+    let wanted = cells_to_measure(&base, &names, 2, &[Channel::Shm], &load(50.0, None)).unwrap();
+    let terms: Vec<(Term, &str)> = wanted.iter().map(|w| (w.term, w.design.as_str())).collect();
+    assert_eq!(
+        terms[..4],
+        [
+            (Term::Work, "logical"),
+            (Term::Sharing, "logical"),
+            (Term::Work, "plp-regular"),
+            (Term::Work, "plp-leaf")
+        ]
+    );
+    assert!(
+        terms.iter().position(|t| *t == (Term::Parts, "logical"))
+            < terms.iter().position(|t| *t == (Term::Sharing, "plp-leaf"))
+    );
+    let truth = |w: &Wanted| measured(&base, &w.design, w.islands, w.channel, w.multisite);
+    let is_left_out =
+        |w: &&Wanted| !(w.design == "plp-leaf" && matches!(w.term, Term::Handoff | Term::Parts));
+    let cells: Vec<Cell> = wanted
+        .iter()
+        .filter(is_left_out)
+        .map(|w| {
+            let spoilt = w.design == "plp-regular" && w.term == Term::Work;
+            let tps = truth(w) * if spoilt { 0.6 } else { 1.0 };
+            Cell { is_disturbed: spoilt, ..cell(&w.design, w.islands, w.channel, w.multisite, tps) }
+        })
+        .collect();
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    assert_eq!(apply(&base, &found.fits).unwrap(), found.profile);
+    let tps = |of, design, islands, multisite| measured(of, design, islands, Channel::Shm, multisite);
+    for (design, islands, multisite) in
+        [("plp-regular", 2, 0.0), ("plp-leaf", 1, 50.0), ("plp-leaf", 2, 50.0)]
+    {
+        let error =
+            tps(&found.profile, design, islands, multisite) / tps(&base, design, islands, multisite) - 1.0;
+        assert!(error.abs() < 0.12, "{design} on {islands}: {error}");
+    }
+    let assumed: Vec<Term> = found.fits.iter().filter(|fit| fit.is_assumed).map(|fit| fit.term).collect();
+    assert_eq!(assumed, [Term::Handoff, Term::Parts]);
+    let kept = Kept { fits: found.fits, ..kept() };
+    assert_eq!((kept.cells().len(), kept.disturbed()), (cells.len(), 1));
+}
+
+/// Clients that send their requests to the instance of their rows: one instance alone has no
+/// messages.
+#[test]
+fn routed_requests_tell_the_work_from_the_messages() {
+    let base = EngineProfile::builtin("atoll").unwrap();
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let mut truth = base.clone();
+    for costs in truth.designs.values_mut() {
+        costs.work.read.per_row *= 1.5;
+        costs.work.read.per_transaction *= 1.5;
+        costs.forward *= 3.0;
+    }
+    let spec = workload::WorkloadSpec::new("tatp", 2);
+    let routed = |multisite, dataset| Transactions::of_cell(&spec, multisite, dataset);
+    let tps = |of: &EngineProfile, design: &str, islands| {
+        let deployment = Deployment::new(&machine, design, islands, 2, Placement::Island).unwrap();
+        run(&machine, of, &routed(0.0, None).unwrap(), &deployment, &RunOptions::default().seeded(3)).tps
+    };
+    assert!(routed(0.0, None).unwrap().is_routed());
+    let bound = spec.clone().with("ids", "uniform");
+    assert!(!Transactions::of(&bound).unwrap().is_routed());
+    let asked = Load { is_routed: true, ..load(0.0, None) };
+    let wanted = cells_to_measure(&base, &["conventional", "serial"], 2, &CHANNELS, &asked).unwrap();
+    assert!(wanted.iter().any(|w| w.term == Term::Channel && w.channel == Channel::Uds), "{wanted:?}");
+    let local = wanted.iter().filter(|w| w.channel == Channel::Shm);
+    let cells: Vec<Cell> = local
+        .map(|w| cell(&w.design, w.islands, w.channel, 0.0, tps(&truth, &w.design, w.islands)))
+        .collect();
+    let found = calibrate(&base, &machine, &routed, &cells).unwrap();
+    for (design, islands) in [("conventional", 1), ("conventional", 2), ("serial", 2)] {
+        let error = tps(&found.profile, design, islands) / tps(&truth, design, islands) - 1.0;
+        assert!(error.abs() < 0.03, "{design} on {islands}: {error}");
+    }
+    assert!(found.profile.designs["conventional"].forward > 1_500.0, "{:?}", found.fits);
 }
 
 #[test]
