@@ -151,9 +151,13 @@ fn concatenated(args: &Args<'_>) -> Result<Datum, SqlError> {
 }
 
 /// An array with one more element at its end, or at its begin.
-fn extended(array: &Cow<'_, Datum>, value: &Datum, at: At, ty: SqlType) -> Result<Datum, SqlError> {
+fn extended(array: &Datum, value: &Datum, at: At, ty: SqlType) -> Result<Datum, SqlError> {
     let SqlType::Array(element) = ty else { return Err(mistyped()) };
-    let mut all = if array.is_null() { Vec::new() } else { elements(Some(array))? };
+    let mut all = match array {
+        Datum::Null => Vec::new(),
+        Datum::Text(text) => array::elements(text)?,
+        _ => return Err(mistyped()),
+    };
     let text = (!value.is_null()).then(|| to_string(element.ty(), value));
     match at {
         At::End => all.push(text),
