@@ -193,9 +193,10 @@ impl Worker {
     ) {
         let (arena, hints) = (&self.store.arena, &self.store.hints);
         let near = coming.len().min(HINT_AHEAD);
-        for i in leads.hashed.saturating_sub(first)..near {
+        let known = leads.hashed.saturating_sub(first);
+        for (i, entry) in coming.iter().enumerate().take(near).skip(known) {
             self.buffer.clear();
-            row::key(arena, coming[i], &mut self.buffer);
+            row::key(arena, *entry, &mut self.buffer);
             let hash = key_of(&self.buffer).map(|key| Hash::of(table, key));
             hash.inspect(|hash| hints.prefetch(*hash));
             leads.hashes[(first + i) % HINT_AHEAD] = hash;

@@ -50,7 +50,7 @@ impl Cell {
     }
 }
 
-/// A cell to be measured. The order of [`cells_to_measure`] is that of their worth.
+/// A cell to be measured. [`super::cells_to_measure`] puts them in the order of their worth.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Wanted {
     pub term: Term,
