@@ -160,10 +160,10 @@ pub fn cells_to_measure(
         }
         designs.iter().for_each(|design| add(Term::Parts, design, workers, first, multisite));
     }
-    if has_parts || workers > 1 && is_routed {
-        if let Some(design) = designs.first() {
-            sockets.iter().for_each(|&channel| add(Term::Channel, design, workers, channel, multisite));
-        }
+    if (has_parts || workers > 1 && is_routed)
+        && let Some(design) = designs.first()
+    {
+        sockets.iter().for_each(|&channel| add(Term::Channel, design, workers, channel, multisite));
     }
     // Kin say most of what each other's cells would.
     let first_kin = designs.iter().find(|design| borrows(profile, design));

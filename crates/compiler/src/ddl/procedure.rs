@@ -41,7 +41,7 @@ impl Changing {
         // The body is compiled, to find errors and what it uses.
         self.change.catalog.procedures.insert(procedure.oid, procedure.clone());
         procedure.uses = match body_of(&self.change.catalog, &procedure) {
-            Ok(body) => uses(&*body),
+            Ok(body) => uses(&body),
             Err(_) if self.bodies == Bodies::Taken => BTreeSet::new(),
             Err(stop) => return Err(in_body(stop)),
         };
