@@ -205,7 +205,7 @@ fn rounds<E>(
 ) -> Result<Vec<Vec<Window>>, E> {
     let mut windows: Vec<Vec<Window>> = vec![Vec::new(); cells];
     let (mut spent, mut probes) = (0.0, 0);
-    let late = (early < cells).then(|| early..cells);
+    let late = (early < cells).then_some(early..cells);
     let first = [0..early, 0..early].into_iter().chain(late);
     let all = first.chain(std::iter::repeat_n(0..cells, MOST_ROUNDS - 2));
     for (round, of_round) in all.enumerate() {
