@@ -1,6 +1,8 @@
 //! `peers`: prints the tables of `results/benchmarks.md`, progress on standard error.
 //!
-//!     cargo run --release -p peers --features engines -- engines
+//! ```text
+//! cargo run --release -p peers --features engines -- engines
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,9 @@
 //! The cost of the transaction language: TPC-B as a procedure of steps, and the same deposit
 //! written by hand with plain function calls, both on storage that does nothing.
 //!
-//!     cargo run --release -p workload --example abstraction
+//! ```text
+//! cargo run --release -p workload --example abstraction
+//! ```
 //!
 //! Prints nanoseconds per transaction of each form, the median of several rounds in which the forms
 //! take turns.
