@@ -34,13 +34,13 @@ pub struct Hosts {
     pub lines: Vec<HostLine>,
 }
 
-/// Which word has the islands of machines that are gone taken over, where a relay has their logs.
+/// What begins the take-over of the islands of a machine that is gone, if a relay has their logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum TakeOver {
-    /// That of etcd: the lease of their machine is over.
+    /// The end of the machine's lease: an agent with a copy takes over by itself.
     #[default]
     Agents,
-    /// That of an operator (`atoll cluster takeover`).
+    /// An operator's `atoll cluster takeover`.
     Operator,
 }
 

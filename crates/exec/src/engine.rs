@@ -308,7 +308,7 @@ pub trait Engine: Send + Sync + Sized + 'static {
 
     /// The position that has to be durable before the outcome is told of a local transaction that
     /// wrote nothing or that is going to be rolled back: it may have read changes that are not
-    /// durable yet.
+    /// durable yet. To be asked before the transaction ends, while it holds its locks.
     fn horizon(&self, txn: &Self::LocalTxn, ctx: &Self::WorkerContext) -> Lsn;
 
     /// The result that [`Engine::durable`] has at once; `None` if it would wait.

@@ -70,7 +70,8 @@ pub struct AgentArgs {
     /// lost
     #[arg(long, value_name = "URL", value_parser = relay_address, requires = "etcd")]
     pub relay: Option<String>,
-    /// Which word has islands taken over: agents or operator (`atoll cluster takeover`)
+    /// What begins a take-over: agents (the end of the machine's lease) or operator (`atoll cluster
+    /// takeover`)
     #[arg(long, value_name = "WORD", value_parser = TakeOver::parse, default_value = "agents", requires = "relay")]
     pub takeover: TakeOver,
 }

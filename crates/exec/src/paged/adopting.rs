@@ -178,7 +178,7 @@ impl<D: Design> PageEngine<D> {
         if all[at].doubts == 0
             && let Some(mut txn) = all.swap_remove(at).txn.take()
         {
-            // These locks are those of other transactions, which have ended by now.
+            // The transactions in doubt to which these locks belong have left no marks.
             self.commit_marks.raise_all(self.store.log().end());
             self.end(&mut txn);
         }

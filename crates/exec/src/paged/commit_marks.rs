@@ -6,8 +6,8 @@
 //! same name. So names carry the dependency:
 //!
 //! ```text
-//!   writer   append commit record, ending at c -> raise the mark of each of its locks to c
-//!            -> release the locks
+//!   writer   append commit record -> raise the mark of each of its locks to c, up to which the log
+//!            must be durable for the commit to count -> release the locks
 //!   reader   acquire locks -> read -> the largest mark of its locks = its horizon -> release
 //! ```
 //!
@@ -19,7 +19,7 @@
 //!
 //! Why no commit is missed: a deleter holds X on the gap of the next key. If another key comes
 //! into that gap later, or the next key goes, the later transaction leaves its own, later mark
-//! where the reader will look. A commit that ends later in the log is durable later.
+//! where the reader will look. A commit counts no sooner than each commit before it (`wal`).
 //!
 //! Access rules: names share marks by their hash, so a mark may be higher than its names need, and
 //! the reader waits longer. Marks never fall. The lock table orders the writer's mark before the
@@ -33,10 +33,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const MARKS: usize = 1 << 16;
 
 pub(super) struct CommitMarks {
-    /// The end of the last commit record by the hash of a lock's name; empty where answers do not
-    /// wait, or where transactions run without locks.
+    /// By the hash of a lock's name: the position up to which the log must be durable for the last
+    /// commit to count. Empty where answers do not wait, or where transactions run without locks.
     marks: Box<[AtomicU64]>,
-    /// The end of the last commit that left no marks.
+    /// The same for the last commit that left no marks.
     floor: AtomicU64,
 }
 
@@ -55,8 +55,8 @@ impl CommitMarks {
         &self.marks[(name.mix() >> 32) as usize % MARKS]
     }
 
-    /// To be called between a commit and the release of its locks. `commit` is the end of its
-    /// record.
+    /// To be called between a commit and the release of its locks. The commit counts once the log
+    /// is durable up to `commit`.
     pub(super) fn raise(&self, held: &Locker, commit: Lsn) {
         for (name, mode) in held.held() {
             let is_beneath = name.is_granule() && matches!(mode, Mode::IS | Mode::IX);
@@ -72,8 +72,8 @@ impl CommitMarks {
         self.floor.fetch_max(commit.0, Relaxed);
     }
 
-    /// The end of the last commit that the holder of these locks can have seen; `None` if that
-    /// does not follow from its locks.
+    /// The position up to which the log must be durable for all commits to count that the holder of
+    /// these locks can have seen; `None` if that does not follow from its locks.
     pub(super) fn seen(&self, held: &Locker) -> Option<Lsn> {
         let mut seen = self.floor.load(Relaxed);
         for (name, mode) in held.held() {
