@@ -11,9 +11,11 @@
 //!   Memory    the same over more data               misses of the design and its kin
 //!   Log       the same, where commits wait for it   writes of the log
 //!   Sharing   one instance of all workers           the design's exposed cold lines
-//!   Relief    the same, if faster than its work     the design's work in such an instance
+//!   Relief    the same, if its lines do not         the design's work in such an instance
+//!             explain it
 //!   Handoff   the same, with rows at other owners   the design's hand-over between workers
 //!   Parts     several, distributed, memory channel  the design's parts
+//!   Forward   several, local, memory channel        a request sent to the instance of its rows
 //!   Channel   the same over another channel         that channel's reads and writes
 //! ```
 //!
@@ -24,7 +26,7 @@
 //! that a mix of kinds has one term as well. Terms without a cell keep the profile's costs. The
 //! cells are the only measured input. Where clients send their requests to the instance of their
 //! rows, all cells but that of one instance have messages: it determines the work, and the others
-//! the parts, to which the cost of such a request belongs. A cell that no cost explains is reported
+//! the cost of such a request. A cell that no cost explains is reported
 //! with its factor at a bound ([`Fit::is_at_bound`]).
 
 mod cell;
@@ -57,7 +59,7 @@ pub struct Calibration {
 
 /// The number of the way in which terms are solved: another one finds other factors for the same
 /// cells.
-pub const SOLVER: u32 = 3;
+pub const SOLVER: u32 = 4;
 
 /// A simulation within this share of the measured throughput ends the search of a factor.
 const EXACT: f64 = 0.002;
@@ -67,6 +69,9 @@ const MOST_STEPS: usize = 12;
 const MOST_TURNS: usize = 4;
 /// A term of a design that has no cold lines to scale begins with this share of their transfers.
 const COLD: ColdLines = ColdLines { per_row: 1.0, exposed: 1.0, hidden_ns: None };
+/// The transfers that a visit of a cold line pays for at most: it is fetched, taken away by the
+/// other core, fetched again, and then owned. An instance that loses more waits for something else.
+const MOST_EXPOSED: f64 = 3.0;
 
 /// The design that lends its costs to those without: its work is pages under locks as well.
 const LENDER: &str = "conventional";
@@ -232,16 +237,17 @@ pub fn calibrate(
     let works: Vec<&Cell> = works.map(|(_, cell)| *cell).collect();
     let mut fits: Vec<Fit> = Vec::new();
     for (term, cell) in ordered {
-        let rests_on_work = term == Term::Log || term == Term::Parts && is_routed;
+        let rests_on_work = matches!(term, Term::Log | Term::Forward);
         if rests_on_work && !measured(&fits).contains(&cell.design.as_str()) {
             fits.push(assumed_work(&mut profile, machine, transactions, cell, &fits)?);
         }
         let aim = kin::in_view_of_kin(base, term, cell, cells);
         let mut solve = |term| solve(&mut profile, machine, transactions, term, (cell, aim));
         let fit = solve(term)?;
-        let is_faster = term == Term::Sharing && fit.is_none() && aim > fit.tps;
+        let is_faster = fit.is_none() && aim > fit.tps;
+        let is_slower = aim < fit.tps * (1.0 - 2.0 * EXACT);
         fits.push(fit);
-        if is_faster {
+        if term == Term::Sharing && (is_faster || is_slower) {
             fits.push(solve(Term::Relief)?);
         }
         let work = works.iter().find(|work| term == Term::Memory && is_size_of(work, cell));
@@ -320,7 +326,7 @@ fn term_of(cell: &Cell, all: &[Cell], is_routed: bool) -> Term {
     match cell {
         // Where requests are routed, only one instance works without messages.
         Cell { islands: 1, .. } if is_routed => Term::Work,
-        Cell { channel, .. } if is_routed && is_memory(*channel) => Term::Parts,
+        Cell { channel, .. } if is_routed && is_memory(*channel) => Term::Forward,
         Cell { islands: 1, workers, multisite, .. } if *workers > 1 => {
             if *multisite == 0.0 {
                 Term::Sharing
@@ -356,10 +362,20 @@ fn solve(
         let tps = simulated(&tried, machine, &workload, cell)?;
         Ok::<_, ModelError>((tried, tps))
     };
-    let factor = crossing(|ln| Ok((at(ln.exp())?.1.max(f64::MIN_POSITIVE) / aim).ln()))?.exp();
+    let most = most(profile, term, cell).ln();
+    let factor = crossing(most, |ln| Ok((at(ln.exp())?.1.max(f64::MIN_POSITIVE) / aim).ln()))?.exp();
     let (fitted, tps) = at(factor)?;
     *profile = fitted;
     Ok(Fit { term, cell: cell.clone(), factor, tps, is_assumed: false })
+}
+
+/// The greatest factor of a term.
+fn most(profile: &EngineProfile, term: Term, cell: &Cell) -> f64 {
+    let costs = profile.designs.get(&cell.design).filter(|_| term == Term::Sharing);
+    costs.map_or(MOST, |costs| {
+        let exposed = |cold: ColdLines| scalable(cold).exposed;
+        MOST_EXPOSED / exposed(costs.cold.read).max(exposed(costs.cold.update))
+    })
 }
 
 /// The throughput of a cell by the simulation.
@@ -380,10 +396,12 @@ fn simulated(
 /// The logarithm of the factor at which `excess`, the logarithm of the simulated throughput over
 /// the measured one, passes 0. It falls as the factor grows. Steps from factor 1 outwards find two
 /// sides, and false position (with the Illinois rule, which halves the weight of a side that stays)
-/// goes on between them. A bound, if it is not passed between the bounds.
-fn crossing(excess: impl Fn(f64) -> Result<f64, ModelError>) -> Result<f64, ModelError> {
-    let (mut at, mut value) = (0.0, excess(0.0)?);
-    let (bound, mut step) = if value > 0.0 { (MOST.ln(), 0.7) } else { (LEAST.ln(), -0.7) };
+/// goes on between them. A bound, if it is not passed between the bounds; `most` is the logarithm
+/// of the upper one.
+fn crossing(most: f64, excess: impl Fn(f64) -> Result<f64, ModelError>) -> Result<f64, ModelError> {
+    let begin = most.min(0.0);
+    let (mut at, mut value) = (begin, excess(begin)?);
+    let (bound, mut step) = if value > 0.0 { (most, 0.7) } else { (LEAST.ln(), -0.7) };
     let (mut other, mut other_value) = (at, value);
     while value.abs() >= EXACT && value.signum() == other_value.signum() {
         if at == bound {
@@ -431,7 +449,7 @@ fn scaled(
             kin.for_each(|costs| costs.miss *= factor);
         }
         Term::Sharing => each(&mut costs.cold, |cold| {
-            let basis = if cold.per_row * cold.exposed > 0.0 { *cold } else { COLD };
+            let basis = scalable(*cold);
             *cold = ColdLines { exposed: basis.exposed * factor, ..basis };
         }),
         Term::Relief => {
@@ -447,10 +465,8 @@ fn scaled(
             profile.log_write.ns *= factor;
             profile.log_write.per_byte_ns *= factor;
         }
-        Term::Parts => {
-            each(&mut costs.parts, |parts| scale_parts(parts, factor));
-            costs.forward *= factor;
-        }
+        Term::Parts => each(&mut costs.parts, |parts| scale_parts(parts, factor)),
+        Term::Forward => costs.forward *= factor,
         Term::Channel => {
             let known = profile.messages.channels.get_mut(cell.channel.name());
             let none =
@@ -461,6 +477,11 @@ fn scaled(
         }
     }
     Ok(profile)
+}
+
+/// The cold lines that a factor of sharing scales.
+fn scalable(cold: ColdLines) -> ColdLines {
+    if cold.per_row * cold.exposed > 0.0 { cold } else { COLD }
 }
 
 fn each<T>(by: &mut ByOp<T>, change: impl Fn(&mut T)) {

@@ -4,7 +4,9 @@
 //! A round measures each cell once, the most valuable first; the next round goes backwards, so that
 //! a drift of the machine meets all cells alike. Rounds go on until the budget is spent. Cells of
 //! which others say most (`Wanted::is_later`) come in after two rounds of the others. A window
-//! beside other work is too slow, so cells that have no other one come first in the later rounds.
+//! beside other work is too slow, and so is one during which a host has kept the cores of this
+//! machine further apart than in most windows. Cells that have no other window come first in the
+//! later rounds.
 
 use super::question::Question;
 use super::terms;
@@ -33,6 +35,9 @@ const LEAST_S: f64 = 0.8;
 /// A window that other work took more of is not clean: of the windows of a quiet machine few have
 /// more.
 const MOST_NOISE: f64 = 0.06;
+/// A cache line took this many times as long from core to core as in most windows: the host of a
+/// virtual machine has moved a core. On two cores that did not move, lines differ by a fifth.
+const MOVED: f64 = 1.5;
 /// Rounds after which another one changes little.
 const MOST_ROUNDS: usize = 5;
 /// The share of distributed transactions, in per cent, of cells, if their question has fewer than
@@ -137,7 +142,9 @@ fn probe(
     match window::measure(load, &cell, &WINDOWS, machine, interrupt, progress) {
         Ok(row) => {
             progress.done(&format!("{:.0} /s", row.tps));
-            Ok(Some(Window { tps: row.tps, noise: row.noise }).filter(|window| window.tps > 0.0))
+            let lines = [row.machine.latency_before_ns, row.machine.latency_after_ns];
+            let line_ns = lines.into_iter().flatten().max_by(f64::total_cmp);
+            Ok(Some(Window { tps: row.tps, noise: row.noise, line_ns }).filter(|window| window.tps > 0.0))
         }
         Err(failure @ (Failure::Interrupted | Failure::Inconsistent { .. })) => Err(failure),
         Err(failure) => {
@@ -177,17 +184,27 @@ struct Window {
     tps: f64,
     /// The share of it that other work took.
     noise: f64,
+    /// The longer one of the times that a cache line took from core to core before and after it.
+    line_ns: Option<f64>,
 }
 
 impl Window {
-    fn is_clean(&self) -> bool {
-        self.noise <= MOST_NOISE
+    /// `line_ns` is the time in most windows.
+    fn is_clean(&self, line_ns: Option<f64>) -> bool {
+        let has_moved = self.line_ns.zip(line_ns).is_some_and(|(own, usual)| own > MOVED * usual);
+        self.noise <= MOST_NOISE && !has_moved
     }
 }
 
+/// The time of a cache line from core to core, at the median of all windows.
+fn usual_line_ns(windows: &[Vec<Window>]) -> Option<f64> {
+    let all: Vec<f64> = windows.iter().flatten().filter_map(|window| window.line_ns).collect();
+    (!all.is_empty()).then(|| median(&all))
+}
+
 /// The throughputs to go by: those of the clean windows, or of the fastest one if none is clean.
-fn trusted(windows: &[Window]) -> Vec<f64> {
-    let clean: Vec<f64> = windows.iter().filter(|w| w.is_clean()).map(|w| w.tps).collect();
+fn trusted(windows: &[Window], line_ns: Option<f64>) -> Vec<f64> {
+    let clean: Vec<f64> = windows.iter().filter(|w| w.is_clean(line_ns)).map(|w| w.tps).collect();
     let fastest = windows.iter().map(|w| w.tps).max_by(f64::total_cmp);
     if clean.is_empty() { fastest.into_iter().collect() } else { clean }
 }
@@ -213,7 +230,8 @@ fn rounds<E>(
         if round % 2 == 1 {
             order.reverse();
         }
-        order.sort_by_key(|at| windows[*at].iter().any(Window::is_clean));
+        let line_ns = usual_line_ns(&windows);
+        order.sort_by_key(|at| windows[*at].iter().any(|window| window.is_clean(line_ns)));
         for at in order {
             let expected = if probes == 0 { PROBE_S } else { spent / f64::from(probes) };
             if spent + expected > budget_s {
@@ -231,8 +249,10 @@ fn rounds<E>(
 fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<Window>]) -> Vec<Cell> {
     let conditions = question.conditions();
     let measured = wanted.iter().zip(windows).filter(|(_, windows)| !windows.is_empty());
+    let line_ns = usual_line_ns(windows);
+    let is_disturbed = |windows: &[Window]| !windows.iter().any(|window| window.is_clean(line_ns));
     measured
-        .map(|(wanted, all)| (wanted, !all.iter().any(Window::is_clean), trusted(all)))
+        .map(|(wanted, all)| (wanted, is_disturbed(all), trusted(all, line_ns)))
         .map(|(wanted, is_disturbed, windows)| Cell {
             design: wanted.design.clone(),
             islands: wanted.islands,
@@ -255,22 +275,39 @@ fn cells(question: &Question<'_>, wanted: &[Wanted], windows: &[Vec<Window>]) ->
 mod tests {
     use super::*;
 
-    const CLEAN: Window = Window { tps: 10.0, noise: 0.01 };
+    const CLEAN: Window = Window { tps: 10.0, noise: 0.01, line_ns: Some(30.0) };
 
     #[test]
     fn a_window_beside_other_work_is_measured_again_and_not_trusted() {
         let mut order = Vec::new();
         let windows = rounds(2, 2, 3.5, |at| {
             order.push(at);
-            let window = if order.len() == 1 { Window { tps: 4.0, noise: 0.5 } } else { CLEAN };
+            let window = if order.len() == 1 { Window { tps: 4.0, noise: 0.5, ..CLEAN } } else { CLEAN };
             Ok::<_, Failure>((Some(window), 1.0))
         });
         assert_eq!(order, [0, 1, 0], "the second round would go backwards");
         let windows = windows.unwrap();
-        assert_eq!(trusted(&windows[0]), [10.0]);
-        let disturbed = [3.0, 5.0, 4.0].map(|tps| Window { tps, noise: 0.3 });
-        assert_eq!(trusted(&disturbed), [5.0], "other work only slows down");
-        assert!(trusted(&[]).is_empty());
+        assert_eq!(trusted(&windows[0], None), [10.0]);
+        let disturbed = [3.0, 5.0, 4.0].map(|tps| Window { tps, noise: 0.3, ..CLEAN });
+        assert_eq!(trusted(&disturbed, None), [5.0], "other work only slows down");
+        assert!(trusted(&[], None).is_empty());
+    }
+
+    #[test]
+    fn a_window_while_the_cores_were_far_apart_is_measured_again_and_not_trusted() {
+        let mut order = Vec::new();
+        let windows = rounds(3, 3, 6.5, |at| {
+            order.push(at);
+            let moved = Window { tps: 6.0, line_ns: Some(104.0), ..CLEAN };
+            Ok::<_, Failure>((Some(if order.len() == 1 { moved } else { CLEAN }), 1.0))
+        });
+        assert_eq!(order, [0, 1, 2, 0, 2, 1], "the second round would go backwards");
+        let windows = windows.unwrap();
+        let line_ns = usual_line_ns(&windows);
+        assert_eq!((line_ns, trusted(&windows[0], line_ns)), (Some(30.0), vec![10.0]));
+        // Where all windows are like that, it is the machine.
+        let all = vec![vec![Window { line_ns: Some(104.0), ..CLEAN }; 2]];
+        assert_eq!(trusted(&all[0], usual_line_ns(&all)), [10.0, 10.0]);
     }
 
     /// Runs rounds of probes that take two seconds each; returns the order, and the windows.

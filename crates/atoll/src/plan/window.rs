@@ -3,7 +3,7 @@
 //! They are what `bench` measures with these options: the same command line goes through the same
 //! sweep, so a trial or a probe cannot differ from the later `bench`.
 
-use crate::bench::stamp;
+use crate::bench::{ping, stamp};
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -53,7 +53,7 @@ pub fn measure(
     let placement = stop.placement.name();
     let mut session = Session::open(stop.deployment, stamp(machine), placement, progress)?;
     let (subject, schedule) = &stop.mixes[0];
-    let row = session.run(subject, schedule, &|| None, progress)?;
+    let row = session.run(subject, schedule, &|| ping(machine), progress)?;
     if row.interrupted == Some(true) {
         return Err(Failure::Interrupted);
     }

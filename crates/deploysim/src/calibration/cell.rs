@@ -95,6 +95,8 @@ pub enum Term {
     Relief,
     Handoff,
     Parts,
+    /// Requests to the instance of their rows.
+    Forward,
     /// Sockets: the costs of a channel that is not the design's memory channel.
     Channel,
 }
@@ -109,6 +111,7 @@ impl Term {
             Term::Relief => "relief",
             Term::Handoff => "hand-over",
             Term::Parts => "distributed parts",
+            Term::Forward => "forwarded requests",
             Term::Channel => "channel",
         }
     }

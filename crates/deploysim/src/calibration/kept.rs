@@ -193,7 +193,7 @@ impl Kept {
             Term::Channel => format!("messages over {}", fit.cell.channel.name()),
             term => format!("{} of {}", term.name(), fit.cell.design),
         };
-        // An instance that is faster than its work has no cost of sharing, but a relief.
+        // What lines do not explain is a relief.
         let is_relieved = |fit: &&Fit| {
             let of_same = |other: &Fit| other.term == Term::Relief && other.cell == fit.cell;
             fit.term == Term::Sharing && self.fits.iter().any(of_same)

@@ -56,7 +56,7 @@ pub(super) fn assumed(base: &EngineProfile, fits: &[Fit]) -> Vec<Fit> {
     for work in works {
         let design = &work.cell.design;
         let has = |term: Term| fits.iter().any(|fit| fit.term == term && fit.cell.design == *design);
-        for term in [Term::Sharing, Term::Relief, Term::Handoff, Term::Parts] {
+        for term in [Term::Sharing, Term::Relief, Term::Handoff, Term::Parts, Term::Forward] {
             // A relief follows from the cell of sharing.
             let is_known = has(term) || term == Term::Relief && has(Term::Sharing);
             let of_kin = |fit: &&Fit| {

@@ -403,8 +403,34 @@ fn an_instance_that_is_faster_than_its_parts_has_a_relief() {
     let tps = |islands| measured(&found.profile, "conventional", islands, Channel::Shm, 0.0);
     assert!((tps(1) / 7e5 - 1.0).abs() < 0.02 && (tps(2) / 4e5 - 1.0).abs() < 0.02, "{} {}", tps(1), tps(2));
     // A slower one has a cost, and no relief.
-    let found = calibrate(&base, &machine, &workload, &[apart, Cell { tps: 3e5, ..together }]).unwrap();
+    let found = calibrate(&base, &machine, &workload, &[apart, Cell { tps: 3.7e5, ..together }]).unwrap();
     assert!(found.fits.iter().all(|fit| fit.term != Term::Relief) && found.fits[1].factor > 0.1);
+}
+
+#[test]
+fn an_instance_that_loses_more_than_its_lines_has_work_of_its_own() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let apart = cell("conventional", 2, Channel::Shm, 0.0, 4e5);
+    let together = cell("conventional", 1, Channel::Shm, 0.0, 5e4);
+    let found = calibrate(&base, &machine, &workload, &[apart, together]).unwrap();
+    let terms: Vec<Term> = found.fits.iter().map(|fit| fit.term).collect();
+    assert_eq!(terms, [Term::Work, Term::Sharing, Term::Relief]);
+    assert!(found.fits[2].factor > 2.0, "{:?}", found.fits[2]);
+    let costs = &found.profile.designs["conventional"];
+    assert!(costs.cold.read.exposed <= 3.01 && costs.cold.update.exposed <= 3.01, "{:?}", costs.cold);
+    let tps = |islands| measured(&found.profile, "conventional", islands, Channel::Shm, 0.0);
+    assert!((tps(1) / 5e4 - 1.0).abs() < 0.02 && (tps(2) / 4e5 - 1.0).abs() < 0.02, "{} {}", tps(1), tps(2));
+    assert!(Kept { fits: found.fits, ..kept() }.at_bound().is_empty());
+}
+
+#[test]
+fn the_parts_of_distributed_transactions_say_nothing_about_forwarded_requests() {
+    let (base, machine) = (EngineProfile::builtin("atoll").unwrap(), MachineModel::uniform(2, 60.0).unwrap());
+    let cells = [cell("occ", 2, Channel::Shm, 0.0, 1.1e6), cell("occ", 2, Channel::Shm, 30.0, 3e5)];
+    let found = calibrate(&base, &machine, &workload, &cells).unwrap();
+    let forward = |profile: &EngineProfile| profile.designs["occ"].forward;
+    assert!(found.fits[1].term == Term::Parts && found.fits[1].factor > 1.5, "{:?}", found.fits[1]);
+    assert!((forward(&found.profile) - forward(&base)).abs() < 1e-9);
 }
 
 #[test]

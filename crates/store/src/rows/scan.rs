@@ -139,15 +139,29 @@ impl Store {
             true => tree.chunk_while::<P::Index>(from, until, way, met)?,
             false => tree.chunk_while::<P::Secondary>(from, until, way, met)?,
         };
+        let seen = self.rows_chunk::<P>(table, &entries, visit)?;
+        let end = match entries[..seen].last() {
+            Some((last, _)) if cut || seen < entries.len() => ChunkEnd::More(Bound::Excluded(last.clone())),
+            _ => onward(read, way),
+        };
+        Ok(end)
+    }
+
+    /// Reads the rows at these addresses in order, until they have more than [`CHUNK_BYTES`].
+    /// Returns how many were visited.
+    fn rows_chunk<P: Policies>(
+        &self,
+        table: &Table,
+        entries: &[(Key, Option<Rid>)],
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<usize, Stop> {
         let (heap, mut bytes) = (self.heap(table), 0);
         for rid in entries.iter().take(SLOT_AHEAD).skip(1).filter_map(|(_, rid)| *rid) {
             heap.prefetch_slot::<P::Heap>(rid);
         }
         for (i, (key, rid)) in entries.iter().enumerate() {
             if bytes > CHUNK_BYTES {
-                entries.truncate(i);
-                cut = true;
-                break;
+                return Ok(i);
             }
             if let Some((_, Some(rid))) = entries.get(i + SLOT_AHEAD) {
                 heap.prefetch_slot::<P::Heap>(*rid);
@@ -170,11 +184,7 @@ impl Store {
                 None => visit(key, &[]),
             }
         }
-        let end = match (cut, entries.last()) {
-            (true, Some((last, _))) => ChunkEnd::More(Bound::Excluded(last.clone())),
-            _ => onward(read, way),
-        };
-        Ok(end)
+        Ok(entries.len())
     }
 
     /// As [`Store::chunk_of`], for the keys alone: no row is read.
