@@ -227,11 +227,12 @@ impl Chip {
         (cycles + self.memory, false)
     }
 
-    /// Writes or reads the state of a thread that moves: lines of the last level.
-    pub fn carry(&mut self, thread: usize) {
+    /// Writes or reads the state of a transaction that moves: lines of the last level, for each
+    /// place in the pool.
+    pub fn carry(&mut self, slot: u64) {
         for i in 0..self.shared.switch_lines {
             // Lines that no trace has.
-            let line = (1 << 50) + thread as u64 * 16 + i;
+            let line = (1 << 50) + slot * 16 + i;
             self.tally.llc_accesses += 1;
             self.tally.llc_misses += u64::from(!self.llc.access(line, 0).is_hit());
         }

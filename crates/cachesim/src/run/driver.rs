@@ -8,6 +8,7 @@ use crate::run::Input;
 use crate::run::chip::{Chip, Hiding, Tally};
 use crate::run::earliest::Earliest;
 use crate::run::settings::{Scheduler, Settings};
+use crate::run::stacks::Stack;
 use std::collections::VecDeque;
 use trace::code::{END, is_operation};
 use trace::{Decoder, Event, Trace, Transaction};
@@ -67,8 +68,8 @@ pub trait Policy {
 pub struct Thread<'t> {
     pub kind: u32,
     events: Decoder<'t>,
-    /// The lines of the stack and thread-local data, moved apart for each transaction in flight.
-    private: (u64, u64),
+    stack: Stack,
+    /// Its place in the pool of transactions in flight.
     slot: u64,
     /// When a scheduler took it up, and from when on it can run.
     entered: f64,
@@ -208,7 +209,7 @@ impl<'t> Run<'t> {
         self.threads.push(Thread {
             kind,
             events: transaction.events(),
-            private: transaction.private_lines(),
+            stack: Stack::new(transaction.private_lines(), slot as u64),
             slot: slot as u64,
             entered: now,
             ready: now,
@@ -295,8 +296,8 @@ impl<'t> Run<'t> {
         let until = start + self.settings.slice;
         let per_instruction = f64::from(self.active[core]) / self.chip.shared.ipc;
         let code = self.code;
-        let Thread { ref events, private, slot, pending, .. } = self.threads[thread];
-        let (mut events, moved) = (events.clone(), (slot + 1) << 42);
+        let Thread { ref events, stack, pending, .. } = self.threads[thread];
+        let mut events = events.clone();
         let mut now = Slice { context, thread, core, time: start, pending, last_line: u64::MAX };
         let mut instructions = 0;
         let why = loop {
@@ -326,8 +327,8 @@ impl<'t> Run<'t> {
                 }
                 Some(_) => continue,
             };
-            let own = line >= private.0 && line <= private.1;
-            let line = if own { line + moved } else { line };
+            let own = stack.holds(line);
+            let line = if own { stack.line(line) } else { line };
             now.time += self.chip.data(core, line, store, own);
         };
         self.chip.tally.instructions += instructions;
@@ -422,7 +423,7 @@ impl<'t> Run<'t> {
         // Alone in its queue, the transaction just goes on.
         if target != context || !self.contexts[context].queue.is_empty() {
             let cost = self.chip.shared.switch_cycles;
-            self.chip.carry(thread);
+            self.chip.carry(self.threads[thread].slot);
             self.outcome.switches += 1;
             self.threads[thread].switches += 1;
             self.outcome.most_switches = self.outcome.most_switches.max(self.threads[thread].switches);

@@ -9,7 +9,7 @@
 //! A context is one hardware thread; contexts of one core share its caches and its pipeline.
 //!
 //! - [`chip`]: the caches of all cores. [`driver`]: contexts, queues and time. `earliest`: the
-//!   context that is furthest behind.
+//!   context that is furthest behind. `stacks`: where the stacks of transactions in flight lie.
 //! - [`strex`], [`slicc`], [`addict`]: the schedulers; [`plain`]: the baselines.
 //! - [`settings`]: all parameters, with the values of the thesis.
 
@@ -20,6 +20,7 @@ mod earliest;
 pub mod plain;
 pub mod settings;
 pub mod slicc;
+mod stacks;
 pub mod strex;
 
 pub use driver::Outcome;
