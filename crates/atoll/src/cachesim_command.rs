@@ -3,24 +3,29 @@
 use crate::cli::{CachesimArgs, ProtectArg, ResetArg, SchedulerArg, StudyArg, TypesArg};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::patience::interruptibly;
+use crate::progress::Progress;
 use crate::results::write;
+use cachesim::Course;
 use cachesim::machine::{BUILT_IN, Machine};
 use cachesim::run::settings::{Protect, Reset, Scheduler, Settings, Types};
 use cachesim::study::{self, Row};
 use deploy::Interrupt;
+use driver::Watcher;
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Arc;
+use std::time::Duration;
 use trace::Trace;
 use world::tell;
+
+/// The interval at which progress is shown, and an interruption noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 pub fn run(args: &CachesimArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut trace = Trace::read(&args.trace).map_err(Failure::run)?;
     if let Some(most) = args.transactions {
         trace.transactions.truncate(usize::try_from(most).unwrap_or(usize::MAX));
     }
-    let rows = rows(args, &Arc::new(trace), interrupt)?;
+    let rows = rows(args, &trace, interrupt)?;
     if let Some(path) = &args.page {
         page(path, args, &rows)?;
     }
@@ -40,22 +45,47 @@ fn page(path: &Path, args: &CachesimArgs, rows: &[Row]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows of the study, or of the one run, that was asked for. A study takes minutes, so another
-/// thread makes it.
-pub fn rows(args: &CachesimArgs, trace: &Arc<Trace>, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
+/// The rows of the study, or of the one run, that was asked for, with progress meanwhile.
+pub fn rows(args: &CachesimArgs, trace: &Trace, interrupt: &Interrupt) -> Result<Vec<Row>, Failure> {
     let single_core = args.study == Some(StudyArg::Chapter6);
     let machine =
         machine(args.machine.as_deref().unwrap_or(if single_core { "xeon-e5-2660" } else { "zesto" }))?;
     let half = trace.transactions.len() / 2;
     let settings = settings(args);
-    let (trace, asked, warm) = (Arc::clone(trace), args.study, args.warm);
-    let made = interruptibly(interrupt, move || match asked {
-        Some(StudyArg::Chapter6) => study::chapter_6(&trace, &machine, warm.unwrap_or(half)),
-        Some(StudyArg::Chapter7) => study::chapter_7(&trace, &machine, &settings, warm.unwrap_or(0)),
-        Some(StudyArg::Chapter8) => study::chapter_8(&trace, &machine, &settings, warm.unwrap_or(half)),
-        None => study::one_run(&trace, &machine, &settings, warm.unwrap_or(0)),
+    let (warm, course) = (args.warm, Course::default());
+    let made = watched(&course, interrupt, || match args.study {
+        Some(StudyArg::Chapter6) => study::chapter_6(trace, &machine, warm.unwrap_or(half), &course),
+        Some(StudyArg::Chapter7) => study::chapter_7(trace, &machine, &settings, warm.unwrap_or(0), &course),
+        Some(StudyArg::Chapter8) => {
+            study::chapter_8(trace, &machine, &settings, warm.unwrap_or(half), &course)
+        }
+        None => study::one_run(trace, &machine, &settings, warm.unwrap_or(0), &course),
     })?;
     made.map_err(|e| Failure::Run(format!("{}: {e}", args.trace.display())))
+}
+
+/// Makes a study on another thread, and shows its course on this one. An interruption stops it.
+fn watched<T: Send>(
+    course: &Course,
+    interrupt: &Interrupt,
+    study: impl FnOnce() -> T + Send,
+) -> Result<T, Failure> {
+    let mut progress = Progress::new(1);
+    let made = std::thread::scope(|scope| {
+        let study = scope.spawn(study);
+        while !study.is_finished() {
+            if interrupt.is_set() {
+                course.stop();
+            }
+            progress.progress("simulating", course.share());
+            std::thread::sleep(LOOK_EVERY);
+        }
+        study.join()
+    });
+    if interrupt.is_set() {
+        return Err(Failure::Interrupted);
+    }
+    made.map_err(|_| Failure::Run("the study has panicked; this is a bug".into()))
 }
 
 /// A machine by its name, or by its file.
@@ -148,7 +178,6 @@ mod tests {
             transactions: (0..4).map(|_| one()).collect(),
             ..Trace::default()
         };
-        let trace = Arc::new(trace);
         for (words, name) in [
             (&["--study", "chapter-6"][..], "chapter 6"),
             (&["--study", "chapter-7"], "chapter 7"),
@@ -158,6 +187,18 @@ mod tests {
             let failure = rows(&args(words), &trace, &Interrupt::default()).unwrap_err().to_string();
             let part = format!("no marks of operations, which {name} needs; capture it with");
             assert!(failure.contains(&part) && !failure.contains('\n'), "{words:?}: {failure}");
+        }
+    }
+
+    /// An interrupted study ends at once, and gives no rows.
+    #[test]
+    fn an_interrupted_study_gives_no_rows() {
+        let trace = Trace::read(Path::new(GOLDEN)).unwrap();
+        let interrupt = Interrupt::default();
+        interrupt.set();
+        for study in ["chapter-6", "chapter-7", "chapter-8"] {
+            let rows = rows(&args(&["--study", study]), &trace, &interrupt);
+            assert!(matches!(rows, Err(Failure::Interrupted)), "{study}: {rows:?}");
         }
     }
 

@@ -16,7 +16,6 @@ use clap::Parser;
 use deploy::Interrupt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tempfile::TempDir;
 use trace::Trace;
 use world::tell;
@@ -59,12 +58,12 @@ impl Captures {
                 Some(read) => read,
                 None => {
                     let (path, read) = self.trace(&traced.capture, interrupt)?;
-                    trace.insert((path, Arc::new(read)))
+                    trace.insert((path, read))
                 }
             };
             tell(format_args!("  atoll cachesim {study}"));
             let args = study_args(study, path)?;
-            let cut = args.transactions.map(|most| Arc::new(first(whole, most as usize)));
+            let cut = args.transactions.map(|most| first(whole, most as usize));
             let made = cachesim_command::rows(&args, cut.as_ref().unwrap_or(whole), interrupt)?;
             let made: Vec<Row> = made.into_iter().map(Row).collect();
             rows.extend(made.iter().cloned());

@@ -22,9 +22,19 @@ pub struct BlockLines {
     pub component: Option<u8>,
 }
 
+/// What a run on a chip asks of a block: as few bytes as possible, since it asks at each block.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockRun {
+    pub first: u64,
+    pub lines: u16,
+    pub instructions: u16,
+}
+
 #[derive(Clone, Debug)]
 pub struct Code {
     pub blocks: Vec<BlockLines>,
+    /// The same blocks.
+    pub runs: Vec<BlockRun>,
     /// The names of components; the last one is for code before any component ran.
     pub components: Vec<String>,
     /// The number of different lines.
@@ -64,7 +74,9 @@ impl Code {
                 component: component(block.function),
             });
         }
-        Code { blocks, components, lines: lines.len() }
+        let run = |b: &BlockLines| BlockRun { first: b.first, lines: b.lines, instructions: b.instructions };
+        let runs = blocks.iter().map(run).collect();
+        Code { blocks, runs, components, lines: lines.len() }
     }
 }
 

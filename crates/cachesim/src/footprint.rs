@@ -2,6 +2,7 @@
 //! their parts touch, and which of them all instances touch.
 
 use crate::code::Code;
+use crate::course::Course;
 use crate::hash::LineMap;
 use std::collections::BTreeMap;
 use trace::code::{END, LOOKUP, is_operation};
@@ -100,8 +101,9 @@ struct Frame {
 /// The most marks in a key.
 const DEEPEST: usize = 3;
 
-/// Finds the footprints of the transactions behind the first `warm` ones.
-pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
+/// Finds the footprints of the transactions behind the first `warm` ones, until `course` is
+/// stopped.
+pub fn footprints(trace: &Trace, code: &Code, warm: usize, course: &Course) -> Footprints {
     let mut finder = Finder { code, groups: Vec::new(), numbers: BTreeMap::new(), lines: LineMap::default() };
     let mut data: BTreeMap<GroupKey, Group> = BTreeMap::new();
     let measured = trace.transactions.iter().skip(warm);
@@ -139,6 +141,10 @@ pub fn footprints(trace: &Trace, code: &Code, warm: usize) -> Footprints {
             }
         }
         data.extend(of_data);
+        course.one_done();
+        if course.is_stopped() {
+            break;
+        }
     }
     let common = common(data.get(&(String::new(), Vec::new())), &seen, code);
     let keys = finder.numbers.into_iter();

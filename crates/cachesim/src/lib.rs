@@ -14,7 +14,7 @@
 //!   a trace as lines.
 //! - [`microscope`], [`footprint`]: chapter 6. [`run`]: chapters 7 and 8. [`hardware`]: the bits
 //!   that the schedulers need.
-//! - [`study`]: the figures of each chapter as rows.
+//! - [`study`]: the figures of each chapter as rows. [`Course`]: how far a study has come.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,10 @@ mod hash;
 pub mod footprint;
 pub mod microscope;
 
+mod course;
 pub mod hardware;
 pub mod run;
 
 pub mod study;
+
+pub use course::Course;

@@ -1,11 +1,23 @@
 //! A set-associative cache with least-recently-used replacement. A set is an array of words, the
 //! line used last in front.
 
-/// A line that no trace has: an invalid way.
+/// An invalid way: the word of a line that no trace has.
 const EMPTY: u64 = u64::MAX;
 /// Where the note of a line lies in its word.
 const NOTE_SHIFT: u32 = 56;
 const LINE: u64 = (1 << NOTE_SHIFT) - 1;
+
+/// The note in a word.
+#[inline]
+fn note_of(word: u64) -> u8 {
+    (word >> NOTE_SHIFT) as u8
+}
+
+/// A line and its note; `None` for an invalid way.
+#[inline]
+fn parts(word: u64) -> Option<(u64, u8)> {
+    (word != EMPTY).then_some((word & LINE, note_of(word)))
+}
 
 /// What an access found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,12 +34,14 @@ impl Access {
     }
 }
 
-/// A cache of lines below 2^56. Each line may carry a note of eight bits.
+/// A cache of lines below 2^56 - 1. Each line may carry a note of eight bits.
 #[derive(Clone, Debug)]
 pub struct SetCache {
     words: Vec<u64>,
     ways: usize,
     sets: u64,
+    /// Whether the lowest bits of a line are its set.
+    by_bits: bool,
 }
 
 impl SetCache {
@@ -35,7 +49,8 @@ impl SetCache {
     /// Without sets or ways.
     pub fn new(sets: usize, ways: usize) -> SetCache {
         assert!(sets > 0 && ways > 0, "a cache has sets and ways");
-        SetCache { words: vec![EMPTY; sets * ways], ways, sets: sets as u64 }
+        let by_bits = sets.is_power_of_two();
+        SetCache { words: vec![EMPTY; sets * ways], ways, sets: sets as u64, by_bits }
     }
 
     pub fn lines(&self) -> usize {
@@ -45,7 +60,7 @@ impl SetCache {
     /// The set of a line.
     #[inline]
     pub fn set_of(&self, line: u64) -> usize {
-        let set = if self.sets.is_power_of_two() { line & (self.sets - 1) } else { line % self.sets };
+        let set = if self.by_bits { line & (self.sets - 1) } else { line % self.sets };
         set as usize
     }
 
@@ -65,20 +80,29 @@ impl SetCache {
     #[inline]
     pub fn access(&mut self, line: u64, fresh: u8) -> Access {
         let ways = self.ways_of_mut(line);
-        if ways[0] & LINE == line && ways[0] != EMPTY {
-            return Access::Hit((ways[0] >> NOTE_SHIFT) as u8);
+        let front = ways[0];
+        if front & LINE == line {
+            return Access::Hit(note_of(front));
         }
-        if let Some(at) = ways.iter().position(|&word| word & LINE == line && word != EMPTY) {
+        // Each word moves back by one place, as far as the line's own.
+        let mut carried = front;
+        for at in 1..ways.len() {
             let word = ways[at];
-            ways.copy_within(..at, 1);
-            ways[0] = word;
-            return Access::Hit((word >> NOTE_SHIFT) as u8);
+            ways[at] = carried;
+            if word & LINE == line {
+                ways[0] = word;
+                return Access::Hit(note_of(word));
+            }
+            carried = word;
         }
-        let victim = ways[ways.len() - 1];
-        let last = ways.len() - 1;
-        ways.copy_within(..last, 1);
         ways[0] = line | u64::from(fresh) << NOTE_SHIFT;
-        Access::Miss((victim != EMPTY).then_some((victim & LINE, (victim >> NOTE_SHIFT) as u8)))
+        Access::Miss(parts(carried))
+    }
+
+    /// Whether a line was the last one used in its set: then an access changes nothing.
+    #[inline]
+    pub fn is_front(&self, line: u64) -> bool {
+        self.words[self.set_of(line) * self.ways] & LINE == line
     }
 
     /// Whether a line is there; changes nothing.
@@ -89,24 +113,23 @@ impl SetCache {
 
     #[inline]
     pub fn note(&self, line: u64) -> Option<u8> {
-        let found = self.ways_of(line).iter().find(|&&word| word & LINE == line && word != EMPTY);
-        found.map(|word| (word >> NOTE_SHIFT) as u8)
+        self.ways_of(line).iter().find(|&&word| word & LINE == line).map(|&word| note_of(word))
     }
 
     /// Sets the note of a line that is there.
     #[inline]
     pub fn set_note(&mut self, line: u64, note: u8) {
-        let found = self.ways_of_mut(line).iter_mut().find(|word| **word & LINE == line && **word != EMPTY);
-        if let Some(word) = found {
+        if let Some(word) = self.ways_of_mut(line).iter_mut().find(|word| **word & LINE == line) {
             *word = line | u64::from(note) << NOTE_SHIFT;
         }
     }
 
-    /// The line, with its note, that a miss on `line` would drive out.
+    /// The line, with its note, that an access to `line` would drive out.
     #[inline]
-    pub fn victim(&self, line: u64) -> Option<(u64, u8)> {
-        let word = self.ways_of(line)[self.ways - 1];
-        (word != EMPTY).then_some((word & LINE, (word >> NOTE_SHIFT) as u8))
+    pub fn would_drive_out(&self, line: u64) -> Option<(u64, u8)> {
+        let ways = self.ways_of(line);
+        let missing = ways.iter().all(|&word| word & LINE != line);
+        missing.then(|| parts(ways[ways.len() - 1])).flatten()
     }
 
     /// The lines of the set of `line`.
@@ -118,8 +141,8 @@ impl SetCache {
     #[inline]
     pub fn remove(&mut self, line: u64) -> Option<u8> {
         let ways = self.ways_of_mut(line);
-        let at = ways.iter().position(|&word| word & LINE == line && word != EMPTY)?;
-        let note = (ways[at] >> NOTE_SHIFT) as u8;
+        let at = ways.iter().position(|&word| word & LINE == line)?;
+        let note = note_of(ways[at]);
         ways.copy_within(at + 1.., at);
         ways[ways.len() - 1] = EMPTY;
         Some(note)
@@ -141,7 +164,7 @@ mod tests {
             assert_eq!(cache.access(line, line as u8), Access::Miss(None));
         }
         assert_eq!(cache.access(1, 0), Access::Hit(1));
-        assert_eq!(cache.victim(9), Some((2, 2)));
+        assert_eq!((cache.would_drive_out(9), cache.would_drive_out(3)), (Some((2, 2)), None));
         assert_eq!(cache.access(4, 0), Access::Miss(Some((2, 2))));
         assert_eq!(cache.remove(3), Some(3));
         assert_eq!(cache.access(5, 0), Access::Miss(None));

@@ -3,6 +3,7 @@
 //! are measured.
 
 use crate::code::Code;
+use crate::course::Course;
 use crate::hierarchy::{CACHES, DATA, Hierarchy, costs};
 use crate::lru::SetCache;
 use crate::machine::{LINE_BYTES, Machine};
@@ -102,8 +103,8 @@ struct Pass<'t> {
     has_third: bool,
 }
 
-/// Runs the transactions; the first `warm` ones only warm the caches.
-pub fn observe(trace: &Trace, code: &Code, machine: &Machine, warm: usize) -> Misses {
+/// Runs the transactions, until `course` is stopped; the first `warm` ones only warm the caches.
+pub fn observe(trace: &Trace, code: &Code, machine: &Machine, warm: usize, course: &Course) -> Misses {
     let components = code.components.len();
     let sized = |cache: Option<crate::machine::Cache>| cache.map_or(0, |c| c.lines() as u32);
     let mut pass = Pass {
@@ -138,6 +139,10 @@ pub fn observe(trace: &Trace, code: &Code, machine: &Machine, warm: usize) -> Mi
         pass.open.clear();
         transaction.events().for_each(|event| pass.event(event));
         pass.out.transactions += 1;
+        course.one_done();
+        if course.is_stopped() {
+            break;
+        }
     }
     if trace.transactions.len() <= warm {
         pass.forget_counts();
@@ -215,8 +220,12 @@ impl Pass<'_> {
                 continue;
             }
             self.line = line;
-            for (cache, misses) in self.sweep.iter_mut().zip(&mut self.out.sweep) {
-                *misses += u64::from(!cache.access(line, 0).is_hit());
+            // The caches have equal ways, and each set of one is some sets of the next: the line that
+            // was used last in a set of the smallest was used last in all.
+            if !self.sweep[0].is_front(line) {
+                for (cache, misses) in self.sweep.iter_mut().zip(&mut self.out.sweep) {
+                    *misses += u64::from(!cache.access(line, 0).is_hit());
+                }
             }
             match self.fetches.access(line) {
                 None => (self.first[0], self.fully[0]) = (self.first[0] + 1, self.fully[0] + 1),

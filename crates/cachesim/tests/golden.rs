@@ -1,6 +1,7 @@
 //! Two small traces that were captured once: twenty deposits of TPC-B, and ten transactions of
 //! TPC-C. They stand for any capture, so that no test needs an emulator.
 
+use cachesim::Course;
 use cachesim::code::Code;
 use cachesim::machine::Machine;
 use cachesim::run::settings::{Scheduler, Settings};
@@ -57,7 +58,7 @@ fn most_misses_are_of_instructions() {
     let machine = Machine::built_in("xeon-e5-2660").unwrap();
     for name in ["tpcb.trace", "tpcc.trace"] {
         let trace = golden(name);
-        let rows = chapter_6(&trace, &machine, trace.transactions.len() / 2).unwrap();
+        let rows = chapter_6(&trace, &machine, trace.transactions.len() / 2, &Course::default()).unwrap();
         let caches = rows_of(&rows, "caches");
         let mpki: Vec<f64> = caches.iter().map(|row| number(row, "mpki")).collect();
         assert!(mpki[1..].iter().all(|&other| other < mpki[0]), "{name}: {mpki:?}");
@@ -79,14 +80,20 @@ fn schedulers_save_instruction_misses_of_equal_transactions() {
     let machine = Machine::built_in("zesto").unwrap();
     let mpki = |scheduler, cores| {
         let settings = Settings { scheduler, cores, ..Settings::default() };
-        let rows = one_run(&trace, &machine, &settings, 0).unwrap();
+        let rows = one_run(&trace, &machine, &settings, 0, &Course::default()).unwrap();
         assert_eq!(number(&rows[0], "transactions"), 20.0);
         number(&rows[0], "l1i_mpki")
     };
     let baseline = mpki(Scheduler::Baseline, 2);
     assert!(mpki(Scheduler::Strex, 2) < 0.8 * baseline);
     assert_eq!(mpki(Scheduler::Pif, 2), baseline);
-    assert_eq!(number(&one_run(&trace, &machine, &Settings::default(), 0).unwrap()[0], "switches"), 0.0);
+    assert_eq!(
+        number(
+            &one_run(&trace, &machine, &Settings::default(), 0, &Course::default()).unwrap()[0],
+            "switches"
+        ),
+        0.0
+    );
 }
 
 /// Equal input, equal rows: nothing depends on time or on the number of threads.
@@ -95,7 +102,7 @@ fn a_study_repeats() {
     let mut trace = golden("tpcb.trace");
     trace.transactions.truncate(8);
     let machine = Machine::built_in("zesto").unwrap();
-    let study = || chapter_8(&trace, &machine, &Settings::default(), 4).unwrap();
+    let study = || chapter_8(&trace, &machine, &Settings::default(), 4, &Course::default()).unwrap();
     assert_eq!(study(), study());
 }
 
@@ -103,10 +110,19 @@ fn a_study_repeats() {
 fn what_a_study_lacks_is_said() {
     let trace = golden("tpcb.trace");
     let (one_core, chip) = (Machine::built_in("xeon-e5-2660").unwrap(), Machine::built_in("zesto").unwrap());
-    assert!(matches!(chapter_6(&trace, &one_core, 20), Err(StudyError::TooFew { found: 20, needed: 21 })));
+    assert!(matches!(
+        chapter_6(&trace, &one_core, 20, &Course::default()),
+        Err(StudyError::TooFew { found: 20, needed: 21 })
+    ));
     let settings = Settings::default();
-    assert!(matches!(one_run(&trace, &one_core, &settings, 0), Err(StudyError::NoSharedCache { .. })));
+    assert!(matches!(
+        one_run(&trace, &one_core, &settings, 0, &Course::default()),
+        Err(StudyError::NoSharedCache { .. })
+    ));
     let bare = Transaction::of(0, [Event::Block(0)]);
     let unmarked = Trace { transactions: vec![bare], ..golden("tpcb.trace") };
-    assert!(matches!(one_run(&unmarked, &chip, &settings, 0), Err(StudyError::NoMarks { .. })));
+    assert!(matches!(
+        one_run(&unmarked, &chip, &settings, 0, &Course::default()),
+        Err(StudyError::NoMarks { .. })
+    ));
 }

@@ -5,6 +5,8 @@ use crate::chunk;
 use crate::event::{Counts, Decoder, Encoder, Event};
 use crate::file::{Block, Function, TraceError, TraceFile};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// One transaction.
 #[derive(Clone, Debug)]
@@ -83,10 +85,8 @@ impl Trace {
             what: format!("the stream of thread {thread} is not as expected"),
         };
         let mut by_thread = Vec::new();
-        for (thread, stream) in file.streams.iter().enumerate() {
-            let events = chunk::unpack(stream).ok_or_else(|| damaged(thread))?;
-            let split = split(&events, thread as u32, &file).ok_or_else(|| damaged(thread))?;
-            by_thread.push(split.into_iter());
+        for (thread, split) in split_all(&file).into_iter().enumerate() {
+            by_thread.push(split.ok_or_else(|| damaged(thread))?.into_iter());
         }
         let mut transactions = Vec::new();
         loop {
@@ -107,6 +107,23 @@ impl Trace {
     pub fn kind_name(&self, transaction: &Transaction) -> &str {
         &self.kinds[transaction.kind as usize]
     }
+}
+
+/// The transactions of each stream; `None` for one that is not as expected. As many streams are
+/// read at once as the machine has processors.
+fn split_all(file: &TraceFile) -> Vec<Option<Vec<Transaction>>> {
+    let made: Vec<OnceLock<Option<Vec<Transaction>>>> =
+        file.streams.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || loop {
+        let thread = next.fetch_add(1, Ordering::Relaxed);
+        let Some(stream) = file.streams.get(thread) else { return };
+        let split = || split(&chunk::unpack(stream)?, thread as u32, file);
+        made[thread].get_or_init(split);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(made.len());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    made.into_iter().map(|made| made.into_inner().flatten()).collect()
 }
 
 /// The transactions of one stream. Those that have not ended are left out.

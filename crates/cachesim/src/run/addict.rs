@@ -55,7 +55,7 @@ pub fn sequences(trace: &Trace, code: &Code, l1i: Cache, chosen: &[usize]) -> Se
                 Event::Block(block) => {
                     let block = code.blocks[block as usize];
                     for line in block.first..block.first + u64::from(block.lines) {
-                        if cache.holds(line) || cache.victim(line).is_none() {
+                        if cache.would_drive_out(line).is_none() {
                             cache.access(line, 0);
                             continue;
                         }
@@ -145,6 +145,9 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
     Some(places)
 }
 
+/// The lowest values of a line by which most lines that are no points are told apart.
+const FILTER: usize = 4096;
+
 #[derive(Debug)]
 pub struct Addict {
     profile: Profile,
@@ -152,6 +155,8 @@ pub struct Addict {
     /// The places of the batch under way.
     places: Vec<(Place, Vec<usize>)>,
     numbers: HashMap<Place, usize>,
+    /// Whether a line with these lowest bits is a point of the batch under way.
+    maybe: Box<[bool; FILTER]>,
     /// The type of the batch under way.
     kind: u32,
     refill: bool,
@@ -162,13 +167,12 @@ pub struct Addict {
 
 impl Addict {
     pub fn new(settings: &Settings, profile: &Profile) -> Addict {
-        let contexts = settings.cores * settings.contexts;
-        let batch = if settings.batch == 0 { contexts } else { settings.batch };
         Addict {
             profile: profile.clone(),
-            batch,
+            batch: settings.in_batch(),
             places: Vec::new(),
             numbers: HashMap::new(),
+            maybe: Box::new([false; FILTER]),
             kind: u32::MAX,
             refill: settings.refill,
             patience: settings.patience,
@@ -210,6 +214,8 @@ impl Addict {
         self.kind = kind;
         self.places = assign(&self.profile, kind, run.contexts.len()).unwrap_or_default();
         self.numbers = self.places.iter().enumerate().map(|(number, (place, _))| (*place, number)).collect();
+        self.maybe.fill(false);
+        self.places.iter().for_each(|(place, _)| self.maybe[place.line as usize % FILTER] = true);
     }
 
     /// When a transaction can be taken up: all contexts have come that far.
@@ -257,6 +263,9 @@ impl Policy for Addict {
 
     #[inline]
     fn before(&mut self, run: &mut Run<'_>, context: usize, thread: usize, line: u64) -> Step {
+        if !self.maybe[line as usize % FILTER] {
+            return Step::Stay;
+        }
         let (operation, before) = self.at[thread];
         let place = Place { operation, line, before };
         if operation == 0 || !self.numbers.contains_key(&place) {

@@ -62,6 +62,8 @@ pub struct Chip {
     pub shared: Shared,
     hiding: Hiding,
     width: usize,
+    /// The line of code that the last fetch drove out.
+    pub driven_out: Option<u64>,
     pub tally: Tally,
 }
 
@@ -86,6 +88,7 @@ impl Chip {
             shared,
             hiding,
             width: width(cores),
+            driven_out: None,
             tally: Tally::default(),
         }
     }
@@ -105,7 +108,8 @@ impl Chip {
             Access::Hit(0) => (true, 0.0),
             Access::Hit(_) if self.hiding == Hiding::NextLine => (true, self.first_use(core, line, now)),
             Access::Hit(_) => (true, 0.0),
-            Access::Miss(_) => {
+            Access::Miss(left) => {
+                self.driven_out = left.map(|(line, _)| line);
                 self.tally.l1i_misses += 1;
                 let cycles = self.below(core, line).0 * self.shared.shown_instruction;
                 if self.hiding == Hiding::NextLine {
@@ -139,9 +143,10 @@ impl Chip {
         core.next = (core.next + 1) % core.coming.len();
     }
 
-    /// Loads or stores a line of data: the cycles of the stall.
+    /// Loads or stores a line of data, which may be of the transaction's own stack: the cycles of
+    /// the stall.
     #[inline]
-    pub fn data(&mut self, core: usize, line: u64, store: bool) -> f64 {
+    pub fn data(&mut self, core: usize, line: u64, store: bool, own: bool) -> f64 {
         if store {
             self.tally.stores += 1;
         } else {
@@ -155,7 +160,10 @@ impl Chip {
                 }
                 0.0
             }
-            Access::Miss(_) => self.data_miss(core, line, store),
+            Access::Miss(_) => {
+                self.tally.private_misses += u64::from(own);
+                self.data_miss(core, line, store)
+            }
         }
     }
 
@@ -219,11 +227,12 @@ impl Chip {
         (cycles + self.memory, false)
     }
 
-    /// Writes or reads the state of a thread that moves: lines of the last level.
-    pub fn carry(&mut self, thread: usize) {
+    /// Writes or reads the state of a transaction that moves: lines of the last level, for each
+    /// place in the pool.
+    pub fn carry(&mut self, slot: u64) {
         for i in 0..self.shared.switch_lines {
             // Lines that no trace has.
-            let line = (1 << 50) + thread as u64 * 16 + i;
+            let line = (1 << 50) + slot * 16 + i;
             self.tally.llc_accesses += 1;
             self.tally.llc_misses += u64::from(!self.llc.access(line, 0).is_hit());
         }
@@ -268,12 +277,12 @@ mod tests {
     #[test]
     fn a_store_takes_the_line_from_other_cores() {
         let mut chip = chip(2, Hiding::None);
-        assert!(chip.data(0, 5, false) > 0.0);
-        assert!(chip.data(1, 5, false) > 0.0);
-        assert_eq!(chip.data(0, 5, true), 0.0);
-        assert_eq!(chip.data(0, 5, true), 0.0);
-        assert!(chip.data(1, 5, false) > 0.0);
-        assert!(chip.data(1, 5, true) == 0.0 && chip.data(0, 5, false) > 0.0);
+        assert!(chip.data(0, 5, false, false) > 0.0);
+        assert!(chip.data(1, 5, false, false) > 0.0);
+        assert_eq!(chip.data(0, 5, true, false), 0.0);
+        assert_eq!(chip.data(0, 5, true, false), 0.0);
+        assert!(chip.data(1, 5, false, false) > 0.0);
+        assert!(chip.data(1, 5, true, false) == 0.0 && chip.data(0, 5, false, false) > 0.0);
         assert_eq!((chip.tally.load_misses, chip.tally.store_misses), (4, 0));
     }
 

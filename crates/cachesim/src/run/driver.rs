@@ -2,9 +2,13 @@
 //! behind runs next.
 
 use crate::code::Code;
+use crate::course::Course;
 use crate::machine::Machine;
+use crate::run::Input;
 use crate::run::chip::{Chip, Hiding, Tally};
+use crate::run::earliest::Earliest;
 use crate::run::settings::{Scheduler, Settings};
+use crate::run::stacks::Stack;
 use std::collections::VecDeque;
 use trace::code::{END, is_operation};
 use trace::{Decoder, Event, Trace, Transaction};
@@ -24,7 +28,8 @@ pub trait Policy {
     /// Whether it wants to know of fetches from the line of the fetch before.
     const COUNTS_FETCHES: bool = false;
 
-    /// Gives transactions to contexts; called whenever one may be idle.
+    /// Gives transactions to contexts; called at the begin, and whenever a transaction has ended or
+    /// left its context.
     fn dispatch(&mut self, run: &mut Run<'_>);
 
     /// A transaction begins or resumes on a context.
@@ -63,22 +68,44 @@ pub trait Policy {
 pub struct Thread<'t> {
     pub kind: u32,
     events: Decoder<'t>,
-    /// The lines of the stack and thread-local data, moved apart for each transaction in flight.
-    private: (u64, u64),
+    stack: Stack,
+    /// Its place in the pool of transactions in flight.
     slot: u64,
     /// When a scheduler took it up, and from when on it can run.
     entered: f64,
     ready: f64,
     switches: u32,
-    /// The rest of a block's lines, and the bytes from which fetches are counted.
-    pending: Option<Pending>,
+    pending: Pending,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The lines of a block that have not been fetched: none where `line` is `end`.
+#[derive(Clone, Copy, Debug, Default)]
 struct Pending {
     block: u32,
     line: u64,
     end: u64,
+}
+
+/// The transaction that runs, in its slice of time.
+#[derive(Debug)]
+struct Slice {
+    context: usize,
+    thread: usize,
+    core: usize,
+    /// The time of the context; its own field is behind.
+    time: f64,
+    pending: Pending,
+    /// The line that it fetched last. Other contexts of the core may have used its caches before
+    /// the slice, so it begins with none.
+    last_line: u64,
+}
+
+/// Why a slice is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    Time,
+    Ended,
+    Leaves(Step),
 }
 
 #[derive(Debug)]
@@ -87,7 +114,7 @@ pub struct Context {
     pub time: f64,
     pub queue: VecDeque<usize>,
     pub running: Option<usize>,
-    last_line: u64,
+    /// The number of its last fetch, in units of the width of a fetch.
     last_fetch: u64,
 }
 
@@ -132,19 +159,16 @@ pub struct Run<'t> {
     last_end: f64,
     /// Contexts of each core that have a transaction.
     active: Vec<u32>,
+    /// The times of the contexts that have a transaction.
+    earliest: Earliest,
     pub outcome: Outcome,
 }
 
 impl<'t> Run<'t> {
     /// # Panics
     /// If the machine has no shared cache.
-    pub fn new(
-        trace: &'t Trace,
-        code: &'t Code,
-        machine: &Machine,
-        settings: &Settings,
-        chosen: &[usize],
-    ) -> Run<'t> {
+    pub fn new(input: Input<'t>, machine: &Machine, settings: &Settings) -> Run<'t> {
+        let Input { trace, code, chosen } = input;
         let hiding = match settings.scheduler {
             Scheduler::NextLine => Hiding::NextLine,
             Scheduler::Pif => Hiding::All,
@@ -155,7 +179,6 @@ impl<'t> Run<'t> {
             time: 0.0,
             queue: VecDeque::new(),
             running: None,
-            last_line: u64::MAX,
             last_fetch: u64::MAX,
         };
         Run {
@@ -169,6 +192,7 @@ impl<'t> Run<'t> {
             slots: Vec::new(),
             last_end: 0.0,
             active: vec![0; settings.cores],
+            earliest: Earliest::new(settings.cores * settings.contexts),
             outcome: Outcome::default(),
         }
     }
@@ -185,12 +209,12 @@ impl<'t> Run<'t> {
         self.threads.push(Thread {
             kind,
             events: transaction.events(),
-            private: transaction.private_lines(),
+            stack: Stack::new(transaction.private_lines(), slot as u64),
             slot: slot as u64,
             entered: now,
             ready: now,
             switches: 0,
-            pending: None,
+            pending: Pending::default(),
         });
         self.outcome.most_in_flight = self.outcome.most_in_flight.max(self.in_flight());
         self.threads.len() - 1
@@ -221,17 +245,28 @@ impl<'t> Run<'t> {
         self.contexts.iter().map(|c| c.time).fold(0.0, f64::max)
     }
 
-    /// Runs all transactions to their ends.
-    pub fn all<P: Policy>(mut self, policy: &mut P) -> Outcome {
-        loop {
+    /// Runs all transactions to their ends, unless `course` is stopped.
+    pub fn all<P: Policy>(mut self, policy: &mut P, course: &Course) -> Outcome {
+        policy.dispatch(&mut self);
+        self.resume_all(policy);
+        while let Some(context) = self.earliest.first() {
+            let Some(thread) = self.contexts[context].running else { break };
+            match self.slice(context, thread, policy) {
+                Why::Time => {
+                    self.earliest.set(context, self.contexts[context].time);
+                    continue;
+                }
+                Why::Ended => {
+                    self.end(context, thread, policy);
+                    course.one_done();
+                    if course.is_stopped() {
+                        break;
+                    }
+                }
+                Why::Leaves(step) => self.switch(context, thread, step, policy),
+            }
             policy.dispatch(&mut self);
             self.resume_all(policy);
-            let running = |c: &(usize, &Context)| c.1.running.is_some();
-            let behind = self.contexts.iter().enumerate().filter(running);
-            let Some(context) = behind.min_by(|a, b| a.1.time.total_cmp(&b.1.time)).map(|(at, _)| at) else {
-                break;
-            };
-            self.slice(context, policy);
         }
         let Run { mut outcome, chip, .. } = self;
         outcome.tally = chip.tally;
@@ -249,99 +284,83 @@ impl<'t> Run<'t> {
             let Some(thread) = c.queue.pop_front() else { continue };
             c.running = Some(thread);
             c.time = c.time.max(self.threads[thread].ready);
-            c.last_line = u64::MAX;
             self.active[c.core] += 1;
+            self.earliest.set(context, c.time);
             policy.resumes(self, context, thread);
         }
     }
 
     /// Runs a context's transaction until its slice is over, or it leaves.
-    fn slice<P: Policy>(&mut self, context: usize, policy: &mut P) {
-        let Some(thread) = self.contexts[context].running else { return };
-        let start = self.contexts[context].time;
+    fn slice<P: Policy>(&mut self, context: usize, thread: usize, policy: &mut P) -> Why {
+        let Context { core, time: start, .. } = self.contexts[context];
         let until = start + self.settings.slice;
-        // Other contexts of the core may have used its caches since.
-        self.contexts[context].last_line = u64::MAX;
-        let per_instruction = f64::from(self.active[self.contexts[context].core]) / self.chip.shared.ipc;
-        let mut step = Step::Stay;
-        let mut ended = false;
-        while self.contexts[context].time < until {
-            step = self.lines(context, thread, policy);
-            if step != Step::Stay {
-                break;
+        let per_instruction = f64::from(self.active[core]) / self.chip.shared.ipc;
+        let code = self.code;
+        let Thread { ref events, stack, pending, .. } = self.threads[thread];
+        let mut events = events.clone();
+        let mut now = Slice { context, thread, core, time: start, pending, last_line: u64::MAX };
+        let mut instructions = 0;
+        let why = loop {
+            if now.time >= until {
+                break Why::Time;
             }
-            match self.threads[thread].events.next() {
-                None => {
-                    ended = true;
-                    break;
-                }
+            let step = self.lines(&mut now, policy);
+            if step != Step::Stay {
+                break Why::Leaves(step);
+            }
+            let (line, store) = match events.next() {
+                None => break Why::Ended,
                 Some(Event::Block(block)) => {
-                    let lines = &self.code.blocks[block as usize];
-                    self.chip.tally.instructions += u64::from(lines.instructions);
-                    self.contexts[context].time += f64::from(lines.instructions) * per_instruction;
-                    let end = lines.first + u64::from(lines.lines);
-                    self.threads[thread].pending = Some(Pending { block, line: lines.first, end });
+                    let run = code.runs[block as usize];
+                    instructions += u64::from(run.instructions);
+                    now.time += f64::from(run.instructions) * per_instruction;
+                    now.pending = Pending { block, line: run.first, end: run.first + u64::from(run.lines) };
+                    continue;
                 }
-                Some(Event::Load(line)) => self.access(context, thread, line, false),
-                Some(Event::Store(line)) => self.access(context, thread, line, true),
+                Some(Event::Load(line)) => (line, false),
+                Some(Event::Store(line)) => (line, true),
                 Some(Event::Mark(mark)) if mark & END == 0 && is_operation(mark) => {
-                    step = policy.operation(self, context, thread, mark);
-                    if step != Step::Stay {
-                        break;
+                    match policy.operation(self, context, thread, mark) {
+                        Step::Stay => continue,
+                        step => break Why::Leaves(step),
                     }
                 }
-                Some(_) => {}
-            }
-        }
-        self.outcome.busy += self.contexts[context].time - start;
-        if ended {
-            self.end(context, thread, policy);
-        } else if step != Step::Stay {
-            self.switch(context, thread, step, policy);
-        }
-    }
-
-    #[inline]
-    fn access(&mut self, context: usize, thread: usize, line: u64, store: bool) {
-        let t = &self.threads[thread];
-        let is_private = line >= t.private.0 && line <= t.private.1;
-        let line = if is_private { line + ((t.slot + 1) << 42) } else { line };
-        let core = self.contexts[context].core;
-        let before = self.chip.tally.data_misses();
-        let stall = self.chip.data(core, line, store);
-        self.chip.tally.private_misses += u64::from(is_private) * (self.chip.tally.data_misses() - before);
-        self.contexts[context].time += stall;
+                Some(_) => continue,
+            };
+            let own = stack.holds(line);
+            let line = if own { stack.line(line) } else { line };
+            now.time += self.chip.data(core, line, store, own);
+        };
+        self.chip.tally.instructions += instructions;
+        self.outcome.busy += now.time - start;
+        self.contexts[context].time = now.time;
+        let thread = &mut self.threads[thread];
+        (thread.events, thread.pending) = (events, now.pending);
+        why
     }
 
     /// Fetches the pending lines of a block.
     #[inline]
-    fn lines<P: Policy>(&mut self, context: usize, thread: usize, policy: &mut P) -> Step {
-        while let Some(mut pending) = self.threads[thread].pending {
-            if pending.line == pending.end {
-                self.threads[thread].pending = None;
-                break;
-            }
-            let line = pending.line;
-            let fetches = if P::COUNTS_FETCHES { self.count_fetches(context, pending) } else { 1 };
-            if line == self.contexts[context].last_line {
-                pending.line += 1;
-                self.threads[thread].pending = Some(pending);
+    fn lines<P: Policy>(&mut self, now: &mut Slice, policy: &mut P) -> Step {
+        while now.pending.line != now.pending.end {
+            let line = now.pending.line;
+            let fetches = if P::COUNTS_FETCHES { self.count_fetches(now.context, now.pending) } else { 1 };
+            if line == now.last_line {
+                now.pending.line += 1;
                 if P::COUNTS_FETCHES && fetches > 0 {
-                    policy.after(self, (context, thread), line, true, fetches);
+                    policy.after(self, (now.context, now.thread), line, true, fetches);
                 }
                 continue;
             }
-            let step = policy.before(self, context, thread, line);
+            let step = policy.before(self, now.context, now.thread, line);
             if step != Step::Stay {
                 return step;
             }
-            let core = self.contexts[context].core;
-            let (hit, stall) = self.chip.fetch(core, line, self.contexts[context].time);
-            self.contexts[context].time += stall;
-            self.contexts[context].last_line = line;
-            pending.line += 1;
-            self.threads[thread].pending = Some(pending);
-            let step = policy.after(self, (context, thread), line, hit, fetches.max(1));
+            let (hit, stall) = self.chip.fetch(now.core, line, now.time);
+            now.time += stall;
+            now.last_line = line;
+            now.pending.line += 1;
+            let step = policy.after(self, (now.context, now.thread), line, hit, fetches.max(1));
             if step != Step::Stay {
                 return step;
             }
@@ -350,13 +369,24 @@ impl<'t> Run<'t> {
     }
 
     /// The fetches of a block's bytes in its next line, without one that the block before has made.
+    #[inline]
     fn count_fetches(&mut self, context: usize, pending: Pending) -> u32 {
         let block = &self.code.blocks[pending.block as usize];
-        let width = self.settings.fetch_bytes;
-        let start = block.address.max(pending.line * 64) / width;
-        let end = (block.address + u64::from(block.bytes.max(1)) - 1).min(pending.line * 64 + 63) / width;
+        let start = self.fetch_of(block.address.max(pending.line * 64));
+        let end = (block.address + u64::from(block.bytes.max(1)) - 1).min(pending.line * 64 + 63);
+        let end = self.fetch_of(end);
         let last = std::mem::replace(&mut self.contexts[context].last_fetch, end);
         (end - start + 1) as u32 - u32::from(start == last)
+    }
+
+    /// The number of the fetch that has an address.
+    #[inline]
+    fn fetch_of(&self, address: u64) -> u64 {
+        match self.settings.fetch_bytes {
+            // Most machines: no division.
+            16 => address / 16,
+            width => address / width,
+        }
     }
 
     fn end<P: Policy>(&mut self, context: usize, thread: usize, policy: &mut P) {
@@ -379,6 +409,7 @@ impl<'t> Run<'t> {
 
     fn vacate(&mut self, context: usize) {
         self.contexts[context].running = None;
+        self.earliest.set(context, f64::INFINITY);
         self.active[self.contexts[context].core] -= 1;
     }
 
@@ -392,7 +423,7 @@ impl<'t> Run<'t> {
         // Alone in its queue, the transaction just goes on.
         if target != context || !self.contexts[context].queue.is_empty() {
             let cost = self.chip.shared.switch_cycles;
-            self.chip.carry(thread);
+            self.chip.carry(self.threads[thread].slot);
             self.outcome.switches += 1;
             self.threads[thread].switches += 1;
             self.outcome.most_switches = self.outcome.most_switches.max(self.threads[thread].switches);

@@ -8,45 +8,73 @@
 //!
 //! A context is one hardware thread; contexts of one core share its caches and its pipeline.
 //!
-//! - [`chip`]: the caches of all cores. [`driver`]: contexts, queues and time.
+//! - [`chip`]: the caches of all cores. [`driver`]: contexts, queues and time. `earliest`: the
+//!   context that is furthest behind. `stacks`: where the stacks of transactions in flight lie.
 //! - [`strex`], [`slicc`], [`addict`]: the schedulers; [`plain`]: the baselines.
 //! - [`settings`]: all parameters, with the values of the thesis.
 
 pub mod addict;
 pub mod chip;
 pub mod driver;
+mod earliest;
 pub mod plain;
 pub mod settings;
 pub mod slicc;
+mod stacks;
 pub mod strex;
 
 pub use driver::Outcome;
 pub use settings::{Scheduler, Settings};
 
 use crate::code::Code;
+use crate::course::Course;
 use crate::machine::Machine;
+use addict::Profile;
 use driver::Run;
 use trace::Trace;
 
-/// Runs the transactions `chosen` (numbers of the trace's transactions, in the order of their
-/// arrival) under a scheduler.
+/// A trace, and what of it is to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'t> {
+    pub trace: &'t Trace,
+    pub code: &'t Code,
+    /// The numbers of transactions, in the order of their arrival.
+    pub chosen: &'t [usize],
+}
+
+impl Input<'_> {
+    /// What ADDICT's first step finds with these settings.
+    pub fn profile(&self, machine: &Machine, settings: &Settings) -> Profile {
+        let first: Vec<usize>;
+        let profiled = match settings.profile {
+            0 => self.chosen,
+            n => {
+                first = (0..n.min(self.trace.transactions.len())).collect();
+                &first
+            }
+        };
+        addict::profile(self.trace, self.code, machine.l1i, profiled)
+    }
+}
+
+/// Runs transactions under a scheduler. `profile` is [`Input::profile`] of the same settings, asked
+/// for by ADDICT only. An outcome is not complete after `course` was stopped.
 ///
 /// # Panics
 /// If the machine has no shared cache.
-pub fn run(trace: &Trace, code: &Code, machine: &Machine, settings: &Settings, chosen: &[usize]) -> Outcome {
-    let run = Run::new(trace, code, machine, settings, chosen);
+pub fn run<'p>(
+    input: Input<'_>,
+    machine: &Machine,
+    settings: &Settings,
+    profile: impl FnOnce() -> &'p Profile,
+    course: &Course,
+) -> Outcome {
+    let run = Run::new(input, machine, settings);
     match settings.scheduler {
-        Scheduler::Baseline | Scheduler::NextLine | Scheduler::Pif => run.all(&mut plain::Plain),
-        Scheduler::Strex => run.all(&mut strex::Strex::new(settings)),
-        Scheduler::Slicc => run.all(&mut slicc::Slicc::new(settings, machine)),
-        Scheduler::Addict => {
-            let profiled: Vec<usize> = match settings.profile {
-                0 => chosen.to_vec(),
-                n => (0..n.min(trace.transactions.len())).collect(),
-            };
-            let profile = addict::profile(trace, code, machine.l1i, &profiled);
-            run.all(&mut addict::Addict::new(settings, &profile))
-        }
+        Scheduler::Baseline | Scheduler::NextLine | Scheduler::Pif => run.all(&mut plain::Plain, course),
+        Scheduler::Strex => run.all(&mut strex::Strex::new(settings), course),
+        Scheduler::Slicc => run.all(&mut slicc::Slicc::new(settings, machine), course),
+        Scheduler::Addict => run.all(&mut addict::Addict::new(settings, profile()), course),
     }
 }
 

@@ -69,7 +69,7 @@ pub enum Reset {
     Team,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
     pub scheduler: Scheduler,
     /// A power of two.
@@ -109,6 +109,13 @@ pub struct Settings {
     pub patience: usize,
     /// Transactions that only warm the caches: counts begin when so many have ended.
     pub warm: usize,
+}
+
+impl Settings {
+    /// The transactions in a batch of ADDICT.
+    pub fn in_batch(&self) -> usize {
+        if self.batch == 0 { self.cores * self.contexts } else { self.batch }
+    }
 }
 
 impl Default for Settings {

@@ -93,8 +93,6 @@ pub struct Slicc {
     cores_of: Vec<Range<usize>>,
     /// The teams under way: cores, and the transactions that have not ended.
     teams: Vec<(Range<usize>, Vec<usize>)>,
-    /// The line that the miss under way drives out.
-    leaving: Option<u64>,
 }
 
 impl Slicc {
@@ -111,7 +109,6 @@ impl Slicc {
             most_misses: machine.l1i.lines() as u32 - 1,
             cores_of: Vec::new(),
             teams: Vec::new(),
-            leaving: None,
         }
     }
 
@@ -205,51 +202,14 @@ impl Slicc {
         let idle = |c: &usize| *c != core && self.contexts_of(*c..*c + 1).all(|context| run.is_idle(context));
         best(&mut allowed.filter(idle)).map_or(Step::Stay, Step::To)
     }
-}
 
-impl Policy for Slicc {
-    const COUNTS_FETCHES: bool = true;
-
-    fn dispatch(&mut self, run: &mut Run<'_>) {
-        match self.settings.types {
-            Types::None => self.fill_pool(run),
-            Types::Software | Types::Scout => self.form_teams(run),
-        }
-    }
-
-    #[inline]
-    fn before(&mut self, run: &mut Run<'_>, context: usize, _thread: usize, line: u64) -> Step {
-        let l1i = run.chip.l1i(run.contexts[context].core);
-        self.leaving = l1i.victim(line).map(|(victim, _)| victim);
-        Step::Stay
-    }
-
-    fn after(
-        &mut self,
-        run: &mut Run<'_>,
-        place: (usize, usize),
-        line: u64,
-        hit: bool,
-        fetches: u32,
-    ) -> Step {
-        let (context, thread) = place;
+    /// A fetch has missed in a cache that counts as full or not: the step that follows.
+    fn missed(&mut self, run: &Run<'_>, context: usize, thread: usize, line: u64, is_full: bool) -> Step {
         let core = run.contexts[context].core;
         let monitor = &mut self.monitors[core];
-        if let Some(signature) = &monitor.signature {
-            run.outcome.signature.0 += 1;
-            run.outcome.signature.1 += u64::from(signature.holds(line) == hit);
-        }
-        let is_full = monitor.misses >= self.settings.fill_up;
-        if is_full {
-            monitor.recent = monitor.recent << fetches.min(127) | u128::from(!hit) << (fetches.min(127) - 1);
-            monitor.recent &= (1 << MSV) - 1;
-        }
-        if hit {
-            return Step::Stay;
-        }
         monitor.misses = (monitor.misses + 1).min(self.most_misses);
         if let Some(signature) = &mut monitor.signature {
-            signature.filled(run.chip.l1i(core), line, self.leaving);
+            signature.filled(run.chip.l1i(core), line, run.chip.driven_out);
         }
         let holds = |c: usize| match &self.monitors[c].signature {
             Some(signature) => signature.holds(line),
@@ -271,6 +231,41 @@ impl Policy for Slicc {
             return step;
         }
         Step::Stay
+    }
+}
+
+impl Policy for Slicc {
+    const COUNTS_FETCHES: bool = true;
+
+    fn dispatch(&mut self, run: &mut Run<'_>) {
+        match self.settings.types {
+            Types::None => self.fill_pool(run),
+            Types::Software | Types::Scout => self.form_teams(run),
+        }
+    }
+
+    #[inline]
+    fn after(
+        &mut self,
+        run: &mut Run<'_>,
+        place: (usize, usize),
+        line: u64,
+        hit: bool,
+        fetches: u32,
+    ) -> Step {
+        let (context, thread) = place;
+        let core = run.contexts[context].core;
+        let monitor = &mut self.monitors[core];
+        if let Some(signature) = &monitor.signature {
+            run.outcome.signature.0 += 1;
+            run.outcome.signature.1 += u64::from(signature.holds(line) == hit);
+        }
+        let is_full = monitor.misses >= self.settings.fill_up;
+        if is_full {
+            monitor.recent = monitor.recent << fetches.min(127) | u128::from(!hit) << (fetches.min(127) - 1);
+            monitor.recent &= (1 << MSV) - 1;
+        }
+        if hit { Step::Stay } else { self.missed(run, context, thread, line, is_full) }
     }
 
     fn left(&mut self, run: &mut Run<'_>, context: usize, thread: usize, ended: bool) {

@@ -75,7 +75,7 @@ impl Policy for Strex {
     fn before(&mut self, run: &mut Run<'_>, context: usize, _thread: usize, line: u64) -> Step {
         let team = &mut self.teams[context];
         let l1i = run.chip.l1i(run.contexts[context].core);
-        let trespasses = !l1i.holds(line) && l1i.victim(line).is_some_and(|(_, tag)| tag == team.phase);
+        let trespasses = l1i.would_drive_out(line).is_some_and(|(_, tag)| tag == team.phase);
         team.trespassed = trespasses && self.protect == Protect::Fill;
         if trespasses && self.protect == Protect::Refuse { Step::Tail } else { Step::Stay }
     }

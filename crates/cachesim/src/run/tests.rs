@@ -1,10 +1,12 @@
 //! Schedulers on small traces of which the misses are known.
 
 use crate::code::Code;
+use crate::course::Course;
 use crate::machine::Machine;
 use crate::run::addict::{Place, Points, Profile, assign, profile};
 use crate::run::settings::{Protect, Scheduler, Settings, Types};
-use crate::run::{Outcome, run};
+use crate::run::{Input, Outcome, run};
+use std::sync::OnceLock;
 use trace::code::{COMMIT, END, READ, UPDATE};
 use trace::file::{Block, Function};
 use trace::{Event, Trace, Transaction};
@@ -32,7 +34,11 @@ fn through(segments: u32, count: usize) -> Trace {
 
 fn outcome(trace: &Trace, settings: &Settings) -> Outcome {
     let chosen: Vec<usize> = (0..trace.transactions.len()).collect();
-    run(trace, &Code::of(trace), &Machine::built_in("zesto").unwrap(), settings, &chosen)
+    let (code, machine) = (Code::of(trace), Machine::built_in("zesto").unwrap());
+    let input = Input { trace, code: &code, chosen: &chosen };
+    let profile = OnceLock::new();
+    let profiled = || profile.get_or_init(|| input.profile(&machine, settings));
+    run(input, &machine, settings, profiled, &Course::default())
 }
 
 fn with(scheduler: Scheduler, cores: usize) -> Settings {

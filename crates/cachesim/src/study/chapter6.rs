@@ -2,6 +2,7 @@
 
 use super::{Row, StudyError, has_operations, rounded, row, set};
 use crate::code::Code;
+use crate::course::Course;
 use crate::footprint::{Common, Footprints, Group, footprints};
 use crate::hierarchy::CACHES;
 use crate::machine::{LINE_BYTES, Machine};
@@ -15,11 +16,16 @@ const STACK: &str = "stack";
 const ELSEWHERE: &str = "other";
 
 /// All tables of the chapter, on one core of `machine`. The first `warm` transactions warm the
-/// caches.
+/// caches. The rows are not complete after `course` was stopped.
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, or no marks of operations.
-pub fn chapter_6(trace: &Trace, machine: &Machine, warm: usize) -> Result<Vec<Row>, StudyError> {
+pub fn chapter_6(
+    trace: &Trace,
+    machine: &Machine,
+    warm: usize,
+    course: &Course,
+) -> Result<Vec<Row>, StudyError> {
     if trace.transactions.len() <= warm {
         return Err(StudyError::TooFew { found: trace.transactions.len(), needed: warm + 1 });
     }
@@ -27,8 +33,13 @@ pub fn chapter_6(trace: &Trace, machine: &Machine, warm: usize) -> Result<Vec<Ro
         return Err(StudyError::NoMarks { study: "chapter 6" });
     }
     let code = Code::of(trace);
-    let misses = observe(trace, &code, machine, warm);
-    let prints = footprints(trace, &code, warm);
+    let all = trace.transactions.len();
+    course.expect(all + all - warm);
+    let (misses, prints) = std::thread::scope(|scope| {
+        let prints = scope.spawn(|| footprints(trace, &code, warm, course));
+        let misses = observe(trace, &code, machine, warm, course);
+        (misses, prints.join().expect("the footprints are found"))
+    });
     let mut rows = vec![summary(trace, &misses, &prints, warm)];
     rows.extend(caches(trace, &misses));
     rows.extend(three_c(trace, &misses));

@@ -2,14 +2,15 @@
 
 use super::{Row, StudyError, has_operations, rounded, row, set};
 use crate::code::Code;
+use crate::course::Course;
 use crate::hardware;
-use crate::machine::Machine;
-use crate::run::addict::{profile, sequences, stability};
+use crate::machine::{Cache, Machine};
+use crate::run::addict::{Profile, profile, sequences, stability};
 use crate::run::settings::{Protect, Reset, Scheduler, Settings, Types};
-use crate::run::{self, Outcome};
+use crate::run::{self, Input, Outcome};
 use std::collections::HashMap;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use trace::code::name;
 use trace::{Event, Trace, Transaction};
 
@@ -28,6 +29,8 @@ struct Study<'t> {
     chosen: Vec<usize>,
     warm: usize,
     jobs: Vec<Job>,
+    /// ADDICT's profiles, by the L1-I and [`Settings::profile`].
+    profiles: Vec<(Cache, usize, OnceLock<Profile>)>,
 }
 
 impl<'t> Study<'t> {
@@ -42,7 +45,8 @@ impl<'t> Study<'t> {
         if !has_operations(trace) {
             return Err(StudyError::NoMarks { study: name });
         }
-        Ok(Study { trace, code: Code::of(trace), chosen: (0..found).collect(), warm, jobs: Vec::new() })
+        let (code, chosen) = (Code::of(trace), (0..found).collect());
+        Ok(Study { trace, code, chosen, warm, jobs: Vec::new(), profiles: Vec::new() })
     }
 
     fn add(
@@ -52,42 +56,68 @@ impl<'t> Study<'t> {
         label: (&'static str, f64),
         settings: Settings,
     ) {
-        let settings = Settings { warm: self.warm, ..settings };
+        let batch = if settings.scheduler == Scheduler::Addict { settings.in_batch() } else { 0 };
+        let settings = Settings { warm: self.warm, batch, ..settings };
+        let known = |of: &(Cache, usize, OnceLock<Profile>)| (of.0, of.1) == (machine.l1i, settings.profile);
+        if !self.profiles.iter().any(known) {
+            self.profiles.push((machine.l1i, settings.profile, OnceLock::new()));
+        }
         self.jobs.push(Job { table, machine: machine.clone(), settings, label });
     }
 
-    /// Makes all runs, side by side, in the order of their rows.
-    fn run(self) -> Vec<Row> {
+    /// Makes all runs, side by side: a row for each, in their order. Equal runs are made once.
+    fn run(&self, course: &Course) -> Vec<Row> {
+        let first: Vec<usize> = (0..self.jobs.len()).map(|at| self.first_like(at)).collect();
+        let distinct: Vec<usize> = (0..first.len()).filter(|&at| first[at] == at).collect();
+        course.expect(distinct.len() * self.chosen.len());
+        let outcomes: Vec<OnceLock<Outcome>> = first.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
-        let rows: Mutex<Vec<Option<Row>>> = Mutex::new(vec![None; self.jobs.len()]);
-        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    while let Some(job) = self.jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let made = self.row_of(job);
-                        let at = self.jobs.iter().position(|other| std::ptr::eq(other, job));
-                        let mut rows = rows.lock().unwrap_or_else(PoisonError::into_inner);
-                        if let Some(at) = at {
-                            rows[at] = Some(made);
-                        }
-                    }
-                });
+        let work = || {
+            while let Some(&at) = distinct.get(next.fetch_add(1, Ordering::Relaxed))
+                && !course.is_stopped()
+            {
+                outcomes[at].get_or_init(|| self.outcome(at, course));
             }
-        });
-        let rows = rows.into_inner().unwrap_or_else(PoisonError::into_inner);
-        rows.into_iter().flatten().collect()
+        };
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+        let made = self.jobs.iter().zip(first);
+        made.filter_map(|(job, first)| Some(self.row_of(job, outcomes[first].get()?))).collect()
     }
 
-    fn row_of(&self, job: &Job) -> Row {
-        let outcome = run::run(self.trace, &self.code, &job.machine, &job.settings, &self.chosen);
+    /// The first run that is the same.
+    fn first_like(&self, at: usize) -> usize {
+        let wanted = &self.jobs[at];
+        let same = |job: &Job| job.machine == wanted.machine && job.settings == wanted.settings;
+        self.jobs[..at].iter().position(same).unwrap_or(at)
+    }
+
+    fn outcome(&self, at: usize, course: &Course) -> Outcome {
+        let Job { machine, settings, .. } = &self.jobs[at];
+        run::run(self.input(), machine, settings, || self.profile(machine, settings), course)
+    }
+
+    fn input(&self) -> Input<'_> {
+        Input { trace: self.trace, code: &self.code, chosen: &self.chosen }
+    }
+
+    /// ADDICT's profile on such an L1-I, which the first run that needs it makes.
+    fn profile(&self, machine: &Machine, settings: &Settings) -> &Profile {
+        let same = |known: &&(Cache, usize, OnceLock<Profile>)| {
+            (known.0, known.1) == (machine.l1i, settings.profile)
+        };
+        let known = self.profiles.iter().find(same).expect("add has made a place for it");
+        known.2.get_or_init(|| self.input().profile(machine, settings))
+    }
+
+    fn row_of(&self, job: &Job, outcome: &Outcome) -> Row {
         let mut row = row(self.trace, job.table);
         set(&mut row, "machine", job.machine.name.as_str());
         describe(&mut row, &job.settings);
         if !job.label.0.is_empty() {
             set(&mut row, job.label.0, job.label.1);
         }
-        fill(&mut row, &outcome, &job.settings);
+        fill(&mut row, outcome, &job.settings);
         row
     }
 }
@@ -115,8 +145,7 @@ fn describe(row: &mut Row, settings: &Settings) {
             set(row, "signature", settings.signature as u64);
         }
         Scheduler::Addict => {
-            let all = settings.cores * settings.contexts;
-            set(row, "batch", if settings.batch == 0 { all } else { settings.batch } as u64);
+            set(row, "batch", settings.in_batch() as u64);
         }
         _ => {}
     }
@@ -165,7 +194,7 @@ fn fill(row: &mut Row, outcome: &Outcome, settings: &Settings) {
     }
 }
 
-/// One run with any settings.
+/// One run with any settings. Rows are not complete after `course` was stopped, here and below.
 ///
 /// # Errors
 /// [`StudyError`]: too few transactions, no marks, or a machine without a shared cache.
@@ -174,10 +203,11 @@ pub fn one_run(
     machine: &Machine,
     settings: &Settings,
     warm: usize,
+    course: &Course,
 ) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "a scheduler")?;
     study.add("run", machine, ("", 0.0), settings.clone());
-    Ok(study.run())
+    Ok(study.run(course))
 }
 
 /// Schedulers over cores (Figures 7.8 to 7.10), and the sweeps of their parameters (7.5 to 7.7,
@@ -190,6 +220,7 @@ pub fn chapter_7(
     machine: &Machine,
     base: &Settings,
     warm: usize,
+    course: &Course,
 ) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "chapter 7")?;
     let of = |scheduler| Settings { scheduler, ..base.clone() };
@@ -229,8 +260,8 @@ pub fn chapter_7(
         let settings = Settings { team, ..of(Scheduler::Strex) };
         study.add("strex-team", machine, ("", 0.0), settings);
     }
-    let (trace, mut rows) = (study.trace, type_rows(trace, &study.code));
-    rows.extend(study.run());
+    let mut rows = type_rows(trace, &study.code);
+    rows.extend(study.run(course));
     rows.extend(costs(trace));
     Ok(rows)
 }
@@ -285,6 +316,7 @@ pub fn chapter_8(
     machine: &Machine,
     base: &Settings,
     warm: usize,
+    course: &Course,
 ) -> Result<Vec<Row>, StudyError> {
     let mut study = Study::new(trace, machine, warm, "chapter 8")?;
     let profiled = if warm > 0 { warm } else { base.profile };
@@ -325,19 +357,32 @@ pub fn chapter_8(
             study.add("deep", &deep, ("", 0.0), of(scheduler));
         }
     }
-    let mut rows = points(trace, &study.code, machine, warm);
-    rows.extend(study.run());
+    let (mut rows, made) = std::thread::scope(|scope| {
+        let points = scope.spawn(|| points(&study, machine, profiled));
+        let made = study.run(course);
+        (points.join().expect("the points are found"), made)
+    });
+    rows.extend(made);
     rows.extend(costs(trace));
     Ok(rows)
 }
 
 /// The share of operations that have the points of the profile, in the transactions that were
-/// profiled and in the others.
-fn points(trace: &Trace, code: &Code, machine: &Machine, warm: usize) -> Vec<Row> {
-    let half = if warm == 0 { trace.transactions.len() / 2 } else { warm };
+/// profiled and in the others: the second half where all were.
+fn points(study: &Study<'_>, machine: &Machine, profiled: usize) -> Vec<Row> {
+    let (trace, code) = (study.trace, &study.code);
+    let half = if profiled == 0 { trace.transactions.len() / 2 } else { profiled };
     let (before, after): (Vec<usize>, Vec<usize>) = (0..trace.transactions.len()).partition(|&t| t < half);
-    let found = profile(trace, code, machine.l1i, &before);
-    let check = stability(&found, &sequences(trace, code, machine.l1i, &after));
+    let settings = Settings { profile: profiled, ..Settings::default() };
+    let of_half;
+    let found = match profiled {
+        0 => {
+            of_half = profile(trace, code, machine.l1i, &before);
+            &of_half
+        }
+        _ => study.profile(machine, &settings),
+    };
+    let check = stability(found, &sequences(trace, code, machine.l1i, &after));
     let of = |((kind, operation), points): (&(u32, u16), &crate::run::addict::Points)| {
         let mut row = row(trace, "points");
         set(&mut row, "kind", trace.kinds[*kind as usize].as_str());
