@@ -33,7 +33,18 @@ pub const FLOORS: &[(&str, &[&str])] = &[
     ),
     (
         "archipelago",
-        &["client", "trust", "server", "deploy", "cluster", "driver", "report", "deploysim", "advisor"],
+        &[
+            "client",
+            "columnar",
+            "trust",
+            "server",
+            "deploy",
+            "cluster",
+            "driver",
+            "report",
+            "deploysim",
+            "advisor",
+        ],
     ),
     ("doors", &["trials", "claims", "hostile", "atoll-embed", "atoll-python", "atoll", "peers", "xtask"]),
 ];
@@ -67,6 +78,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("cachesim", Only(&["base", "trace"])),
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
+    ("columnar", Only(&["base", "txn", "sql"])),
     ("trust", Only(&["channel"])),
     ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
     (

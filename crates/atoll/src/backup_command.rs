@@ -23,6 +23,9 @@ pub fn restore(args: &RestoreArgs, interrupt: &Interrupt) -> Result<(), Failure>
         let why = "--add restores a dump to a running server; a backup becomes a database of its own";
         return Err(Failure::Usage(why.into()));
     }
+    if args.table.is_some() {
+        return Err(Failure::Usage("--table is for a file of Parquet; a backup has all tables".into()));
+    }
     let what = format!("restoring {} to {}", args.from.display(), args.to.display());
     let copied = watched(&what, interrupt, |watch| deploy::restore(&args.from, &args.to, watch))?;
     report("restored", &copied, (&args.from, &args.to), args.json)

@@ -22,7 +22,8 @@ pub struct BlockLines {
     pub component: Option<u8>,
 }
 
-/// What a run on a chip asks of a block: as few bytes as possible, since it asks at each block.
+/// The facts about a block that a run on a chip needs: as few bytes as possible, since it asks at
+/// each block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockRun {
     pub first: u64,

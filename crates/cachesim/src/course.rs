@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Access rules: the threads of a study count what they have simulated, any other thread reads or
+/// Access rules: the threads of a study count their instructions, any other thread reads or
 /// stops. No other data hang on these numbers, so relaxed orders suffice.
 #[derive(Debug, Default)]
 pub struct Course {
@@ -13,7 +13,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Makes the study end soon; what it then returns is not complete.
+    /// Makes the study end soon; its result is then not complete.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -22,7 +22,7 @@ impl Course {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The share that is done, from 0 to 1; 0 before the study knows what it has to do.
+    /// The share that is done, from 0 to 1; 0 before the study knows its runs.
     pub fn share(&self) -> f64 {
         let (done, all) = (self.done.load(Ordering::Relaxed), self.all.load(Ordering::Relaxed));
         (done as f64 / all.max(1) as f64).min(1.0)

@@ -83,6 +83,12 @@ pub trait Plan: Send + Sync {
         None
     }
 
+    /// The parts of `WITH` that write, in their order. What all of them read is read before the
+    /// first of them writes, with what the plan itself reads.
+    fn parts(&self) -> &[Part] {
+        &[]
+    }
+
     /// What to read for these parameters.
     ///
     /// # Errors
@@ -96,6 +102,13 @@ pub trait Plan: Send + Sync {
     fn describe(&self) -> Result<Vec<String>, SqlError>;
 }
 
+/// A part of `WITH` that writes: its plan has a statement for each row.
+#[derive(Clone)]
+pub struct Part {
+    pub rows: Arc<dyn Plan>,
+    pub each: Arc<Query>,
+}
+
 /// A plan with its parameters.
 pub trait Started: Send {
     fn scans(&self) -> &[Scan];
@@ -104,6 +117,9 @@ pub trait Started: Send {
     fn memory(&self) -> usize {
         usize::MAX
     }
+
+    /// Takes the rows that the statements of the parts before have given.
+    fn give(&mut self, _parts: &[Rows]) {}
 
     /// The answer, from the rows of each scan.
     fn finish(self: Box<Self>, rows: Vec<Rows>) -> Answer;

@@ -18,7 +18,7 @@ use crate::sequence_text::{SequenceChange, alter_sequence, readable};
 use crate::session::{Session, session};
 use crate::words::{Words, near};
 use sql::{SqlError, SqlState, SqlType};
-use sqlparser::ast::{Expr, Statement};
+use sqlparser::ast::{Expr, SetExpr, Statement};
 use sqlparser::dialect::PostgreSqlDialect;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -109,6 +109,14 @@ impl Parsed {
     /// Whether it inserts, changes or deletes rows.
     pub fn is_change(&self) -> bool {
         matches!(self.tree(), Some(Statement::Insert(_) | Statement::Update(_) | Statement::Delete(_)))
+    }
+
+    /// Whether it is `WITH` of which a part writes.
+    pub fn is_staged(&self) -> bool {
+        let Some(Statement::Query(query)) = self.tree() else { return false };
+        query.with.as_ref().is_some_and(|with| {
+            writes(&query.body) || with.cte_tables.iter().any(|table| writes(&table.query.body))
+        })
     }
 
     /// What `EXPLAIN` explains, and whether it is to be carried out.
@@ -384,4 +392,9 @@ fn placed(mut error: SqlError, text: &str, place: Location) -> SqlError {
         error.position = u32::try_from(before + 1).ok();
     }
     error
+}
+
+/// Whether a query is a statement that writes.
+pub fn writes(body: &SetExpr) -> bool {
+    matches!(body, SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_))
 }

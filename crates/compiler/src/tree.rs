@@ -12,6 +12,7 @@
 //!  WINDOWS   window functions
 //! ```
 
+mod before;
 mod calls;
 mod condition;
 mod from;
@@ -22,6 +23,7 @@ mod returning;
 mod rows;
 mod scan;
 mod select;
+mod stages;
 mod sub_query;
 mod written;
 
@@ -38,6 +40,7 @@ use sqlparser::ast;
 use std::sync::Arc;
 
 pub(crate) use reference::State;
+pub use stages::{Staged, staged};
 pub use written::{Written, written};
 
 pub const OUTER: u16 = 0x4000;
@@ -121,6 +124,8 @@ pub struct With {
     pub query: Query,
     /// The recursive part, which reads what the last round has added, and whether equal rows stay.
     pub step: Option<(Query, bool)>,
+    /// The part of the statement that gives the rows; the query is not run then.
+    pub given: Option<usize>,
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -8,7 +8,10 @@ pub fn lines(tree: &Tree) -> Vec<String> {
     for with in &tree.withs {
         lines.add(format!("WITH {}", with.name));
         lines.inside(|lines| {
-            lines.query(&with.query);
+            match with.given {
+                Some(part) => lines.add(format!("what part {} gives", part + 1)),
+                None => lines.query(&with.query),
+            }
             if let Some((step, _)) = &with.step {
                 lines.add("again and again, while rows are added");
                 lines.inside(|lines| lines.query(step));

@@ -69,6 +69,8 @@ impl General for Queries {
         let planned = if statement.is_change() {
             let written = compiler::tree::written(catalog, statement, given)?;
             plan::Planned::new(written.tree, Some(written.each), self.memory)
+        } else if statement.is_staged() {
+            plan::Planned::staged(compiler::tree::staged(catalog, statement, given)?, self.memory)
         } else {
             plan::Planned::new(compiler::tree::tree(catalog, statement, given)?, None, self.memory)
         };

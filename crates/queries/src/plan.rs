@@ -3,8 +3,8 @@
 use crate::row::Row;
 use crate::run::Run;
 use compiler::Fill;
-use compiler::general::{Answer, Column, Facts, Plan, Rows, Scan, Started};
-use compiler::tree::Tree;
+use compiler::general::{Answer, Column, Facts, Part, Plan, Rows, Scan, Started};
+use compiler::tree::{Staged, Tree, Written};
 use sql::bound::Bound;
 use sql::catalog::Oid;
 use sql::{Datum, SqlError, SqlState, SqlType};
@@ -20,6 +20,8 @@ pub struct Planned {
     tree: Arc<Tree>,
     /// For a statement that writes: what is done with each row.
     each: Option<Arc<compiler::Query>>,
+    /// Those of `WITH` that write.
+    parts: Vec<Part>,
     columns: Vec<Column>,
     tables: Vec<Oid>,
     memory: usize,
@@ -34,7 +36,20 @@ impl Planned {
         tables.extend(each.iter().flat_map(|each| each.reads.iter().chain(&each.writes)));
         tables.sort_unstable();
         tables.dedup();
-        Planned { tree: Arc::new(tree), each: each.map(Arc::new), columns, tables, memory }
+        Planned { tree: Arc::new(tree), each: each.map(Arc::new), parts: Vec::new(), columns, tables, memory }
+    }
+
+    /// A statement in parts.
+    pub fn staged(staged: Staged, memory: usize) -> Planned {
+        let mut last = Planned::new(staged.tree, staged.each, memory);
+        for Written { tree, each } in staged.parts {
+            let part = Planned::new(tree, Some(each.clone()), memory);
+            last.tables.extend(&part.tables);
+            last.parts.push(Part { rows: Arc::new(part), each: Arc::new(each) });
+        }
+        last.tables.sort_unstable();
+        last.tables.dedup();
+        last
     }
 }
 
@@ -55,6 +70,10 @@ impl Plan for Planned {
         self.each.as_ref()
     }
 
+    fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
     fn start(&self, facts: Facts, mut params: Vec<Datum>) -> Result<Box<dyn Started>, SqlError> {
         for fill in &self.tree.fills {
             params.push(filled(fill, &facts)?);
@@ -67,11 +86,17 @@ impl Plan for Planned {
         };
         let scans = self.tree.scans.iter().map(scan).collect();
         let bound = Bound { params, now: facts.now, zone: facts.zone };
-        Ok(Box::new(Begun { tree: Arc::clone(&self.tree), bound, scans, memory: self.memory }))
+        let (tree, given) = (Arc::clone(&self.tree), Vec::new());
+        Ok(Box::new(Begun { tree, bound, scans, given, memory: self.memory }))
     }
 
     fn describe(&self) -> Result<Vec<String>, SqlError> {
-        let mut lines = crate::describe::lines(&self.tree);
+        let mut lines = Vec::new();
+        for (part, number) in self.parts.iter().zip(1..) {
+            lines.push(format!("Part {number} of WITH:"));
+            lines.extend(part.rows.describe()?.iter().map(|line| format!("  {line}")));
+        }
+        lines.extend(crate::describe::lines(&self.tree));
         if let Some(each) = &self.each {
             lines.push("For each row:".into());
             lines.extend(compiler::describe::describe(each).iter().map(|line| format!("  {line}")));
@@ -110,6 +135,7 @@ struct Begun {
     tree: Arc<Tree>,
     bound: Bound,
     scans: Vec<Scan>,
+    given: Vec<Rows>,
     memory: usize,
 }
 
@@ -137,6 +163,12 @@ impl Started for Begun {
         self.memory
     }
 
+    fn give(&mut self, parts: &[Rows]) {
+        if self.tree.withs.iter().any(|with| with.given.is_some()) {
+            self.given = parts.to_vec();
+        }
+    }
+
     fn finish(self: Box<Self>, rows: Vec<Rows>) -> Answer {
         Box::pin(async move {
             let ended = |why: &str| SqlError::new(SqlState::INTERNAL, format!("the query has ended: {why}"));
@@ -159,8 +191,9 @@ impl Started for Begun {
 }
 
 impl Begun {
-    fn rows(&self, rows: Vec<Rows>, is_over: &AtomicBool) -> Result<Rows, SqlError> {
-        let run = Run::new(&self.tree, &self.bound, is_over, self.memory, rows)?;
+    fn rows(mut self, rows: Vec<Rows>, is_over: &AtomicBool) -> Result<Rows, SqlError> {
+        let given = std::mem::take(&mut self.given);
+        let run = Run::new(&self.tree, &self.bound, (is_over, self.memory), rows, given)?;
         let rows = run.query(&self.tree.query, None)?;
         Ok(rows.iter().map(|row: &Row| row.to_vec()).collect())
     }

@@ -35,14 +35,16 @@ pub struct Run<'r> {
 }
 
 impl<'r> Run<'r> {
+    /// `given` has the rows of the parts of `WITH` before.
+    ///
     /// # Errors
     /// `53200` if the rows of the tables are more than `most` bytes.
     pub fn new(
         tree: &'r Tree,
         bound: &'r Bound,
-        is_over: &'r AtomicBool,
-        most: usize,
+        (is_over, most): (&'r AtomicBool, usize),
         rows: Vec<Vec<Vec<Datum>>>,
+        given: Vec<Vec<Vec<Datum>>>,
     ) -> Result<Run<'r>, SqlError> {
         let mut run = Run {
             tree,
@@ -59,14 +61,23 @@ impl<'r> Run<'r> {
             indexes: RefCell::default(),
         };
         for rows in rows {
-            let mut shared = Vec::with_capacity(rows.len());
-            for row in rows {
-                run.keeps(size(&row))?;
-                shared.push(Row::from(row));
-            }
-            run.scans.push(Rc::new(shared));
+            let rows = run.shared(rows)?;
+            run.scans.push(rows);
+        }
+        let given = given.into_iter().map(|rows| run.shared(rows)).collect::<Result<Vec<_>, _>>()?;
+        for (with, rows) in tree.withs.iter().zip(run.withs.borrow_mut().iter_mut()) {
+            *rows = with.given.and_then(|part| given.get(part).cloned());
         }
         Ok(run)
+    }
+
+    fn shared(&self, rows: Vec<Vec<Datum>>) -> Result<Rows, SqlError> {
+        let mut shared = Vec::with_capacity(rows.len());
+        for row in rows {
+            self.keeps(size(&row))?;
+            shared.push(Row::from(row));
+        }
+        Ok(Rc::new(shared))
     }
 
     pub fn context(&self) -> Context<'_> {

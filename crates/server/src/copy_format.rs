@@ -3,7 +3,7 @@
 //! Source: PostgreSQL's documentation, `COPY`, "File Formats". A [`Reader`] is fed pieces of any
 //! size, and gives whole rows.
 
-use compiler::compiled::{CopyFormat, CopyOptions};
+pub use compiler::compiled::{CopyFormat, CopyOptions};
 use sql::{SqlError, SqlState};
 use std::iter::Peekable;
 
@@ -12,6 +12,12 @@ pub type Fields = Vec<Option<Vec<u8>>>;
 
 /// The first bytes of binary data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+
+/// What COPY does without options.
+pub fn text_options() -> CopyOptions {
+    let (delimiter, null) = ('\t', "\\N".into());
+    CopyOptions { format: CopyFormat::Text, delimiter, null, header: false, quote: '"', escape: '"' }
+}
 
 fn bad(message: impl Into<String>) -> SqlError {
     SqlError::new(SqlState(*b"22P04"), message)

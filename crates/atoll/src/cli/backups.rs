@@ -24,6 +24,7 @@ Examples:
   atoll dump bank --to bank.sql                          a closed database, or a served one
   atoll dump \"host=127.0.0.1 port=5432\" --to bank.sql  a server
   atoll dump bank --format csv --to bank-csv             load.sql, and a file for each table
+  atoll dump bank --format parquet --to bank-columns     with Parquet in place of CSV (builds with --features parquet)
   atoll dump bank --table t --data-only | psql other     rows of one table, to another server
 
 Exit code: 0 the dump is there; 1 it could not be made; 2 wrong usage; 130 interrupted.";
@@ -31,13 +32,15 @@ Exit code: 0 the dump is there; 1 it could not be made; 2 wrong usage; 130 inter
 const RESTORE_EXAMPLES: &str = "\
 Of a backup, every file is held against its length and its checksum before the database gets its name; as with a backup, an attempt that
 fails leaves nothing. A dump is run statement by statement: into a new database, or into a running server, which keeps what was
-restored before an error. A script of pg_dump (--format=plain) is taken too, as far as Atoll has its statements.
+restored before an error. A script of pg_dump (--format=plain) is taken too, as far as Atoll has its statements. A file of Parquet,
+also one of another program, is added to a table that is there (builds with --features parquet).
 
 Examples:
   atoll restore bank-monday --to bank
   atoll restore bank-monday.tar --to bank && atoll check --data bank
   atoll restore bank.sql --to bank                       a dump, into a new database
   pg_dump shop | atoll restore - --to \"port=5432\"      from PostgreSQL, into a running server
+  atoll restore may.parquet --table sales --to bank      rows of a file, into a table of a database or a server
 
 Exit code: 0 the database is there; 1 it could not be made, or the backup or a statement is wrong; 2 wrong usage; 130 interrupted.";
 
@@ -92,18 +95,35 @@ pub enum DumpFormat {
     Sql,
     /// A directory: load.sql with the definitions, and a file of CSV for each table
     Csv,
+    /// The same with files of Parquet, in builds with --features parquet
+    Parquet,
+}
+
+impl DumpFormat {
+    /// How files of rows end.
+    pub fn ending(self) -> &'static str {
+        match self {
+            DumpFormat::Sql => "sql",
+            DumpFormat::Csv => "csv",
+            DumpFormat::Parquet => "parquet",
+        }
+    }
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = RESTORE_EXAMPLES)]
 pub struct RestoreArgs {
-    /// The file or directory that `backup` or `dump` made; - is a script on standard input
+    /// The file or directory that `backup` or `dump` made; - is a script on standard input; or a
+    /// file of Parquet
     #[arg(value_name = "BACKUP_OR_DUMP")]
     pub from: PathBuf,
     /// Where the database goes: a directory that is not there yet, or is empty; for a dump also a
-    /// running server, "host=127.0.0.1 port=5432"
+    /// running server, "host=127.0.0.1 port=5432"; for a file of Parquet a database that is there
     #[arg(long, value_name = "DIR_OR_SERVER")]
     pub to: PathBuf,
+    /// The table that takes the rows of a file of Parquet [default: the name of the file]
+    #[arg(long, value_name = "TABLE")]
+    pub table: Option<String>,
     /// Restore a dump to a server that has tables already
     #[arg(long)]
     pub add: bool,

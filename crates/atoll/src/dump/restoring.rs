@@ -1,8 +1,11 @@
-//! `atoll restore` of a dump: a script of SQL, or a directory of CSV files with such a script.
+//! `atoll restore` of a dump: a script of SQL, or a directory of files of rows with such a script.
 
+use super::columns;
 use super::place::{Open, Place, in_context};
+use super::rows_file;
 use super::script::{Piece, Script};
 use super::sink::{SCRIPT, beginning, remove};
+use super::storing::{BYTES_AT_ONCE, copy};
 use crate::cli::RestoreArgs;
 use crate::failure::Failure;
 use crate::output::print;
@@ -17,10 +20,6 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tokio_postgres::CopyInSink;
 
-/// Rows that one `COPY` stores: a transaction of some megabytes.
-const ROWS_AT_ONCE: u64 = 20_000;
-/// Bytes that are sent at once.
-const BYTES_AT_ONCE: usize = 256 << 10;
 /// Bytes of `INSERT` statements that are sent as one text, which is one transaction.
 const INSERTS_AT_ONCE: usize = 64 << 10;
 
@@ -34,6 +33,13 @@ pub fn is_dump(from: &Path) -> bool {
 /// A target that is not empty, statements that fail, an interruption. A directory has nothing in it
 /// then; a server keeps what was restored before.
 pub fn restore(args: &RestoreArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    if rows_file::is_one(&args.from) {
+        return rows_file::restore(args, interrupt);
+    }
+    if args.table.is_some() {
+        let why = format!("--table is for a file of Parquet, which {} is not", args.from.display());
+        return Err(Failure::Usage(why));
+    }
     let mut source = Source::open(&args.from)?;
     let place = args.to.to_str().map_or_else(|| Ok(Place::Directory(args.to.clone())), Place::read)?;
     let mut progress = Progress::new(1);
@@ -210,8 +216,12 @@ fn load(open: &Open<'_>, source: &mut Source, progress: &mut Progress) -> Result
                 done.statements += 1;
             }
             Some(Piece::File { statement, file, line }) => {
-                done.rows += copy_file(open, &statement, &source.dir.join(file))
-                    .map_err(|failure| in_context(&at(line, &statement), failure))?;
+                let path = source.dir.join(file);
+                let stored = match of_parquet(&statement) {
+                    Some(into) => columns::read(open, into, &path),
+                    None => copy_file(open, &statement, &path),
+                };
+                done.rows += stored.map_err(|failure| in_context(&at(line, &statement), failure))?;
                 done.statements += 1;
             }
         }
@@ -228,34 +238,12 @@ fn is_insert(text: &str) -> bool {
     text.trim_start().get(..7).is_some_and(|word| word.eq_ignore_ascii_case("INSERT "))
 }
 
-/// Stores rows of text, [`ROWS_AT_ONCE`] at a time.
-fn copy(
-    open: &Open<'_>,
-    statement: &str,
-    next: &mut dyn FnMut() -> Result<Option<Vec<u8>>, Failure>,
-) -> Result<u64, Failure> {
-    let mut stored = 0;
-    loop {
-        let sink: CopyInSink<Bytes> = open.wait(open.client.copy_in(statement))?;
-        let mut sink = std::pin::pin!(sink);
-        let (mut rows, mut bytes, mut has_more) = (0, Vec::with_capacity(BYTES_AT_ONCE), true);
-        while rows < ROWS_AT_ONCE {
-            let Some(row) = next()? else {
-                has_more = false;
-                break;
-            };
-            rows += 1;
-            bytes.extend(row);
-            if bytes.len() >= BYTES_AT_ONCE {
-                open.wait(sink.send(std::mem::take(&mut bytes).into()))?;
-            }
-        }
-        open.wait(sink.send(bytes.into()))?;
-        stored += open.wait(sink.as_mut().finish())?;
-        if !has_more {
-            return Ok(stored);
-        }
-    }
+/// The table with its columns, if the rows of a `COPY` are in a file of Parquet.
+fn of_parquet(statement: &str) -> Option<&str> {
+    let (what, options) = statement.rsplit_once(" FROM STDIN")?;
+    let options: String = options.chars().filter(|c| !c.is_whitespace()).collect();
+    let is_parquet = options.eq_ignore_ascii_case("with(formatparquet)");
+    what.strip_prefix("COPY ").filter(|_| is_parquet)
 }
 
 /// Stores a file of CSV, of which a value may have line ends.

@@ -1,5 +1,5 @@
-//! Where a dump is written: standard output, a file, or a directory of CSV files. What has a name
-//! gets it when it is whole.
+//! Where a dump is written: standard output, a file, or a directory of files of rows. What has
+//! a name gets it when it is whole.
 
 use crate::failure::Failure;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The name of what is not whole yet is the name with this ending.
 const PARTIAL: &str = ".atoll-partial";
-/// The script in a directory of CSV files.
+/// The script in a directory of files of rows.
 pub const SCRIPT: &str = "load.sql";
 
 pub struct Sink {
@@ -90,6 +90,22 @@ impl Sink {
         let Some(rows) = &mut self.rows else { return self.write(bytes) };
         self.bytes += bytes.len() as u64;
         rows.write_all(bytes).map_err(|why| self.cannot(&why))
+    }
+
+    /// Gives the file of rows to a writer that has a form of its own.
+    pub fn take_rows(&mut self) -> Option<BufWriter<File>> {
+        self.rows.take()
+    }
+
+    /// Takes the file of rows back.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn give_rows(&mut self, mut rows: BufWriter<File>) -> Result<(), Failure> {
+        let length = rows.flush().and_then(|()| rows.get_ref().metadata());
+        self.bytes += length.map_err(|why| self.cannot(&why))?.len();
+        self.rows = Some(rows);
+        Ok(())
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! `atoll dump`.
 
+use super::columns;
 use super::place::{Open, Place, in_context};
 use super::schema::{Placement, Schema, Table};
 use super::sink::{SCRIPT, Sink};
@@ -18,13 +19,17 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 /// # Errors
 /// No database, a name that is taken, errors of the server, an interruption. Nothing is left then.
 pub fn dump(args: &DumpArgs, interrupt: &Interrupt) -> Result<(), Failure> {
+    if args.format == DumpFormat::Parquet {
+        columns::require()?;
+    }
     let mut sink = match (&args.to, args.format) {
-        (Some(to), DumpFormat::Csv) => Sink::directory(to)?,
         (Some(to), DumpFormat::Sql) => Sink::file(to)?,
-        (None, DumpFormat::Csv) => {
-            return Err(Failure::Usage("--format csv writes a directory; expected --to DIR".into()));
-        }
+        (Some(to), _) => Sink::directory(to)?,
         (None, DumpFormat::Sql) => Sink::output(),
+        (None, format) => {
+            let why = format!("--format {} writes a directory; expected --to DIR", format.ending());
+            return Err(Failure::Usage(why));
+        }
     };
     let open = match Place::read(&args.from)? {
         Place::Directory(dir) => Open::directory(&dir, interrupt)?,
@@ -84,6 +89,7 @@ fn head(args: &DumpArgs) -> String {
         DumpFormat::Csv => {
             format!("atoll restore DIRECTORY --to ..., or, in this directory, psql -f {SCRIPT}")
         }
+        DumpFormat::Parquet => "atoll restore DIRECTORY --to ...".into(),
         DumpFormat::Sql => "atoll restore FILE --to ..., or psql -f FILE".into(),
     };
     format!(
@@ -103,13 +109,15 @@ fn rows(args: &DumpArgs, open: &Open<'_>, sink: &mut Sink, table: &Table) -> Res
             ""
         }
         DumpFormat::Csv => {
-            let file = file_name(&table.plain);
-            let quoted = file.replace('\'', "''");
-            let copy =
-                format!("\\copy public.{name} {columns} from '{quoted}' with (format csv, header true)\n");
-            sink.write(copy.as_bytes())?;
-            sink.begin_rows(&file)?;
+            begin_file(sink, table, args.format, "format csv, header true")?;
             " WITH (FORMAT csv, HEADER true)"
+        }
+        DumpFormat::Parquet => {
+            begin_file(sink, table, args.format, "format parquet")?;
+            let Some(file) = sink.take_rows() else { return Ok(()) };
+            let file = columns::write(open, &format!("public.{name}"), &columns, file)?;
+            sink.give_rows(file)?;
+            return sink.end_rows();
         }
     };
     let statement = format!("COPY public.{name} {columns} TO STDOUT{options}");
@@ -124,8 +132,17 @@ fn rows(args: &DumpArgs, open: &Open<'_>, sink: &mut Sink, table: &Table) -> Res
     sink.end_rows()
 }
 
+/// Begins a file of a table's rows, and tells the script of it.
+fn begin_file(sink: &mut Sink, table: &Table, format: DumpFormat, options: &str) -> Result<(), Failure> {
+    let file = file_name(&table.plain, format.ending());
+    let (name, columns, quoted) = (&table.name, table.list(), file.replace('\'', "''"));
+    let copy = format!("\\copy public.{name} {columns} from '{quoted}' with ({options})\n");
+    sink.write(copy.as_bytes())?;
+    sink.begin_rows(&file)
+}
+
 /// The file of a table's rows. Characters that paths cannot have become `%` with their numbers.
-fn file_name(table: &str) -> String {
+fn file_name(table: &str, ending: &str) -> String {
     let mut name = String::new();
     for c in table.chars() {
         match c {
@@ -134,7 +151,8 @@ fn file_name(table: &str) -> String {
             c => name.push(c),
         }
     }
-    name.push_str(".csv");
+    name.push('.');
+    name.push_str(ending);
     name
 }
 
@@ -144,7 +162,7 @@ mod tests {
 
     #[test]
     fn each_table_has_a_file_of_its_own_in_the_directory() {
-        let names = ["a", "A b", "../x", "a/b", "a%2fb"].map(file_name);
+        let names = ["a", "A b", "../x", "a/b", "a%2fb"].map(|table| file_name(table, "csv"));
         assert_eq!(names, ["a.csv", "A b.csv", "%2e.%2fx.csv", "a%2fb.csv", "a%252fb.csv"]);
     }
 }

@@ -116,6 +116,83 @@ async fn a_dump_makes_the_same_database_again() {
     assert_eq!(found.len(), 2);
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_so() {
+    let dir = tempfile::Builder::new().prefix("d-").tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("t.parquet"), "PAR1").unwrap();
+    let says = "this build has no Parquet; build with `--features parquet`";
+    refused(&["dump", &at("db"), "--format", "parquet", "--to", &at("columns")], 2, says);
+    refused(&["restore", &at("t.parquet"), "--to", &at("db")], 2, says);
+}
+
+#[cfg(feature = "parquet")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dump_of_parquet_makes_the_same_database_again() {
+    let served = Served::start(&["--islands", "2", "--durability", "async"]);
+    let client = served.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    client.batch_execute(OWN).await.unwrap();
+    let more = "CREATE TABLE more (id int PRIMARY KEY, n numeric, big numeric(40, 1), t time, tags text[], js json);
+        INSERT INTO more VALUES (1, 'NaN', 1234567890123456789012345678901234567.5, '23:59:59.5', '{a,NULL,\"b c\"}', '[1, 2]');
+        CREATE TABLE keys (id serial PRIMARY KEY, a int NOT NULL, s text, at timestamp);
+        CREATE TABLE \"a(b\" (\"X y\" int PRIMARY KEY); INSERT INTO \"a(b\" VALUES (5)";
+    client.batch_execute(more).await.unwrap();
+    let at = |name: &str| served.dir.path().join(name).to_str().unwrap().to_owned();
+    let columns = at("columns");
+    good(&["dump", &served.config(), "--format", "parquet", "--to", &columns]);
+    let first = good(&["dump", &served.config()]);
+    good(&["restore", &columns, "--to", &at("again")]);
+    let kept = |dump| {
+        let lines: Vec<&str> = lines(dump);
+        lines.into_iter().filter(|line| !line.contains("setval")).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&good(&["dump", &at("again")])), kept(&first));
+
+    // A file of rows into a table that is there: of a closed database, then at a server.
+    let file = format!("{columns}/a.parquet");
+    let says = |args: &[&str], why: &str| refused(args, 1, why);
+    says(&["restore", &file, "--to", &at("again")], "(23505)");
+    good(&["dump", &at("again"), "--table", "tree", "--format", "parquet", "--to", &at("tree")]);
+    client
+        .batch_execute("CREATE TABLE wood (up int, id int DEFAULT 0, note text DEFAULT 'x')")
+        .await
+        .unwrap();
+    let tree = format!("{}/tree.parquet", at("tree"));
+    let added = good(&["restore", &tree, "--table", "wood", "--to", &served.config(), "--json"]);
+    assert!(added.contains("\"rows\":2") && added.contains("\"table\":\"wood\""), "{added}");
+    let rows = client.query("SELECT id, up, note FROM wood ORDER BY id", &[]).await.unwrap();
+    let row = |at: usize| (rows[at].get(0), rows[at].get(1), rows[at].get(2));
+    assert_eq!([row(0), row(1)], [(1, None, "x"), (2, Some(1), "x")]);
+
+    let config = served.config();
+    let to = |table: &str| -> Vec<String> {
+        ["restore", &tree, "--table", table, "--to", &config].map(str::to_owned).to_vec()
+    };
+    for (table, why) in [
+        ("nothing", "there is no table nothing in"),
+        ("keys", "has a column up, which table keys does not have; expected: id, a, s, at"),
+    ] {
+        let args = to(table);
+        says(&args.iter().map(String::as_str).collect::<Vec<_>>(), why);
+    }
+    client
+        .batch_execute("CREATE TABLE less (id date, up int, must int); CREATE TABLE other (id date, up int)")
+        .await
+        .unwrap();
+    for (table, why) in [
+        ("less", "has no column must, which has no default in table less; expected: id, up, must"),
+        ("other", "its column id is INT32, which does not go into a column of type date"),
+    ] {
+        let args = to(table);
+        says(&args.iter().map(String::as_str).collect::<Vec<_>>(), why);
+    }
+    std::fs::write(&tree, "PAR1 and no more").unwrap();
+    let args = to("wood");
+    says(&args.iter().map(String::as_str).collect::<Vec<_>>(), "it is damaged, or no file of Parquet");
+}
+
 #[test]
 fn a_dump_that_fails_leaves_nothing_and_says_why() {
     let dir = tempfile::Builder::new().prefix("d-").tempdir().unwrap();

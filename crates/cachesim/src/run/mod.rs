@@ -33,7 +33,7 @@ use addict::Profile;
 use driver::Run;
 use trace::Trace;
 
-/// A trace, and what of it is to run.
+/// A trace, and the part of it that is to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'t> {
     pub trace: &'t Trace,

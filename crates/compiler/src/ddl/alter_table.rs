@@ -141,7 +141,7 @@ impl Changing {
                     self.add_unique(oid, &[name.to_owned()], constraint, KeyKind::OfRows)?;
                 }
                 ColumnOption::Check(check) => {
-                    self.add_check(oid, constraint, Some(name), &check.expr, KeyKind::OfRows)?;
+                    self.add_check(oid, constraint, &check.expr, KeyKind::OfRows)?;
                 }
                 ColumnOption::ForeignKey(key) => {
                     self.add_foreign_key(oid, constraint, &[name.to_owned()], key, KeyKind::OfRows)?;

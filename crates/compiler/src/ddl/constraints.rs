@@ -28,9 +28,7 @@ impl Changing {
             TableConstraint::Unique(unique) => {
                 self.add_unique(table, &columns(&unique.columns)?, named(&unique.name), kind).map(drop)
             }
-            TableConstraint::Check(check) => {
-                self.add_check(table, named(&check.name), None, &check.expr, kind)
-            }
+            TableConstraint::Check(check) => self.add_check(table, named(&check.name), &check.expr, kind),
             TableConstraint::ForeignKey(key) => {
                 let names: Vec<String> = key.columns.iter().map(folded).collect();
                 self.add_foreign_key(table, named(&key.name), &names, key, kind)
@@ -163,25 +161,25 @@ impl Changing {
         Ok(())
     }
 
+    /// A check without a name has that of its column, if it is about one column.
     pub fn add_check(
         &mut self,
         oid: Oid,
         name: Option<String>,
-        column: Option<&str>,
         expr: &ast::Expr,
         kind: KeyKind,
     ) -> Result<(), SqlError> {
         let table = self.table_at(oid)?;
-        let wanted = match column {
-            Some(column) => format!("{}_{column}_check", table.name),
-            None => format!("{}_check", table.name),
-        };
         let scope = Scope::one(Relation::of_table(table, Arc::new(stored(table)), table.name.clone(), 0));
         let mut compiler = Compiler::new(&self.change.catalog, Params::default());
         let condition = compiler.condition(&scope, expr, "CHECK").map_err(super::plain)?;
         if !compiler.fills.is_empty() {
             return Err(SqlError::unsupported("a check on the session or a sequence", None));
         }
+        let wanted = match crate::typed::columns(&condition).as_slice() {
+            [only] => format!("{}_{}_check", table.name, table.columns[usize::from(*only)].name),
+            _ => format!("{}_check", table.name),
+        };
         let name = self.own_constraint_name(oid, name, &wanted)?;
         if kind == KeyKind::OfRows {
             self.change.tasks.push(Task::VerifyCheck { table: oid, name: name.clone() });

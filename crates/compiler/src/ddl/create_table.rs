@@ -124,7 +124,7 @@ impl Changing {
                     )?;
                 }
                 ColumnOption::Check(check) => {
-                    self.add_check(oid, constraint_name, Some(&name), &check.expr, KeyKind::OfEmptyTable)?;
+                    self.add_check(oid, constraint_name, &check.expr, KeyKind::OfEmptyTable)?;
                 }
                 ColumnOption::ForeignKey(key) => {
                     self.add_foreign_key(

@@ -10,7 +10,7 @@ use crate::tables::stored;
 use crate::tree::reference::{Wanted, too_many};
 use crate::walk::conjuncts;
 use sql::expression::BinaryOp;
-use sql::{Expr, SqlError, SqlType};
+use sql::{Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{
     self, FunctionArg, FunctionArgExpr, JoinConstraint, JoinOperator, TableAlias, TableFactor,
 };
@@ -229,6 +229,10 @@ impl From {
             let tree = compiler.tree.as_ref();
             let with = tree.and_then(|tree| tree.in_reach.iter().rfind(|with| with.name == ident).cloned());
             if let Some(with) = with {
+                if with.columns.is_empty() {
+                    let message = format!("WITH query \"{ident}\" does not have a RETURNING clause");
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+                }
                 if let Some(tree) = compiler.tree.as_mut().filter(|_| with.is_working) {
                     tree.read_again.insert(with.number);
                 }

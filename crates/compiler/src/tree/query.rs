@@ -163,7 +163,7 @@ impl Compiler<'_> {
         Ok(keys)
     }
 
-    fn with_table(&mut self, table: &ast::Cte, recursive: bool) -> Result<(), Stop> {
+    pub(super) fn with_table(&mut self, table: &ast::Cte, recursive: bool) -> Result<(), Stop> {
         let name = folded(&table.alias.name);
         if let (true, SetExpr::SetOperation { op: SetOperator::Union, set_quantifier, left, right }) =
             (recursive, table.query.body.as_ref())
@@ -173,6 +173,20 @@ impl Compiler<'_> {
         }
         let bound = self.alone(|compiler| compiler.tree_query(&table.query))?;
         self.reach(table, name, bound, false)
+    }
+
+    /// From here on the name means the rows that a part of the statement has given.
+    pub(super) fn given_table(
+        &mut self,
+        table: &ast::Cte,
+        fields: &[Field],
+        part: usize,
+    ) -> Result<(), Stop> {
+        let query = query_of(Body::Values(Vec::new()), fields.len());
+        self.reach(table, folded(&table.alias.name), Bound { query, fields: fields.to_vec() }, false)?;
+        let with = self.tree.as_mut().and_then(|tree| tree.withs.last_mut());
+        with.into_iter().for_each(|with| with.given = Some(part));
+        Ok(())
     }
 
     fn recursive(

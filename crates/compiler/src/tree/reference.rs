@@ -66,7 +66,7 @@ pub struct State {
 
 impl State {
     pub fn with(&mut self, name: String, query: Query) -> usize {
-        self.withs.push(With { name, query, step: None });
+        self.withs.push(With { name, query, step: None, given: None });
         self.withs.len() - 1
     }
 }

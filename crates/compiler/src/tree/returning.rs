@@ -8,6 +8,7 @@
 //! ```
 
 use super::State;
+use super::before::Before;
 use super::from::From;
 use crate::Stop;
 use crate::coerce::Params;
@@ -42,13 +43,14 @@ pub fn quoted(name: &str) -> String {
 pub fn returning(
     catalog: &Catalog,
     items: Option<&Vec<SelectItem>>,
-    others: &[ast::TableWithJoins],
+    (others, before): (&[ast::TableWithJoins], &Before<'_>),
     target: (&Table, &str),
     first: usize,
 ) -> Result<Returning, Stop> {
     let Some(items) = items else { return Ok(Returning::default()) };
     let mut compiler = Compiler::new(catalog, Params::new(usize::from(u16::MAX), &[]));
     compiler.tree = Some(State::default());
+    before.reach(&mut compiler)?;
     let mut from = From::default();
     from.clause(&mut compiler, others)?;
     let mut writing = Writing { target, relations: &from.scope.relations, first, values: Vec::new() };

@@ -9,6 +9,7 @@
 //!
 //! The parameters of `each` are those of the client, then the row.
 
+use super::before::Before;
 use super::returning::{quoted, returning};
 use super::{Body, Query, Tree, refused};
 use crate::Stop;
@@ -34,14 +35,28 @@ pub struct Written {
 /// PostgreSQL's errors of analysis; `0A000` for what trees lack.
 pub fn written(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Written, SqlError> {
     let statement = parsed.tree().ok_or_else(|| refused("a statement of this kind"))?;
+    part(catalog, statement, (parsed.params(), given), &Before::default())
+}
+
+/// A statement that writes, behind `WITH`. `params` are the number of the client's parameters and
+/// the types that are known.
+///
+/// # Errors
+/// As [`written`].
+pub fn part(
+    catalog: &Catalog,
+    statement: &Statement,
+    params: (usize, &[Option<SqlType>]),
+    before: &Before<'_>,
+) -> Result<Written, SqlError> {
     let made = match statement {
-        Statement::Insert(insert) => of_insert(catalog, insert, parsed.params()),
-        Statement::Update(update) => of_update(catalog, update, parsed.params()),
-        Statement::Delete(delete) => of_delete(catalog, delete, parsed.params()),
+        Statement::Insert(insert) => of_insert(catalog, insert, params, before),
+        Statement::Update(update) => of_update(catalog, update, params.0, before),
+        Statement::Delete(delete) => of_delete(catalog, delete, params.0, before),
         _ => Err(Stop::General("a statement of this kind with joins or sub-queries")),
     };
     let made = made.map_err(told)?;
-    let (tree, mut types) = made.tree(catalog, parsed.params(), given).map_err(told)?;
+    let (tree, mut types) = made.tree(catalog, params, before).map_err(told)?;
     types.splice(0..0, tree.params.iter().map(|ty| Some(*ty)));
     let each = crate::parse(&made.each)?.pop().ok_or_else(|| syntax("an empty statement"))?;
     match crate::compile(catalog, &each, &types)? {
@@ -50,7 +65,7 @@ pub fn written(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) ->
     }
 }
 
-fn told(stop: Stop) -> SqlError {
+pub fn told(stop: Stop) -> SqlError {
     match stop {
         Stop::Error(error) => error,
         Stop::General(what) => refused(what),
@@ -75,8 +90,8 @@ impl Made<'_> {
     fn tree(
         &self,
         catalog: &Catalog,
-        params: usize,
-        given: &[Option<SqlType>],
+        (params, given): (usize, &[Option<SqlType>]),
+        before: &Before<'_>,
     ) -> Result<(Tree, Vec<Option<SqlType>>), Stop> {
         let parsed = crate::parse(&self.query)?.pop().ok_or_else(|| syntax("an empty query"))?;
         let Some(Statement::Query(query)) = parsed.tree() else {
@@ -84,6 +99,7 @@ impl Made<'_> {
         };
         let mut compiler = Compiler::new(catalog, Params::new(params, given));
         compiler.tree = Some(super::State::default());
+        before.reach(&mut compiler)?;
         compiler.targets = self.columns.iter().map(|at| self.table.columns[usize::from(*at)].ty).collect();
         let bound = compiler.tree_query(query)?;
         let width = self.columns.len() + self.others;
@@ -133,22 +149,20 @@ fn table<'c>(catalog: &'c Catalog, name: &ast::ObjectName) -> Result<&'c Table, 
     crate::names::table(catalog, name)
 }
 
-fn of_insert<'c>(catalog: &'c Catalog, insert: &ast::Insert, params: usize) -> Result<Made<'c>, Stop> {
+fn of_insert<'c>(
+    catalog: &'c Catalog,
+    insert: &ast::Insert,
+    (params, given): (usize, &[Option<SqlType>]),
+    before: &Before<'_>,
+) -> Result<Made<'c>, Stop> {
     let (ast::TableObject::TableName(name), Some(source)) = (&insert.table, &insert.source) else {
         return Err(Stop::General("INSERT of this kind"));
     };
     let table = table(catalog, name)?;
     let mut targets = columns(table, &insert.columns)?;
-    if insert.columns.is_empty()
-        && let ast::SetExpr::Select(select) = source.body.as_ref()
-    {
+    if insert.columns.is_empty() {
         // A client that names no columns may leave out the last ones.
-        let plain = |item: &ast::SelectItem| {
-            matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. })
-        };
-        if select.projection.iter().all(plain) {
-            targets.truncate(select.projection.len());
-        }
+        targets.truncate(width(catalog, source, (params, given), before)?);
     }
     let names: Vec<String> = targets.iter().map(|at| quoted(&table.columns[usize::from(*at)].name)).collect();
     let values: Vec<String> = (1..=targets.len()).map(|at| format!("${}", params + at)).collect();
@@ -163,6 +177,27 @@ fn of_insert<'c>(catalog: &'c Catalog, insert: &ast::Insert, params: usize) -> R
         plain(insert.returning.as_ref())
     );
     Ok(Made { table, query: source.to_string(), each, columns: targets, others: 0, distinct: 0 })
+}
+
+/// The number of columns of a query.
+fn width(
+    catalog: &Catalog,
+    query: &ast::Query,
+    (params, given): (usize, &[Option<SqlType>]),
+    before: &Before<'_>,
+) -> Result<usize, Stop> {
+    let plain = |item: &ast::SelectItem| {
+        matches!(item, ast::SelectItem::UnnamedExpr(_) | ast::SelectItem::ExprWithAlias { .. })
+    };
+    if let ast::SetExpr::Select(select) = query.body.as_ref()
+        && select.projection.iter().all(plain)
+    {
+        return Ok(select.projection.len());
+    }
+    let mut compiler = Compiler::new(catalog, Params::new(params, given));
+    compiler.tree = Some(super::State::default());
+    before.reach(&mut compiler)?;
+    Ok(compiler.tree_query(query)?.fields.len())
 }
 
 /// A table with its alias, and the other relations of the statement.
@@ -193,14 +228,19 @@ fn key(table: &Table, alias: &str, first: usize) -> (Vec<String>, String) {
     (names, equal.join(" AND "))
 }
 
-fn of_delete<'c>(catalog: &'c Catalog, delete: &ast::Delete, params: usize) -> Result<Made<'c>, Stop> {
+fn of_delete<'c>(
+    catalog: &'c Catalog,
+    delete: &ast::Delete,
+    params: usize,
+    before: &Before<'_>,
+) -> Result<Made<'c>, Stop> {
     let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
     let [one] = from.as_slice() else { return Err(Stop::General("DELETE from several tables")) };
     let (table, of, alias, name) = target(catalog, one)?;
     let (names, equal) = key(table, &alias, params + 1);
     let others = delete.using.as_deref().unwrap_or_default();
     let first = params + table.key.len() + 1;
-    let returning = returning(catalog, delete.returning.as_ref(), others, (table, &name), first)?;
+    let returning = returning(catalog, delete.returning.as_ref(), (others, before), (table, &name), first)?;
     let values = names.into_iter().chain(returning.values.iter().cloned()).collect::<Vec<_>>();
     let query =
         format!("SELECT {} FROM {of}{}{}", values.join(", "), more(others), filter(&delete.selection));
@@ -217,7 +257,12 @@ fn filter(condition: &Option<ast::Expr>) -> String {
     condition.as_ref().map(|condition| format!(" WHERE {condition}")).unwrap_or_default()
 }
 
-fn of_update<'c>(catalog: &'c Catalog, update: &ast::Update, params: usize) -> Result<Made<'c>, Stop> {
+fn of_update<'c>(
+    catalog: &'c Catalog,
+    update: &ast::Update,
+    params: usize,
+    before: &Before<'_>,
+) -> Result<Made<'c>, Stop> {
     let (table, of, alias, name) = target(catalog, &update.table)?;
     let (names, equal) = key(table, &alias, params + 1);
     let others = match &update.from {
@@ -241,7 +286,7 @@ fn of_update<'c>(catalog: &'c Catalog, update: &ast::Update, params: usize) -> R
         sets.push(format!("{} = ${}", quoted(&name), params + columns.len()));
     }
     let first = params + columns.len() + 1;
-    let returning = returning(catalog, update.returning.as_ref(), others, (table, &name), first)?;
+    let returning = returning(catalog, update.returning.as_ref(), (others, before), (table, &name), first)?;
     values.extend(returning.values.iter().cloned());
     let query =
         format!("SELECT {} FROM {of}{}{}", values.join(", "), more(others), filter(&update.selection));

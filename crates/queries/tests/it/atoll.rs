@@ -3,7 +3,7 @@
 use crate::script::Answer;
 use compiler::Compiled;
 use compiler::ddl::Stores;
-use compiler::general::{Facts, General, Plan, Scan};
+use compiler::general::{Facts, General, Plan, Rows, Scan, Started};
 use queries::Queries;
 use sql::catalog::{Catalog, Store};
 use sql::database::{Answer as Reply, Call, Request};
@@ -14,6 +14,9 @@ use std::sync::Arc;
 use workload::oracle::Oracle;
 
 const STORES: u16 = 32;
+
+/// A plan with its parameters, and the rows of its scans.
+type Begun = (Box<dyn Started>, Vec<Rows>);
 
 pub struct Atoll {
     pub catalog: Arc<Catalog>,
@@ -68,7 +71,7 @@ impl Atoll {
             _ => {
                 let plan = self.queries.plan(&self.catalog, &parsed, &[])?.expect("a plan");
                 let types = plan.columns().iter().map(|column| column.field.ty).collect();
-                let rows = self.plan(plan.as_ref(), Vec::new())?;
+                let rows = self.staged(plan.as_ref())?;
                 match plan.each() {
                     Some(each) => Ok((types, self.change(each, rows)?)),
                     None => Ok((types, rows)),
@@ -77,12 +80,28 @@ impl Atoll {
         }
     }
 
-    /// The rows that a plan gives.
-    pub fn plan(&mut self, plan: &dyn Plan, params: Vec<Datum>) -> Result<Vec<Vec<Datum>>, SqlError> {
+    /// The rows that a plan gives after the parts that write: all reads come before all changes.
+    fn staged(&mut self, plan: &dyn Plan) -> Result<Vec<Vec<Datum>>, SqlError> {
+        let mut begun = Vec::new();
+        for part in plan.parts() {
+            begun.push(self.begun(part.rows.as_ref(), Vec::new())?);
+        }
+        let (mut last, rows) = self.begun(plan, Vec::new())?;
+        let mut given = Vec::new();
+        for (part, (mut started, rows)) in plan.parts().iter().zip(begun) {
+            started.give(&given);
+            let rows = self.runtime.block_on(started.finish(rows))?;
+            given.push(self.change(&part.each, rows)?);
+        }
+        last.give(&given);
+        self.runtime.block_on(last.finish(rows))
+    }
+
+    fn begun(&mut self, plan: &dyn Plan, params: Vec<Datum>) -> Result<Begun, SqlError> {
         let started = plan.start(Facts::default(), params)?;
         let scans = started.scans().to_vec();
         let rows = scans.into_iter().map(|scan| self.scan(scan)).collect::<Result<Vec<_>, _>>()?;
-        self.runtime.block_on(started.finish(rows))
+        Ok((started, rows))
     }
 
     /// A statement for each row.

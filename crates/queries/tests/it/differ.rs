@@ -1,7 +1,8 @@
 //! Random queries, here and on PostgreSQL: the answers have to be equal.
 //!
 //! The rows of a query without an order are compared as a set. Errors are compared by their codes,
-//! as far as they do not depend on which row is looked at first.
+//! as far as they do not depend on which row is looked at first. So are numbers of which a query
+//! leaves one of several equal ones.
 
 use crate::atoll::Atoll;
 use crate::postgres::Server;
@@ -52,6 +53,26 @@ fn rows(random: &mut Random) -> Vec<String> {
     all
 }
 
+/// Whether a query leaves one of several equal values. Of numbers that differ in zeros behind the
+/// point PostgreSQL leaves the first that its plan comes to, and Atoll the first that its own does.
+fn keeps_one_of_equals(query: &str) -> bool {
+    ["DISTINCT", "UNION", "INTERSECT", "EXCEPT", "GROUP BY"].iter().any(|word| query.contains(word))
+}
+
+/// Rows with numbers without the zeros at their ends; sorted, unless they have an order.
+fn without_zeros(rows: &[String], is_ordered: bool) -> Vec<String> {
+    let word = |word: &str| {
+        let is_number = word.contains('.') && word.parse::<f64>().is_ok();
+        if is_number { word.trim_end_matches('0').trim_end_matches('.') } else { word }.to_owned()
+    };
+    let row = |row: &String| row.split(' ').map(word).collect::<Vec<_>>().join(" ");
+    let mut rows: Vec<String> = rows.iter().map(row).collect();
+    if !is_ordered {
+        rows.sort();
+    }
+    rows
+}
+
 #[test]
 fn random_queries_have_postgresqls_answers() {
     let Some(server) = Server::find() else {
@@ -69,7 +90,7 @@ fn random_queries_have_postgresqls_answers() {
         atoll.run(text).expect(text);
         other.run(text).expect(text);
     }
-    let (mut differ, mut errors) = (Vec::new(), 0);
+    let (mut differ, mut errors, mut explained) = (Vec::new(), 0, 0);
     for _ in 0..count {
         let query = random.query();
         let (here, there) = (atoll.run(&query.text), other.run(&query.text));
@@ -80,7 +101,13 @@ fn random_queries_have_postgresqls_answers() {
                     here.sort();
                     there.sort();
                 }
-                here == there
+                let is_same = here == there;
+                let plain = |rows| without_zeros(rows, query.is_ordered);
+                if !is_same && keeps_one_of_equals(&query.text) && plain(&here) == plain(&there) {
+                    explained += 1;
+                    continue;
+                }
+                is_same
             }
             (Err(here), Err(there)) => here == there,
             // Which rows are looked at, and in which order, is not laid down.
@@ -93,6 +120,8 @@ fn random_queries_have_postgresqls_answers() {
             }
         }
     }
-    eprintln!("{count} queries, of which {errors} are errors in PostgreSQL");
+    eprintln!(
+        "{count} queries: {errors} are errors in PostgreSQL; {explained} keep another one of equal numbers"
+    );
     assert!(differ.is_empty(), "{} answers differ:\n{}", differ.len(), differ.join("\n"));
 }

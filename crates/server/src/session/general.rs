@@ -12,7 +12,7 @@ use crate::language::{Prepared, Ready};
 use crate::shared::now;
 use crate::transport::Lost;
 use compiler::Query;
-use compiler::general::{Facts, General, Plan, Rows, Scan};
+use compiler::general::{Facts, General, Plan, Rows, Scan, Started};
 use sql::database::Command;
 use sql::program::{Outcome, Path, RowLock, Statement};
 use sql::{Datum, Expr, Program, SqlError, SqlState, SqlType};
@@ -28,8 +28,8 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let Some(plan) = ready.plan.clone() else {
             return Err(SqlError::new(SqlState::INTERNAL, "the statement has no plan").into());
         };
-        if let Some(each) = plan.each() {
-            return Box::pin(self.change(ready, &plan, each, params)).await;
+        if plan.each().is_some() || !plan.parts().is_empty() {
+            return Box::pin(self.change(ready, &plan, params)).await;
         }
         let rows = self.answer(&plan, params).await?;
         Ok(Product::Rows { rows, tag: RowsTag::Counted("SELECT") })
@@ -37,8 +37,17 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// The rows of a plan, read in the transaction, or in one by themselves.
     pub(super) async fn answer(&mut self, plan: &Arc<dyn Plan>, params: Vec<Datum>) -> Result<Rows, Failure> {
+        if !plan.parts().is_empty() {
+            let why = SqlError::unsupported("WITH that writes, in COPY or a cursor", None);
+            return Err(why.into());
+        }
         let started = plan.start(self.facts(), params)?;
         let rows = self.scan(started.scans(), started.memory()).await?;
+        self.finished(started, rows).await
+    }
+
+    /// The answer of a plan, from the rows of its scans.
+    async fn finished(&mut self, started: Box<dyn Started>, rows: Vec<Rows>) -> Result<Rows, Failure> {
         let limit = self.settings.limit("statement_timeout");
         let answer = started.finish(rows);
         tokio::select! {
@@ -85,16 +94,15 @@ impl<S: Stream, E: Engine> Session<S, E> {
         &mut self,
         ready: &Ready,
         plan: &Arc<dyn Plan>,
-        each: &Query,
         params: Vec<Datum>,
     ) -> Result<Product, Failure> {
         if self.block.kind != Kind::None {
-            return self.change_once(ready, plan, each, params).await;
+            return self.change_once(ready, plan, params).await;
         }
         let mut run = 1;
         loop {
             self.begin(Kind::Implicit);
-            let mut outcome = self.change_once(ready, plan, each, params.clone()).await;
+            let mut outcome = self.change_once(ready, plan, params.clone()).await;
             if outcome.is_ok()
                 && let Err(error) = self.commit().await
             {
@@ -124,13 +132,43 @@ impl<S: Stream, E: Engine> Session<S, E> {
         &mut self,
         ready: &Ready,
         plan: &Arc<dyn Plan>,
-        each: &Query,
         params: Vec<Datum>,
     ) -> Result<Product, Failure> {
-        self.check_writes(each)?;
+        let parts = plan.parts();
+        for each in parts.iter().map(|part| &part.each).chain(plan.each()) {
+            self.check_writes(each)?;
+        }
+        // All parts see the rows from before the first change.
+        let mut begun = Vec::with_capacity(parts.len() + 1);
+        for plan in parts.iter().map(|part| &part.rows).chain([plan]) {
+            let started = plan.start(self.facts(), params.clone())?;
+            let rows = self.scan(started.scans(), started.memory()).await?;
+            begun.push((started, rows));
+        }
+        let (mut given, mut all) = (Vec::with_capacity(parts.len()), Rows::new());
+        for (place, (mut started, rows)) in begun.into_iter().enumerate() {
+            started.give(&given);
+            all = self.finished(started, rows).await?;
+            if let Some(part) = parts.get(place) {
+                given.push(self.each(&part.each, &params, std::mem::take(&mut all)).await?.1);
+            }
+        }
+        let Some(each) = plan.each() else {
+            return Ok(Product::Rows { rows: all, tag: RowsTag::Counted("SELECT") });
+        };
+        let (count, rows) = self.each(each, &params, all).await?;
+        let tag = super::carry::tag_text(each.tag, count);
+        Ok(match ready.fields {
+            Some(_) => Product::Rows { rows, tag: RowsTag::Whole(tag) },
+            None => Product::Done(tag),
+        })
+    }
+
+    /// A statement for each row. Returns how many rows it has changed, and what it gives.
+    async fn each(&mut self, each: &Query, params: &[Datum], rows: Rows) -> Result<(u64, Rows), Failure> {
         let (mut count, mut given) = (0, Rows::new());
-        for row in self.answer(plan, params.clone()).await? {
-            let mut values = params.clone();
+        for row in rows {
+            let mut values = params.to_vec();
             values.extend(row);
             self.fill(&each.fills, &mut values).await?;
             let call = self.call_of(Arc::clone(&each.program), values, self.block.now);
@@ -140,11 +178,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
                 given.extend(outcome.rows);
             }
         }
-        let tag = super::carry::tag_text(each.tag, count);
-        Ok(match ready.fields {
-            Some(_) => Product::Rows { rows: given, tag: RowsTag::Whole(tag) },
-            None => Product::Done(tag),
-        })
+        Ok((count, given))
     }
 
     fn facts(&self) -> Facts {

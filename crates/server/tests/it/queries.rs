@@ -184,3 +184,45 @@ async fn a_plan_of_a_query_is_explained() {
     let lines = rows(&client, text).await.join("\n");
     assert!(lines.contains("For each row") && lines.contains("Delete"), "{lines}");
 }
+
+/// Parts of `WITH` that write, with parameters, within a transaction and by themselves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_of_with_write_in_one_transaction() {
+    let bench = Bench::new().await;
+    let mut client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    let text = "WITH gone AS (DELETE FROM emp WHERE dept = $1 RETURNING *)
+        INSERT INTO log (what, amount) SELECT name || $2, pay FROM gone ORDER BY id RETURNING what, amount";
+    let statement = client.prepare(text).await.unwrap();
+    let names: Vec<&str> = statement.params().iter().map(|ty| ty.name()).collect();
+    assert_eq!(names, ["int4", "text"]);
+    let columns: Vec<&str> = statement.columns().iter().map(|column| column.name()).collect();
+    assert_eq!(columns, ["what", "amount"]);
+
+    let transaction = client.transaction().await.unwrap();
+    let moved = transaction.query(&statement, &[&1i32, &"!"]).await.unwrap();
+    let moved: Vec<&str> = moved.iter().map(|row| row.get(0)).collect();
+    assert_eq!(moved, ["ann!", "bob!"]);
+    transaction.rollback().await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM log").await, ["0"]);
+    assert_eq!(rows(&client, "SELECT count(*) FROM emp").await, ["4"]);
+
+    // A part that fails takes back what the parts before it have done.
+    let fails = "WITH gone AS (DELETE FROM emp RETURNING id) INSERT INTO dept SELECT id FROM gone";
+    let error = client.batch_execute(fails).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION));
+    assert_eq!(rows(&client, "SELECT count(*) FROM emp").await, ["4"]);
+
+    let made = "WITH d AS (INSERT INTO dept VALUES (9, 'maps') RETURNING id)
+        INSERT INTO emp (id, dept, name) SELECT 90 + n, d.id, 'e' || n FROM d, generate_series(1, 3) n";
+    assert_eq!(count(&client, made).await, 3);
+    let both = "WITH u AS (UPDATE emp SET pay = 5 WHERE dept = 9 RETURNING id, pay) SELECT count(*), sum(pay) FROM u";
+    assert_eq!(rows(&client, both).await, ["3 15.00"]);
+    assert!(rows(&client, &format!("EXPLAIN {both}")).await[0].starts_with("Part 1 of WITH:"));
+    client.batch_execute("BEGIN READ ONLY").await.unwrap();
+    let error = client.batch_execute(both).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::READ_ONLY_SQL_TRANSACTION));
+    client.batch_execute("ROLLBACK").await.unwrap();
+    let error = client.batch_execute(&format!("COPY ({both}) TO STDOUT")).await.unwrap_err();
+    assert_eq!(error.code(), Some(&SqlState::FEATURE_NOT_SUPPORTED));
+}
