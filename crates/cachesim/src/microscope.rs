@@ -220,8 +220,8 @@ impl Pass<'_> {
                 continue;
             }
             self.line = line;
-            // The caches have equal ways, and each set of one is some sets of the next: the line that
-            // was used last in a set of the smallest was used last in all.
+            // The caches have equal ways, and each set of one is some sets of the next: the line
+            // that was used last in a set of the smallest was used last in all.
             if !self.sweep[0].is_front(line) {
                 for (cache, misses) in self.sweep.iter_mut().zip(&mut self.out.sweep) {
                     *misses += u64::from(!cache.access(line, 0).is_hit());

@@ -1,6 +1,6 @@
-//! The context that is furthest behind, found by a tournament: the winner of two contexts is the one
-//! with the earlier time, and of equal times the one with the lower number. A change of one time
-//! replays the matches on its way to the root only.
+//! The context that is furthest behind, found by a tournament: the winner of two contexts is the
+//! one with the earlier time, and of equal times the one with the lower number. A change of one
+//! time replays the matches on its way to the root only.
 
 /// Times of contexts; infinite for those that have nothing to run.
 #[derive(Clone, Debug)]
