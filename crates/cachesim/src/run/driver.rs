@@ -153,6 +153,9 @@ pub struct Run<'t> {
     pub settings: Settings,
     /// The transactions that no scheduler has taken up, in the order of their arrival.
     pub waiting: VecDeque<(usize, u32)>,
+    /// Those that arrive when the ones that warm the caches have ended, so that all schedulers are
+    /// measured on the same transactions.
+    later: Vec<(usize, u32)>,
     trace: &'t Trace,
     code: &'t Code,
     slots: Vec<bool>,
@@ -169,6 +172,13 @@ impl<'t> Run<'t> {
     /// If the machine has no shared cache.
     pub fn new(input: Input<'t>, machine: &Machine, settings: &Settings) -> Run<'t> {
         let Input { trace, code, chosen } = input;
+        let (first, measured) = match settings.warm {
+            0 => (chosen, &chosen[..0]),
+            warm => chosen.split_at(warm.min(chosen.len())),
+        };
+        let arriving = |numbers: &[usize]| -> VecDeque<(usize, u32)> {
+            numbers.iter().map(|&number| (number, trace.transactions[number].kind)).collect()
+        };
         let hiding = match settings.scheduler {
             Scheduler::NextLine => Hiding::NextLine,
             Scheduler::Pif => Hiding::All,
@@ -186,7 +196,8 @@ impl<'t> Run<'t> {
             contexts: (0..settings.cores * settings.contexts).map(context).collect(),
             threads: Vec::new(),
             settings: settings.clone(),
-            waiting: chosen.iter().map(|&number| (number, trace.transactions[number].kind)).collect(),
+            waiting: arriving(first),
+            later: arriving(measured).into(),
             trace,
             code,
             slots: Vec::new(),
@@ -403,6 +414,8 @@ impl<'t> Run<'t> {
             let (warmed, start) = (self.outcome.transactions, self.latest());
             self.outcome = Outcome { warmed, start, ..Outcome::default() };
             self.chip.tally = Tally::default();
+            self.waiting.extend(self.later.drain(..));
+            self.contexts.iter_mut().for_each(|context| context.time = start);
         }
         policy.left(self, context, thread, true);
     }

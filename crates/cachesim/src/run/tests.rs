@@ -238,3 +238,23 @@ fn addict_keeps_each_operation_on_its_core() {
     assert!(baseline.tally.l1i_misses > 20 * 400, "{baseline:?}");
     assert!(addict.switches >= 32 * 4);
 }
+
+/// All schedulers are measured on the same transactions, also those that take the ones of a type
+/// out of turn.
+#[test]
+fn what_warms_is_not_measured() {
+    let of = |kind: u32| {
+        let start = kind * 600;
+        let body = (start..start + 300 + 100 * kind).map(Event::Block);
+        let marks = [Event::Mark(READ), Event::Mark(READ | END)];
+        Transaction::of(kind, marks[..1].iter().copied().chain(body).chain(marks[1..].iter().copied()))
+    };
+    let trace = trace((0..60).map(|i| of(u32::from(i % 3 == 0))).collect(), 1200);
+    let lines =
+        |numbers: std::ops::Range<u64>| -> u64 { numbers.map(|i| if i % 3 == 0 { 400 } else { 300 }).sum() };
+    for scheduler in Scheduler::ALL {
+        let outcome = outcome(&trace, &Settings { warm: 20, ..with(scheduler, 4) });
+        assert_eq!(outcome.transactions, 40, "{}", scheduler.name());
+        assert_eq!(outcome.tally.instructions, 16 * lines(20..60), "{}", scheduler.name());
+    }
+}
