@@ -19,7 +19,7 @@ pub const BUFFERS: u16 = 64;
 pub const GRANTS: u16 = 2;
 /// From so many buffers on a grant is made for them alone.
 const WORTH_A_GRANT: u32 = BUFFERS as u32 / 2;
-/// Grants that may be in the send queue at once. One whose end is not known yet may have arrived.
+/// Grants that may be in the send queue at once: one that has arrived may still be there.
 pub const GRANTS_QUEUED: u16 = 4;
 
 /// The credits of one end.

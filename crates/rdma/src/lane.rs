@@ -11,8 +11,8 @@
 //!
 //! `arm` asks for an event with the next completion. A completion that was there before has none,
 //! so the sleeper looks once more (`stirred`) and sleeps only if nothing has come since.
-//! Completions of sends wake nobody, except where the end waits for a send buffer or for room for a
-//! grant: a busy link would wake its owner twice for each message.
+//! Completions of sends make no events, except where the end waits for a send buffer or for room
+//! for a grant: a busy link would wake its owner twice for each message.
 
 use crate::card::BUFFER_BYTES;
 use crate::credits::Credits;

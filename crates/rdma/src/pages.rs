@@ -15,15 +15,15 @@ struct Pages {
 }
 
 // SAFETY: the memory belongs to this value alone, and no reference into it is handed out: it is
-// reached by copying from and to it, through methods whose callers say which buffers are free.
+// reached by copying from and to it, through methods of which the callers know what is free.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `base` was allocated with this layout. The device has no claim to it any more: the
-        // region is dropped before, as the first field of `Buffers`.
+        // SAFETY: `base` was allocated with this layout. The device has no claim to it any more:
+        // the region is dropped before, as the first field of `Buffers`.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
