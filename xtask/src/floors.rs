@@ -22,6 +22,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
         "island",
         &[
             "channel",
+            "rdma",
             "twophase",
             "wire",
             "instance",
@@ -80,6 +81,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("columnar", Only(&["base", "txn", "sql"])),
     ("trust", Only(&["channel"])),
+    ("rdma", Only(&["channel"])),
     ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),
     (
         "atoll-embed",
@@ -90,10 +92,20 @@ pub const ABSENCES: &[(&str, Rule)] = &[
 
 /// Crates from outside that reach the operating system, and our crates that may name them: `world`
 /// for files and clock, `topology` for pinning and memory binding, `channel` for sockets and shared
-/// memory, `pages` for the address range of its pool, `deploy` for child processes.
-pub const SYSTEM_CRATES: &[&str] =
-    &["hwlocality", "io-uring", "libc", "memmap2", "nix", "perf-event-open-sys", "rustix"];
-pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "pages", "deploy"];
+/// memory, `rdma` for its devices, `pages` for the address range of its pool, `deploy` for child
+/// processes.
+pub const SYSTEM_CRATES: &[&str] = &[
+    "hwlocality",
+    "io-uring",
+    "libc",
+    "memmap2",
+    "nix",
+    "perf-event-open-sys",
+    "rdma-mummy-sys",
+    "rustix",
+    "sideway",
+];
+pub const SYSTEM_DOORS: &[&str] = &["world", "topology", "channel", "rdma", "pages", "deploy"];
 
 /// Crates that link other engines or Python, and are built only on request.
 const ON_DEMAND: &[&str] = &["peers", "atoll-python"];

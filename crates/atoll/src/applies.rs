@@ -81,8 +81,11 @@ const TRANSACTIONS: &[Rule] = &[
     },
     Rule {
         options: &["listen"],
-        when: |a| a.args.deployment.channel.contains(&ChannelArg::Tcp),
-        otherwise: "only TCP listens at an address; expected --channel tcp with it, or leave it out",
+        when: |a| {
+            let channels = &a.args.deployment.channel;
+            channels.contains(&ChannelArg::Tcp) || channels.contains(&ChannelArg::Rdma)
+        },
+        otherwise: "only TCP and RDMA listen at an address; expected --channel tcp or rdma with it, or leave it out",
         weight: Refused,
     },
     Rule {

@@ -62,9 +62,9 @@ pub fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     outcome.and(shown)
 }
 
-fn mechanisms(args: &BenchArgs) -> Vec<Mechanism> {
+fn mechanisms(args: &BenchArgs) -> Result<Vec<Mechanism>, Failure> {
     match &args.deployment.channel[..] {
-        [] => Mechanism::ALL.into(),
+        [] => Ok(Mechanism::ALL.into()),
         given => given.iter().map(|&c| mechanism_of(c)).collect(),
     }
 }
@@ -73,7 +73,7 @@ fn mechanisms(args: &BenchArgs) -> Vec<Mechanism> {
 type Variant = (Pair, Mechanism, Waiting);
 
 fn variants(args: &BenchArgs, machine: &Machine) -> Result<Vec<Variant>, Failure> {
-    let mechanisms = mechanisms(args);
+    let mechanisms = mechanisms(args)?;
     let of_pair = |pair: Pair| {
         let of = move |&mechanism: &Mechanism| Waiting::ALL.into_iter().map(move |w| (pair, mechanism, w));
         mechanisms.iter().flat_map(of).collect::<Vec<_>>()
@@ -145,8 +145,8 @@ pub fn measure_all(
     Ok(())
 }
 
-fn mechanism_of(channel: ChannelArg) -> Mechanism {
-    match channel {
+fn mechanism_of(channel: ChannelArg) -> Result<Mechanism, Failure> {
+    Ok(match channel {
         ChannelArg::Shm => Mechanism::Shm,
         ChannelArg::Uds => Mechanism::Uds,
         ChannelArg::Tcp => Mechanism::Tcp,
@@ -154,7 +154,14 @@ fn mechanism_of(channel: ChannelArg) -> Mechanism {
         ChannelArg::Pipe => Mechanism::Pipe,
         ChannelArg::Fifo => Mechanism::Fifo,
         ChannelArg::Mqueue => Mechanism::Mqueue,
-    }
+        ChannelArg::Rdma => {
+            return Err(Failure::Usage(
+                "bench ipc --channel rdma: it measures two cores of one machine; expected shm, uds, tcp, ring, pipe, fifo or \
+                 mqueue"
+                    .into(),
+            ));
+        }
+    })
 }
 
 /// Two cores of one island, and two of different islands, if the machine has them.

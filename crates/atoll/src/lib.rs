@@ -113,6 +113,8 @@ pub fn main() -> ExitCode {
     if let Some(code) = ipc::run_if_peer() {
         return code;
     }
+    #[cfg(feature = "rdma")]
+    rdma::provide();
     driver::built_from(version::COMMIT);
     let words = match config_file::with_its_options(std::env::args_os().collect()) {
         Ok(words) => words,

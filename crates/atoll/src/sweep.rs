@@ -89,12 +89,29 @@ impl Planner<'_> {
     fn channels(&self) -> Result<Vec<ChannelKind>, Failure> {
         let refuse = || {
             Failure::Usage(
-                "--channel pipe, fifo, mqueue: only bench ipc measures these; expected shm, uds, tcp or ring"
+                "--channel pipe, fifo, mqueue: only bench ipc measures these; expected shm, uds, tcp, rdma or ring"
                     .into(),
             )
         };
         let given = list(&self.args.deployment.channel, || vec![ChannelArg::Shm]);
+        if given.contains(&ChannelArg::Rdma) {
+            self.check_rdma()?;
+        }
         given.into_iter().map(|c| c.kind().ok_or_else(refuse)).collect()
+    }
+
+    /// Whether RDMA can join the instances. Agents find out on their machines.
+    fn check_rdma(&self) -> Result<(), Failure> {
+        match self.ground.fleet() {
+            Some(fleet) if fleet.is_sealed() => Err(Failure::Usage(
+                "--channel rdma: links by RDMA are not encrypted, and these hosts have certificates; expected tcp or shm, or \
+                 a hosts file without a line `tls`"
+                    .into(),
+            )),
+            Some(_) => Ok(()),
+            None => channel::fabric::check(self.args.deployment.listen.ip())
+                .map_err(|e| Failure::Usage(format!("--channel rdma: {e}"))),
+        }
     }
 
     /// Every combination; the first option varies slowest.
@@ -135,7 +152,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         let listen = self.args.deployment.listen;
-        if c.channel == ChannelKind::Tcp && !listen.ip().is_loopback() {
+        if matches!(c.channel, ChannelKind::Tcp | ChannelKind::Rdma) && !listen.ip().is_loopback() {
             self.remark(format!(
                 "--listen {}: links are told from strangers' by a secret number that is sent in clear, and nothing is encrypted; \
                  expected a network that you trust",

@@ -58,6 +58,8 @@ pub enum ChannelArg {
     Uds,
     /// TCP
     Tcp,
+    /// RDMA: only in a build with --features rdma
+    Rdma,
     /// Ring buffers within one process: only with --host thread
     Ring,
     /// Pipe: only with `bench ipc`
@@ -103,6 +105,7 @@ impl ChannelArg {
             ChannelArg::Shm => Some(ChannelKind::Shm),
             ChannelArg::Uds => Some(ChannelKind::Uds),
             ChannelArg::Tcp => Some(ChannelKind::Tcp),
+            ChannelArg::Rdma => Some(ChannelKind::Rdma),
             ChannelArg::Ring => Some(ChannelKind::Ring),
             ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => None,
         }

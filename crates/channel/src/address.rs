@@ -2,7 +2,7 @@
 //! or write it down.
 //!
 //! `shm:/run/a.sock`, `uds:/run/a.sock`, `tcp:127.0.0.1:7000` (or `tcp:7000`, which means
-//! loopback), `ring:name`.
+//! loopback), `rdma:10.0.0.1:7000`, `ring:name`.
 
 use crate::error::ChannelError;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,10 @@ pub enum Address {
     /// The same, sealed: both ends prove by certificates that they belong to one cluster. Binding
     /// and connecting need a [`Guard`](crate::Guard).
     Tls(SocketAddr),
+    /// RDMA between devices of two machines, or of one. The handshake runs over a TCP socket at
+    /// this address; the device is the one that has the address. Needs a
+    /// [`Fabric`](crate::fabric::Fabric).
+    Rdma(SocketAddr),
     /// Rings between threads of this process, under this name.
     Ring(String),
 }
@@ -41,6 +45,7 @@ impl Address {
             Address::Uds(_) => "uds",
             Address::Tcp(_) => "tcp",
             Address::Tls(_) => "tls",
+            Address::Rdma(_) => "rdma",
             Address::Ring(_) => "ring",
         }
     }
@@ -70,6 +75,7 @@ impl fmt::Display for Address {
             Address::Uds(path) => write!(f, "uds:{}", path.display()),
             Address::Tcp(address) => write!(f, "tcp:{address}"),
             Address::Tls(address) => write!(f, "tls:{address}"),
+            Address::Rdma(address) => write!(f, "rdma:{address}"),
             Address::Ring(name) => write!(f, "ring:{name}"),
         }
     }
@@ -79,7 +85,8 @@ impl FromStr for Address {
     type Err = ChannelError;
 
     fn from_str(text: &str) -> Result<Self, ChannelError> {
-        const FORMS: &str = "shm:PATH, uds:PATH, tcp:HOST:PORT, tcp:PORT, tls:HOST:PORT or ring:NAME";
+        const FORMS: &str =
+            "shm:PATH, uds:PATH, tcp:HOST:PORT, tcp:PORT, tls:HOST:PORT, rdma:HOST:PORT or ring:NAME";
         let (channel, place) = text.split_once(':').ok_or_else(|| Address::bad(text, FORMS))?;
         match channel {
             _ if place.is_empty() => Err(Address::bad(text, FORMS)),
@@ -97,6 +104,10 @@ impl FromStr for Address {
                 .parse()
                 .map(Address::Tls)
                 .map_err(|_| Address::bad(text, "tls:HOST:PORT with a numeric host")),
+            "rdma" => place
+                .parse()
+                .map(Address::Rdma)
+                .map_err(|_| Address::bad(text, "rdma:HOST:PORT with a numeric host")),
             _ => Err(Address::bad(text, FORMS)),
         }
     }
@@ -128,6 +139,7 @@ mod tests {
             "tcp:127.0.0.1:80",
             "tcp:[::1]:9",
             "tls:10.0.0.1:7",
+            "rdma:[fd00::1]:7",
             "ring:left",
         ] {
             let address: Address = text.parse().unwrap();
@@ -140,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_wrong_address_names_what_was_expected() {
-        for text in ["", "shm", "shm:", "tcp:70000", "tcp:host", "tls:7", "rdma:x"] {
+        for text in ["", "shm", "shm:", "tcp:70000", "tcp:host", "tls:7", "rdma:x", "rdma:7", "udp:1"] {
             let message = text.parse::<Address>().unwrap_err().to_string();
             assert!(message.contains("expected"), "{message}");
         }

@@ -12,6 +12,7 @@
 
 use crate::Hello;
 use crate::error::{CUT, ChannelError, Doing};
+use crate::fabric::{self, CARD_BYTES, Card, Lane, Side};
 use crate::handshake::{Deadline, HEAD_BYTES, Head, Kind, Status, VERSION, check_user};
 use crate::link::{Carrier, Link};
 use crate::parker::new_bell;
@@ -52,6 +53,14 @@ enum Welcome {
     /// The number of its bytes that have been sent.
     Stream(usize),
     Rings(Box<Rings>),
+    /// The same number, and the bytes after the head.
+    Lane(usize, Box<Tied>),
+}
+
+/// This end of a lane, tied to the connector's.
+struct Tied {
+    card: Card,
+    lane: Arc<dyn Lane>,
 }
 
 /// The descriptors that the connector gets with the welcome, and the parts that the listener keeps.
@@ -128,6 +137,10 @@ impl Answering {
                     Got::End => return Err(CUT),
                 },
                 Stage::Hello(mut hello) => match hello.read(&mut pipe)? {
+                    Got::All if kind == Kind::Rdma => {
+                        let (tied, hello) = tie(&mut pipe, &hello.bytes)?;
+                        Stage::Welcome(hello, Welcome::Lane(0, Box::new(tied)))
+                    }
                     Got::All => Stage::Making(Hello(hello.bytes)),
                     Got::Some => return waits(pipe, Stage::Hello(hello)),
                     Got::End => return Err(CUT),
@@ -153,7 +166,10 @@ impl Answering {
 /// Checks the connector's head; returns a buffer for the hello that it promises.
 fn promised(pipe: &mut Pipe, head: &[u8; HEAD_BYTES], kind: Kind) -> Result<Piece<Vec<u8>>, ChannelError> {
     match check_connector(&Head::decode(head)?, kind) {
-        Ok(length) => Ok(Piece { bytes: vec![0; length], filled: 0 }),
+        Ok(length) => {
+            let card = if kind == Kind::Rdma { CARD_BYTES } else { 0 };
+            Ok(Piece { bytes: vec![0; card + length], filled: 0 })
+        }
         Err((status, error)) => {
             refuse(pipe, status);
             Err(error)
@@ -174,6 +190,23 @@ fn check_connector(head: &Head, kind: Kind) -> Result<usize, (Status, ChannelErr
         return Err((Status::BadHello, ChannelError::HelloTooLong { length, most: Hello::MOST_BYTES }));
     }
     Ok(length)
+}
+
+/// Makes an end and ties it to the connector's, of which the card comes before the hello.
+fn tie(pipe: &mut Pipe, bytes: &[u8]) -> Result<(Tied, Hello), ChannelError> {
+    let Some((theirs, hello)) = bytes.split_first_chunk::<CARD_BYTES>() else { return Err(CUT) };
+    let tied = fabric::loose(&pipe.socket).and_then(|loose| {
+        let card = loose.card();
+        let lane = loose.tie(theirs, Side::Listener).map_err(|why| ChannelError::Fabric { why })?;
+        Ok(Tied { card, lane })
+    });
+    match tied {
+        Ok(tied) => Ok((tied, Hello(hello.to_vec()))),
+        Err(error) => {
+            refuse(pipe, Status::NoFabric);
+            Err(error)
+        }
+    }
 }
 
 /// Tells the connector the reason, once and without waiting: it may be a foreign program.
@@ -210,7 +243,8 @@ impl Welcome {
 
     fn send(&mut self, pipe: &mut Pipe) -> Result<Got, ChannelError> {
         match self {
-            Welcome::Stream(sent) => send_welcome(pipe, sent),
+            Welcome::Stream(sent) => send_welcome(pipe, &[], sent),
+            Welcome::Lane(sent, tied) => send_welcome(pipe, &tied.card, sent),
             Welcome::Rings(rings) => loop {
                 return match rings.hand_over(&pipe.socket) {
                     Ok(HEAD_BYTES) => Ok(Got::All),
@@ -225,7 +259,11 @@ impl Welcome {
     }
 
     fn link(self, pipe: Pipe) -> Link {
-        let Welcome::Rings(rings) = self else { return Link::over(pipe) };
+        let rings = match self {
+            Welcome::Stream(_) => return Link::over(pipe),
+            Welcome::Lane(_, tied) => return Link::through(pipe, tied.lane),
+            Welcome::Rings(rings) => rings,
+        };
         let Rings { region, mine, theirs, .. } = *rings;
         let bells = BellPair { mine: Arc::new(mine), peers: Arc::new(theirs) };
         let (outgoing, incoming) = (region.ring(Which::First), region.ring(Which::Second));
@@ -234,11 +272,12 @@ impl Welcome {
     }
 }
 
-/// `sent`: the bytes of the welcome that the pipe has taken.
-fn send_welcome(pipe: &mut Pipe, sent: &mut usize) -> Result<Got, ChannelError> {
-    let head = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode();
-    while *sent < HEAD_BYTES {
-        match pipe.push(&head[*sent..])? {
+/// `sent`: the bytes of the welcome, the head and `more`, that the pipe has taken.
+fn send_welcome(pipe: &mut Pipe, more: &[u8], sent: &mut usize) -> Result<Got, ChannelError> {
+    let mut welcome = Head { version: VERSION, what: Status::Welcome as u8, bytes: 0 }.encode().to_vec();
+    welcome.extend_from_slice(more);
+    while *sent < welcome.len() {
+        match pipe.push(&welcome[*sent..])? {
             0 => return Ok(Got::Some),
             count => *sent += count,
         }

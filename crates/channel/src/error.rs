@@ -41,6 +41,14 @@ pub enum ChannelError {
     Refused { why: String },
     #[error("'{address}' is sealed: expected the certificates of this machine; name their directory (--tls)")]
     NoGuard { address: String },
+    #[error(
+        "this program has no RDMA: expected one that was built with it (cargo build --features rdma), or \
+         another channel"
+    )]
+    NoFabric,
+    /// No device, or one that refuses.
+    #[error("RDMA: {why}")]
+    Fabric { why: String },
     #[error("the peer does not speak this protocol: {what}")]
     Protocol { what: &'static str },
     #[error(
@@ -67,6 +75,7 @@ impl ChannelError {
                 | Kind { .. }
                 | WrongUser { .. }
                 | Refused { .. }
+                | Fabric { .. }
                 | Protocol { .. }
                 | Starved { .. }
         )

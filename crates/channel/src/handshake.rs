@@ -7,6 +7,9 @@
 //!                          the connector's bell
 //! ```
 //!
+//! For RDMA the card of each end goes along: the connector's before its hello, the listener's after
+//! its head.
+//!
 //! All numbers are little-endian. The listener trusts no byte before magic, version, kind and
 //! length are checked. The connector trusts the offered memory only after it has checked the seals
 //! and the size. Both ends of a unix socket compare the other's user with their own. The whole
@@ -17,6 +20,7 @@
 
 use crate::Hello;
 use crate::error::{CUT, ChannelError, Doing};
+use crate::fabric::{self, Side};
 use crate::link::{Carrier, Link};
 use crate::region::{Region, Which};
 use crate::ring_link::{BellPair, Life, RingLink};
@@ -45,6 +49,7 @@ pub(crate) enum Kind {
     Uds = 2,
     Tcp = 3,
     Tls = 4,
+    Rdma = 5,
 }
 
 impl Kind {
@@ -54,7 +59,13 @@ impl Kind {
             Kind::Uds => "uds",
             Kind::Tcp => "tcp",
             Kind::Tls => "tls",
+            Kind::Rdma => "rdma",
         }
+    }
+
+    /// Whether the handshake runs over TCP.
+    pub(crate) fn crosses_machines(self) -> bool {
+        matches!(self, Kind::Tcp | Kind::Tls | Kind::Rdma)
     }
 }
 
@@ -66,6 +77,7 @@ pub(crate) enum Status {
     OtherKind = 2,
     BadHello = 3,
     OtherUser = 4,
+    NoFabric = 5,
 }
 
 /// The first 16 bytes from either side. The connector sends its kind and the length of its hello,
@@ -152,17 +164,26 @@ pub(crate) fn introduce(
     check_user(&pipe.socket, kind)?;
     let mut first =
         Head { version: VERSION, what: kind as u8, bytes: hello.0.len() as u32 }.encode().to_vec();
+    let loose = (kind == Kind::Rdma).then(|| fabric::loose(&pipe.socket)).transpose()?;
+    if let Some(loose) = &loose {
+        first.extend_from_slice(&loose.card());
+    }
     first.extend_from_slice(&hello.0);
     write_all(&mut pipe, &first, deadline)?;
     let (reply, fds) = match kind {
         Kind::Shm => read_reply(&pipe.socket, deadline)?,
-        Kind::Uds | Kind::Tcp | Kind::Tls => (read_head(&mut pipe, deadline)?, Vec::new()),
+        Kind::Uds | Kind::Tcp | Kind::Tls | Kind::Rdma => (read_exactly(&mut pipe, deadline)?, Vec::new()),
     };
     let head = Head::decode(&reply)?;
     check_listener(&head, kind)?;
-    match kind {
-        Kind::Uds | Kind::Tcp | Kind::Tls => Ok(Link::over(pipe)),
-        Kind::Shm => take_rings(pipe.socket, head.bytes as usize, fds),
+    match loose {
+        Some(loose) => {
+            let card = read_exactly(&mut pipe, deadline)?;
+            let lane = loose.tie(&card, Side::Caller).map_err(|why| ChannelError::Fabric { why })?;
+            Ok(Link::through(pipe, lane))
+        }
+        None if kind == Kind::Shm => take_rings(pipe.socket, head.bytes as usize, fds),
+        None => Ok(Link::over(pipe)),
     }
 }
 
@@ -177,6 +198,7 @@ fn check_listener(head: &Head, kind: Kind) -> Result<(), ChannelError> {
         }
         s if s == Status::OtherUser as u8 => "the listener belongs to another user and refused",
         s if s == Status::BadHello as u8 => "the listener refused the hello",
+        s if s == Status::NoFabric as u8 => "the listener could make no end for RDMA; its messages say why",
         _ => "the listener answered with an unknown status",
     };
     Err(ChannelError::Protocol { what })
@@ -194,7 +216,7 @@ fn take_rings(socket: OwnedFd, ring_bytes: usize, fds: Vec<OwnedFd>) -> Result<L
 }
 
 pub(crate) fn check_user(socket: &OwnedFd, kind: Kind) -> Result<(), ChannelError> {
-    if matches!(kind, Kind::Tcp | Kind::Tls) {
+    if kind.crosses_machines() {
         return Ok(());
     }
     let theirs =
@@ -213,10 +235,10 @@ fn write_all(pipe: &mut Pipe, mut bytes: &[u8], deadline: Deadline) -> Result<()
     Ok(())
 }
 
-/// Reads the listener's head, and no byte beyond it.
-fn read_head(pipe: &mut Pipe, deadline: Deadline) -> Result<[u8; HEAD_BYTES], ChannelError> {
-    let (mut reply, mut filled) = ([0; HEAD_BYTES], 0);
-    while filled < HEAD_BYTES {
+/// Reads so many bytes of the listener, and none beyond them.
+fn read_exactly<const N: usize>(pipe: &mut Pipe, deadline: Deadline) -> Result<[u8; N], ChannelError> {
+    let (mut reply, mut filled) = ([0; N], 0);
+    while filled < N {
         match pipe.pull(&mut reply[filled..])? {
             Pulled::Some(count) => filled += count,
             // An alert of TLS is shorter than a head.

@@ -1,10 +1,11 @@
 //! Links between workers, over the channel that fits the distance of their islands.
 //!
 //! A *link* is a duplex, ordered, message-framed connection. Exactly one worker thread owns each
-//! end, and no call on a link blocks. Four channels can carry it, and the deployment chooses: rings
-//! in sealed shared memory between processes (`shm`), unix sockets (`uds`), TCP (`tcp`), and rings
-//! between threads of one process (`ring`). Between machines, TCP may be sealed (`tls`): the
-//! encryption is passed in as a [`Guard`].
+//! end, and no call on a link blocks. Five channels can carry it, and the deployment chooses: rings
+//! in sealed shared memory between processes (`shm`), unix sockets (`uds`), TCP (`tcp`), RDMA
+//! (`rdma`), and rings between threads of one process (`ring`). Between machines, TCP may be sealed
+//! (`tls`): the encryption is passed in as a [`Guard`]. The verbs of RDMA are passed in as a
+//! [`fabric`].
 //!
 //! **In and out.** An instance binds a [`Listener`] and accepts links, each with the [`Hello`] in
 //! which the caller named itself; another instance calls [`connect`]. The worker that owns a link
@@ -34,6 +35,10 @@ mod link;
 mod ring_link;
 mod stream;
 mod stream_link;
+
+pub mod fabric;
+mod fabric_link;
+mod frames;
 
 mod region;
 mod ring;

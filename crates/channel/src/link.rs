@@ -2,17 +2,21 @@
 
 use crate::MOST_MESSAGE_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
+use crate::fabric::Lane;
+use crate::fabric_link::FabricLink;
 use crate::guard::Role;
 use crate::parker::Parker;
 use crate::ring_link::RingLink;
 use crate::stream::{Pipe, Plain, Sealed};
 use crate::stream_link::StreamLink;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub(crate) enum Carrier {
     Ring(Box<RingLink>),
     Stream(Box<StreamLink<Plain>>),
     Sealed(Box<StreamLink<Sealed>>),
+    Fabric(Box<FabricLink>),
 }
 
 /// Messages and payload bytes that a link has taken and delivered since it was made.
@@ -37,13 +41,14 @@ pub struct Link {
     role: Option<Role>,
 }
 
-/// Calls the same method on either carrier.
+/// Calls the same method on any carrier.
 macro_rules! carried {
     ($self:ident, $link:ident => $call:expr) => {
         match &mut $self.carrier {
             Carrier::Ring($link) => $call,
             Carrier::Stream($link) => $call,
             Carrier::Sealed($link) => $call,
+            Carrier::Fabric($link) => $call,
         }
     };
     (ref $self:ident, $link:ident => $call:expr) => {
@@ -51,6 +56,7 @@ macro_rules! carried {
             Carrier::Ring($link) => $call,
             Carrier::Stream($link) => $call,
             Carrier::Sealed($link) => $call,
+            Carrier::Fabric($link) => $call,
         }
     };
 }
@@ -71,6 +77,12 @@ impl Link {
                 Link { role, ..Link::new(carrier) }
             }
         }
+    }
+
+    /// A link through a lane, with the connection of the handshake that has ended.
+    pub(crate) fn through(pipe: Pipe, lane: Arc<dyn Lane>) -> Link {
+        let (socket, _) = pipe.into_parts();
+        Link::new(Carrier::Fabric(Box::new(FabricLink::new(socket, lane))))
     }
 
     /// The role that the peer has proved by its certificate; `None` for a link that is not sealed.
@@ -145,22 +157,26 @@ impl Link {
     }
 
     /// Whether a call of `receive` is worth while. For rings this is one load of a cache line that
-    /// changes only when a message comes; only `receive` finds the peer's end. For sockets it is
-    /// always true, because only a system call can tell.
+    /// changes only when a message comes; only `receive` finds the peer's end. So it is for RDMA,
+    /// where it is a look at a queue in this process' memory. For sockets it is always true,
+    /// because only a system call can tell.
     #[inline]
     pub fn poll(&self) -> bool {
         match &self.carrier {
             Carrier::Ring(link) => self.end.is_some() || link.poll(),
+            Carrier::Fabric(link) => self.end.is_some() || link.poll(),
             Carrier::Stream(_) | Carrier::Sealed(_) => true,
         }
     }
 
     /// Makes the next [`receive`](Link::receive) that finds no message check whether the peer is
-    /// gone. The owner of a ring calls this as often as it needs to know while it is awake; a
-    /// sleeping owner is woken by the peer's end.
+    /// gone. The owner of a ring, or of a link by RDMA, calls this as often as it needs to know
+    /// while it is awake; a sleeping owner is woken by the peer's end.
     pub fn look_at_end(&mut self) {
-        if let Carrier::Ring(link) = &mut self.carrier {
-            link.look_at_end();
+        match &mut self.carrier {
+            Carrier::Ring(link) => link.look_at_end(),
+            Carrier::Fabric(link) => link.look_at_end(),
+            Carrier::Stream(_) | Carrier::Sealed(_) => {}
         }
     }
 
@@ -234,6 +250,7 @@ impl std::fmt::Debug for Link {
             Carrier::Ring(_) => "ring",
             Carrier::Stream(_) => "stream",
             Carrier::Sealed(_) => "sealed stream",
+            Carrier::Fabric(_) => "fabric",
         };
         f.debug_struct("Link")
             .field("carrier", &carrier)

@@ -7,6 +7,7 @@
 
 use crate::address::{Address, check_socket_path};
 use crate::error::{ChannelError, Doing};
+use crate::fabric;
 use crate::guard::{Guarding, Session};
 use crate::handshake::{Deadline, Kind, introduce};
 use crate::hello::Hello;
@@ -79,7 +80,8 @@ impl Listener {
     /// # Errors
     /// [`ChannelError::InUse`] when another listener is there;
     /// [`ChannelError::DirectoryNotPrivate`], [`ChannelError::NotASocket`],
-    /// [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::Io`] otherwise.
+    /// [`ChannelError::PathTooLong`] for unix paths; [`ChannelError::NoFabric`],
+    /// [`ChannelError::Fabric`] for RDMA; [`ChannelError::Io`] otherwise.
     pub fn bind(address: &Address) -> Result<Listener, ChannelError> {
         Listener::bind_guarded(address, &Guarding::default())
     }
@@ -95,6 +97,10 @@ impl Listener {
             Address::Tcp(place) => Listener::bind_tcp(*place, Kind::Tcp, Guarding::default()),
             Address::Tls(_) if guard.0.is_none() => Err(no_guard(address)),
             Address::Tls(place) => Listener::bind_tcp(*place, Kind::Tls, guard.clone()),
+            Address::Rdma(place) => {
+                fabric::check(place.ip())?;
+                Listener::bind_tcp(*place, Kind::Rdma, Guarding::default())
+            }
             Address::Ring(name) => {
                 Ok(Listener { address: address.clone(), door: Entrance::Ring(registry::open(name)?) })
             }
@@ -119,7 +125,11 @@ impl Listener {
     }
 
     fn bind_tcp(place: SocketAddr, kind: Kind, guard: Guarding) -> Result<Listener, ChannelError> {
-        let named = |place| if kind == Kind::Tls { Address::Tls(place) } else { Address::Tcp(place) };
+        let named = |place| match kind {
+            Kind::Tls => Address::Tls(place),
+            Kind::Rdma => Address::Rdma(place),
+            _ => Address::Tcp(place),
+        };
         let socket = TcpListener::bind(place).map_err(|error| match error.kind() {
             ErrorKind::AddrInUse => ChannelError::InUse { address: named(place).to_string() },
             _ => ChannelError::Io { doing: "binding a TCP socket", source: error },
@@ -245,7 +255,8 @@ fn remove_stale(address: &Address, path: &Path) -> Result<(), ChannelError> {
 /// # Errors
 /// [`ChannelError::Timeout`] when no listener answered; [`ChannelError::Version`],
 /// [`ChannelError::Kind`], [`ChannelError::WrongUser`] or [`ChannelError::Protocol`] when the
-/// listener does not fit or is foreign.
+/// listener does not fit or is foreign; [`ChannelError::NoFabric`] and [`ChannelError::Fabric`] for
+/// RDMA.
 pub fn connect(address: &Address, hello: Hello, timeout: Duration) -> Result<Link, ChannelError> {
     connect_guarded(address, hello, timeout, &Guarding::default())
 }
@@ -273,6 +284,7 @@ pub fn connect_guarded(
             Address::Tcp(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Tcp)),
             Address::Tls(_) if guard.0.is_none() => return Err(no_guard(address)),
             Address::Tls(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Tls)),
+            Address::Rdma(place) => connect_tcp(*place, deadline)?.map(|s| (s, Kind::Rdma)),
             Address::Ring(name) => match registry::knock(name, &hello)? {
                 Some(link) => return Ok(link),
                 None => None,

@@ -147,7 +147,7 @@ impl Lobby {
                 return self.shut(ChannelError::Io { doing: "accepting a connection", source: other.into() });
             }
         };
-        if matches!(kind, Kind::Tcp | Kind::Tls) {
+        if kind.crosses_machines() {
             // A link also works without this option, but with more delay.
             let _ = rustix::net::sockopt::set_tcp_nodelay(&peer, true);
         }

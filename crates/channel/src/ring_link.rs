@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Empty polls between two looks at the handshake's socket: a look costs a system call (0.3 us), a
 /// poll a few ns.
-const POLLS_PER_LOOK: u32 = 4096;
+pub(crate) const POLLS_PER_LOOK: u32 = 4096;
 
 /// How an end learns that the other end is gone.
 pub(crate) enum Life {
@@ -342,7 +342,7 @@ fn gather(into: &mut Vec<u8>, parts: &[&[u8]], bytes: usize) {
 
 /// Whether the handshake's socket has ended. After the handshake a correct peer never writes to it.
 #[cold]
-fn look_at(socket: &OwnedFd) -> Result<bool, Closed> {
+pub(crate) fn look_at(socket: &OwnedFd) -> Result<bool, Closed> {
     match recv(socket, &mut [0u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
         Ok((0, _)) | Err(Errno::CONNRESET) => Ok(true),
         Ok(_) => Err(Closed::Corrupt("bytes on the handshake's socket")),

@@ -1,18 +1,16 @@
-//! A link over a stream socket, unix or TCP. A frame is a 4-byte little-endian length and that many
-//! bytes.
+//! A link over a stream socket, unix or TCP, in [`frames`](crate::frames).
 //!
 //! `send` only appends to a buffer; `flush` passes the buffer to the system in one write. So a
-//! worker's loop pays one system call for all the messages of a turn. A length is checked before
-//! memory is allocated for it, and the input buffer grows with the bytes that have arrived, never
-//! with the promised length.
+//! worker's loop pays one system call for all the messages of a turn.
 //!
 //! The link is generic over the way in which bytes pass the socket ([`Stream`]): as they are, or
 //! sealed.
 
+use crate::MOST_HELD_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
+use crate::frames::{Inbox, Outbox, PUSH_OUT_BYTES};
 use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink};
 use crate::stream::{Pulled, Stream};
-use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown};
@@ -21,23 +19,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Bytes of a frame's length.
-const PREFIX: usize = 4;
-/// When this much output is held, `send` itself pushes it out, so that a long turn does not
-/// accumulate more.
-const PUSH_OUT_BYTES: usize = 256 * 1024;
-/// First size of the input buffer: some hundred requests per system call.
-const INPUT_BYTES: usize = 64 * 1024;
-
 pub(crate) struct StreamLink<S: Stream> {
     stream: S,
     watch: Arc<StreamWatch>,
     parker: Option<Arc<ParkerShared>>,
-    output: Vec<u8>,
-    written: usize,
-    input: Vec<u8>,
-    /// The bytes of `input` that arrived and were not delivered.
-    unread: Range<usize>,
+    outbox: Outbox,
+    inbox: Inbox,
     /// The last read did not fill the buffer, so no more bytes were there; the next receive without
     /// a whole message skips the system call.
     read_dry: bool,
@@ -93,10 +80,8 @@ impl<S: Stream> StreamLink<S> {
             stream,
             watch: Arc::new(watch),
             parker: None,
-            output: Vec::new(),
-            written: 0,
-            input: vec![0; INPUT_BYTES],
-            unread: 0..0,
+            outbox: Outbox::default(),
+            inbox: Inbox::default(),
             read_dry: false,
         }
     }
@@ -105,8 +90,7 @@ impl<S: Stream> StreamLink<S> {
         if self.held() + bytes > MOST_HELD_BYTES {
             return Err(SendError::Full { held: self.held(), most: MOST_HELD_BYTES });
         }
-        self.output.extend_from_slice(&(bytes as u32).to_le_bytes());
-        parts.iter().for_each(|part| self.output.extend_from_slice(part));
+        self.outbox.add(parts, bytes);
         if self.held() >= PUSH_OUT_BYTES && !self.watch.stuck.load(Ordering::Relaxed) {
             self.flush()?;
         }
@@ -114,43 +98,31 @@ impl<S: Stream> StreamLink<S> {
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Closed> {
-        while self.written < self.output.len() {
-            match self.stream.push(&self.watch.socket, &self.output[self.written..])? {
+        while self.outbox.held() > 0 {
+            match self.stream.push(&self.watch.socket, self.outbox.rest())? {
                 0 => {
                     self.watch.stuck.store(true, Ordering::Relaxed);
-                    self.forget_written();
+                    self.outbox.forget_written();
                     return Ok(());
                 }
-                count => self.written += count,
+                count => self.outbox.wrote(count),
             }
         }
-        self.output.clear();
-        self.output.shrink_to(2 * PUSH_OUT_BYTES);
-        self.written = 0;
+        self.outbox.clear();
         let finished = self.stream.finish(&self.watch.socket)?;
         self.watch.stuck.store(!finished, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Moves the rest to the front once more than half of the buffer has been written.
-    fn forget_written(&mut self) {
-        if self.written > self.output.len() / 2 {
-            self.output.drain(..self.written);
-            self.written = 0;
-        }
-    }
-
     pub(crate) fn held(&self) -> usize {
-        self.output.len() - self.written + self.stream.held()
+        self.outbox.held() + self.stream.held()
     }
 
     /// The next whole message, as a range of [`StreamLink::inbox`].
     pub(crate) fn receive(&mut self) -> Result<Option<Range<usize>>, Closed> {
         loop {
-            if let Some(end) = self.whole_message()? {
-                let message = self.unread.start + PREFIX..end;
-                self.unread.start = end;
-                let more = self.stream.has_more() || self.whole_message().map_or(true, |next| next.is_some());
+            if let Some(message) = self.inbox.next()? {
+                let more = self.stream.has_more() || self.inbox.has_next();
                 self.watch.buffered.store(more, Ordering::Relaxed);
                 return Ok(Some(message));
             }
@@ -160,33 +132,15 @@ impl<S: Stream> StreamLink<S> {
         }
     }
 
-    /// The end of the first unread message, if all of it has arrived.
-    fn whole_message(&self) -> Result<Option<usize>, Closed> {
-        let Some(bytes) = self.promised()? else { return Ok(None) };
-        let end = self.unread.start + PREFIX + bytes;
-        Ok((end <= self.unread.end).then_some(end))
-    }
-
-    /// The length of the first unread message, once its prefix has arrived.
-    fn promised(&self) -> Result<Option<usize>, Closed> {
-        let Some(prefix) = self.input[self.unread.clone()].first_chunk::<PREFIX>() else { return Ok(None) };
-        let bytes = u32::from_le_bytes(*prefix) as usize;
-        if bytes > MOST_MESSAGE_BYTES {
-            return Err(Closed::Corrupt("a message is longer than any may be"));
-        }
-        Ok(Some(bytes))
-    }
-
     /// Reads once; `false` when no byte is there.
     fn read(&mut self) -> Result<bool, Closed> {
-        self.make_room();
-        let space = &mut self.input[self.unread.end..];
+        let space = self.inbox.space();
         let asked = space.len();
         match self.stream.pull(&self.watch.socket, space)? {
-            Pulled::End if self.unread.is_empty() => Err(Closed::ByPeer),
+            Pulled::End if self.inbox.is_empty() => Err(Closed::ByPeer),
             Pulled::End => Err(Closed::Cut),
             Pulled::Some(count) => {
-                self.unread.end += count;
+                self.inbox.filled(count);
                 self.read_dry = count < asked;
                 Ok(true)
             }
@@ -194,26 +148,8 @@ impl<S: Stream> StreamLink<S> {
         }
     }
 
-    /// Makes free space after the unread bytes: by starting over, by moving them, or by doubling a
-    /// full buffer.
-    fn make_room(&mut self) {
-        if self.unread.is_empty() {
-            self.unread = 0..0;
-            if self.input.len() > 4 * INPUT_BYTES {
-                self.input.truncate(INPUT_BYTES);
-                self.input.shrink_to_fit();
-            }
-        } else if self.unread.end == self.input.len() {
-            self.input.copy_within(self.unread.clone(), 0);
-            self.unread = 0..self.unread.len();
-            if self.unread.end > self.input.len() / 2 {
-                self.input.resize(2 * self.input.len(), 0);
-            }
-        }
-    }
-
     pub(crate) fn inbox(&self) -> &[u8] {
-        &self.input
+        self.inbox.bytes()
     }
 
     pub(crate) fn hold_back(&self, held_back: bool) {

@@ -20,6 +20,9 @@ const LOG_OF_WORKER: u64 = 2 * MIB;
 const RINGS: u64 = 2 * 256 * KIB;
 /// The buffers of a link through a socket.
 const SOCKET: u64 = 2 * 64 * KIB;
+/// The buffers of a link by RDMA that are registered with the device, at both ends, and those of a
+/// socket.
+const QUEUES: u64 = 2 * 130 * 4 * KIB + SOCKET;
 /// One instance without its data: program, threads, lock table.
 const INSTANCE: u64 = 16 * MIB;
 /// One worker: stack, transactions under way, histograms.
@@ -56,6 +59,7 @@ impl Deployment {
         let link = match self.channel {
             ChannelKind::Shm | ChannelKind::Ring => RINGS,
             ChannelKind::Uds | ChannelKind::Tcp => SOCKET,
+            ChannelKind::Rdma => QUEUES,
         };
         let logs = match (self.design.is_in_memory(), self.durability) {
             (true, Durability::Memory) => 0,

@@ -68,7 +68,7 @@ impl Ground {
         if let Some(Address::Shm(path) | Address::Uds(path)) = &mut config.listen {
             *path = self.sockets.join(path.file_name().unwrap_or_default());
         }
-        if let Some(Address::Tcp(at) | Address::Tls(at)) = &mut config.listen_far {
+        if let Some(Address::Tcp(at) | Address::Tls(at) | Address::Rdma(at)) = &mut config.listen_far {
             at.set_ip(self.ip);
         }
         birth.tls.clone_from(&self.tls);

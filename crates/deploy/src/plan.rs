@@ -66,13 +66,15 @@ pub enum ChannelKind {
     Shm,
     Uds,
     Tcp,
+    /// In a build with it.
+    Rdma,
     /// In-process ring: thread host only.
     Ring,
 }
 
 impl ChannelKind {
-    pub const ALL: [ChannelKind; 4] =
-        [ChannelKind::Shm, ChannelKind::Uds, ChannelKind::Tcp, ChannelKind::Ring];
+    pub const ALL: [ChannelKind; 5] =
+        [ChannelKind::Shm, ChannelKind::Uds, ChannelKind::Tcp, ChannelKind::Rdma, ChannelKind::Ring];
 
     /// As the command line spells it.
     pub fn name(self) -> &'static str {
@@ -80,6 +82,7 @@ impl ChannelKind {
             ChannelKind::Shm => "shm",
             ChannelKind::Uds => "uds",
             ChannelKind::Tcp => "tcp",
+            ChannelKind::Rdma => "rdma",
             ChannelKind::Ring => "ring",
         }
     }
@@ -373,7 +376,11 @@ impl Deployment {
 
     /// Where other machines reach an instance: a port that the system chooses.
     fn far_address(&self, instance: InstanceId) -> Option<Address> {
-        self.machines.as_ref().map(|machines| machines.address(machines.of(instance, self.islands)))
+        let machines = self.machines.as_ref()?;
+        match (machines.address(machines.of(instance, self.islands)), self.channel) {
+            (Address::Tcp(at), ChannelKind::Rdma) => Some(Address::Rdma(at)),
+            (address, _) => Some(address),
+        }
     }
 
     /// The address at which others call an instance that has bound `bound`: an agent may listen on
@@ -388,6 +395,10 @@ impl Deployment {
                 at.set_port(bound.port());
                 Address::Tls(at)
             }
+            (Some(Address::Rdma(mut at)), Address::Rdma(bound)) => {
+                at.set_port(bound.port());
+                Address::Rdma(at)
+            }
             (_, bound) => bound,
         }
     }
@@ -397,13 +408,17 @@ impl Deployment {
             ChannelKind::Shm => Address::Shm(sockets.join(i.to_string())),
             ChannelKind::Uds => Address::Uds(sockets.join(i.to_string())),
             ChannelKind::Ring => Address::Ring(format!("{}-{i}", self.number)),
-            ChannelKind::Tcp => {
-                let mut at = self.listen;
-                if at.port() != 0 {
-                    at.set_port(at.port().saturating_add(i));
-                }
-                Address::Tcp(at)
-            }
+            ChannelKind::Tcp => Address::Tcp(self.port_of(i)),
+            ChannelKind::Rdma => Address::Rdma(self.port_of(i)),
         }
+    }
+
+    /// The ports follow that of the first instance, or the system chooses each.
+    fn port_of(&self, i: u16) -> SocketAddr {
+        let mut at = self.listen;
+        if at.port() != 0 {
+            at.set_port(at.port().saturating_add(i));
+        }
+        at
     }
 }

@@ -373,7 +373,7 @@ fn message_ns(case: &Case<'_>, (a, b): (usize, usize), distributed: f64) -> (f64
     let Some(channel) = case.channel else { return (0.0, 0.0, 0.0) };
     let messages = &case.profile.messages;
     let (from, to) = (case.deployment.instances[a][0], case.deployment.instances[b][0]);
-    let fetch = if channel.is_socket { 0.0 } else { case.machine.latency_ns(from, to) };
+    let fetch = if case.shares_memory() { case.machine.latency_ns(from, to) } else { 0.0 };
     let others = match case.deployment.clients {
         Clients::Closed(clients) if channel.is_socket => f64::from(clients.saturating_sub(1)),
         _ => 0.0,

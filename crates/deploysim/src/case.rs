@@ -127,9 +127,19 @@ impl<'a> Case<'a> {
         self.deployment.channel == Channel::Tcp && !self.machine.is_one_host(a, b)
     }
 
+    /// Whether messages lie in memory that both ends use: the receiver fetches their lines from the
+    /// sender's core, and a sender wakes its receiver by itself.
+    pub(crate) fn shares_memory(&self) -> bool {
+        self.channel.is_some_and(|c| !c.is_socket) && self.deployment.channel != Channel::Rdma
+    }
+
     /// The one-way ns of a message from core `a` to core `b`, besides the work at the ends.
     pub(crate) fn way_ns(&self, a: usize, b: usize) -> f64 {
         let wire = self.channel.map_or(0.0, |c| c.wire_ns);
+        if self.deployment.channel == Channel::Rdma {
+            // Within a machine, too, the message goes through the device.
+            return wire + self.machine.terms().rdma_ns;
+        }
         if self.tcp_between(a, b) {
             return wire + self.machine.latency_ns(a, b);
         }

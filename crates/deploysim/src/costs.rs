@@ -222,7 +222,7 @@ pub struct LineCosts {
 #[serde(deny_unknown_fields)]
 pub struct ChannelCosts {
     /// Whether the channel is a socket: sends are buffered until the end of the loop, and a look is
-    /// a system call.
+    /// a system call. RDMA counts as none: a look is a load.
     pub is_socket: bool,
     /// The sender, per flush of a link (socket) or per message (ring).
     pub write_ns: f64,
@@ -240,7 +240,8 @@ pub struct ChannelCosts {
 pub struct MessageCosts {
     pub encode_ns: f64,
     pub decode_ns: f64,
-    /// By the channel's name: `ring`, `shm`, `uds`, `tcp`.
+    /// By the channel's name: `ring`, `shm`, `uds`, `tcp`, `rdma`. A channel without costs cannot
+    /// be simulated.
     pub channels: BTreeMap<String, ChannelCosts>,
 }
 

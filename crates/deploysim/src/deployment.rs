@@ -16,10 +16,12 @@ pub enum Channel {
     /// Unix sockets.
     Uds,
     Tcp,
+    /// Devices move messages between the memories of two machines.
+    Rdma,
 }
 
 impl Channel {
-    pub const ALL: [Channel; 4] = [Channel::Ring, Channel::Shm, Channel::Uds, Channel::Tcp];
+    pub const ALL: [Channel; 5] = [Channel::Ring, Channel::Shm, Channel::Uds, Channel::Tcp, Channel::Rdma];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -27,7 +29,13 @@ impl Channel {
             Channel::Shm => "shm",
             Channel::Uds => "uds",
             Channel::Tcp => "tcp",
+            Channel::Rdma => "rdma",
         }
+    }
+
+    /// Whether it reaches another machine.
+    pub fn crosses_machines(self) -> bool {
+        matches!(self, Channel::Tcp | Channel::Rdma)
     }
 }
 
@@ -226,8 +234,8 @@ impl Deployment {
         }
         let first = self.instances[0][0];
         let spans = self.instances.iter().flatten().any(|&core| !machine.is_one_host(first, core));
-        if spans && self.instances.len() > 1 && self.channel != Channel::Tcp {
-            return wrong(format!("{} does not reach another machine: use tcp", self.channel.name()));
+        if spans && self.instances.len() > 1 && !self.channel.crosses_machines() {
+            return wrong(format!("{} does not reach another machine: use tcp or rdma", self.channel.name()));
         }
         let split = |cores: &Vec<usize>| cores.iter().any(|&core| !machine.is_one_host(cores[0], core));
         if self.instances.iter().any(split) {

@@ -69,6 +69,9 @@ pub struct MachineTerms {
     pub syscall_ns: f64,
     /// From the wake-up call until the parked worker runs, in ns.
     pub wake_ns: f64,
+    /// One way of a message by RDMA, from the start of the send to its completion at the receiver,
+    /// in ns.
+    pub rdma_ns: f64,
     /// Flush times by depth, ascending; never empty.
     pub flushes: Vec<Flush>,
     /// `None` where each context is a core.
@@ -77,7 +80,9 @@ pub struct MachineTerms {
 }
 
 /// The defaults, measured on the virtual machine of the project's own figures (Xeon, 2 MB of L2),
-/// 2026-11: wake-ups 12-33 us, flushes 76-250 us.
+/// 2026-11: wake-ups 12-33 us, flushes 76-250 us. RDMA was not measured: a send of 1 KiB over a
+/// reliable connection took 1.5-1.6 us by `ib_send_lat` (D. Potter, master's thesis, table
+/// `mtu_performance`; 0.8 us for 32 bytes, 2.3 us for 4 KiB).
 impl Default for MachineTerms {
     fn default() -> MachineTerms {
         MachineTerms {
@@ -90,6 +95,7 @@ impl Default for MachineTerms {
             memory_remote_ns: 150.0,
             syscall_ns: 300.0,
             wake_ns: 20_000.0,
+            rdma_ns: 1_600.0,
             flushes: vec![Flush { depth: 1, ns: 120_000.0 }],
             pipelines: None,
         }
@@ -359,6 +365,7 @@ impl MachineTerms {
             "memory_remote_ns",
             "syscall_ns",
             "wake_ns",
+            "rdma_ns",
             "flushes",
         ];
         names.map(str::to_owned).to_vec()
@@ -386,6 +393,7 @@ fn check_terms(name: &str, terms: &MachineTerms) -> Result<(), ModelError> {
         ("memory_remote_ns", terms.memory_remote_ns),
         ("syscall_ns", terms.syscall_ns),
         ("wake_ns", terms.wake_ns),
+        ("rdma_ns", terms.rdma_ns),
         ("pipelines.each", terms.pipelines.map_or(1.0, |p| p.each)),
         ("pipelines.busy", terms.pipelines.map_or(1.0, |p| p.busy)),
     ];

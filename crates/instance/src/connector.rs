@@ -155,7 +155,7 @@ fn open<W: Workload, E: Engine>(
     let Some(address) = address else { return false };
     // On one machine a listener is there or not; over a network the answer takes a while.
     let patience = match address {
-        Address::Tcp(_) | Address::Tls(_) => Duration::from_millis(500),
+        Address::Tcp(_) | Address::Tls(_) | Address::Rdma(_) => Duration::from_millis(500),
         Address::Shm(_) | Address::Uds(_) | Address::Ring(_) => Duration::ZERO,
     };
     let guard = &shared.config.guard;

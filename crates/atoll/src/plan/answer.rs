@@ -1,6 +1,7 @@
 //! The output of `atoll plan`: the plan, where its choice changes, a map, a comparison, settings.
 
 use super::question::Question;
+use crate::cli::ChannelArg;
 use crate::failure::Failure;
 use advisor::explain::Explanation;
 use advisor::flip::crossing;
@@ -38,12 +39,19 @@ pub fn plan(question: &Question<'_>, found: Found) -> Result<Plan, Failure> {
             cores: levels.cores,
             packages: levels.packages,
             l3_groups: levels.l3_groups,
-            assumed: question.machine.defaulted().to_vec(),
+            assumed: assumed(question),
         },
         search,
         break_even: Vec::new(),
         ranking: found.ranking.into_iter().map(Entry::from).collect(),
     })
+}
+
+/// The terms of the machine that were not given and that matter here.
+fn assumed(question: &Question<'_>) -> Vec<String> {
+    let has_rdma = question.args.channels.contains(&ChannelArg::Rdma);
+    let defaulted = question.machine.defaulted().iter();
+    defaulted.filter(|term| has_rdma || *term != "rdma_ns").cloned().collect()
 }
 
 fn borrowed(question: &Question<'_>) -> Vec<String> {

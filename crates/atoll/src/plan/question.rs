@@ -17,6 +17,7 @@ use deploysim::calibration::{Conditions, Kept};
 use deploysim::transaction::takes_share;
 use deploysim::{Channel, Clients, Durability, EngineProfile, MachineModel, ModelError, Transactions};
 use driver::Subject;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use topology::{Machine, Placement, ProbeSpec};
 use workload::WorkloadSpec;
@@ -53,6 +54,11 @@ impl<'a> Question<'a> {
                 "--budget: nothing is measured on a described machine; leave it out, or leave out --machine {}",
                 args.machine
             )));
+        }
+        if is_live && !args.no_trials && args.channels.contains(&ChannelArg::Rdma) {
+            channel::fabric::check(Ipv4Addr::LOCALHOST.into()).map_err(|e| {
+                Failure::Usage(format!("--channels rdma: {e}; with --no-trials nothing is measured"))
+            })?;
         }
         let profile = EngineProfile::builtin(&args.engine_profile).map_err(Failure::usage)?;
         // Everything that a typing error can spoil comes before the latencies are measured.
@@ -341,9 +347,10 @@ fn channel(arg: ChannelArg) -> Result<Channel, Failure> {
         ChannelArg::Shm => Ok(Channel::Shm),
         ChannelArg::Uds => Ok(Channel::Uds),
         ChannelArg::Tcp => Ok(Channel::Tcp),
+        ChannelArg::Rdma => Ok(Channel::Rdma),
         ChannelArg::Ring => Ok(Channel::Ring),
         ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => {
-            Err(Failure::Usage("--channels pipe, fifo, mqueue: expected shm, uds, tcp or ring".into()))
+            Err(Failure::Usage("--channels pipe, fifo, mqueue: expected shm, uds, tcp, rdma or ring".into()))
         }
     }
 }

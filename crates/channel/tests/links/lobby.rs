@@ -17,7 +17,9 @@ impl Silent {
     fn at(address: &Address) -> Silent {
         match address {
             Address::Shm(path) | Address::Uds(path) => Silent::Unix(UnixStream::connect(path).unwrap()),
-            Address::Tcp(place) | Address::Tls(place) => Silent::Tcp(TcpStream::connect(place).unwrap()),
+            Address::Tcp(place) | Address::Tls(place) | Address::Rdma(place) => {
+                Silent::Tcp(TcpStream::connect(place).unwrap())
+            }
             Address::Ring(_) => unreachable!("a ring has no handshake"),
         }
     }

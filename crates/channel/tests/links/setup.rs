@@ -203,6 +203,18 @@ fn too_long_paths_and_hellos_are_refused_with_their_bounds() {
     assert!(matches!(error, ChannelError::HelloTooLong { length: 4097, most: 4096 }), "{error}");
 }
 
+/// No fabric is provided in this program.
+#[test]
+fn rdma_without_a_fabric_is_refused_with_the_way_out() {
+    let address: Address = "rdma:127.0.0.1:0".parse().unwrap();
+    let refused = Listener::bind(&address).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("--features rdma"), "{refused}");
+    let tcp = Listener::bind(&"tcp:0".parse().unwrap()).unwrap();
+    let Address::Tcp(at) = *tcp.address() else { panic!("another address") };
+    let refused = connect(&Address::Rdma(at), Hello::default(), Duration::ZERO).unwrap_err();
+    assert!(matches!(refused, ChannelError::NoFabric), "{refused}");
+}
+
 #[test]
 fn a_stopped_listener_stops_for_good() {
     let (_directory, addresses) = addresses();

@@ -12,11 +12,12 @@
 //! cache = 59                # inside an L3 group (or a package, where it has one L3)
 //! socket = 100              # between L3 groups of one package, if there are several
 //! hops = [155, 200]         # between packages, by the number of links on the way
-//! network = 20000           # between machines
+//! network = 20000           # between machines, by TCP
 //! [links]                   # optional: packages joined by a link; all, if it is absent
 //! pairs = [[0, 1], [1, 2]]
 //! [terms]                   # optional, each with a default that reports name
 //! l2_bytes = 262144
+//! rdma_ns = 1600            # one way of a message by RDMA
 //! pipelines = { each = 2, busy = 0.16 }   # where contexts share a core
 //! ```
 
@@ -78,6 +79,7 @@ pub struct Terms {
     pub memory_remote_ns: Option<f64>,
     pub syscall_ns: Option<f64>,
     pub wake_ns: Option<f64>,
+    pub rdma_ns: Option<f64>,
     pub flushes: Option<Vec<Flush>>,
     pub pipelines: Option<Pipelines>,
 }
@@ -251,6 +253,7 @@ impl MachineFile {
             ("memory_remote_ns", t.memory_remote_ns, &mut terms.memory_remote_ns),
             ("syscall_ns", t.syscall_ns, &mut terms.syscall_ns),
             ("wake_ns", t.wake_ns, &mut terms.wake_ns),
+            ("rdma_ns", t.rdma_ns, &mut terms.rdma_ns),
         ];
         let mut given = Vec::new();
         for (name, value, place) in numbers {

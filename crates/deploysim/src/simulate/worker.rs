@@ -122,7 +122,7 @@ impl Sim<'_> {
                     queue.front().filter(|post| post.at <= now)?;
                     queue.pop_front()
                 }));
-                if !self.channel.is_socket {
+                if self.case.shares_memory() {
                     // The receiver fetches the ring's lines from the sender's core.
                     cost += self.case.machine.latency_ns(w.core, self.cores_of[from]);
                 }
@@ -281,8 +281,9 @@ impl Sim<'_> {
         queue.push_back(Post { at, from: from as u32, message });
         let is_parked = w.state == State::Idle && at > w.idle_since + spin_ns && w.wake_at > at;
         self.awaken(to, at, Alarm::Other);
-        if is_parked && !self.channel.is_socket {
-            // The kernel wakes the reader of a socket by itself; a ring's sender calls it.
+        if is_parked && self.case.shares_memory() {
+            // The kernel wakes the reader of a socket by itself, and so does an RDMA device; a
+            // ring's sender calls it.
             self.pay(from, Component::Loop, self.case.machine.terms().syscall_ns);
         }
     }
