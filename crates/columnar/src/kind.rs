@@ -111,8 +111,7 @@ pub fn decimal_bytes(precision: u16) -> usize {
     bits.div_ceil(8) as usize
 }
 
-/// Whether a type takes values of this shape. What goes through a text is checked by the server,
-/// value by value.
+/// Whether a type takes values of this shape. The server checks texts value by value.
 pub fn takes(ty: Option<SqlType>, shape: Shape) -> bool {
     let Some(ty) = ty else { return shape != Shape::Bytes };
     let is_text = matches!(
@@ -139,7 +138,7 @@ pub fn takes(ty: Option<SqlType>, shape: Shape) -> bool {
             Shape::Timestamp { .. } | Shape::Int96 => {
                 matches!(ty, SqlType::Timestamp | SqlType::TimestampTz)
             }
-            // Of text, bytes would be what an escape stands for.
+            // Text for bytes would be read with its escapes.
             Shape::Text => ty != SqlType::Bytea,
             Shape::Bytes => matches!(ty, SqlType::Bytea | SqlType::Uuid | SqlType::Json | SqlType::Jsonb),
             Shape::Uuid => ty == SqlType::Uuid,

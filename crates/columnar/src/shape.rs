@@ -1,4 +1,4 @@
-//! What a column of a file says of its values: Parquet's logical types, and their older names.
+//! The values of a column of a file: Parquet's logical types, and their older names.
 
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
 use parquet::schema::types::ColumnDescriptor;
@@ -60,7 +60,7 @@ impl Unit {
 }
 
 impl Shape {
-    /// `None` for what has no place in a column of SQL.
+    /// `None` for values that have no place in a column of SQL.
     pub fn of(column: &ColumnDescriptor) -> Option<Shape> {
         match column.logical_type_ref() {
             Some(logical) => of_logical(logical),

@@ -112,7 +112,7 @@ impl<W: Write + Send> Writer<W> {
         group.close().map(|_| ()).map_err(unwritten)
     }
 
-    /// Writes the end of the file, and gives back what it was written to.
+    /// Writes the end of the file, and gives its output back.
     ///
     /// # Errors
     /// As [`Writer::row`].

@@ -77,7 +77,7 @@ fn read(path: &Path, columns: &[Column]) -> Result<Rows, Error> {
 fn every_type_is_read_as_it_was_written() {
     for (ty, texts) in TYPES {
         for value in *texts {
-            // What COPY gives out.
+            // The text that COPY gives.
             let read = text::read(*ty, value).unwrap_or_else(|error| panic!("{ty:?} {value}: {error}"));
             assert_eq!(text::to_string(*ty, &read), *value, "{ty:?}");
         }

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// What a modifier of a type is greater than the length, or precision and scale, that it has.
+/// A modifier of a type is greater by this than the length, or the precision and scale, in it.
 const MODIFIER: i32 = 4;
 
 /// # Errors
@@ -122,7 +122,7 @@ fn columns(open: &Open<'_>, table: &str, list: &str) -> Result<Vec<Column>, Fail
     Ok(statement.columns().iter().map(column).collect())
 }
 
-/// The type of a number in the catalog; of a modifier only what says how many digits there are.
+/// The type of a number in the catalog, with the digits that its modifier tells.
 fn type_of(number: u32, modifier: i32) -> Option<SqlType> {
     let ty = pgtype::of_number(number).ok().flatten()?;
     match ty {

@@ -1,5 +1,5 @@
-//! `WITH` of which parts write: each part is a tree with a statement for each of its rows, and later
-//! parts read what the statements gave.
+//! `WITH` of which parts write: each part is a tree with a statement for each of its rows, and
+//! later parts read the rows that the statements gave.
 //!
 //! ```text
 //!   WITH d AS (DELETE FROM t WHERE a < 5 RETURNING *) INSERT INTO old SELECT * FROM d
@@ -7,10 +7,11 @@
 //!     last:    SELECT * FROM (rows of 1);   each: INSERT INTO old VALUES ($1, ...)
 //! ```
 //!
-//! In PostgreSQL all parts see the rows from before the statement. So the scans of all trees are run
-//! before the first change. A statement that finds its rows by itself, as the one of part 1, may
-//! come later only because no other part writes its table. Parts of which the outcome depends on
-//! PostgreSQL's order, and foreign keys that hold only at the end of the statement, are refused.
+//! In PostgreSQL all parts see the rows from before the statement. So the scans of all trees are
+//! run before the first change. A statement that finds its rows by itself, as the one of part 1,
+//! may come later only because no other part writes its table. Parts of which the outcome
+//! depends on PostgreSQL's order, and foreign keys that hold only at the end of the statement,
+//! are refused.
 
 use super::before::Before;
 use super::written::{part, told};
@@ -34,13 +35,13 @@ pub struct Staged {
     /// Those of `WITH` that write, in their order.
     pub parts: Vec<Written>,
     pub tree: Tree,
-    /// What is done with each row of the tree; the rows are the answer if it only reads.
+    /// The statement for each row of the tree; the rows are the answer if it only reads.
     pub each: Option<compiled::Query>,
 }
 
 /// # Errors
-/// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for parts that would not mean
-/// what they do in PostgreSQL.
+/// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for parts that would have
+/// another meaning than in PostgreSQL.
 pub fn staged(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Staged, SqlError> {
     let Some(Statement::Query(query)) = parsed.tree() else {
         return Err(refused("a statement of this kind"));
@@ -88,7 +89,7 @@ fn written_in(query: &ast::Query) -> Result<Option<&Statement>, SqlError> {
     }
 }
 
-/// The tree of what comes after the parts.
+/// The tree of the query after the parts.
 fn reading(
     catalog: &Catalog,
     query: &ast::Query,
@@ -102,7 +103,7 @@ fn reading(
     finished(&mut compiler, bound.query, bound.fields)
 }
 
-/// Whether a statement that writes is inside of `WITH`, or what comes after it.
+/// Whether a statement that writes is inside of `WITH`, or after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Inner,
@@ -116,7 +117,7 @@ struct Stages<'c> {
     changes: Vec<Change>,
 }
 
-/// What a part does to tables.
+/// How a part changes tables.
 struct Change {
     tag: Tag,
     /// The table that it names, then those that follow by foreign keys.
@@ -200,14 +201,14 @@ impl Stages<'_> {
             return Ok(None);
         }
         let Some(parsed) = crate::parse(text)?.pop() else { return Ok(None) };
-        // What is wrong with it, the tree tells with all names known.
+        // The tree tells its errors, with all names known.
         match crate::compile(self.catalog, &parsed, types) {
             Ok(Compiled::Query(query)) if query.program.flow.is_none() => Ok(Some(query)),
             _ => Ok(None),
         }
     }
 
-    /// Refuses parts that do not mean what they do in PostgreSQL if they are run one after another.
+    /// Refuses parts that have another meaning than in PostgreSQL if they run one after another.
     fn check(&self) -> Result<(), SqlError> {
         for (at, later) in self.changes.iter().enumerate() {
             for earlier in &self.changes[..at] {
