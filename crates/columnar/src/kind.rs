@@ -139,7 +139,7 @@ pub fn takes(ty: Option<SqlType>, shape: Shape) -> bool {
             Shape::Timestamp { .. } | Shape::Int96 => {
                 matches!(ty, SqlType::Timestamp | SqlType::TimestampTz)
             }
-            // Of text, bytes would be what an escape stands for.
+            // Text for bytes would be read with its escapes.
             Shape::Text => ty != SqlType::Bytea,
             Shape::Bytes => matches!(ty, SqlType::Bytea | SqlType::Uuid | SqlType::Json | SqlType::Jsonb),
             Shape::Uuid => ty == SqlType::Uuid,

@@ -1,8 +1,7 @@
-//! Rows of SQL tables in files of Parquet: `atoll dump --format parquet`, and what `atoll restore`
-//! reads.
+//! Rows of SQL tables in files of Parquet, for `atoll dump --format parquet` and `atoll restore`.
 //!
 //! ```text
-//!   cells as texts --> Writer --> file        a text is what COPY has: PostgreSQL's form
+//!   cells as texts --> Writer --> file        a text is PostgreSQL's, as COPY has it
 //!   file --> Reader --> cells as texts        also of files that other programs wrote
 //! ```
 //!

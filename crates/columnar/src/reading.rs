@@ -225,7 +225,7 @@ impl Chosen {
     }
 }
 
-/// Whether the library of Parquet is built with what takes this form apart.
+/// Whether the library of Parquet is built with this compression.
 fn is_built(codec: Compression) -> bool {
     matches!(codec, Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::ZSTD(_))
 }

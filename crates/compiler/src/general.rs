@@ -83,8 +83,8 @@ pub trait Plan: Send + Sync {
         None
     }
 
-    /// The parts of `WITH` that write, in their order. What all of them read is read before the
-    /// first of them writes, with what the plan itself reads.
+    /// The parts of `WITH` that write, in their order. All reads, those of the plan too, come
+    /// before the first write.
     fn parts(&self) -> &[Part] {
         &[]
     }

@@ -13,7 +13,7 @@ pub type Fields = Vec<Option<Vec<u8>>>;
 /// The first bytes of binary data.
 const SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 
-/// What COPY does without options.
+/// The options of a COPY that has none.
 pub fn text_options() -> CopyOptions {
     let (delimiter, null) = ('\t', "\\N".into());
     CopyOptions { format: CopyFormat::Text, delimiter, null, header: false, quote: '"', escape: '"' }

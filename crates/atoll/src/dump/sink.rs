@@ -1,5 +1,5 @@
-//! Where a dump is written: standard output, a file, or a directory of files of rows. What has
-//! a name gets it when it is whole.
+//! Where a dump is written: standard output, a file, or a directory of files of rows. A name
+//! appears when the thing is whole.
 
 use crate::failure::Failure;
 use std::fs::{self, File};

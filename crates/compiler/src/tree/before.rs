@@ -1,4 +1,4 @@
-//! What `WITH` has before a part of a statement.
+//! The relations of `WITH` before a part of a statement.
 
 use crate::Stop;
 use crate::compiled::Field;

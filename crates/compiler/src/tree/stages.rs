@@ -39,8 +39,8 @@ pub struct Staged {
 }
 
 /// # Errors
-/// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for parts that would not mean
-/// what they do in PostgreSQL.
+/// PostgreSQL's errors of analysis; `0A000` for what trees lack, and for parts that would have
+/// another meaning than in PostgreSQL.
 pub fn staged(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<Staged, SqlError> {
     let Some(Statement::Query(query)) = parsed.tree() else {
         return Err(refused("a statement of this kind"));
@@ -102,7 +102,7 @@ fn reading(
     finished(&mut compiler, bound.query, bound.fields)
 }
 
-/// Whether a statement that writes is inside of `WITH`, or what comes after it.
+/// Whether a statement that writes is inside of `WITH`, or after it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Inner,
@@ -200,14 +200,14 @@ impl Stages<'_> {
             return Ok(None);
         }
         let Some(parsed) = crate::parse(text)?.pop() else { return Ok(None) };
-        // What is wrong with it, the tree tells with all names known.
+        // The tree tells its errors, with all names known.
         match crate::compile(self.catalog, &parsed, types) {
             Ok(Compiled::Query(query)) if query.program.flow.is_none() => Ok(Some(query)),
             _ => Ok(None),
         }
     }
 
-    /// Refuses parts that do not mean what they do in PostgreSQL if they are run one after another.
+    /// Refuses parts that have another meaning than in PostgreSQL if they run one after another.
     fn check(&self) -> Result<(), SqlError> {
         for (at, later) in self.changes.iter().enumerate() {
             for earlier in &self.changes[..at] {

@@ -164,7 +164,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         })
     }
 
-    /// A statement for each row. Returns how many rows it has changed, and what it gives.
+    /// A statement for each row. Returns how many rows it has changed, and the rows that it gives.
     async fn each(&mut self, each: &Query, params: &[Datum], rows: Rows) -> Result<(u64, Rows), Failure> {
         let (mut count, mut given) = (0, Rows::new());
         for row in rows {

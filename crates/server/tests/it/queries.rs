@@ -207,7 +207,7 @@ async fn parts_of_with_write_in_one_transaction() {
     assert_eq!(rows(&client, "SELECT count(*) FROM log").await, ["0"]);
     assert_eq!(rows(&client, "SELECT count(*) FROM emp").await, ["4"]);
 
-    // A part that fails takes back what the parts before it have done.
+    // A part that fails takes the changes of the parts before it back.
     let fails = "WITH gone AS (DELETE FROM emp RETURNING id) INSERT INTO dept SELECT id FROM gone";
     let error = client.batch_execute(fails).await.unwrap_err();
     assert_eq!(error.code(), Some(&SqlState::UNIQUE_VIOLATION));
