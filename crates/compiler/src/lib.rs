@@ -222,7 +222,11 @@ fn row_statement(
         ast::Statement::Insert(insert) => of_written(insert::insert(compiler, cache, insert)?, Tag::Insert),
         ast::Statement::Update(update) => of_written(change::update(compiler, cache, update)?, Tag::Update),
         ast::Statement::Delete(delete) => of_written(change::delete(compiler, cache, delete)?, Tag::Delete),
-        ast::Statement::Merge(_) => return Err(Stop::General("MERGE")),
+        ast::Statement::Merge(_) => {
+            let hint =
+                "Use INSERT ... ON CONFLICT, or UPDATE ... FROM and INSERT ... SELECT in a transaction.";
+            return Err(SqlError::unsupported("MERGE", Some(hint)).into());
+        }
         other => {
             let text = other.to_string();
             let words: Vec<&str> = text.split_whitespace().take(2).collect();

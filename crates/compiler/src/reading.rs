@@ -54,11 +54,23 @@ pub fn told(error: ParserError) -> SqlError {
                 Some(at) => message.split_at(at),
                 None => (message.as_str(), ""),
             };
-            let mut error = syntax(format!("syntax error: {words}"));
+            let mut error = match found(words) {
+                Some((expected, "EOF")) => {
+                    syntax("syntax error at end of input").with_hint(format!("Expected: {expected}."))
+                }
+                Some((expected, found)) => syntax(format!("syntax error at or near \"{found}\""))
+                    .with_hint(format!("Expected: {expected}.")),
+                None => syntax(format!("syntax error: {words}")),
+            };
             error.detail = (!place.is_empty()).then(|| place.trim().to_owned());
             error
         }
     }
+}
+
+/// The words that the parser expected, and those that it found.
+fn found(words: &str) -> Option<(&str, &str)> {
+    words.strip_prefix("Expected: ")?.rsplit_once(", found: ")
 }
 
 /// Byte positions of places, asked for in ascending order.

@@ -144,6 +144,10 @@ impl<'a> Words<'a> {
         if let Some(options) = self.parenthesised()? {
             let mut options = Words::new(options);
             while options.token().is_some() {
+                if options.take("FORMAT") && !options.is("TEXT") {
+                    let hint = Some("Leave FORMAT out: the answer is text.");
+                    return Err(SqlError::unsupported("EXPLAIN in this FORMAT", hint));
+                }
                 let is_analyze = options.take("ANALYZE");
                 let off = options.take("FALSE") || options.take("OFF");
                 analyze |= is_analyze && !off;

@@ -79,6 +79,7 @@ const KNOWN: &[Known] = &[
     known("lc_numeric", "C", Takes::Any),
     known("lc_time", "C", Takes::Any),
     known("lock_timeout", "10000", Takes::Millis),
+    known("maintenance_work_mem", "64MB", Takes::Any),
     known("max_identifier_length", "63", Takes::Fixed),
     known("password_encryption", "scram-sha-256", Takes::OneOf(&["scram-sha-256"])),
     known("row_security", "on", Takes::Bool),
@@ -95,6 +96,7 @@ const KNOWN: &[Known] = &[
     known("transaction_deferrable", "off", Takes::Bool),
     known("transaction_isolation", "serializable", LEVELS),
     known("transaction_read_only", "off", Takes::Bool),
+    known("work_mem", "4MB", Takes::Any),
     known("xmloption", "content", Takes::Any),
 ];
 

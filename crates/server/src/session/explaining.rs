@@ -107,7 +107,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             everywhere |= islands.is_empty();
             messages += 2 * islands.iter().filter(|island| Some(**island) != home).count();
             let steps = if phase.steps == 0 { String::new() } else { format!("{} steps, ", phase.steps) };
-            lines.push(format!("Phase {number} {what}: {steps}{whereto}, {} rows", phase.rows));
+            lines.push(format!(
+                "Phase {number} {what}: {steps}{whereto}, {} row{}",
+                phase.rows,
+                if phase.rows == 1 { "" } else { "s" }
+            ));
             all.extend(islands);
         }
         let islands = if everywhere { "all".to_owned() } else { all.len().to_string() };
