@@ -3,6 +3,10 @@
 //! By `rskafka`, in Rust alone. It waits for all replicas in sync with each append. It has no
 //! idempotent producer, and the fence needs none: an entry that is there twice counts once.
 //!
+//! The client library waits for an answer for ever, also from a broker that was stopped, and asks
+//! the same broker again. So a request without an answer makes another client, by way of the next
+//! server ([`Talk::renew`]).
+//!
 //! A topic is made with all settings on which the log depends ([`crate::topic`]): nothing of it is
 //! ever removed. By default brokers remove what is older than a week, by the time in the record.
 //! Kafka is safe by copies: its brokers sync in the background unless
@@ -11,25 +15,70 @@
 use crate::fault::{Fault, Trouble};
 use crate::tape::{Landed, Landing, Room, Sending, Tape};
 use crate::topic::{self, Unmade};
+use rskafka::client::ClientBuilder;
 use rskafka::client::partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling};
-use rskafka::client::{Client, ClientBuilder};
 use rskafka::record::Record;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// The service's answer to one request is awaited for this long.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// The same, for a new client by way of one server. A stopped one takes connections and does not
+/// answer.
+const REACH: Duration = Duration::from_secs(2);
 /// Bytes of one request: brokers take 1 MiB.
 const BATCH: usize = 900 << 10;
 const OPENING: Duration = Duration::from_secs(30);
+/// One attempt of an opening, by way of one server: it may make the topic.
+const ATTEMPT: Duration = Duration::from_secs(9);
 
 pub(crate) struct Kafka {
-    partition: Arc<PartitionClient>,
+    talk: Arc<Talk>,
     entries: UnboundedSender<Sending>,
-    _client: Client,
     room: Room,
+}
+
+/// The connections that serve a topic at the moment.
+struct Talk {
+    servers: Vec<String>,
+    topic: String,
+    now: Mutex<Arc<PartitionClient>>,
+    /// Held while a new client is made.
+    renewing: tokio::sync::Mutex<()>,
+    /// The server that is asked first.
+    next: AtomicUsize,
+}
+
+impl Talk {
+    fn partition(&self) -> Arc<PartitionClient> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a new client in place of `spent`, unless there is one already. Without a server that
+    /// answers and a leader that does, `spent` stays.
+    async fn renew(&self, spent: &Arc<PartitionClient>) {
+        let _alone = self.renewing.lock().await;
+        for _ in &self.servers {
+            if !Arc::ptr_eq(spent, &self.partition()) {
+                return;
+            }
+            let server = &self.servers[self.next.fetch_add(1, Ordering::Relaxed) % self.servers.len()];
+            let reaching = connect(vec![server.clone()], &self.topic);
+            if let Ok(Ok(partition)) = tokio::time::timeout(REACH, reaching).await {
+                *self.now.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(partition);
+            }
+        }
+    }
+}
+
+/// A client of the topic, connected with the leader.
+async fn connect(servers: Vec<String>, topic: &str) -> Result<PartitionClient, String> {
+    let client = ClientBuilder::new(servers).build().await.map_err(|e| e.to_string())?;
+    let partition = client.partition_client(topic, 0, UnknownTopicHandling::Retry);
+    partition.await.map_err(|e| e.to_string())
 }
 
 /// Opens the topic `name`, made with `replicas` copies if there is none.
@@ -40,39 +89,69 @@ pub(crate) fn open(servers: &[String], name: &str, replicas: usize) -> Result<Ka
     };
     let room = Room::open().map_err(|e| gone(e.to_string()))?;
     let topic = format!("atoll-{name}");
+    let mut last = "no answer".to_owned();
     let opening = async {
-        let client = ClientBuilder::new(servers.to_vec()).build().await.map_err(|e| e.to_string())?;
-        loop {
-            let topics = client.list_topics().await.map_err(|e| e.to_string())?;
-            if topics.iter().any(|t| t.name == topic) {
-                break;
-            }
-            // The list tells whether it is there: another opener may make it, too.
-            if let Err(Unmade::TooManyCopies(why)) = topic::make(servers, &topic, replicas).await {
-                return Err(format!("topic {topic} cannot have {replicas} copies: {why}"));
+        for server in servers.iter().cycle() {
+            match tokio::time::timeout(ATTEMPT, make(server, servers, &topic, replicas)).await {
+                Ok(Ok(partition)) => return Ok(partition),
+                Ok(Err(Unopened::ForGood(why))) => return Err(why),
+                Ok(Err(Unopened::ForNow(why))) => last = why,
+                Err(_) => last = format!("no answer by way of {server}"),
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        let partition = client
-            .partition_client(&topic, 0, UnknownTopicHandling::Retry)
-            .await
-            .map_err(|e| e.to_string())?;
-        Ok::<_, String>((client, partition))
+        Err("no server is named".to_owned())
     };
     let opened = room.block_on(async { tokio::time::timeout(OPENING, opening).await });
     match opened {
-        Ok(Ok((client, partition))) => {
-            let (partition, (entries, waiting)) = (Arc::new(partition), unbounded_channel());
-            room.spawn(send(partition.clone(), waiting));
-            Ok(Kafka { partition, entries, _client: client, room })
+        Ok(Ok(partition)) => {
+            let talk = Talk {
+                servers: servers.to_vec(),
+                topic,
+                now: Mutex::new(Arc::new(partition)),
+                renewing: tokio::sync::Mutex::default(),
+                next: AtomicUsize::new(0),
+            };
+            let (talk, (entries, waiting)) = (Arc::new(talk), unbounded_channel());
+            room.spawn(send(talk.clone(), waiting));
+            Ok(Kafka { talk, entries, room })
         }
         Ok(Err(why)) => Err(gone(why)),
-        Err(_) => Err(gone("no answer".to_owned())),
+        Err(_) => Err(gone(last)),
     }
 }
 
+enum Unopened {
+    ForNow(String),
+    ForGood(String),
+}
+
+/// Makes the topic if there is none, and a client of it by way of one server.
+async fn make(
+    server: &str,
+    servers: &[String],
+    topic: &str,
+    replicas: usize,
+) -> Result<PartitionClient, Unopened> {
+    let for_now = |e: rskafka::client::error::Error| Unopened::ForNow(e.to_string());
+    let client = ClientBuilder::new(vec![server.to_owned()]).build().await.map_err(for_now)?;
+    loop {
+        let topics = client.list_topics().await.map_err(for_now)?;
+        if topics.iter().any(|t| t.name == topic) {
+            break;
+        }
+        // The list tells whether it is there: another opener may make it, too.
+        if let Err(Unmade::TooManyCopies(why)) = topic::make(servers, topic, replicas).await {
+            return Err(Unopened::ForGood(format!("topic {topic} cannot have {replicas} copies: {why}")));
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let partition = client.partition_client(topic, 0, UnknownTopicHandling::Retry);
+    partition.await.map_err(for_now)
+}
+
 /// Sends what has come in batches, one batch at a time: so the entries stay in order.
-async fn send(partition: Arc<PartitionClient>, mut entries: UnboundedReceiver<Sending>) {
+async fn send(talk: Arc<Talk>, mut entries: UnboundedReceiver<Sending>) {
     let mut left = None;
     loop {
         let Some(first) = (match left.take() {
@@ -97,12 +176,14 @@ async fn send(partition: Arc<PartitionClient>, mut entries: UnboundedReceiver<Se
             timestamp: chrono::DateTime::UNIX_EPOCH,
         };
         let records = batch.iter().map(record).collect();
+        let partition = talk.partition();
         let producing = partition.produce(records, Compression::NoCompression);
         let (offsets, why) = match tokio::time::timeout(PATIENCE, producing).await {
             Ok(Ok(offsets)) => (offsets, "no position in the answer".to_owned()),
             Ok(Err(e)) => (Vec::new(), e.to_string()),
             Err(_) => (Vec::new(), "no answer".to_owned()),
         };
+        let is_spent = offsets.is_empty();
         for (n, Sending { ticket, landing, .. }) in batch.into_iter().enumerate() {
             let landed = match offsets.get(n).and_then(|offset| u64::try_from(*offset).ok()) {
                 Some(offset) => Landed::At(offset + 1),
@@ -110,6 +191,23 @@ async fn send(partition: Arc<PartitionClient>, mut entries: UnboundedReceiver<Se
             };
             landing(ticket, landed);
         }
+        if is_spent {
+            talk.renew(&partition).await;
+        }
+    }
+}
+
+impl Kafka {
+    /// Waits for an answer of the partition's leader; without one another client is made for the
+    /// next question.
+    fn ask<T>(&self, what: impl AsyncFn(&PartitionClient) -> Result<T, String>) -> Result<T, Trouble> {
+        let partition = self.talk.partition();
+        let answer = self.room.wait(PATIENCE, what(&partition));
+        if answer.is_err() {
+            let talk = self.talk.clone();
+            self.room.spawn(async move { talk.renew(&partition).await });
+        }
+        answer
     }
 }
 
@@ -122,8 +220,8 @@ impl Tape for Kafka {
     }
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
-        self.room.wait(PATIENCE, async {
-            let of = async |at| self.partition.get_offset(at).await.map_err(|e| e.to_string());
+        self.ask(async |partition| {
+            let of = async |at| partition.get_offset(at).await.map_err(|e| e.to_string());
             let (first, end) = (of(OffsetAt::Earliest).await?, of(OffsetAt::Latest).await?);
             Ok((first as u64 + 1, end as u64 + 1))
         })
@@ -132,9 +230,10 @@ impl Tape for Kafka {
     fn read(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Trouble> {
         let mut at = from;
         while at < to {
-            let fetching = self.partition.fetch_records(at as i64 - 1, 1..8 << 20, 500);
-            let (records, _) =
-                self.room.wait(PATIENCE, async { fetching.await.map_err(|e| e.to_string()) })?;
+            let (records, _) = self.ask(async |partition| {
+                let fetching = partition.fetch_records(at as i64 - 1, 1..8 << 20, 500);
+                fetching.await.map_err(|e| e.to_string())
+            })?;
             if records.is_empty() {
                 return Err(Trouble(format!("position {at} is not there yet")));
             }
