@@ -5,7 +5,7 @@
 //!   file --> Reader --> cells as texts        also of files that other programs wrote
 //! ```
 //!
-//! A column is given by its name and its type in SQL ([`Column`]). [`kind`] says how a type lies in
+//! A column is given by its name and its type in SQL (`Column`). `kind` says how a type lies in
 //! a file, and which of the types in a file go into it. Null is a level of its own, as Parquet has
 //! it. A file has rows of plain values: a list or a group of columns is refused.
 //!
