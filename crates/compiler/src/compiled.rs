@@ -7,6 +7,7 @@ pub use crate::session::{Discard, Isolation, Modes, Session};
 use sql::catalog::Oid;
 use sql::{Expr, Program, SqlType};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A statement, ready to be carried out.
 #[derive(Clone, PartialEq, Debug)]
@@ -100,6 +101,8 @@ pub enum Fill {
     StatementTime,
     /// The time of the fill, as `TimestampTz`.
     ClockTime,
+    /// `pg_sleep`: the empty text, after this time.
+    Sleep(Duration),
     /// A value that a statement of the program gives; null before.
     Given(SqlType),
 }

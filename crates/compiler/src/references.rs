@@ -47,7 +47,7 @@ fn must_exist(catalog: &Catalog, cache: &mut Cache, table: &Table, key: &Foreign
         other,
         other_columns: key.to_columns.clone(),
         kind: ReferenceKind::MustExist,
-        table: table.name.clone(),
+        changed: cache.get(table),
         further: Vec::new(),
     })
 }
@@ -114,7 +114,7 @@ fn following(
                 other: source,
                 other_columns: key.columns.clone(),
                 kind,
-                table: table.name.clone(),
+                changed: cache.get(table),
                 further,
             });
         }

@@ -181,6 +181,10 @@ impl From {
         if name != "generate_series" || !(2..=3).contains(&args.len()) {
             return Err(Stop::General("a function in FROM"));
         }
+        // A program holds all rows of a join until it has joined them.
+        if !self.scope.relations.is_empty() {
+            return Err(Stop::General("a series for each row before it"));
+        }
         let scope = Scope::default();
         let mut values = Vec::with_capacity(3);
         for arg in args {
@@ -204,6 +208,9 @@ impl From {
         let mut values = values.collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut next = || values.next().unwrap_or(Expr::Const(Datum::Int(1)));
         let path = Path::Series { from: next(), to: next(), step: next() };
+        if is_long(&path) {
+            return Err(Stop::General("a long series"));
+        }
         // The alias of the table names its only column too.
         let column = alias.map_or_else(|| name.clone(), |alias| folded(&alias.name));
         self.unstored(&name, vec![(column, ty)], alias, path)
@@ -520,12 +527,25 @@ pub fn rows_of_values(
     Ok((rows, types))
 }
 
+/// Programs make series up to this length.
+const LONGEST_SERIES: i64 = 1_000_000;
+
+/// Whether a series is known to be long.
+fn is_long(path: &Path) -> bool {
+    let Path::Series { from: Expr::Const(Datum::Int(from)), to: Expr::Const(Datum::Int(to)), step } = path
+    else {
+        return false;
+    };
+    let step = if let Expr::Const(Datum::Int(step)) = step { step.saturating_abs().max(1) } else { 1 };
+    to.saturating_sub(*from).saturating_abs() / step >= LONGEST_SERIES
+}
+
 /// The type of a parameter that the server fills.
 pub fn fill_type(fill: &Fill) -> SqlType {
     match fill {
         Fill::Next(_) | Fill::Current(_) | Fill::LastValue | Fill::SetSequence(..) => SqlType::Int8,
         Fill::User | Fill::Database => SqlType::Name,
-        Fill::Setting(_) => SqlType::Text,
+        Fill::Setting(_) | Fill::Sleep(_) => SqlType::Text,
         Fill::Backend => SqlType::Int4,
         Fill::StatementTime | Fill::ClockTime => SqlType::TimestampTz,
         Fill::Given(ty) => *ty,

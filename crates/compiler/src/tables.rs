@@ -12,8 +12,13 @@ pub fn stored(table: &Table) -> Stored {
 
 /// Rows that are in no table.
 pub fn unstored(name: &str, columns: Vec<(String, SqlType)>) -> Stored {
-    let column =
-        |(name, ty): (String, SqlType)| StoredColumn { name, ty, nullable: true, missing: Datum::Null };
+    let column = |(name, ty): (String, SqlType)| StoredColumn {
+        name,
+        ty,
+        nullable: true,
+        missing: Datum::Null,
+        dropped: false,
+    };
     Stored {
         name: name.into(),
         store: Store(0),

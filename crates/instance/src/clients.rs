@@ -257,6 +257,7 @@ async fn one_try<W: Workload, E: Prefetch>(
                 (outcome, Stay::Left, local.forwarding.answered_ns.get())
             }
             keys => {
+                local.flush_forwarded();
                 let outcome =
                     pin!(home::run(local, (request, keys), txn, None)).await.map(|(_, reach)| reach);
                 let now = world::now_ns();

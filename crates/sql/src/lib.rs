@@ -22,7 +22,7 @@
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
 //! - [`native`]: procedures and steps written in Rust by the program that embeds the database.
 //! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
-//! - [`error`]: an error of SQL, with its SQLSTATE.
+//! - [`error`]: an error of SQL, with its SQLSTATE. `violation`: those of constraints.
 
 #![forbid(unsafe_code)]
 #![allow(async_fn_in_trait)]
@@ -60,6 +60,7 @@ pub mod text;
 pub mod to_char;
 pub mod types;
 pub mod value;
+mod violation;
 
 pub use database::Database;
 pub use error::{SqlError, SqlState};

@@ -100,6 +100,7 @@ impl Stored {
             ty: column.ty,
             nullable: column.nullable || column.dropped,
             missing: column.missing.clone(),
+            dropped: column.dropped,
         };
         let index = |index: &crate::catalog::Index| StoredIndex {
             name: index.name.clone(),
@@ -306,7 +307,8 @@ pub struct Reference {
     pub other_columns: Vec<u16>,
     pub kind: ReferenceKind,
     /// The changed table, for error messages.
-    pub table: String,
+    #[serde(with = "crate::kept")]
+    pub changed: Arc<Stored>,
     /// What follows where rows of the other table are deleted or changed too.
     pub further: Vec<Reference>,
 }

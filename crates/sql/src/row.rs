@@ -25,6 +25,8 @@ pub struct StoredColumn {
     pub nullable: bool,
     /// The value in rows that are stored without this column.
     pub missing: Datum,
+    /// Rows keep its place; no message shows it.
+    pub dropped: bool,
 }
 
 /// A row that is read by column, so that a stored row need not be decoded as a whole.

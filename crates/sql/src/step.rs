@@ -499,35 +499,3 @@ impl Change {
         layout.encode(&values).map(Some)
     }
 }
-
-impl Stored {
-    /// Whether a new row has a value where it must, and meets its conditions.
-    ///
-    /// # Errors
-    /// The first violation.
-    pub fn check(&self, checks: &[Checked], bound: &Bound, values: &Vec<Datum>) -> Result<(), SqlError> {
-        for (column, value) in self.columns.iter().zip(values) {
-            if value.is_null() && !column.nullable {
-                let message = format!(
-                    "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
-                    column.name, self.name
-                );
-                let mut error = SqlError::new(SqlState::NOT_NULL_VIOLATION, message);
-                (error.table, error.column) = (Some(self.name.clone()), Some(column.name.clone()));
-                return Err(error);
-            }
-        }
-        for check in checks {
-            if check.condition.eval(&bound.context(), values)? == Datum::Bool(false) {
-                let message = format!(
-                    "new row for relation \"{}\" violates check constraint \"{}\"",
-                    self.name, check.name
-                );
-                return Err(
-                    SqlError::new(SqlState::CHECK_VIOLATION, message).on_constraint(&self.name, &check.name)
-                );
-            }
-        }
-        Ok(())
-    }
-}

@@ -51,7 +51,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
             }
             let befores = self.put(puts).await?;
             if let Some(at) = befores.iter().position(Option::is_some) {
-                return Err(table.duplicate(Some(index), &values[at]).into());
+                return Err(table.duplicated(index, &values[at]).into());
             }
         }
         Ok(())
@@ -71,7 +71,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
                 let old = from.layout().decode_all(&found.row)?;
                 let values = values.iter().map(|value| value.eval(&bound.context(), &old));
                 let values = values.collect::<Result<Vec<Datum>, SqlError>>()?;
-                to.check(checks, bound, &values)?;
+                to.check_stored(checks, bound, &values)?;
                 new.push(self.new_row(to, values)?);
             }
             self.put_new(to, &new).await?;
@@ -102,7 +102,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
     ) -> Result<(), Stop> {
         for found in self.all_rows(table).await? {
             let values = table.layout().decode_all(&found.row)?;
-            table.check(checks, bound, &values)?;
+            table.check_stored(checks, bound, &values)?;
             self.check_references(references, bound, &values).await?;
         }
         Ok(())

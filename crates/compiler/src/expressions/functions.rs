@@ -14,6 +14,7 @@ use sql::catalog::Oid;
 use sql::expression::Function;
 use sql::{Datum, Expr, SqlError, SqlType};
 use sqlparser::ast::{self, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments};
+use std::time::Duration;
 
 /// What `version()` says before the engine's own version.
 const VERSION: &str = concat!("PostgreSQL 15.0 (Atoll ", env!("CARGO_PKG_VERSION"), ")");
@@ -109,6 +110,7 @@ fn of_session(
         ("current_database" | "current_catalog", 0) => (Fill::Database, Name),
         ("pg_backend_pid", 0) => (Fill::Backend, Int4),
         ("lastval", 0) => (Fill::LastValue, Int8),
+        ("pg_sleep", 1) => (Fill::Sleep(seconds(compiler, scope, args[0])?), Text),
         ("nextval", 1) => (Fill::Next(sequence(compiler, args[0])?), Int8),
         ("currval", 1) => (Fill::Current(sequence(compiler, args[0])?), Int8),
         ("setval", 2 | 3) => (set_sequence(compiler, scope, args)?, Int8),
@@ -119,6 +121,17 @@ fn of_session(
         _ => return Ok(None),
     };
     Ok(Some(Typed::new(compiler.fill(fill)?, ty)))
+}
+
+/// The time that a literal number of seconds gives; none if it is negative.
+fn seconds(compiler: &mut Compiler<'_>, scope: &Scope, arg: &ast::Expr) -> Result<Duration, Stop> {
+    let number = match compiler.expr(scope, arg)?.expr {
+        Expr::Const(Datum::Int(number)) => number as f64,
+        Expr::Const(Datum::Float(number)) => number,
+        Expr::Const(Datum::Numeric(number)) => number.to_f64(),
+        _ => return Err(Stop::General("pg_sleep of an expression")),
+    };
+    Ok(Duration::try_from_secs_f64(number.max(0.0)).unwrap_or(Duration::MAX))
 }
 
 fn set_sequence(compiler: &mut Compiler<'_>, scope: &Scope, args: &[&ast::Expr]) -> Result<Fill, Stop> {

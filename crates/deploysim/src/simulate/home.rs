@@ -32,11 +32,29 @@ impl Sim<'_> {
             self.send(number, self.link_to(number, home), Message::Submit { txn: id }, Kind::Forwarded);
             return Then::Leave;
         }
+        if let Some(owner) = self.owner_of_all(number, id) {
+            self.hand_over(number, owner, Task::Run(id));
+            self.txns[id].home = owner;
+            return Then::Leave;
+        }
         let then = self.run_txn(number, id);
         if then == Then::Again {
             self.workers[number].current = Some(Task::Run(id));
         }
         then
+    }
+
+    /// The other worker of this instance that owns all rows of a transaction.
+    fn owner_of_all(&self, number: usize, id: u32) -> Option<usize> {
+        let w = &self.workers[number];
+        if !self.case.has_owners() || !self.instances[w.instance].is_shared {
+            return None;
+        }
+        let mut owners =
+            self.txns[id].request.rows.iter().map(|row| self.case.worker_of_site(w.instance, row.site));
+        let first = owners.next().filter(|first| *first != w.index)?;
+        let is_here = self.txns[id].groups.iter().all(|group| usize::from(group.instance) == w.instance);
+        (is_here && owners.all(|owner| owner == first)).then_some(number - w.index + first)
     }
 
     /// Divides the rows into groups and lists the home's steps.
@@ -339,6 +357,9 @@ impl Sim<'_> {
         let client = txn.client;
         if client == number {
             return self.take_done(number, id);
+        }
+        if self.workers[client].instance == self.workers[number].instance {
+            return self.hand_over(number, client, Task::Answered(id));
         }
         self.send(number, self.link_back(number, client), Message::Done { txn: id }, Kind::Forwarded);
     }

@@ -19,6 +19,8 @@ pub(super) enum Task {
     Steps(u32),
     /// A record is durable.
     Durable(Record),
+    /// A transaction that another owner of the instance has run is answered.
+    Answered(u32),
 }
 
 /// A record in the log, by its waiter.
@@ -105,6 +107,8 @@ pub(super) struct Worker {
     /// The number of links of this worker.
     pub peers: usize,
     pub out: Vec<Outgoing>,
+    /// Requests and answers for other workers of the instance, not yet published.
+    pub staged: Vec<(usize, Task)>,
     pub requests: Requests,
     /// Distributed transactions begun and not ended, where a gate limits them.
     pub inside: usize,

@@ -137,12 +137,6 @@ impl Sim<'_> {
             .collect();
         others.sort_unstable();
         others.dedup();
-        if others.len() == 1 && rows.iter().all(|row| self.case.worker_of_site(instance, row.site) != own) {
-            // Forwarded whole, it takes two messages between threads and no lock.
-            let messages = &self.case.profile.messages;
-            let both = 2.0 * (messages.encode_ns + messages.decode_ns);
-            return self.pay_scaled(number, Component::Communication, both);
-        }
         let count = others.len() as f64;
         let w = &mut self.workers[number];
         w.handed += (count.min(1.0) - w.handed) / RECENT;
@@ -274,7 +268,7 @@ impl Sim<'_> {
                 let s = &mut self.sessions[session];
                 (&mut s.cursor, &mut s.held)
             }
-            Task::Next(_) | Task::Durable(_) => return false,
+            Task::Next(_) | Task::Durable(_) | Task::Answered(_) => return false,
         };
         let Some((lock, since)) = cursor.waits else { return false };
         let has_waited = self.locks.withdraw(lock, task, since);
@@ -293,13 +287,13 @@ impl Sim<'_> {
         let (worker, held) = match task {
             Task::Run(txn) => (self.txns[txn].home, &mut self.txns[txn].held),
             Task::Steps(session) => (self.sessions[session].worker, &mut self.sessions[session].held),
-            Task::Next(_) | Task::Durable(_) => unreachable!("only these wait for locks"),
+            Task::Next(_) | Task::Durable(_) | Task::Answered(_) => unreachable!("only these wait for locks"),
         };
         held.retain(|other| *other != lock);
         match task {
             Task::Run(txn) => self.txns[txn].cursor.has_given_up = true,
             Task::Steps(session) => self.sessions[session].cursor.has_given_up = true,
-            Task::Next(_) | Task::Durable(_) => {}
+            Task::Next(_) | Task::Durable(_) | Task::Answered(_) => {}
         }
         self.counts.lock_waits += 1;
         self.counts.lock_wait_ns += now - since;
@@ -320,7 +314,9 @@ impl Sim<'_> {
             let worker = match waiter.task {
                 Task::Run(txn) => self.txns[txn].home,
                 Task::Steps(session) => self.sessions[session].worker,
-                Task::Next(_) | Task::Durable(_) => unreachable!("only these wait for locks"),
+                Task::Next(_) | Task::Durable(_) | Task::Answered(_) => {
+                    unreachable!("only these wait for locks")
+                }
             };
             let way = self.case.machine.latency_ns(core, self.workers[worker].core);
             self.make_ready(worker, waiter.task, now + way);

@@ -177,6 +177,7 @@ fn workers(case: &Case<'_>, seed: u64, arriving: &[u32]) -> Vec<Worker> {
                 active: Vec::new(),
                 peers: links - 1,
                 out: Vec::new(),
+                staged: Vec::new(),
                 requests: Requests::new(case.transactions, seed ^ ((number as u64 + 1) << 32), sites),
                 inside: 0,
                 outside: VecDeque::new(),

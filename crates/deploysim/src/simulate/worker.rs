@@ -71,6 +71,11 @@ impl Sim<'_> {
             Task::Run(txn) => self.run_txn(number, txn),
             Task::Steps(session) => self.run_session(number, session),
             Task::Durable(record) => self.is_durable(number, record),
+            Task::Answered(txn) => {
+                self.pay_scaled(number, Component::Communication, self.case.profile.messages.decode_ns);
+                self.take_done(number, txn);
+                Then::Leave
+            }
         };
         let is_socket = self.channel.is_socket;
         let preempts = self.case.profile.worker_loop.preempts;
@@ -87,6 +92,8 @@ impl Sim<'_> {
                 w.state = State::Look;
             }
         } else if w.left == 0 {
+            self.publish(number);
+            let w = &mut self.workers[number];
             let rings_ready = !is_socket && w.sees_message();
             w.state = if rings_ready { State::Look } else { State::Turn };
             if !rings_ready && !w.ready.is_empty() {
@@ -237,6 +244,28 @@ impl Sim<'_> {
             w.wake_at = wake_at;
             self.tree.set(number, wake_at);
         }
+    }
+
+    /// A request or an answer goes to another worker of the instance, with the next publication.
+    pub(super) fn hand_over(&mut self, number: usize, to: usize, task: Task) {
+        self.pay_scaled(number, Component::Communication, self.case.profile.messages.encode_ns);
+        self.workers[number].staged.push((to, task));
+    }
+
+    /// Publishes what was handed over, all at once: requests and answers of a turn go together.
+    fn publish(&mut self, number: usize) {
+        let mut staged = std::mem::take(&mut self.workers[number].staged);
+        let spin_ns = self.case.profile.worker_loop.spin_ns;
+        for (to, task) in staged.drain(..) {
+            let way_ns = self.case.machine.latency_ns(self.workers[number].core, self.workers[to].core);
+            let at = self.workers[number].clock + way_ns;
+            let w = &self.workers[to];
+            if w.state == State::Idle && at > w.idle_since + spin_ns && w.wake_at > at {
+                self.pay(number, Component::Loop, self.case.machine.terms().syscall_ns);
+            }
+            self.make_ready(to, task, at);
+        }
+        self.workers[number].staged = staged;
     }
 
     /// A task of a worker is ready, by another worker or a timer.

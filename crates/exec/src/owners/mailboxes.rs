@@ -16,7 +16,7 @@
 //! that undoes a transaction arrives before the steps of the next one.
 //!
 //! Each message is published and wakes its receiver at once, because a transaction waits for it.
-//! Requests that are forwarded whole have rings of their own, which are published once a turn
+//! Requests that are forwarded whole have rings of their own, published before the next transaction
 //! (`owners/forwarding.rs` of crate `instance` says why).
 
 use crate::executor::Unpark;

@@ -31,6 +31,7 @@ async fn forwarded_request_task<W: Workload, E: Engine>(local: Rc<Local<W, E>>) 
         while let Some(ForwardedRequest { from, slot, request }) = forwarding.take() {
             // This request may have to wait: then another task takes the following ones.
             forwarding.called.set(false);
+            local.flush_forwarded();
             let keys = local.keys_of(&request);
             let outcome =
                 pin!(home::run(&local, (&request, keys), &mut txn, None)).await.map(|(_, reach)| reach);

@@ -4,7 +4,7 @@
 //! ```text
 //!   worker 0                                              worker 1
 //!   a client draws a request; worker 1 owns all its keys
-//!   forward - ring of requests, published once a turn ----> a task runs it all
+//!   forward - ring of requests, published soon -----------> a task runs it all
 //!   the client goes on <--- ring of answers, likewise -------- answer
 //! ```
 //!
@@ -20,11 +20,13 @@
 //! A [`Forwarding`] belongs to its worker's thread. The rings ([`Mesh`]), one for each direction of
 //! each pair of workers, are the only memory that two workers touch.
 //!
-//! All requests and answers of one turn of a worker's tasks are published together, with one
-//! wake-up ([`Forwarding::flush`]). With many requests under way they share the cost of the cache
-//! line that moves, and of the check whether the other worker sleeps. A worker that finds requests
-//! wakes one task for them, which continues until none is left. If that task has to wait within a
-//! transaction, the next poll wakes another.
+//! Requests and answers are staged, and published together with one wake-up
+//! ([`Forwarding::flush`]): before the worker runs its next transaction, and at the end of each turn
+//! of its tasks. Those that clients draw one after the other share the cost of the cache line that
+//! moves, and of the check whether the other worker sleeps. None waits while this worker runs a
+//! transaction: the other worker would often have nothing to do meanwhile. A worker that finds
+//! requests wakes one task for them, which continues until none is left. If that task has to wait
+//! within a transaction, the next poll wakes another.
 //!
 //! # Three queues
 //!
@@ -34,7 +36,7 @@
 //! | queue | written by | wakes the worker | taken |
 //! |---|---|---|---|
 //! | mailbox of `exec` (steps, commits, waits of owners) | a worker | at each message | each turn |
-//! | these rings (whole requests, answers) | a worker | once a turn | when a task is free |
+//! | these rings (whole requests, answers) | a worker | before the next transaction | when a task is free |
 //! | inbox under a mutex ([`Inbox`]) | any thread | at each order | each turn |
 //!
 //! The two kinds of rings are one type, [`Mesh`]. They are not one ring: a request in front of a
@@ -82,6 +84,8 @@ struct Lane<R> {
     forwarded: Consumer<(ReplySlot, R)>,
     /// Answers to this worker's clients.
     answered: Consumer<(ReplySlot, Outcome)>,
+    /// Whether the other worker is listed in [`Forwarding::unsent`].
+    is_listed: bool,
 }
 
 /// The ends of the rings of all workers, until each worker takes its own.
@@ -112,7 +116,7 @@ fn lanes<R>(requests: Ends<(ReplySlot, R)>, answers: Ends<(ReplySlot, Outcome)>)
     let from = requests.from.into_iter().zip(answers.from);
     let lane = |(to, from)| match (to, from) {
         ((Some(requests), Some(answers)), (Some(forwarded), Some(answered))) => {
-            Some(Lane { requests, answers, forwarded, answered })
+            Some(Lane { requests, answers, forwarded, answered, is_listed: false })
         }
         _ => None,
     };
@@ -129,8 +133,9 @@ struct Waiting {
 /// One worker's side of request forwarding.
 pub(crate) struct Forwarding<R> {
     lanes: RefCell<Lanes<R>>,
-    /// Whether a request or an answer was staged since the last flush, or found no room.
-    unsent: Cell<bool>,
+    /// The workers for which a request or an answer was staged since the last flush, or found no
+    /// room.
+    unsent: RefCell<Vec<usize>>,
     /// The worker from which the next request is taken first.
     next: Cell<usize>,
     slots: RefCell<Vec<Waiting>>,
@@ -154,7 +159,7 @@ impl<R> Forwarding<R> {
     fn over(lanes: Lanes<R>) -> Forwarding<R> {
         Forwarding {
             lanes: RefCell::new(lanes),
-            unsent: Cell::new(false),
+            unsent: RefCell::default(),
             next: Cell::new(0),
             slots: RefCell::default(),
             free: RefCell::default(),
@@ -186,8 +191,16 @@ impl<R> Forwarding<R> {
     /// If `to` is this worker, or does not exist.
     #[inline]
     pub fn forward(&self, to: usize, slot: ReplySlot, request: R) {
-        self.lanes.borrow_mut()[to].as_mut().expect("no ring to itself").requests.stage((slot, request));
-        self.unsent.set(true);
+        let mut lanes = self.lanes.borrow_mut();
+        let lane = lanes[to].as_mut().expect("no ring to itself");
+        lane.requests.stage((slot, request));
+        self.list(to, lane);
+    }
+
+    fn list(&self, to: usize, lane: &mut Lane<R>) {
+        if !std::mem::replace(&mut lane.is_listed, true) {
+            self.unsent.borrow_mut().push(to);
+        }
     }
 
     /// The outcome of the request that was forwarded for this slot, once it has arrived.
@@ -225,31 +238,33 @@ impl<R> Forwarding<R> {
     /// Answers a request of worker `from`.
     #[inline]
     pub fn answer(&self, from: usize, slot: ReplySlot, outcome: Outcome) {
-        self.lanes.borrow_mut()[from].as_mut().expect("it came on this lane").answers.stage((slot, outcome));
+        let mut lanes = self.lanes.borrow_mut();
+        let lane = lanes[from].as_mut().expect("it came on this lane");
+        lane.answers.stage((slot, outcome));
+        self.list(from, lane);
         self.running.set(self.running.get() - 1);
-        self.unsent.set(true);
     }
 
     /// Publishes the staged requests and answers, and wakes the workers that they are for. A value
     /// that finds no room goes with a later call.
     #[inline]
     pub fn flush(&self, wake: impl FnMut(usize)) {
-        if self.unsent.get() {
+        if !self.unsent.borrow().is_empty() {
             self.publish(wake);
         }
     }
 
     fn publish(&self, mut wake: impl FnMut(usize)) {
-        let mut late = false;
-        for (to, lane) in self.lanes.borrow_mut().iter_mut().enumerate() {
-            let Some(Lane { requests, answers, .. }) = lane else { continue };
-            if requests.flush() | answers.flush() {
+        let mut lanes = self.lanes.borrow_mut();
+        self.unsent.borrow_mut().retain(|&to| {
+            let lane = lanes[to].as_mut().expect("it has staged values");
+            if lane.requests.flush() | lane.answers.flush() {
                 probe::enter(Section::Mailbox);
                 wake(to);
             }
-            late |= requests.late() + answers.late() > 0;
-        }
-        self.unsent.set(late);
+            lane.is_listed = lane.requests.late() + lane.answers.late() > 0;
+            lane.is_listed
+        });
     }
 
     /// Wakes the clients of which the answers have arrived. Returns `true` if there were any.
@@ -281,7 +296,7 @@ impl<R> Forwarding<R> {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         let is_empty = |lane: &mut Lane<R>| lane.forwarded.is_empty() && lane.answered.is_empty();
-        !self.unsent.get() && self.lanes.borrow_mut().iter_mut().flatten().all(is_empty)
+        self.unsent.borrow().is_empty() && self.lanes.borrow_mut().iter_mut().flatten().all(is_empty)
     }
 
     /// Requests of other workers that run here or are known to wait here.

@@ -31,6 +31,7 @@ fn table() -> Arc<Stored> {
         ty: SqlType::Int8,
         nullable: false,
         missing: Datum::Null,
+        dropped: false,
     };
     Arc::new(Stored {
         name: "t".into(),

@@ -12,10 +12,10 @@ use crate::language::Ready;
 use crate::outgoing::Severity;
 use compiler::ddl::{Bodies, Change, Definition, Stores, Task};
 use sql::bound::Bound;
-use sql::catalog::{Catalog, Check, Column, Oid, Store, Table};
+use sql::catalog::{Catalog, Check, Column, ForeignKey, Oid, Store, Table};
 use sql::database::{CATALOG, Command};
 use sql::program::{Checked, Stored};
-use sql::{Expr, SqlError, SqlState};
+use sql::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,17 +165,19 @@ impl<S: Stream, E: Engine> Session<S, E> {
     /// Looks for a row that refers to none.
     async fn verify_key(&mut self, catalog: &Catalog, table: Oid, name: &str) -> Result<(), Failure> {
         let table = table_of(catalog, table)?;
-        let parsed = compiler::parse(&without_partner(catalog, table, name)?)?.pop().ok_or_else(missing)?;
+        let key = table.foreign_keys.iter().find(|key| key.name == name).ok_or_else(missing)?;
+        let other = table_of(catalog, key.to)?;
+        let query = without_partner(table, other, key);
+        let parsed = compiler::parse(&query)?.pop().ok_or_else(missing)?;
         let ready = Ready::of(&parsed, &[], &Arc::new(catalog.clone()))?;
         let found = self.run_program(&ready, Vec::new()).await?;
-        if found.iter().all(|outcome| outcome.rows.is_empty()) {
-            return Ok(());
+        let Some(row) = found.iter().find_map(|outcome| outcome.rows.first()) else { return Ok(()) };
+        let mut values = vec![Datum::Null; table.columns.len()];
+        for (&column, value) in key.columns.iter().zip(row) {
+            values[usize::from(column)] = value.clone();
         }
-        let message = format!(
-            "insert or update on table \"{}\" violates foreign key constraint \"{name}\"",
-            table.name
-        );
-        Err(SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(&table.name, name).into())
+        let (stored, zone) = (Stored::of(table), self.settings.zone());
+        Err(stored.refers_to_none(name, &key.columns, &values, &other.name, &zone).into())
     }
 }
 
@@ -183,24 +185,22 @@ fn checked(check: &Check) -> Checked {
     Checked { name: check.name.clone(), condition: check.condition.clone() }
 }
 
-/// The query that finds a row against a foreign key.
-fn without_partner(catalog: &Catalog, table: &Table, name: &str) -> Result<String, SqlError> {
-    let key = table.foreign_keys.iter().find(|key| key.name == name).ok_or_else(missing)?;
-    let other = table_of(catalog, key.to)?;
+/// The query that finds a row against a foreign key: the key's values.
+fn without_partner(table: &Table, other: &Table, key: &ForeignKey) -> String {
     let of = |table: &Table, column: &u16| quoted(&table.columns[usize::from(*column)].name);
-    let pairs = key.columns.iter().zip(&key.to_columns);
-    let on: Vec<String> =
-        pairs.map(|(from, to)| format!("a.{} = b.{}", of(table, from), of(other, to))).collect();
-    let there: Vec<String> =
-        key.columns.iter().map(|column| format!("a.{} IS NOT NULL", of(table, column))).collect();
-    Ok(format!(
-        "SELECT 1 FROM {} a LEFT JOIN {} b ON {} WHERE b.{} IS NULL AND {} LIMIT 1",
+    let from: Vec<String> = key.columns.iter().map(|column| format!("a.{}", of(table, column))).collect();
+    let to = key.to_columns.iter().map(|column| format!("b.{}", of(other, column)));
+    let on: Vec<String> = from.iter().zip(to).map(|(from, to)| format!("{from} = {to}")).collect();
+    let there: Vec<String> = from.iter().map(|from| format!("{from} IS NOT NULL")).collect();
+    format!(
+        "SELECT {} FROM {} a LEFT JOIN {} b ON {} WHERE b.{} IS NULL AND {} LIMIT 1",
+        from.join(", "),
         quoted(&table.name),
         quoted(&other.name),
         on.join(" AND "),
         key.to_columns.first().map_or_else(String::new, |column| of(other, column)),
         there.join(" AND ")
-    ))
+    )
 }
 
 /// A name as SQL text.

@@ -1,17 +1,20 @@
 //! The values that a program needs and only the server knows.
 
 use super::block::Kind;
+use super::carry::given_up;
 use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::engine::Engine;
 use crate::numbering;
 use crate::shared::now;
+use crate::transport::Lost;
 use compiler::compiled::{Fill, Query};
 use sql::bound::Bound;
 use sql::catalog::Oid;
 use sql::datetime::zone::Zone;
 use sql::{Datum, Expr, SqlError, SqlState, SqlType};
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The numbers that this session has last taken from sequences.
 #[derive(Default)]
@@ -74,8 +77,22 @@ impl<S: Stream, E: Engine> Session<S, E> {
             Fill::Setting(name) => Datum::Text(self.settings.get(name)?.to_owned()),
             Fill::Backend => Datum::Int(self.registered.id.into()),
             Fill::StatementTime | Fill::ClockTime => Datum::Timestamp(now()),
+            Fill::Sleep(time) => {
+                self.sleep(*time).await?;
+                Datum::Text(String::new())
+            }
             Fill::Given(_) => Datum::Null,
         })
+    }
+
+    async fn sleep(&mut self, time: Duration) -> Result<(), Failure> {
+        let limit = self.settings.limit("statement_timeout");
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(time) => Ok(()),
+            error = given_up(&self.registered, limit) => Err(error.into()),
+            () = self.transport.gone() => Err(Lost::Gone.into()),
+        }
     }
 
     async fn next_number(&mut self, oid: Oid) -> Result<i64, SqlError> {

@@ -12,7 +12,7 @@ use crate::program::{
     Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, RowLock, Source, Stored, Update,
 };
 use crate::step::{Change, Changed, Fetch, Outer, Put, Putting, Test, Wanted};
-use crate::{Datum, SqlError, SqlState};
+use crate::{Datum, SqlError};
 use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
@@ -288,9 +288,10 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let limit = matches!(reference.kind, ReferenceKind::MustExist | ReferenceKind::MustNot).then_some(1);
         let found = self.find(other, bound, &[outer], limit).await?.pop().unwrap_or_default();
         match reference.kind {
-            ReferenceKind::MustExist if found.is_empty() => Err(violation(reference, true).into()),
-            ReferenceKind::MustNot if !found.is_empty() => Err(violation(reference, false).into()),
-            ReferenceKind::MustExist | ReferenceKind::MustNot => Ok(()),
+            ReferenceKind::MustExist | ReferenceKind::MustNot => {
+                let holds = found.is_empty() == (reference.kind == ReferenceKind::MustNot);
+                if holds { Ok(()) } else { Err(reference.broken(values, &bound.zone).into()) }
+            }
             ReferenceKind::Cascade => self.cascade(reference, bound, found).await,
             ReferenceKind::SetNull | ReferenceKind::Follow => {
                 for found in found {
@@ -341,17 +342,4 @@ pub(super) fn is_in_place(update: &Update) -> bool {
         && !sets(&table.key)
         && !table.indexes.iter().any(|index| sets(&index.columns))
         && !update.references.iter().any(|reference| sets(&reference.columns))
-}
-
-fn violation(reference: &Reference, is_missing: bool) -> SqlError {
-    let Reference { name, other, table, .. } = reference;
-    let message = if is_missing {
-        format!("insert or update on table \"{table}\" violates foreign key constraint \"{name}\"")
-    } else {
-        format!(
-            "update or delete on table \"{table}\" violates foreign key constraint \"{name}\" on table \"{}\"",
-            other.table.name
-        )
-    };
-    SqlError::new(SqlState::FOREIGN_KEY_VIOLATION, message).on_constraint(table, name)
 }

@@ -296,6 +296,9 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
 /// Slots of a part that are read together, and rows that one step reads.
 const SLOTS_AT_ONCE: u32 = 16;
 const MOST_ROWS: usize = 4096;
+
+/// The most rows of a series in a program, which holds them all.
+const LONGEST_SERIES: u32 = 10_000_000;
 /// Bytes of rows after which a part ends.
 const PART: usize = 4 << 20;
 /// Rows that are asked for before any is known: of these, even the longest fit into a message.
@@ -378,9 +381,17 @@ fn computed(
                 return Err(SqlError::new(SqlState::INVALID_PARAMETER, message));
             }
             let mut next = Some(from);
+            let mut left = LONGEST_SERIES;
             while let Some(value) = next.filter(|value| if step > 0 { *value <= to } else { *value >= to }) {
                 if !take(vec![Datum::Int(value)])? {
                     break;
+                }
+                left -= 1;
+                if left == 0 {
+                    let message =
+                        format!("generate_series gives more than {LONGEST_SERIES} rows in this statement");
+                    return Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
+                        .with_hint("Use several statements with parts of the series."));
                 }
                 next = value.checked_add(step);
             }

@@ -216,25 +216,3 @@ fn fits(table: &Stored, key: &[u8]) -> Result<(), SqlError> {
     Err(SqlError::new(SqlState::PROGRAM_LIMIT, message)
         .with_hint(format!("keys take at most {} bytes", place::LONGEST_KEY / 2)))
 }
-
-impl Stored {
-    /// A key that is there already: of an index, or of the table.
-    pub(crate) fn duplicate(&self, index: Option<usize>, values: &[Datum]) -> SqlError {
-        let (name, positions) = match index {
-            None => (&self.key_name, &self.key),
-            Some(index) => (&self.indexes[index].name, &self.indexes[index].columns),
-        };
-        let names: Vec<&str> =
-            positions.iter().map(|&column| self.columns[usize::from(column)].name.as_str()).collect();
-        let values: Vec<String> = positions
-            .iter()
-            .map(|&column| {
-                crate::text::to_string(self.columns[usize::from(column)].ty, &values[usize::from(column)])
-            })
-            .collect();
-        let message = format!("duplicate key value violates unique constraint \"{name}\"");
-        SqlError::new(SqlState::UNIQUE_VIOLATION, message)
-            .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), values.join(", ")))
-            .on_constraint(&self.name, name)
-    }
-}

@@ -23,6 +23,7 @@ fn accounts() -> Arc<Stored> {
         ty: SqlType::Int4,
         nullable: name == "branch",
         missing: Datum::Null,
+        dropped: false,
     };
     let index = |name: &str, store, columns: &[u16], unique| StoredIndex {
         name: name.into(),
