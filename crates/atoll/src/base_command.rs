@@ -13,7 +13,9 @@ use crate::progress::Progress;
 use crate::version;
 use base::{InstanceId, counted};
 use copies::{CopyError, Found, Go, Head, Listed, Storage};
-use deploy::{Follower, Interrupt, LogAtRelay, Standing, make_whole, manifest_in, standing, write_description};
+use deploy::{
+    Follower, Interrupt, LogAtRelay, Standing, make_whole, manifest_in, standing, write_description,
+};
 use driver::Watcher;
 use serde_json::json;
 use std::fs;
@@ -175,9 +177,7 @@ fn put_island(
 /// # Errors
 /// The place has copies of another log of this name.
 fn require_one_log(storage: &Storage, earlier: &[Found], head: &Head) -> Result<(), Failure> {
-    let other = |copy: &&Found| {
-        matches!((copy.manifest.head.stream, head.stream), (Some(there), Some(here)) if there != here)
-    };
+    let other = |copy: &&Found| matches!((copy.manifest.head.stream, head.stream), (Some(there), Some(here)) if there != here);
     match earlier.iter().find(other) {
         None => Ok(()),
         Some(copy) => Err(Failure::Run(format!(
@@ -270,13 +270,23 @@ fn find(
     numbers.into_iter().map(of).collect()
 }
 
-fn fetch(storage: &Storage, (island, copy): (u16, &Found), to: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+fn fetch(
+    storage: &Storage,
+    (island, copy): (u16, &Found),
+    to: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let what = format!("fetching island {island} from {}", storage.url());
     Ok(watched(&what, interrupt, |watch| storage.fetch(copy, to, watch))?)
 }
 
 /// All islands as a database.
-fn fetch_all(storage: &Storage, found: &[(u16, Found)], to: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+fn fetch_all(
+    storage: &Storage,
+    found: &[(u16, Found)],
+    to: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     make_whole(to, |dir| {
         for (island, copy) in found {
             let folder = dir.join(island.to_string());
@@ -303,7 +313,12 @@ fn fetch_all(storage: &Storage, found: &[(u16, Found)], to: &Path, interrupt: &I
 }
 
 /// Islands as copies below the directory of an agent.
-fn fetch_copies(storage: &Storage, found: &[(u16, Found)], to: &Path, interrupt: &Interrupt) -> Result<(), Failure> {
+fn fetch_copies(
+    storage: &Storage,
+    found: &[(u16, Found)],
+    to: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     if let (Some((_, copy)), None) = (found.first(), manifest_in(to).ok().flatten()) {
         write_description(to, Some(&copy.manifest.head.description))?;
     }
@@ -312,7 +327,9 @@ fn fetch_copies(storage: &Storage, found: &[(u16, Found)], to: &Path, interrupt:
             let why = format!("{}: island {island} itself is here; name others with --island", to.display());
             return Err(Failure::Run(why));
         }
-        make_whole(&to.join(format!("copy-{island}")), |dir| fetch(storage, (*island, copy), dir, interrupt))?;
+        make_whole(&to.join(format!("copy-{island}")), |dir| {
+            fetch(storage, (*island, copy), dir, interrupt)
+        })?;
     }
     Ok(())
 }
@@ -327,7 +344,8 @@ fn get(args: &BaseGetArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     for (island, Found { log, id, manifest }) in found {
         let (bytes, counted) = (manifest.bytes(), manifest.head.counted);
         print(&match args.json {
-            true => json!({ "log": log, "island": island, "copy": id, "counted": counted, "bytes": bytes }).to_string(),
+            true => json!({ "log": log, "island": island, "copy": id, "counted": counted, "bytes": bytes })
+                .to_string(),
             false => format!(
                 "island {island}: base copy {id}, {} MiB, up to entry {counted} of log {log}",
                 bytes.div_ceil(1 << 20)
@@ -361,7 +379,9 @@ fn as_json(log: &str, listed: &Listed) -> String {
             "version": manifest.head.atoll,
         }),
         Listed::Damaged { id, what } => json!({ "log": log, "copy": id, "state": "damaged", "what": what }),
-        Listed::Half { id, changed } => json!({ "log": log, "copy": id, "state": "half", "changed": changed }),
+        Listed::Half { id, changed } => {
+            json!({ "log": log, "copy": id, "state": "half", "changed": changed })
+        }
     };
     object.to_string()
 }
@@ -374,6 +394,8 @@ fn in_words(log: &str, listed: &Listed) -> String {
             format!("{log} {id}: up to entry {counted}, {mib} MiB, {ago} s old")
         }
         Listed::Damaged { id, what } => format!("{log} {id}: cannot be used: it {what}"),
-        Listed::Half { id, .. } => format!("{log} {id}: not complete: it is being put, or that was interrupted"),
+        Listed::Half { id, .. } => {
+            format!("{log} {id}: not complete: it is being put, or that was interrupted")
+        }
     }
 }

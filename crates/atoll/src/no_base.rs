@@ -11,11 +11,6 @@ pub fn run(_args: &BaseArgs, _interrupt: &Interrupt) -> Result<(), Failure> {
     Err(Failure::Usage(WHY.into()))
 }
 
-pub fn begin_with(
-    _place: &str,
-    _name: &str,
-    _data: &Path,
-    _interrupt: &Interrupt,
-) -> Result<(), Failure> {
+pub fn begin_with(_place: &str, _name: &str, _data: &Path, _interrupt: &Interrupt) -> Result<(), Failure> {
     Err(Failure::Usage(format!("--base: {WHY}")))
 }

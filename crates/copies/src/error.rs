@@ -75,7 +75,9 @@ pub(crate) fn in_words(error: &object_store::Error) -> String {
 pub(crate) fn local(path: &Path) -> impl FnOnce(io::Error) -> CopyError + '_ {
     move |e| {
         let way = match e.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "; free some space, or name another directory",
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                "; free some space, or name another directory"
+            }
             _ => "",
         };
         CopyError::Local { path: path.display().to_string(), what: format!("{e}{way}") }
@@ -90,7 +92,10 @@ mod tests {
     fn what_services_say_becomes_one_line() {
         let source = || "<Error>\n  <Code>NoSuchBucket</Code>\n</Error>".into();
         let text = in_words(&object_store::Error::NotFound { path: "x".into(), source: source() });
-        assert!(!text.contains('\n') && text.contains("no such bucket") && text.contains("NoSuchBucket"), "{text}");
+        assert!(
+            !text.contains('\n') && text.contains("no such bucket") && text.contains("NoSuchBucket"),
+            "{text}"
+        );
         let text = in_words(&object_store::Error::PermissionDenied { path: "x".into(), source: source() });
         assert!(text.contains("permission denied") && text.contains("AWS_"), "{text}");
         let full = io::Error::from(ErrorKind::StorageFull);

@@ -38,12 +38,12 @@ impl Writing<'_> {
 }
 
 impl Storage {
-    /// Writes the folder of a copy into `to`, a directory that is there and empty. Each file is held
-    /// against its length and checksum, and is on the device afterwards; the names are not.
+    /// Writes the folder of a copy into `to`, a directory that is there and empty. The length and
+    /// checksum of each file are verified; it is on the device afterwards, its name is not.
     ///
     /// # Errors
-    /// A file of the copy is missing or damaged, or was removed meanwhile; `to` cannot be written; an
-    /// interruption.
+    /// A file of the copy is missing or damaged, or was removed meanwhile; `to` cannot be written;
+    /// an interruption.
     pub fn fetch(&self, found: &Found, to: &Path, watch: Watch<'_>) -> Result<(), CopyError> {
         self.require_whole(found)?;
         let (mut done, total) = (0, found.manifest.bytes());

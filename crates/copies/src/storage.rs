@@ -38,14 +38,22 @@ pub struct Found {
 pub enum Listed {
     Whole(Found),
     /// Its manifest cannot be used.
-    Damaged { id: String, what: String },
+    Damaged {
+        id: String,
+        what: String,
+    },
     /// Without a manifest: a copy that is being put, or whose putting or removal was interrupted.
     /// The last change was at `changed`, in seconds since 1970 by the storage's clock.
-    Half { id: String, changed: u64 },
+    Half {
+        id: String,
+        changed: u64,
+    },
 }
 
 fn place(url: &str, what: &str) -> CopyError {
-    CopyError::Place(format!("{url}: {what}; expected a directory, s3://BUCKET/.., gs://BUCKET/.. or az://CONTAINER/.."))
+    CopyError::Place(format!(
+        "{url}: {what}; expected a directory, s3://BUCKET/.., gs://BUCKET/.. or az://CONTAINER/.."
+    ))
 }
 
 /// The client of a bucket, and the prefix in it.
@@ -104,7 +112,8 @@ impl Storage {
                 }
                 let root = fs::canonicalize(&root).map_err(local(&root))?;
                 let opened = LocalFileSystem::new_with_prefix(&root);
-                let opened = opened.map_err(|e| CopyError::Storage { url: url.into(), what: in_words(&e) })?;
+                let opened =
+                    opened.map_err(|e| CopyError::Storage { url: url.into(), what: in_words(&e) })?;
                 (Arc::new(opened.with_automatic_cleanup(true)), Key::default(), Some(root))
             }
         };
@@ -200,9 +209,7 @@ impl Storage {
             Ok(manifest) if manifest.head.log == log => {
                 Listed::Whole(Found { log: log.to_owned(), id, manifest })
             }
-            Ok(manifest) => {
-                Listed::Damaged { id, what: format!("is one of log {}", manifest.head.log) }
-            }
+            Ok(manifest) => Listed::Damaged { id, what: format!("is one of log {}", manifest.head.log) },
             Err(what) => Listed::Damaged { id, what },
         })
     }

@@ -138,7 +138,9 @@ fn damaged_and_half_copies_are_refused_by_name() {
     fs::remove_file(&manifest).unwrap();
     let error = ground.storage().find(LOG, Some(&found.id)).unwrap_err().to_string();
     assert!(error.contains("no manifest: it is not complete"), "{error}");
-    assert!(matches!(&ground.storage().list(LOG).unwrap()[..], [Listed::Half { changed, .. }] if *changed > 0));
+    assert!(
+        matches!(&ground.storage().list(LOG).unwrap()[..], [Listed::Half { changed, .. }] if *changed > 0)
+    );
     let error = ground.storage().find(LOG, Some("other")).unwrap_err().to_string();
     assert!(error.contains("is not there"), "{error}");
 }

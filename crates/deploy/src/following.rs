@@ -96,7 +96,8 @@ impl Follower {
     /// # Errors
     /// Its mark is damaged.
     pub fn reach(&self, island: InstanceId) -> Result<Option<Reach>, String> {
-        let mark = files::mark_of(&*world::real(), &self.folder(island)).map_err(|fault| fault.to_string())?;
+        let mark =
+            files::mark_of(&*world::real(), &self.folder(island)).map_err(|fault| fault.to_string())?;
         Ok(mark.map(|(stream, place)| Reach {
             stream,
             term: place.term.0,
@@ -147,8 +148,8 @@ impl LogAtRelay {
         self.tape.range().map(|(first, _)| first).map_err(|trouble| trouble.to_string())
     }
 
-    /// Removes what lies before the milestone at this position. Returns the number of positions that
-    /// are gone.
+    /// Removes what lies before the milestone at this position. Returns the number of positions
+    /// that are gone.
     ///
     /// # Errors
     /// There is no milestone, or the relay does not remove.

@@ -7,8 +7,8 @@
 //! All numbers are little-endian. `owner` is drawn at random for each opening. `chain` is a
 //! checksum over the entries before (crc-64 of the chain before and the entry before), and
 //! `counted` the number of entries that had counted for the owner when it made this one. A seal's
-//! index, chain and counted are 0: its owner does not know yet how far the log reaches. So are those
-//! of a milestone, and its term.
+//! index, chain and counted are 0: its owner does not know yet how far the log reaches. So are
+//! those of a milestone, and its term.
 
 use base::crc32c;
 use std::fmt;

@@ -90,12 +90,7 @@ fn read(shelf: &Arc<Shelf>, copy: &Base, to: u64) -> Base {
 }
 
 /// A new owner: its seal is on the tape, and it has read up to it.
-fn take_over(
-    shelf: &Arc<Shelf>,
-    copy: &Base,
-    term: u64,
-    trusts_positions: bool,
-) -> (Site, Vec<Vec<u8>>) {
+fn take_over(shelf: &Arc<Shelf>, copy: &Base, term: u64, trusts_positions: bool) -> (Site, Vec<Vec<u8>>) {
     let sealing = Line::new(shelf, Service::Steered);
     let nothing: Landing = Arc::new(|_, _| {});
     let seal = Entry::seal(Term(term), term + 100, b"").encode();

@@ -7,9 +7,9 @@
 //! the same broker again. So a request without an answer makes another client, by way of the next
 //! server ([`Talk::renew`]).
 //!
-//! A topic is made with all settings on which the log depends ([`crate::topic`]): the brokers remove
-//! nothing of it by themselves. By default brokers remove what is older than a week, by the time in the record.
-//! Kafka is safe by copies: its brokers sync in the background unless
+//! A topic is made with all settings on which the log depends ([`crate::topic`]): brokers remove
+//! nothing of it by themselves. By default they remove what is older than a week, by the time in
+//! the record. Kafka is safe by copies: its brokers sync in the background unless
 //! `log.flush.interval.messages=1`.
 
 use crate::fault::{Fault, Trouble};

@@ -163,7 +163,8 @@ pub(crate) fn put(tape: &dyn Tape, bytes: Vec<u8>, until: Instant) -> Result<u64
 pub(crate) struct Sight {
     /// The positions of milestones, in order.
     pub milestones: Vec<u64>,
-    /// The position behind the last seal of which an entry counts: its owner has the log up to there.
+    /// The position behind the last seal of which an entry counts: its owner's folder has the log up
+    /// to there.
     pub floor: u64,
     sealed: Option<u64>,
 }
@@ -210,7 +211,9 @@ pub(crate) fn cut_off(tape: &dyn Tape, next: u64, (first, end): (u64, u64)) -> F
         }
     }
     let what = || {
-        format!("the relay has it from position {first} on, and no entry says that the log was trimmed to there")
+        format!(
+            "the relay has it from position {first} on, and no entry says that the log was trimmed to there"
+        )
     };
     match note {
         Some(note) => Fault::Trimmed { have: next.saturating_sub(1), first, note },
@@ -239,14 +242,14 @@ impl Reading {
             };
             if let Some(fault) = fault {
                 // What lay here may have been removed meanwhile.
-                self.first(tape, position)?.ok();
+                let _ = self.first(tape, position)?;
                 return Err(fault);
             }
             let next = self.walker.place().next;
             match trouble {
                 None if next > position => return Ok(()),
                 None => {
-                    self.first(tape, position)?.ok();
+                    let _ = self.first(tape, position)?;
                     let what = "the position is not there".to_owned();
                     return self.accept(Fault::Damaged { position: next, what });
                 }

@@ -341,7 +341,10 @@ fn trimming(services: &Services) {
     };
     assert_eq!(first, at);
     let fault = open(&stale).map(drop).unwrap_err();
-    assert!(matches!(&fault, Fault::Trimmed { first, note, .. } if *first == at && note == "the copy"), "{fault}");
+    assert!(
+        matches!(&fault, Fault::Trimmed { first, note, .. } if *first == at && note == "the copy"),
+        "{fault}"
+    );
     let bytes: Vec<u8> = (0..150_u64).flat_map(u64::to_le_bytes).collect();
     for disk in [&copy, &owner] {
         drop(open(disk).unwrap());

@@ -55,7 +55,8 @@ pub struct BasePutArgs {
     /// The name of the database at the relay; in a cluster CLUSTER-DATABASE
     #[arg(long, value_name = "NAME", value_parser = relay_name, default_value = "atoll")]
     pub relay_name: String,
-    /// Base copies of each island that are kept; older ones are removed once the new one is complete
+    /// Base copies of each island that are kept; older ones are removed once the new one is
+    /// complete
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub keep: u32,
     /// Remove from the logs at the relay what neither a kept base copy nor the server needs
@@ -83,8 +84,8 @@ pub struct BaseGetArgs {
     /// The base copy with this id, as `list` shows it, in place of the newest
     #[arg(long, value_name = "ID", requires = "island")]
     pub copy: Option<String>,
-    /// Write copies for an agent: DIR is the database's directory below that of the agent, which takes
-    /// the islands over when their machine is gone
+    /// Write copies for an agent: DIR is the database's directory below that of the agent, which
+    /// takes the islands over when their machine is gone
     #[arg(long)]
     pub copies: bool,
     /// Print a JSON line an island

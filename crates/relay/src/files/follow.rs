@@ -132,7 +132,8 @@ pub fn trim(tape: &dyn Tape, first: u64, note: &str, patience: Duration) -> Resu
     };
     let own = require_log(tape, patience)?.about;
     if found.and_then(|bytes| about(&bytes)) != Some(own) {
-        let what = "the log was to be trimmed to here, and this is no milestone of it; nothing was removed".to_owned();
+        let what = "the log was to be trimmed to here, and this is no milestone of it; nothing was removed"
+            .to_owned();
         return Err(Fault::Damaged { position: first, what });
     }
     announce(tape, note, first, patience)?;

@@ -199,10 +199,7 @@ fn print(files: &dyn Files, dir: &Path) -> io::Result<u64> {
 ///
 /// # Errors
 /// No answer; the beginning is lost.
-pub(super) fn beginning(
-    tape: &dyn Tape,
-    patience: Duration,
-) -> Result<Option<(Genesis, (u64, u64))>, Fault> {
+pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<(Genesis, (u64, u64))>, Fault> {
     let until = Instant::now() + patience;
     loop {
         let mut found = None;

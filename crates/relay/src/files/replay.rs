@@ -5,9 +5,9 @@
 //! missing. The mark moves behind each rename and removal that is repeated, so that a crash of the
 //! replay itself leaves no more than one of them behind the mark.
 
-use super::{Part, of_file};
 use super::change::{Change, Op, decode};
 use super::mark::Mark;
+use super::{Part, of_file};
 use crate::fault::Fault;
 use crate::walker::Place;
 use std::collections::{HashMap, HashSet};
