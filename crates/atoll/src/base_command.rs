@@ -26,7 +26,7 @@ use world::tell;
 
 /// Files of an island's folder that are not its data.
 const NO_DATA: &[&str] = &["lock", "relay-mark.new"];
-/// What is left of a copy without a manifest is removed when nothing was added for this long, in
+/// The rest of a copy without a manifest is removed when nothing was added for this long, in
 /// seconds: another machine may be putting it.
 const ABANDONED: u64 = 86_400;
 
@@ -68,7 +68,7 @@ fn watched<T>(
     copied
 }
 
-/// What was done for one island.
+/// The outcome for one island.
 struct Put {
     found: Found,
     removed: usize,
@@ -117,7 +117,7 @@ fn told(island: InstanceId, put: &Put, args: &BasePutArgs) -> String {
     )
 }
 
-/// What a reader is told that meets the log without its beginning.
+/// The way out for a reader that meets the log without its beginning.
 fn note(storage: &Storage, name: &str) -> String {
     format!("the newest base copy: atoll base get {} --relay-name {name} --to DIR", storage.url())
 }
@@ -204,7 +204,7 @@ fn require_followed(storage: &Storage, at: &LogAtRelay, found: &Found) -> Result
     )))
 }
 
-/// Removes copies older than the newest `keep`, and what is left of others.
+/// Removes copies older than the newest `keep`, and the rests of others.
 fn remove_old(storage: &Storage, log: &str, keep: usize) -> Result<usize, Failure> {
     let (mut whole, mut old) = (Vec::new(), Vec::new());
     for listed in storage.list(log)? {

@@ -49,7 +49,7 @@ fn io_kind(error: &(dyn Error + 'static)) -> Option<ErrorKind> {
     None
 }
 
-/// What happened to a request, and what to do.
+/// The outcome of a request, and the way out.
 pub(crate) fn in_words(error: &object_store::Error) -> String {
     use object_store::Error::{NotFound, PermissionDenied, Unauthenticated};
     let credentials = "name credentials that may list, read, write and remove there (AWS_.., GOOGLE_.., AZURE_.. in the \

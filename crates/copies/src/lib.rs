@@ -4,14 +4,14 @@
 //!   URL/LOG/ID/folder/...      the files of the folder
 //!   URL/LOG/ID/manifest        their lengths and checksums, and how far the folder has its log;
 //!                              written last: without it there is no copy
-//!   ID                         the position behind what the folder has of the log, and a number
+//!   ID                         the first position of the log that the folder lacks, and a number
 //!                              drawn at random: the last by name is the newest
 //! ```
 //! A copy never changes. It is removed manifest first. So a reader that has a manifest either gets
 //! each file as it was, or an error that names the copy.
 //!
 //! In a directory all files of a copy are on the device before its manifest is there. Object
-//! storage promises the same for what it has accepted.
+//! storage promises the same for all that it has accepted.
 //!
 //! This crate knows files and numbers, and nothing of logs, records and islands.
 

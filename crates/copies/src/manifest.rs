@@ -13,7 +13,7 @@ const MAGIC: &str = "atoll-base-copy";
 /// Counted up whenever the format of a copy changes.
 const FORMAT: u32 = 1;
 
-/// What a copy is of, and how far it has its log.
+/// Names the log of a copy, and how far the copy has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The version of Atoll.
@@ -76,7 +76,7 @@ impl Manifest {
     }
 
     /// # Errors
-    /// What is wrong with the copy that has these bytes as its manifest.
+    /// Why the copy that has these bytes as its manifest cannot be used.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Manifest, String> {
         let damaged = || "has a damaged manifest".to_owned();
         let text = std::str::from_utf8(bytes).map_err(|_| damaged())?;

@@ -53,8 +53,8 @@ impl Storage {
     /// its top. `number` distinguishes the copy from others.
     ///
     /// # Errors
-    /// A file cannot be read; the storage does not take it; an interruption. What was sent is
-    /// removed, as far as the storage answers.
+    /// A file cannot be read; the storage does not take it; an interruption. All that was sent
+    /// is removed, as far as the storage answers.
     pub fn put(
         &self,
         dir: &Path,
@@ -75,7 +75,7 @@ impl Storage {
             Ok(found)
         });
         if put.is_err() {
-            // What stays is a half copy, which a later putting removes.
+            // The rest is a half copy, which a later putting removes.
             let _ = self.remove(&log, &id);
         }
         put

@@ -1,4 +1,4 @@
-//! A place for copies, and what is there.
+//! A place for copies, and its contents.
 
 use crate::CopyError;
 use crate::error::{in_words, local};
@@ -33,7 +33,7 @@ pub struct Found {
     pub manifest: Manifest,
 }
 
-/// A copy, or what is left of one.
+/// A copy, or the rest of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
     Whole(Found),
@@ -259,7 +259,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes a copy, or what is left of one.
+    /// Removes a copy, or the rest of one.
     ///
     /// # Errors
     /// The storage does not answer; the rest is a half copy.

@@ -53,7 +53,7 @@ impl Follower {
         drop(look(dir)?);
         let lock = lock::exclusive(dir)?;
         let Some(mut contents) = read(dir)? else { return Err(DeployError::NoDatabase { path: dir.into() }) };
-        // What the log brings is not in the count.
+        // The count lacks all that the log brings.
         contents.effects = None;
         let description = contents.to_text();
         let manifest = contents.manifest;
@@ -109,8 +109,8 @@ impl Follower {
     /// Brings the folder of an island to the end of its log.
     ///
     /// # Errors
-    /// The log cannot be read, has lost entries, is another one, or begins behind what the folder
-    /// has.
+    /// The log cannot be read, has lost entries, is another one, or begins behind the folder's
+    /// end of it.
     pub fn follow(&self, island: InstanceId, log: &LogAtRelay) -> Result<Followed, String> {
         let part = if self.manifest.family == MEMORY { Part::All } else { Part::Log };
         let followed = files::follow(world::real(), &self.folder(island), &*log.tape, part, PATIENCE);
@@ -148,7 +148,7 @@ impl LogAtRelay {
         self.tape.range().map(|(first, _)| first).map_err(|trouble| trouble.to_string())
     }
 
-    /// Removes what lies before the milestone at this position. Returns the number of positions
+    /// Removes all before the milestone at this position. Returns the number of positions
     /// that are gone.
     ///
     /// # Errors

@@ -35,7 +35,7 @@ pub enum Fault {
     /// Bytes on the tape that no owner can have written there.
     #[error("the relay is damaged at position {position}: {what}; restore the relay's data, or a backup")]
     Damaged { position: u64, what: String },
-    /// The log was trimmed behind a base copy, and the reader needs what was removed.
+    /// The log was trimmed behind a base copy, and the reader needs more of it.
     #[error(
         "the relay's log begins at position {first}, because it was trimmed behind a base copy; this folder has it up to \
          position {have} only. Begin with {}",

@@ -26,7 +26,7 @@ struct Site {
     /// What the next owner found: more must not count here.
     limit: u64,
     is_over: bool,
-    /// It needs what was trimmed.
+    /// It needs positions that were trimmed.
     is_cut_off: bool,
     wants_walk: bool,
 }

@@ -4,9 +4,9 @@
 //!   seal  1  2  3  M  4  5  M' 6 ..          M, M': milestones
 //!                  ^ trimmed: M is the first entry that is left, and M' or a later one says so
 //! ```
-//! Whoever keeps base copies appends them, at any time and without being the owner: they count for
-//! no one, and have no term, index or chain. A milestone repeats what the log's first seal says of
-//! the log, so the log is known by it once that seal is gone.
+//! The keeper of base copies appends them, at any time and without being the owner: they never
+//! count, and have no term, index or chain. A milestone repeats the payload of the log's first seal,
+//! so the log is known by it once that seal is gone.
 //!
 //! A log is trimmed to a milestone only, and only after another milestone has announced it. So a
 //! reader tells a log that was trimmed from one that lost its beginning: the first entry of the
@@ -23,7 +23,7 @@ pub struct Milestone {
     pub begins: u64,
     /// For people that meet a log without its beginning: where its base copies are.
     pub note: String,
-    /// What the first seal of the log has as its payload.
+    /// The payload of the log's first seal.
     pub about: Vec<u8>,
 }
 

@@ -68,7 +68,7 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
     let owner = world::entropy();
     let mut reading = Reading::new(how.from, how.loss);
     let until = Instant::now() + how.patience;
-    // An opener that cannot read the log must depose no one.
+    // An opener that cannot read the log must not depose the owner.
     if let Ok((first, end)) = tape.range() {
         reading.require(&*tape, first, end)?;
     }
@@ -158,7 +158,7 @@ pub(crate) fn put(tape: &dyn Tape, bytes: Vec<u8>, until: Instant) -> Result<u64
     }
 }
 
-/// What a reader saw besides the entries that count.
+/// News for a reader besides the entries that count.
 #[derive(Debug, Default)]
 pub(crate) struct Sight {
     /// The positions of milestones, in order.
@@ -241,7 +241,7 @@ impl Reading {
                 Err(trouble) => Some(trouble),
             };
             if let Some(fault) = fault {
-                // What lay here may have been removed meanwhile.
+                // The position may have been removed meanwhile.
                 let _ = self.first(tape, position)?;
                 return Err(fault);
             }

@@ -37,7 +37,7 @@ pub trait Tape: Send + Sync {
     /// No answer; `each` may have got some of the entries.
     fn read(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Trouble>;
 
-    /// Removes what lies before position `first`, for good.
+    /// Removes all positions before `first`, for good.
     ///
     /// # Errors
     /// No answer; it may be removed all the same.

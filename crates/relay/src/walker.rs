@@ -35,7 +35,7 @@ pub enum Verdict {
     Stale,
     /// It comes before its turn: its owner appends it again.
     Early,
-    /// The log may begin here. It is not the owner's, and counts for no one.
+    /// The log may begin here. It is not the owner's, and never counts.
     Milestone,
 }
 

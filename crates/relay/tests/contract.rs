@@ -287,7 +287,7 @@ fn late_entries(services: &Services) {
 }
 
 /// The log is trimmed behind a folder that follows it, while its owner writes. The trimmed log
-/// survives the death of servers, and who needs more of it is told so.
+/// survives the death of servers, and a reader that needs more of it is told so.
 fn trimming(services: &Services) {
     const PATIENCE: Duration = Duration::from_secs(60);
     let (dir, tape) = (Path::new("/db"), services.tape("trim"));

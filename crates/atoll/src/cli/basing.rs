@@ -59,7 +59,7 @@ pub struct BasePutArgs {
     /// complete
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub keep: u32,
-    /// Remove from the logs at the relay what neither a kept base copy nor the server needs
+    /// Remove from the logs at the relay all that no kept base copy needs, nor the server
     #[arg(long, requires = "relay")]
     pub trim: bool,
     /// Print a JSON line an island

@@ -7,7 +7,7 @@
 //!   keeper --milestone M---------------'
 //!          --trim to M: an announcement, then the removal of all before M
 //! ```
-//! What the rules of the log count on a prefix of the tape counts for each later reader. So a
+//! An entry that counts on a prefix of the tape counts for each later reader. So a
 //! folder may have it before its owner knows that it counts.
 //!
 //! The folder of the owner itself lags: its mark moves at some changes only. [`Followed::floor`] is
@@ -33,7 +33,7 @@ use world::Files;
 pub struct Followed {
     /// Of the log, drawn when it began.
     pub stream: u64,
-    /// What the folder has.
+    /// How far the folder has the log.
     pub place: Place,
     /// Entries that were repeated.
     pub repeated: u64,
@@ -47,7 +47,7 @@ pub struct Followed {
 /// sealed: an owner that writes goes on.
 ///
 /// # Errors
-/// [`Fault`]: the log cannot be read, has lost entries, or was trimmed beyond what the folder has;
+/// [`Fault`]: the log cannot be read, has lost entries, or was trimmed beyond the folder's end of it;
 /// the folder is not one of this log; a file of it failed. The folder can be used as before.
 pub fn follow(
     below: Arc<dyn Files>,

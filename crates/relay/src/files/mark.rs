@@ -229,7 +229,7 @@ pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<(G
     }
 }
 
-/// What the first entry says of the log. In one that was trimmed it is a milestone.
+/// How the log began, from its first entry. In one that was trimmed that is a milestone.
 fn begun_by(bytes: &[u8], first: u64) -> Result<Genesis, Fault> {
     let entry = Entry::decode(bytes);
     let about = match entry {

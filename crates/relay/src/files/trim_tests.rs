@@ -8,7 +8,7 @@ use world::sim::Disk;
 
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// What is wrong with the keeper, for the tests that look for it.
+/// A bug of the keeper, for the tests that look for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeper {
     Right,
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// What a machine with a copy has after it took the log over.
+    /// The folder of a machine with a copy after it took the log over.
     fn rebuilt(&self, copy: &Copy) -> Result<Disk, Fault> {
         let elsewhere = copy.image.killed();
         open(&elsewhere, &self.shelf).map(|_| elsewhere)
