@@ -9,8 +9,8 @@
 //! so the log is known by it once that seal is gone.
 //!
 //! A log is trimmed to a milestone only, and only after another milestone has announced it. So a
-//! reader tells a log that was trimmed from one that lost its beginning: the first entry of the
-//! former is a milestone, and an announcement follows.
+//! reader tells a log that was trimmed from one that lost its beginning: the former begins with a
+//! milestone, or, if the service removed less, before one to which a trim was announced.
 //!
 //! Payload: `begins u64 | note bytes u16, note | about`, numbers little-endian.
 

@@ -191,33 +191,38 @@ struct Reading {
 /// Entries that are read in one piece by a search.
 const STRETCH: u64 = 1 << 12;
 
-/// Why a reader at position `next` (0: at the beginning) finds the log from `first` on only: it was
-/// trimmed, or has lost its beginning.
-pub(crate) fn cut_off(tape: &dyn Tape, next: u64, (first, end): (u64, u64)) -> Fault {
-    let mut note = None;
+/// The milestone on the tape, which has the positions `first..end`, that announced a trim to `first`
+/// or further.
+pub(crate) fn announced(tape: &dyn Tape, (first, end): (u64, u64)) -> Result<Option<Milestone>, Fault> {
+    let mut found = None;
     for from in (first..end).step_by(STRETCH as usize) {
         let mut look = |_, bytes: &[u8]| {
             let entry = Entry::decode(bytes).filter(|entry| entry.kind == Kind::Milestone);
             let milestone = entry.and_then(|entry| Milestone::decode(entry.payload));
             if let Some(there) = milestone.filter(|there| there.begins >= first) {
-                note.get_or_insert(there.note);
+                found.get_or_insert(there);
             }
         };
-        if let Err(trouble) = tape.read(from, end.min(from + STRETCH), &mut look) {
-            return unreadable(&trouble);
-        }
-        if note.is_some() {
+        tape.read(from, end.min(from + STRETCH), &mut look).map_err(|trouble| unreadable(&trouble))?;
+        if found.is_some() {
             break;
         }
     }
+    Ok(found)
+}
+
+/// Why a reader at position `next` (0: at the beginning) finds the log from `first` on only: it was
+/// trimmed, or has lost its beginning.
+pub(crate) fn cut_off(tape: &dyn Tape, next: u64, (first, end): (u64, u64)) -> Fault {
     let what = || {
         format!(
             "the relay has it from position {first} on, and no entry says that the log was trimmed to there"
         )
     };
-    match note {
-        Some(note) => Fault::Trimmed { have: next.saturating_sub(1), first, note },
-        None => Fault::Damaged { position: next.max(1), what: what() },
+    match announced(tape, (first, end)) {
+        Ok(Some(Milestone { note, .. })) => Fault::Trimmed { have: next.saturating_sub(1), first, note },
+        Ok(None) => Fault::Damaged { position: next.max(1), what: what() },
+        Err(fault) => fault,
     }
 }
 

@@ -103,7 +103,7 @@ pub fn milestone(tape: &dyn Tape, note: &str, patience: Duration) -> Result<u64,
     announce(tape, note, 0, patience)
 }
 
-fn announce(tape: &dyn Tape, note: &str, begins: u64, patience: Duration) -> Result<u64, Fault> {
+pub(super) fn announce(tape: &dyn Tape, note: &str, begins: u64, patience: Duration) -> Result<u64, Fault> {
     let milestone = Milestone { begins, note: note.to_owned(), ..require_log(tape, patience)? };
     let entry = Entry::milestone(world::entropy(), &milestone.encode()).encode();
     put(tape, entry, Instant::now() + patience)

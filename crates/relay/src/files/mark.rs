@@ -13,7 +13,7 @@ use super::Part;
 use crate::entry::{Chain, Entry, Kind, Term};
 use crate::fault::Fault;
 use crate::milestone::Milestone;
-use crate::opening::cut_off;
+use crate::opening::{announced, cut_off};
 use crate::tape::Tape;
 use crate::walker::Place;
 use base::crc32c;
@@ -195,11 +195,14 @@ fn print(files: &dyn Files, dir: &Path) -> io::Result<u64> {
     Ok(sum.finalize())
 }
 
-/// How the log on `tape` began, and the range of its positions; `None` for an empty tape.
+/// How a log began, and the first position and the end of what is left of it.
+type Begun = (Genesis, (u64, u64));
+
+/// Of the log on `tape`; `None` for an empty tape.
 ///
 /// # Errors
 /// No answer; the beginning is lost.
-pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<(Genesis, (u64, u64))>, Fault> {
+pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<Begun>, Fault> {
     let until = Instant::now() + patience;
     loop {
         let mut found = None;
@@ -212,7 +215,7 @@ pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<(G
         });
         match (looked, found) {
             (Ok((first, end)), None) if first == end => return Ok(None),
-            (Ok(range), Some(bytes)) => return begun_by(&bytes, range.0).map(|begun| Some((begun, range))),
+            (Ok(range), Some(bytes)) => return Ok(Some((begun_by(tape, &bytes, range)?, range))),
             (Err(trouble), _) if Instant::now() >= until => {
                 return Err(Fault::Gone(format!(
                     "the relay cannot be read ({trouble}): is a quorum of its servers up and reachable? Start them, \
@@ -229,20 +232,22 @@ pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<(G
     }
 }
 
-/// How the log began, from its first entry. In one that was trimmed that is a milestone.
-fn begun_by(bytes: &[u8], first: u64) -> Result<Genesis, Fault> {
-    let entry = Entry::decode(bytes);
-    let about = match entry {
+/// How the log began, from its first entry. In one that was trimmed that is a milestone, unless the
+/// service removed less than it was asked to: then a later milestone tells.
+fn begun_by(tape: &dyn Tape, bytes: &[u8], (first, end): (u64, u64)) -> Result<Genesis, Fault> {
+    let about = match Entry::decode(bytes) {
         Some(Entry { kind: Kind::Seal, payload, .. }) if first == 1 => Some(payload.to_vec()),
-        Some(Entry { kind: Kind::Milestone, payload, .. }) if first > 1 => {
+        _ if first == 1 => None,
+        Some(Entry { kind: Kind::Milestone, payload, .. }) => {
             Milestone::decode(payload).map(|milestone| milestone.about)
         }
-        _ => None,
+        _ => announced(tape, (first, end))?.map(|milestone| milestone.about),
     };
     let what = match first {
         1 => "the log does not begin with the seal of a folder".to_owned(),
         _ => format!(
-            "the log begins at position {first}, which is no milestone: what lay before is lost, it was not trimmed"
+            "the log begins at position {first}, which is no milestone, and no entry says that it was trimmed: all before \
+             is lost"
         ),
     };
     about.and_then(|about| Genesis::decode(&about)).ok_or(Fault::Damaged { position: 1, what })

@@ -180,6 +180,29 @@ fn a_lost_beginning_is_no_trimmed_one() {
 }
 
 #[test]
+fn a_trim_of_which_a_part_was_done_or_undone_is_no_loss() {
+    // Kafka removes whole files of its log, and forgets a beginning if all brokers die.
+    let at = written().3;
+    for first in 1..=at {
+        let (shelf, owner, copy, _) = written();
+        super::follow::announce(&*line(&shelf), "elsewhere", at, PATIENCE).unwrap();
+        shelf.behead(first);
+        for disk in [owner, Disk::new()] {
+            match open(&disk, &shelf).map(drop) {
+                Ok(()) => assert!(first <= 2, "begins at {first}"),
+                Err(fault) => assert!(matches!(fault, Fault::Trimmed { .. }), "begins at {first}: {fault}"),
+            }
+        }
+        drop(open(&copy, &shelf).unwrap());
+    }
+    // The announcement reaches as far as it says.
+    let (shelf, _, copy, at) = written();
+    super::follow::announce(&*line(&shelf), "elsewhere", at, PATIENCE).unwrap();
+    shelf.behead(at + 1);
+    assert!(matches!(refusal(&copy, &shelf), Fault::Damaged { .. }));
+}
+
+#[test]
 fn a_trimmed_log_names_the_copy_to_begin_with_and_deposes_no_one() {
     let (shelf, owner, copy, at) = written();
     let tape = line(&shelf);
