@@ -334,20 +334,21 @@ fn trimming(services: &Services) {
             }
         }
     };
-    for n in 1..=3 {
-        services.server("kill", n);
-        assert_eq!(first(), at, "while server {n} is gone");
-        services.server("start", n);
-        assert_eq!(first(), at);
-    }
+    assert_eq!(first(), at);
     let fault = open(&stale).map(drop).unwrap_err();
     assert!(
         matches!(&fault, Fault::Trimmed { first, note, .. } if *first == at && note == "the copy"),
         "{fault}"
     );
+    // Brokers of Kafka note a beginning once a minute: it may come back if they die before.
+    for n in 1..=3 {
+        services.server("kill", n);
+        assert!(first() <= at, "while server {n} is gone");
+        services.server("start", n);
+        assert!(first() <= at);
+    }
     (1..=3).for_each(|n| services.server("kill", n));
     (1..=3).for_each(|n| services.server("start", n));
-    // Brokers of Kafka note the beginning now and then only.
     assert!(first() <= at);
     let bytes: Vec<u8> = (0..150_u64).flat_map(u64::to_le_bytes).collect();
     for disk in [&copy, &owner] {
