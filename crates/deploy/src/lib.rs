@@ -20,8 +20,8 @@
 //!
 //! [`inspect`] examines a deployment that does not run, and changes nothing.
 //!
-//! A [`Follower`] brings a copy of a database up to date from the logs of its islands at a relay, and
-//! runs nothing.
+//! A [`Follower`] brings a copy of a database up to date from the logs of its islands at a relay.
+//! It runs nothing.
 //!
 //! [`standing`] returns the kind of a directory; [`back_up`] copies a database that does not run,
 //! and [`restore`] makes a database of such a copy.

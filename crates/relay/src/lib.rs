@@ -22,9 +22,9 @@
 //! ([`Fault::Hole`]).
 //!
 //! Read in this order: entries (`entry`), where a log may begin (`milestone`), the rules
-//! (`walker`), the owner as a state machine (`owner`), the owner with its thread (`log`), the taking
-//! over (`opening`), the services (`tape`, `memory`, `nats`, `kafka`), files changed through a log
-//! (`files`).
+//! (`walker`), the owner as a state machine (`owner`), the owner with its thread (`log`), the
+//! taking over (`opening`), the services (`tape`, `memory`, `nats`, `kafka`), files changed through
+//! a log (`files`).
 //!
 //! This crate does not know records, transactions, instances or machines.
 

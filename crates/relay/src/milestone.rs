@@ -5,8 +5,8 @@
 //!                  ^ trimmed: M is the first entry that is left, and M' or a later one says so
 //! ```
 //! The keeper of base copies appends them, at any time and without being the owner: they never
-//! count, and have no term, index or chain. A milestone repeats the payload of the log's first seal,
-//! so the log is known by it once that seal is gone.
+//! count, and have no term, index or chain. A milestone repeats the payload of the log's first
+//! seal, so the log is known by it once that seal is gone.
 //!
 //! A log is trimmed to a milestone only, and only after another milestone has announced it. So a
 //! reader tells a log that was trimmed from one that lost its beginning: the former begins with a

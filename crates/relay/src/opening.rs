@@ -163,8 +163,8 @@ pub(crate) fn put(tape: &dyn Tape, bytes: Vec<u8>, until: Instant) -> Result<u64
 pub(crate) struct Sight {
     /// The positions of milestones, in order.
     pub milestones: Vec<u64>,
-    /// The position behind the last seal of which an entry counts: its owner's folder has the log up
-    /// to there.
+    /// The position behind the last seal of which an entry counts: its owner's folder has the log
+    /// up to there.
     pub floor: u64,
     sealed: Option<u64>,
 }
@@ -191,8 +191,8 @@ struct Reading {
 /// Entries that are read in one piece by a search.
 const STRETCH: u64 = 1 << 12;
 
-/// The milestone on the tape, which has the positions `first..end`, that announced a trim to `first`
-/// or further.
+/// The milestone on the tape, which has the positions `first..end`, that announced a trim to
+/// `first` or further.
 pub(crate) fn announced(tape: &dyn Tape, (first, end): (u64, u64)) -> Result<Option<Milestone>, Fault> {
     let mut found = None;
     for from in (first..end).step_by(STRETCH as usize) {

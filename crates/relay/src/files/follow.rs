@@ -47,8 +47,8 @@ pub struct Followed {
 /// sealed: an owner that writes goes on.
 ///
 /// # Errors
-/// [`Fault`]: the log cannot be read, has lost entries, or was trimmed beyond the folder's end of it;
-/// the folder is not one of this log; a file of it failed. The folder can be used as before.
+/// [`Fault`]: the log cannot be read, has lost entries, or was trimmed beyond the folder's end of
+/// it; the folder is not one of this log; a file of it failed. The folder can be used as before.
 pub fn follow(
     below: Arc<dyn Files>,
     dir: &Path,
