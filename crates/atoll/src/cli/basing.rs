@@ -1,5 +1,7 @@
 //! The arguments of `atoll base`.
 
+#![cfg_attr(not(feature = "copies"), allow(dead_code, reason = "a build without base copies only refuses"))]
+
 use crate::values::{relay_address, relay_name};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
