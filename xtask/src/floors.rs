@@ -37,6 +37,7 @@ pub const FLOORS: &[(&str, &[&str])] = &[
         &[
             "client",
             "columnar",
+            "copies",
             "trust",
             "server",
             "deploy",
@@ -80,6 +81,7 @@ pub const ABSENCES: &[(&str, Rule)] = &[
     ("client", Never(&["wal", "pages", "access", "locks", "store", "exec", "instance"])),
     ("advisor", Never(&["store", "memstore", "exec", "instance", "channel", "wire", "deploy", "driver"])),
     ("columnar", Only(&["base", "txn", "sql"])),
+    ("copies", Only(&[])),
     ("trust", Only(&["channel"])),
     ("rdma", Only(&["channel"])),
     ("cluster", Never(&["driver", "report", "claims", "deploysim", "advisor", "atoll"])),

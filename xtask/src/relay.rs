@@ -18,10 +18,12 @@ pub fn contract(args: &[String]) -> Result<(), Failed> {
     cargo(&[&test[..], &["--", "--nocapture", "--test-threads", "1"]].concat(), &[("ATOLL_RELAY", &asked)])
 }
 
-/// The trials of `crates/atoll/tests/serve`: `takeovers.rs`, or `hosts.rs`.
+/// The trials of `crates/atoll/tests/serve`: `takeovers.rs` and `bases.rs`, or
+/// `hosts.rs`.
 pub fn trial(args: &[String]) -> Result<(), Failed> {
     let (mut services, mut rounds, mut seed, mut atoll) = (SERVICES.to_vec(), 6, 1, None);
-    let (mut over, mut design) = (("takeovers::", "ATOLL_RELAY"), "conventional".to_owned());
+    let processes = (&["takeovers::", "bases::"][..], "ATOLL_RELAY");
+    let (mut over, mut design) = (processes, "conventional".to_owned());
     let mut minutes = String::new();
     let mut words = args.iter();
     while let Some(option) = words.next() {
@@ -37,8 +39,8 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
             }
             "--over" => {
                 over = match value.as_str() {
-                    "processes" => ("takeovers::", "ATOLL_RELAY"),
-                    "hosts" => ("hosts::", "TRIAL_HOSTS"),
+                    "processes" => processes,
+                    "hosts" => (&["hosts::"][..], "TRIAL_HOSTS"),
                     _ => return Err(usage("expected processes or hosts")),
                 }
             }
@@ -64,7 +66,7 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
     };
     let program = std::path::absolute(&atoll).unwrap_or(atoll);
     let (services, rounds, seed) = (services.join(","), rounds.to_string(), seed.to_string());
-    let test = ["test", "--package", "atoll", "--test", "serve", over.0, "--", "--nocapture"];
+    let test = ["test", "--package", "atoll", "--test", "serve", "--", "--nocapture"];
     let env = [
         ("ATOLL_PROGRAM", &*program.to_string_lossy()),
         (over.1, &services),
@@ -73,5 +75,5 @@ pub fn trial(args: &[String]) -> Result<(), Failed> {
         ("TAKEOVER_MINUTES", &minutes),
         ("TAKEOVER_SEED", &seed),
     ];
-    cargo(&test, &env)
+    cargo(&[&test[..], over.0].concat(), &env)
 }

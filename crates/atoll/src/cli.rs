@@ -1,6 +1,7 @@
 //! The command line as typed. Only parsing: the meaning of values is decided elsewhere.
 
 mod backups;
+mod basing;
 mod clustering;
 mod comparing;
 mod flowing;
@@ -20,6 +21,7 @@ use crate::values::relay_address;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
 pub use backups::{BackupArgs, DumpArgs, DumpFormat, RestoreArgs};
+pub use basing::{BaseArgs, BaseCommand, BaseGetArgs, BaseListArgs, BasePutArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use clustering::{
@@ -81,6 +83,8 @@ pub enum Command {
     /// Makes a database from a backup or a dump; of a backup, each file is compared with its
     /// checksum
     Restore(RestoreArgs),
+    /// Keeps base copies of a database with its logs at a relay, for machines that begin with them
+    Base(BaseArgs),
     /// Serves a database to clients of PostgreSQL
     Serve(Box<ServeArgs>),
     /// Makes one HTML page with charts and tables from the results of earlier runs

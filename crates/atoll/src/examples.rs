@@ -20,6 +20,7 @@ Commands:
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
   serve --data DIR   tables of your own, for clients of PostgreSQL
   agent, cluster     instances on several machines
+  base               base copies of a database with its logs at a relay
   plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
   trace, cachesim    its instructions and accesses, recorded; on modelled caches

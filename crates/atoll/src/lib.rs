@@ -44,6 +44,11 @@ mod values;
 mod version;
 
 mod backup_command;
+#[cfg(feature = "copies")]
+mod base_command;
+#[cfg(not(feature = "copies"))]
+#[path = "no_base.rs"]
+mod base_command;
 mod bench;
 mod check;
 mod choices;
@@ -173,6 +178,7 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         Some(Command::Dump(args)) => dump::dump(&args, interrupt),
         Some(Command::Restore(args)) if dump::is_dump(&args.from) => dump::restore(&args, interrupt),
         Some(Command::Restore(args)) => backup_command::restore(&args, interrupt),
+        Some(Command::Base(args)) => base_command::run(&args, interrupt),
         Some(Command::Serve(args)) => serve_command::run(&args, interrupt),
         Some(Command::Report(args)) => report_command::run(&args, interrupt),
         Some(Command::Compare(args)) => compare_command::run(&args, interrupt),

@@ -5,6 +5,7 @@
 //! threads of its own. At the end the server stops first, so the instances have nothing to do when
 //! they close.
 
+use crate::base_command;
 use crate::bench::live_machine;
 use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, HostArg, ServeArgs};
 use crate::failure::Failure;
@@ -69,6 +70,9 @@ fn open_and_serve(
     recent: Recent,
     ready: impl FnOnce(SocketAddr) + Send + 'static,
 ) -> Result<(), Failure> {
+    if let Some(place) = &args.base {
+        base_command::begin_with(place, &args.relay_name, &args.data, interrupt)?;
+    }
     let deployment = plan(args, interrupt)?;
     let is_new = !matches!(standing(&args.data)?, Standing::Database(_));
     if is_new {

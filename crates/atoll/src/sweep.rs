@@ -14,6 +14,7 @@ use crate::memory::{self, Fit};
 use crate::places;
 use crate::seen::Seen;
 use crate::stop::Stop;
+use crate::values::require_rdma;
 use deploy::engine::{Backing, Durability, OccConflict};
 use deploy::{ChannelKind, DataUse, Deployment, Host, Interrupt, Machines, RelayPlace};
 use driver::{Schedule, Subject};
@@ -109,8 +110,8 @@ impl Planner<'_> {
                     .into(),
             )),
             Some(_) => Ok(()),
-            None => channel::fabric::check(self.args.deployment.listen.ip())
-                .map_err(|e| Failure::Usage(format!("--channel rdma: {e}"))),
+            None => require_rdma(self.args.deployment.listen.ip())
+                .map_err(|why| Failure::Usage(format!("--channel rdma: {why}"))),
         }
     }
 

@@ -2,8 +2,10 @@
 //! that they stand for in the crates below. Those of the engine's options are in
 //! [`deploy::engine::OPTIONS`].
 
+use channel::ChannelError;
 use clap::ValueEnum;
 use deploy::{ChannelKind, Host};
+use std::net::IpAddr;
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DesignArg {
@@ -110,6 +112,18 @@ impl ChannelArg {
             ChannelArg::Pipe | ChannelArg::Fifo | ChannelArg::Mqueue => None,
         }
     }
+}
+
+/// Whether instances of this machine can listen by RDMA at an address. The option that asked for it
+/// comes before the text.
+///
+/// # Errors
+/// Why not.
+pub(crate) fn require_rdma(at: IpAddr) -> Result<(), String> {
+    channel::fabric::check(at).map_err(|error| match error {
+        ChannelError::Fabric { why } => why,
+        other => other.to_string(),
+    })
 }
 
 /// An address of a relay.

@@ -20,6 +20,9 @@
 //!
 //! [`inspect`] examines a deployment that does not run, and changes nothing.
 //!
+//! A [`Follower`] brings a copy of a database up to date from the logs of its islands at a relay.
+//! It runs nothing.
+//!
 //! [`standing`] returns the kind of a directory; [`back_up`] copies a database that does not run,
 //! and [`restore`] makes a database of such a copy.
 //!
@@ -37,6 +40,7 @@ mod distant;
 pub mod engine;
 mod error;
 mod files;
+mod following;
 mod footprint;
 mod home;
 mod host;
@@ -57,6 +61,7 @@ pub use backup::{Copied, Copying, back_up};
 pub use distant::{Distant, DistantHost, Errand, Machines};
 pub use engine::{log_reaches, relay_address};
 pub use error::DeployError;
+pub use following::{Follower, LogAtRelay, Reach, make_whole};
 pub use footprint::Footprint;
 pub use home::{Home, Look, Unfinished, look};
 pub use host::{Guards, cpu_ns, host_child, host_child_guarded};

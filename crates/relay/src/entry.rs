@@ -7,7 +7,8 @@
 //! All numbers are little-endian. `owner` is drawn at random for each opening. `chain` is a
 //! checksum over the entries before (crc-64 of the chain before and the entry before), and
 //! `counted` the number of entries that had counted for the owner when it made this one. A seal's
-//! index, chain and counted are 0: its owner does not know yet how far the log reaches.
+//! index, chain and counted are 0: its owner does not know yet how far the log reaches. So are
+//! those of a milestone, and its term.
 
 use base::crc32c;
 use std::fmt;
@@ -45,6 +46,8 @@ pub enum Kind {
     Seal,
     /// The owner's bytes.
     Bytes,
+    /// The log may begin here: [`crate::Milestone`].
+    Milestone,
 }
 
 /// One entry, read from or made for a tape.
@@ -66,6 +69,11 @@ impl<'a> Entry<'a> {
         Entry { term, owner, index: 0, chain: Chain(0), counted: 0, kind: Kind::Seal, payload }
     }
 
+    /// `by` is drawn at random for each.
+    pub fn milestone(by: u64, payload: &'a [u8]) -> Entry<'a> {
+        Entry { kind: Kind::Milestone, ..Entry::seal(Term(0), by, payload) }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD + self.payload.len());
         out.extend_from_slice(MAGIC);
@@ -73,7 +81,7 @@ impl<'a> Entry<'a> {
         for number in [self.term.0, self.owner, self.index, self.chain.0, self.counted] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        out.push(u8::from(self.kind == Kind::Bytes));
+        out.push(self.kind as u8);
         out.extend_from_slice(self.payload);
         let sum = crc32c(&out[8..]);
         out[4..8].copy_from_slice(&sum.to_le_bytes());
@@ -91,6 +99,7 @@ impl<'a> Entry<'a> {
         let kind = match head[48] {
             0 => Kind::Seal,
             1 => Kind::Bytes,
+            2 => Kind::Milestone,
             _ => return None,
         };
         let (term, owner, index) = (Term(number(8)), number(16), number(24));

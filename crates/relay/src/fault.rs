@@ -35,6 +35,13 @@ pub enum Fault {
     /// Bytes on the tape that no owner can have written there.
     #[error("the relay is damaged at position {position}: {what}; restore the relay's data, or a backup")]
     Damaged { position: u64, what: String },
+    /// The log was trimmed behind a base copy, and the reader needs more of it.
+    #[error(
+        "the relay's log begins at position {first}, because it was trimmed behind a base copy; this folder has it up to \
+         position {have} only. Begin with {}",
+        if note.is_empty() { "a newer base copy" } else { note.as_str() }
+    )]
+    Trimmed { have: u64, first: u64, note: String },
     /// The folder and the tape do not belong together.
     #[error("{0}")]
     Stranger(String),

@@ -1,6 +1,7 @@
 //! The fence under random interleavings: owners and successors over one tape and a network that
 //! loses, delays and reorders. Each later reader counts all that an owner has counted, at the same
-//! index, with the same bytes.
+//! index, with the same bytes. A keeper appends milestones, and trims the tape to one that neither
+//! its copy nor the last owner needs.
 
 use crate::entry::{Entry, Kind, Term};
 use crate::fault::Fault;
@@ -25,6 +26,8 @@ struct Site {
     /// What the next owner found: more must not count here.
     limit: u64,
     is_over: bool,
+    /// It needs positions that were trimmed.
+    is_cut_off: bool,
     wants_walk: bool,
 }
 
@@ -42,7 +45,12 @@ impl Site {
     }
 
     fn walk(&mut self) {
-        let (_, end) = self.line.range().unwrap();
+        let (first, end) = self.line.range().unwrap();
+        if first > self.owner.place().next {
+            // A successor has written since.
+            (self.is_over, self.is_cut_off) = (true, true);
+            return;
+        }
         let mut fault = None;
         self.line
             .read(self.owner.place().next, end, &mut |position, bytes| {
@@ -63,11 +71,14 @@ impl Site {
     }
 }
 
-/// All entries that count on the tape, by index, up to `to`.
-fn read(shelf: &Arc<Shelf>, to: u64) -> (Vec<Vec<u8>>, Place) {
+/// All entries that count up to some place, by index.
+type Base = (Vec<Vec<u8>>, Place);
+
+/// Those on the tape, up to `to`, behind those of a copy.
+fn read(shelf: &Arc<Shelf>, copy: &Base, to: u64) -> Base {
     let line = Line::new(shelf, Service::Prompt);
-    let (mut walker, mut out) = (Walker::default(), Vec::new());
-    line.read(1, to, &mut |position, bytes| {
+    let (mut walker, mut out) = (Walker::from(copy.1), copy.0.clone());
+    line.read(copy.1.next.max(1), to, &mut |position, bytes| {
         // With the planted bug, a successor finds a hole.
         if let Ok(Verdict::Counts { index }) = walker.offer(position, bytes) {
             assert_eq!(index, out.len() as u64 + 1);
@@ -79,14 +90,14 @@ fn read(shelf: &Arc<Shelf>, to: u64) -> (Vec<Vec<u8>>, Place) {
 }
 
 /// A new owner: its seal is on the tape, and it has read up to it.
-fn take_over(shelf: &Arc<Shelf>, term: u64, trusts_positions: bool) -> (Site, Vec<Vec<u8>>) {
+fn take_over(shelf: &Arc<Shelf>, copy: &Base, term: u64, trusts_positions: bool) -> (Site, Vec<Vec<u8>>) {
     let sealing = Line::new(shelf, Service::Steered);
     let nothing: Landing = Arc::new(|_, _| {});
     let seal = Entry::seal(Term(term), term + 100, b"").encode();
     sealing.append(0, Arc::new(seal), None, &nothing);
     sealing.deliver(0);
     let position = shelf.len();
-    let (found, place) = read(shelf, position + 1);
+    let (found, place) = read(shelf, copy, position + 1);
     let news = News::default();
     let own = news.clone();
     let landing: Landing = Arc::new(move |ticket, landed| own.lock().unwrap().push_back((ticket, landed)));
@@ -94,21 +105,47 @@ fn take_over(shelf: &Arc<Shelf>, term: u64, trusts_positions: bool) -> (Site, Ve
     owner.trusts_positions = trusts_positions;
     let line = Arc::new(Line::new(shelf, Service::Steered));
     let before = found.len() as u64;
-    let (made, limit, is_over, wants_walk) = (Vec::new(), u64::MAX, false, false);
-    let site = Site { owner, line, news, landing, made, before, limit, is_over, wants_walk };
+    let (made, limit, is_over, is_cut_off, wants_walk) = (Vec::new(), u64::MAX, false, false, false);
+    let site = Site { owner, line, news, landing, made, before, limit, is_over, is_cut_off, wants_walk };
     (site, found)
 }
 
+/// Appends a milestone, or trims to one before `limit`.
+fn keep(shelf: &Arc<Shelf>, milestones: &mut Vec<u64>, random: &mut fastrand::Rng, limit: u64) {
+    if random.bool() {
+        let line = Line::new(shelf, Service::Steered);
+        let nothing: Landing = Arc::new(|_, _| {});
+        let entry = Entry::milestone(random.u64(..), b"").encode();
+        line.append(0, Arc::new(entry), None, &nothing);
+        line.deliver(0);
+        milestones.push(shelf.len());
+    } else if let Some(to) = milestones.iter().rev().find(|at| **at <= limit) {
+        shelf.behead(*to);
+    }
+}
+
+/// A bug for which the tests look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// Owners count entries at any position.
+    TrustsPositions,
+    /// The keeper trims to where its copy ends, also if the last owner is not there.
+    TrimsToItsCopy,
+}
+
 /// One random history; the first violation of the promise.
-fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
+fn history(seed: u64, planted: Planted) -> Result<(), String> {
+    let trusts_positions = planted == Planted::TrustsPositions;
     let mut random = fastrand::Rng::with_seed(seed);
     let shelf = Arc::new(Shelf::default());
+    let (mut copy, mut milestones) = (Base::default(), Vec::new());
     let mut sites: Vec<Site> = Vec::new();
     // What some owner has counted, by index.
     let mut counted: Vec<Vec<u8>> = Vec::new();
     for step in 0..400 {
         if sites.is_empty() || (sites.len() < 4 && random.u32(..).is_multiple_of(90)) {
-            let (site, found) = take_over(&shelf, sites.len() as u64 + 1, trusts_positions);
+            let (site, found) = take_over(&shelf, &copy, sites.len() as u64 + 1, trusts_positions);
             if found.len() < counted.len() || found[..counted.len()] != counted[..] {
                 let (has, all) = (found.len(), counted.len());
                 return Err(format!("step {step}: the successor has {has} entries, {all} had counted"));
@@ -118,8 +155,19 @@ fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
             sites.iter_mut().for_each(|old| old.limit = old.limit.min(counted.len() as u64));
             sites.push(site);
         }
-        // Deposed owners that do not know it go on, most often the last one.
         let youngest = sites.len() - 1;
+        if random.u32(..).is_multiple_of(25) {
+            copy = read(&shelf, &copy, shelf.len() + 1);
+            let own = match planted {
+                Planted::TrimsToItsCopy => u64::MAX,
+                _ => sites[youngest].owner.place().next,
+            };
+            keep(&shelf, &mut milestones, &mut random, copy.1.next.min(own));
+        }
+        if sites[youngest].is_cut_off {
+            return Err(format!("step {step}: the owner needs what was trimmed"));
+        }
+        // Deposed owners that do not know it go on, most often the last one.
         let at = if random.u32(..).is_multiple_of(3) { random.usize(..sites.len()) } else { youngest };
         let site = &mut sites[at];
         if site.is_over {
@@ -154,7 +202,7 @@ fn history(seed: u64, trusts_positions: bool) -> Result<(), String> {
             return Err(format!("step {step}: two owners have counted different entries up to {kept}"));
         }
     }
-    let (all, _) = read(&shelf, shelf.len() + 1);
+    let (all, _) = read(&shelf, &copy, shelf.len() + 1);
     if all.len() < counted.len() || all[..counted.len()] != counted[..] {
         return Err(format!("at the end {} entries, {} had counted", all.len(), counted.len()));
     }
@@ -166,25 +214,31 @@ const SEEDS: u64 = 4000;
 #[test]
 fn what_counted_for_any_owner_counts_for_each_successor() {
     for seed in 0..SEEDS {
-        history(seed, false).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        history(seed, Planted::Nothing).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
 }
 
 #[test]
 fn an_owner_that_trusts_any_position_is_found() {
-    let found = (0..SEEDS).filter(|&seed| history(seed, true).is_err()).count();
+    let found = (0..SEEDS).filter(|&seed| history(seed, Planted::TrustsPositions).is_err()).count();
+    assert!(found > SEEDS as usize / 100, "only {found} of {SEEDS} histories show the planted bug");
+}
+
+#[test]
+fn a_keeper_that_trims_what_the_owner_needs_is_found() {
+    let found = (0..SEEDS).filter(|&seed| history(seed, Planted::TrimsToItsCopy).is_err()).count();
     assert!(found > SEEDS as usize / 100, "only {found} of {SEEDS} histories show the planted bug");
 }
 
 #[test]
 fn an_undisturbed_owner_counts_everything() {
     let shelf = Arc::new(Shelf::default());
-    let (mut site, _) = take_over(&shelf, 1, false);
+    let (mut site, _) = take_over(&shelf, &Base::default(), 1, false);
     (0..100).for_each(|n| site.append(vec![n]));
     while site.line.waiting() > 0 {
         site.line.deliver(0);
         site.hear();
     }
     assert_eq!(site.owner.place().counted, 100);
-    assert_eq!(read(&shelf, 1000).0, site.made);
+    assert_eq!(read(&shelf, &Base::default(), 1000).0, site.made);
 }

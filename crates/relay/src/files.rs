@@ -19,11 +19,14 @@
 //! opening at a time, and taken before `outbox`.
 
 mod change;
+mod follow;
 mod mark;
 mod node;
 mod replay;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trim_tests;
 
 use crate::entry::Term;
 use crate::fault::Fault;
@@ -31,6 +34,7 @@ use crate::log::RelayLog;
 use crate::opening::{Loss, TakeOver, reach, take_over};
 use crate::tape::Tape;
 use change::{Change, Op};
+pub use follow::{Followed, follow, mark_of, milestone, trim};
 use mark::Mark;
 pub use mark::NAME as MARK;
 use node::{Handle, Node};
@@ -107,6 +111,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn of_file(e: io::Error) -> Fault {
+    Fault::Gone(e.to_string())
+}
+
 /// A fault of the relay as what a failed device is.
 fn failed(fault: Fault) -> io::Error {
     io::Error::other(format!("relay: {fault}"))
@@ -124,7 +132,6 @@ impl Replicated {
         tape: Arc<dyn Tape>,
         how: &Opening,
     ) -> Result<Replicated, Fault> {
-        let of_file = |e: io::Error| Fault::Gone(e.to_string());
         below.create_dir_all(dir).map_err(of_file)?;
         let (mark, seal) = mark::agree(&*below, dir, how.part, &*tape, how.patience)?;
         let mut replay = Replay::new(below.clone(), dir, how.part, mark.stream);

@@ -7,9 +7,9 @@
 //! the same broker again. So a request without an answer makes another client, by way of the next
 //! server ([`Talk::renew`]).
 //!
-//! A topic is made with all settings on which the log depends ([`crate::topic`]): nothing of it is
-//! ever removed. By default brokers remove what is older than a week, by the time in the record.
-//! Kafka is safe by copies: its brokers sync in the background unless
+//! A topic is made with all settings on which the log depends ([`crate::topic`]): brokers remove
+//! nothing of it by themselves. By default they remove what is older than a week, by the time in
+//! the record. Kafka is safe by copies: its brokers sync in the background unless
 //! `log.flush.interval.messages=1`.
 
 use crate::fault::{Fault, Trouble};
@@ -224,6 +224,13 @@ impl Tape for Kafka {
             let of = async |at| partition.get_offset(at).await.map_err(|e| e.to_string());
             let (first, end) = (of(OffsetAt::Earliest).await?, of(OffsetAt::Latest).await?);
             Ok((first as u64 + 1, end as u64 + 1))
+        })
+    }
+
+    fn trim(&self, first: u64) -> Result<(), Trouble> {
+        self.ask(async |partition| {
+            let removing = partition.delete_records(first as i64 - 1, PATIENCE.as_millis() as i32);
+            removing.await.map_err(|e| e.to_string())
         })
     }
 

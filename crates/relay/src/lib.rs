@@ -21,9 +21,10 @@
 //! owner had counted. So a reader that lacks such an entry knows that the service lost it
 //! ([`Fault::Hole`]).
 //!
-//! Read in this order: entries (`entry`), the rules (`walker`), the owner as a state machine
-//! (`owner`), the owner with its thread (`log`), the taking over (`opening`), the services (`tape`,
-//! `memory`, `nats`, `kafka`), files changed through a log (`files`).
+//! Read in this order: entries (`entry`), where a log may begin (`milestone`), the rules
+//! (`walker`), the owner as a state machine (`owner`), the owner with its thread (`log`), the
+//! taking over (`opening`), the services (`tape`, `memory`, `nats`, `kafka`), files changed through
+//! a log (`files`).
 //!
 //! This crate does not know records, transactions, instances or machines.
 
@@ -37,6 +38,7 @@ pub mod files;
 mod kafka;
 mod log;
 pub mod memory;
+mod milestone;
 #[cfg(feature = "nats")]
 mod nats;
 mod opening;
@@ -50,6 +52,7 @@ pub use address::{Address, Service};
 pub use entry::{Chain, Entry, Kind, Term};
 pub use fault::{Fault, Trouble};
 pub use log::RelayLog;
+pub use milestone::Milestone;
 pub use opening::{Loss, Opened, TakeOver, take_over};
 pub use owner::{Owner, Settled};
 pub use tape::{Landed, Landing, Tape};

@@ -14,7 +14,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The service: what it has, at positions from 1 on.
 #[derive(Default)]
 pub struct Shelf {
-    entries: Mutex<Vec<Option<Vec<u8>>>>,
+    there: Mutex<There>,
+}
+
+#[derive(Default)]
+struct There {
+    /// The number of positions that were removed, from 1 on.
+    removed: u64,
+    entries: Vec<Option<Vec<u8>>>,
+}
+
+impl There {
+    fn place(&self, position: u64) -> usize {
+        (position - 1 - self.removed) as usize
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -23,29 +36,49 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shelf {
     fn put(&self, bytes: &[u8]) -> u64 {
-        let mut entries = lock(&self.entries);
-        entries.push(Some(bytes.to_vec()));
-        entries.len() as u64
+        lock(&self.there).entries.push(Some(bytes.to_vec()));
+        self.len()
     }
 
     /// Loses what lies at `position`, as a service with damaged files does.
     pub fn forget(&self, position: u64) {
-        lock(&self.entries)[position as usize - 1] = None;
+        let mut there = lock(&self.there);
+        let place = there.place(position);
+        there.entries[place] = None;
     }
 
     /// Loses everything from `position` on.
     pub fn cut(&self, position: u64) {
-        lock(&self.entries).truncate(position as usize - 1);
+        let mut there = lock(&self.there);
+        let place = there.place(position);
+        there.entries.truncate(place);
+    }
+
+    /// Loses everything before `position`, or removes it: the service does the same for both.
+    pub fn behead(&self, position: u64) {
+        let mut there = lock(&self.there);
+        let gone = position.saturating_sub(1 + there.removed).min(there.entries.len() as u64);
+        there.entries.drain(..gone as usize);
+        there.removed += gone;
     }
 
     /// Takes one entry out: those behind it move up, as in a service that lost a record and
     /// numbers what it has.
     pub fn close_up(&self, position: u64) {
-        lock(&self.entries).remove(position as usize - 1);
+        let mut there = lock(&self.there);
+        let place = there.place(position);
+        there.entries.remove(place);
     }
 
+    /// The last position.
     pub fn len(&self) -> u64 {
-        lock(&self.entries).len() as u64
+        let there = lock(&self.there);
+        there.removed + there.entries.len() as u64
+    }
+
+    /// The first position that is there.
+    pub fn first(&self) -> u64 {
+        lock(&self.there).removed + 1
     }
 
     pub fn is_empty(&self) -> bool {
@@ -155,17 +188,29 @@ impl Tape for Line {
 
     fn range(&self) -> Result<(u64, u64), Trouble> {
         self.passes()?;
-        Ok((1, self.shelf.len() + 1))
+        Ok((self.shelf.first(), self.shelf.len() + 1))
     }
 
     fn read(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Trouble> {
         self.passes()?;
-        let entries = lock(&self.shelf.entries).clone();
-        for (position, bytes) in (1..to).zip(&entries).skip(from as usize - 1) {
+        let (first, entries) = {
+            let there = lock(&self.shelf.there);
+            let begin = from.max(there.removed + 1);
+            let skipped = (begin - 1 - there.removed) as usize;
+            let many = to.saturating_sub(begin) as usize;
+            (begin, there.entries.iter().skip(skipped).take(many).cloned().collect::<Vec<_>>())
+        };
+        for (position, bytes) in (first..to).zip(&entries) {
             if let Some(bytes) = bytes {
                 each(position, bytes);
             }
         }
+        Ok(())
+    }
+
+    fn trim(&self, first: u64) -> Result<(), Trouble> {
+        self.passes()?;
+        self.shelf.behead(first);
         Ok(())
     }
 }

@@ -145,6 +145,13 @@ impl Tape for Nats {
         Ok((state.first_sequence.max(1), state.last_sequence + 1))
     }
 
+    fn trim(&self, first: u64) -> Result<(), Trouble> {
+        self.room.wait(PATIENCE, async {
+            let purging = self.stream.purge().sequence(first);
+            purging.await.map(drop).map_err(|e| e.to_string())
+        })
+    }
+
     fn read(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Trouble> {
         if from >= to {
             return Ok(());

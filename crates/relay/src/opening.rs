@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Kind, Term};
 use crate::fault::Fault;
 use crate::log::RelayLog;
+use crate::milestone::Milestone;
 use crate::tape::{Landed, Landing, Tape};
 use crate::walker::{Place, Verdict, Walker};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -65,11 +66,15 @@ pub struct Opened {
 /// [`Fault`]; the seal may be on the tape all the same.
 pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<Opened, Fault> {
     let owner = world::entropy();
-    let mut reading = Reading { walker: Walker::from(how.from), lost: None, loss: how.loss };
+    let mut reading = Reading::new(how.from, how.loss);
     let until = Instant::now() + how.patience;
+    // An opener that cannot read the log must not depose the owner.
+    if let Ok((first, end)) = tape.range() {
+        reading.require(&*tape, first, end)?;
+    }
     let mut term = how.claim.unwrap_or(Term(how.from.term.0 + 1));
     loop {
-        let position = seal(&tape, Entry::seal(term, owner, &how.seal).encode(), until)?;
+        let position = put(&*tape, Entry::seal(term, owner, &how.seal).encode(), until)?;
         reading.up_to(&*tape, position, until, each)?;
         let place = reading.walker.place();
         if (place.term, place.owner) == (term, owner) {
@@ -96,6 +101,16 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
 /// # Errors
 /// [`Fault`].
 pub(crate) fn reach(tape: &dyn Tape, from: Place, patience: Duration) -> Result<Place, Fault> {
+    Ok(to_end(tape, from, patience, &mut |_, _| Ok(()))?.0)
+}
+
+/// As [`reach`]; `each` gets the entries that count.
+pub(crate) fn to_end(
+    tape: &dyn Tape,
+    from: Place,
+    patience: Duration,
+    each: Each<'_>,
+) -> Result<(Place, Sight), Fault> {
     let until = Instant::now() + patience;
     let end = loop {
         match tape.range() {
@@ -104,19 +119,19 @@ pub(crate) fn reach(tape: &dyn Tape, from: Place, patience: Duration) -> Result<
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     };
-    let mut reading = Reading { walker: Walker::from(from), lost: None, loss: Loss::Refuse };
+    let mut reading = Reading::new(from, Loss::Refuse);
     if end != from.next {
-        reading.up_to(tape, end.saturating_sub(1), until, &mut |_, _| Ok(()))?;
+        reading.up_to(tape, end.saturating_sub(1), until, each)?;
     }
-    Ok(reading.walker.place())
+    Ok((reading.walker.place(), reading.sight))
 }
 
 fn unreadable(trouble: &crate::Trouble) -> Fault {
     Fault::Gone(format!("the relay cannot be read: {trouble}; open again"))
 }
 
-/// Appends a seal behind all that is on the tape. Returns its position.
-fn seal(tape: &Arc<dyn Tape>, bytes: Vec<u8>, until: Instant) -> Result<u64, Fault> {
+/// Appends an entry behind all that is on the tape. Returns its position.
+pub(crate) fn put(tape: &dyn Tape, bytes: Vec<u8>, until: Instant) -> Result<u64, Fault> {
     let (landed, landings) = mpsc::channel();
     let landed = Mutex::new(landed);
     let landing: Landing = Arc::new(move |_, outcome| {
@@ -143,13 +158,79 @@ fn seal(tape: &Arc<dyn Tape>, bytes: Vec<u8>, until: Instant) -> Result<u64, Fau
     }
 }
 
+/// News for a reader besides the entries that count.
+#[derive(Debug, Default)]
+pub(crate) struct Sight {
+    /// The positions of milestones, in order.
+    pub milestones: Vec<u64>,
+    /// The position behind the last seal of which an entry counts: its owner's folder has the log
+    /// up to there.
+    pub floor: u64,
+    sealed: Option<u64>,
+}
+
+impl Sight {
+    fn see(&mut self, position: u64, verdict: Verdict) {
+        match verdict {
+            Verdict::Milestone => self.milestones.push(position),
+            Verdict::Seals => self.sealed = Some(position + 1),
+            // An owner has read the log up to its seal, and noted that, before it appends.
+            Verdict::Counts { .. } => self.floor = self.sealed.take().unwrap_or(self.floor),
+            Verdict::Stale | Verdict::Early => {}
+        }
+    }
+}
+
 struct Reading {
     walker: Walker,
+    sight: Sight,
     lost: Option<String>,
     loss: Loss,
 }
 
+/// Entries that are read in one piece by a search.
+const STRETCH: u64 = 1 << 12;
+
+/// The milestone on the tape, which has the positions `first..end`, that announced a trim to
+/// `first` or further.
+pub(crate) fn announced(tape: &dyn Tape, (first, end): (u64, u64)) -> Result<Option<Milestone>, Fault> {
+    let mut found = None;
+    for from in (first..end).step_by(STRETCH as usize) {
+        let mut look = |_, bytes: &[u8]| {
+            let entry = Entry::decode(bytes).filter(|entry| entry.kind == Kind::Milestone);
+            let milestone = entry.and_then(|entry| Milestone::decode(entry.payload));
+            if let Some(there) = milestone.filter(|there| there.begins >= first) {
+                found.get_or_insert(there);
+            }
+        };
+        tape.read(from, end.min(from + STRETCH), &mut look).map_err(|trouble| unreadable(&trouble))?;
+        if found.is_some() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Why a reader at position `next` (0: at the beginning) finds the log from `first` on only: it was
+/// trimmed, or has lost its beginning.
+pub(crate) fn cut_off(tape: &dyn Tape, next: u64, (first, end): (u64, u64)) -> Fault {
+    let what = || {
+        format!(
+            "the relay has it from position {first} on, and no entry says that the log was trimmed to there"
+        )
+    };
+    match announced(tape, (first, end)) {
+        Ok(Some(Milestone { note, .. })) => Fault::Trimmed { have: next.saturating_sub(1), first, note },
+        Ok(None) => Fault::Damaged { position: next.max(1), what: what() },
+        Err(fault) => fault,
+    }
+}
+
 impl Reading {
+    fn new(from: Place, loss: Loss) -> Reading {
+        Reading { walker: Walker::from(from), sight: Sight::default(), lost: None, loss }
+    }
+
     /// Reads on, up to and with the seal at `position`.
     fn up_to(&mut self, tape: &dyn Tape, position: u64, until: Instant, each: Each<'_>) -> Result<(), Fault> {
         loop {
@@ -165,12 +246,15 @@ impl Reading {
                 Err(trouble) => Some(trouble),
             };
             if let Some(fault) = fault {
+                // The position may have been removed meanwhile.
+                let _ = self.first(tape, position)?;
                 return Err(fault);
             }
             let next = self.walker.place().next;
             match trouble {
                 None if next > position => return Ok(()),
                 None => {
+                    let _ = self.first(tape, position)?;
                     let what = "the position is not there".to_owned();
                     return self.accept(Fault::Damaged { position: next, what });
                 }
@@ -198,26 +282,26 @@ impl Reading {
                 "the server that answers has not read its own end yet".to_owned(),
             )));
         }
-        if next != 0 && first > next {
-            return Err(Fault::Stranger(format!(
-                "this folder has the relay's log up to position {next}, and the relay has it from {first} on: begin with \
-                 a later copy of the folder"
-            )));
-        }
-        if next == 0 && first > 1 {
-            let what = format!("the relay has removed all that was before position {first}");
-            return Err(Fault::Damaged { position: 1, what });
-        }
+        self.require(tape, first, end)?;
         Ok(Ok(next.max(first)))
     }
 
+    /// # Errors
+    /// The tape, which has `first..end`, does not have the next position any more.
+    fn require(&self, tape: &dyn Tape, first: u64, end: u64) -> Result<(), Fault> {
+        let next = self.walker.place().next;
+        if first > next.max(1) { Err(cut_off(tape, next, (first, end))) } else { Ok(()) }
+    }
+
     fn offer(&mut self, position: u64, bytes: &[u8], each: Each<'_>) -> Result<(), Fault> {
-        match self.walker.offer(position, bytes) {
+        let verdict = self.walker.offer(position, bytes);
+        verdict.iter().for_each(|verdict| self.sight.see(position, *verdict));
+        match verdict {
             Ok(Verdict::Counts { .. }) => {
                 let entry = Entry::decode(bytes).filter(|e| e.kind == Kind::Bytes);
                 each(&self.walker.place(), entry.map_or(&[][..], |e| e.payload))
             }
-            Ok(Verdict::Seals | Verdict::Stale | Verdict::Early) => Ok(()),
+            Ok(Verdict::Seals | Verdict::Stale | Verdict::Early | Verdict::Milestone) => Ok(()),
             Err(fault) => {
                 self.accept(fault)?;
                 self.walker.pass(position);

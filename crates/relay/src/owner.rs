@@ -191,7 +191,7 @@ impl Owner {
         match self.walker.offer(position, bytes)? {
             Verdict::Counts { .. } => drop(self.pending.pop_front()),
             Verdict::Seals => return Err(Fault::Deposed { own: self.term, by: self.place().term }),
-            Verdict::Stale | Verdict::Early => {}
+            Verdict::Stale | Verdict::Early | Verdict::Milestone => {}
         }
         Ok(())
     }

@@ -37,6 +37,12 @@ pub trait Tape: Send + Sync {
     /// No answer; `each` may have got some of the entries.
     fn read(&self, from: u64, to: u64, each: &mut dyn FnMut(u64, &[u8])) -> Result<(), Trouble>;
 
+    /// Removes all positions before `first`, for good.
+    ///
+    /// # Errors
+    /// No answer; it may be removed all the same.
+    fn trim(&self, first: u64) -> Result<(), Trouble>;
+
     /// The largest entry that the service takes, in bytes.
     fn most(&self) -> usize {
         1 << 19

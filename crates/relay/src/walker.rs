@@ -35,6 +35,8 @@ pub enum Verdict {
     Stale,
     /// It comes before its turn: its owner appends it again.
     Early,
+    /// The log may begin here. It is not the owner's, and never counts.
+    Milestone,
 }
 
 /// Walks along a tape, position by position.
@@ -77,6 +79,7 @@ impl Walker {
         }
         let entry = Entry::decode(bytes).ok_or_else(|| damaged("this is no intact entry of a log"))?;
         let verdict = match entry.kind {
+            Kind::Milestone => Verdict::Milestone,
             Kind::Seal if entry.term > place.term => {
                 (place.term, place.owner) = (entry.term, entry.owner);
                 Verdict::Seals

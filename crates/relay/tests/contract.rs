@@ -4,6 +4,7 @@
 //! Plain `cargo test` skips them with a word, unless `ATOLL_RELAY` names the services to test
 //! (`nats`, `kafka`, `memory`). The programs come from `scripts/relay-services install`.
 
+use relay::files::{Opening, Part, Replicated, follow, milestone, trim};
 use relay::memory::{Line, Service as Speed, Shelf};
 use relay::{Address, Entry, Fault, Kind, Place, RelayLog, TakeOver, Tape, Term, Verdict, Walker, take_over};
 use std::collections::HashMap;
@@ -12,6 +13,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use world::sim::Disk;
+use world::{Files, Open};
 
 /// The services are tested one after the other: they share the machine.
 static ONE: Mutex<()> = Mutex::new(());
@@ -283,6 +286,78 @@ fn late_entries(services: &Services) {
     assert!(stale >= 2, "{stale} stale entries");
 }
 
+/// The log is trimmed behind a folder that follows it, while its owner writes. The trimmed log
+/// survives the death of servers, and a reader that needs more of it is told so.
+fn trimming(services: &Services) {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let (dir, tape) = (Path::new("/db"), services.tape("trim"));
+    let [owner, copy, stale] = [(); 3].map(|()| Disk::new());
+    let open = |disk: &Disk| {
+        let how = Opening { patience: PATIENCE, ..Opening::new(Part::All) };
+        Replicated::open(disk.files(), dir, services.tape("trim"), &how)
+    };
+    let write = |files: &Replicated, numbers: std::ops::Range<u64>| {
+        let file = files.open(&dir.join("a"), Open::Create).unwrap();
+        for n in numbers {
+            file.write_all_at(&n.to_le_bytes(), n * 8).unwrap();
+            file.sync().unwrap();
+        }
+    };
+    let follow = |disk: &Disk| follow(disk.files(), dir, &*tape, Part::All, PATIENCE).unwrap();
+    let files = open(&owner).unwrap();
+    write(&files, 0..30);
+    follow(&stale);
+    write(&files, 30..50);
+    drop(files);
+    let at = milestone(&*tape, "the copy", PATIENCE).unwrap();
+    let files = open(&owner).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write(&files, 50..150));
+        while files.log().kept() < 80 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let followed = follow(&copy);
+        assert!(followed.milestones == [at] && followed.floor > at, "{followed:?}, milestone at {at}");
+        assert_eq!(trim(&*tape, at, "the copy", PATIENCE), Ok(at - 1));
+        writer.join().unwrap();
+    });
+    assert_eq!(files.log().fault(), None);
+    // As many as the owner's entries: it waited for each.
+    assert_eq!(files.log().kept(), 150);
+    drop(files);
+    let first = || {
+        let until = Instant::now() + Duration::from_secs(90);
+        loop {
+            match tape.range() {
+                Ok((first, _)) => break first,
+                Err(trouble) => assert!(Instant::now() < until, "{trouble}"),
+            }
+        }
+    };
+    assert_eq!(first(), at);
+    let fault = open(&stale).map(drop).unwrap_err();
+    assert!(
+        matches!(&fault, Fault::Trimmed { first, note, .. } if *first == at && note == "the copy"),
+        "{fault}"
+    );
+    // Brokers of Kafka note a beginning once a minute: it may come back if they die before.
+    for n in 1..=3 {
+        services.server("kill", n);
+        assert!(first() <= at, "while server {n} is gone");
+        services.server("start", n);
+        assert!(first() <= at);
+    }
+    (1..=3).for_each(|n| services.server("kill", n));
+    (1..=3).for_each(|n| services.server("start", n));
+    assert!(first() <= at);
+    let bytes: Vec<u8> = (0..150_u64).flat_map(u64::to_le_bytes).collect();
+    for disk in [&copy, &owner] {
+        drop(open(disk).unwrap());
+        assert!(disk.bytes(&dir.join("a")).unwrap() == bytes);
+    }
+    eprintln!("trimming: the log begins at position {} after its servers died, {at} before", first());
+}
+
 /// The owner's host is cut off, writes on, and is joined again after its successor has begun.
 fn cut_off(kind: &str) {
     let asked = std::env::var("ATOLL_RELAY").unwrap_or_default();
@@ -420,6 +495,7 @@ fn contract(kind: &str) {
     terms_only_grow(&services);
     two_writers(&services);
     late_entries(&services);
+    trimming(&services);
     if !services.is_memory() {
         kills(&services);
         pauses(&services);

@@ -56,6 +56,9 @@ pub struct ServeArgs {
     /// Open even if the relay lost entries that had counted, and tell which
     #[arg(long, requires = "relay")]
     pub accept_loss: bool,
+    /// Begin with the newest base copies at this place if DIR is missing or empty: see `atoll base`
+    #[arg(long, value_name = "PLACE", requires = "relay")]
+    pub base: Option<String>,
     /// Worker threads of all instances [default: one per core of this process' CPU set]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub workers: Option<u32>,

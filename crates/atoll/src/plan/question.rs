@@ -7,6 +7,7 @@ use crate::cli::ChannelArg;
 use crate::failure::Failure;
 use crate::memory;
 use crate::topology_command::probe;
+use crate::values::require_rdma;
 use advisor::search::SearchOptions;
 use advisor::simulated::{ClosedForm, Setting, Simulation, levels};
 use advisor::{AdviceError, Candidate, Design, Found, Levels, Objective, Preference, Space, search};
@@ -56,8 +57,8 @@ impl<'a> Question<'a> {
             )));
         }
         if is_live && !args.no_trials && args.channels.contains(&ChannelArg::Rdma) {
-            channel::fabric::check(Ipv4Addr::LOCALHOST.into()).map_err(|e| {
-                Failure::Usage(format!("--channels rdma: {e}; with --no-trials nothing is measured"))
+            require_rdma(Ipv4Addr::LOCALHOST.into()).map_err(|why| {
+                Failure::Usage(format!("--channels rdma: {why}; with --no-trials nothing is measured"))
             })?;
         }
         let profile = EngineProfile::builtin(&args.engine_profile).map_err(Failure::usage)?;

@@ -1,6 +1,7 @@
 //! `atoll serve` from outside: the built binary, and real clients of PostgreSQL.
 
 mod anomalies;
+mod bases;
 #[allow(dead_code)]
 #[path = "../../../report/tests/it/browser.rs"]
 mod browser;

@@ -6,11 +6,14 @@
 //! ```
 //! The first seal of a stream has as its payload how the stream began: its number, whether the
 //! folder was empty, and a checksum of the folder ([`agree`]). A copy of the folder made before has
-//! no mark, and is known by that checksum.
+//! no mark, and is known by that checksum. A log that was trimmed begins with a milestone, which
+//! repeats that payload.
 
 use super::Part;
 use crate::entry::{Chain, Entry, Kind, Term};
 use crate::fault::Fault;
+use crate::milestone::Milestone;
+use crate::opening::{announced, cut_off};
 use crate::tape::Tape;
 use crate::walker::Place;
 use base::crc32c;
@@ -86,8 +89,8 @@ impl Mark {
 }
 
 /// How a stream began.
-struct Genesis {
-    stream: u64,
+pub(super) struct Genesis {
+    pub stream: u64,
     /// As an empty folder, of which the log tells everything.
     is_empty: bool,
     /// Of the folder as it was.
@@ -95,7 +98,7 @@ struct Genesis {
 }
 
 impl Genesis {
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = self.stream.to_le_bytes().to_vec();
         out.push(u8::from(self.is_empty));
         out.extend_from_slice(&self.print.to_le_bytes());
@@ -126,7 +129,7 @@ pub(super) fn agree(
 ) -> Result<(Mark, Vec<u8>), Fault> {
     let of_file = |e: io::Error| Fault::Gone(e.to_string());
     let mark = Mark::read(files, dir)?;
-    let first = first_seal(tape, patience)?;
+    let first = beginning(tape, patience)?;
     let at = dir.display();
     let fresh = |stream| (Mark { stream, place: Place::default() }, Vec::new());
     let stranger = |what: String| Err(Fault::Stranger(what));
@@ -137,6 +140,8 @@ pub(super) fn agree(
         true => Ok(world::entropy()),
         false => print(files, dir).map_err(of_file),
     };
+    let (first, range) = first.map_or((None, (1, 1)), |(begun, range)| (Some(begun), range));
+    let is_trimmed = range.0 > 1;
     match (mark, first) {
         (None, None) => {
             let (stream, is_empty) = (world::entropy(), empty().map_err(of_file)?);
@@ -148,6 +153,7 @@ pub(super) fn agree(
             "{at}: the folder follows a relay's log that has no entry: this is another relay, or it has lost its data. \
              Restore its data; or remove {NAME}, if this is the newest copy of the folder, and begin a new log"
         )),
+        (None, Some(_)) if is_trimmed => Err(cut_off(tape, 0, range)),
         (None, Some(begun)) if begun.is_empty && empty().map_err(of_file)? => Ok(fresh(begun.stream)),
         (None, Some(begun)) if begun.print == begun_as()? => Ok(fresh(begun.stream)),
         (None, Some(begun)) => {
@@ -189,33 +195,60 @@ fn print(files: &dyn Files, dir: &Path) -> io::Result<u64> {
     Ok(sum.finalize())
 }
 
-/// The payload of the first seal; `None` for an empty tape.
-fn first_seal(tape: &dyn Tape, patience: Duration) -> Result<Option<Genesis>, Fault> {
+/// How a log began, and the first position and the end of what is left of it.
+type Begun = (Genesis, (u64, u64));
+
+/// Of the log on `tape`; `None` for an empty tape.
+///
+/// # Errors
+/// No answer; the beginning is lost.
+pub(super) fn beginning(tape: &dyn Tape, patience: Duration) -> Result<Option<Begun>, Fault> {
     let until = Instant::now() + patience;
     loop {
         let mut found = None;
         let looked = tape.range().and_then(|(first, end)| {
-            if first == end {
-                return Ok(());
-            }
             let mut each = |_, bytes: &[u8]| found = Some(bytes.to_vec());
-            tape.read(first, first + 1, &mut each)
+            if first < end {
+                tape.read(first, first + 1, &mut each)?;
+            }
+            Ok((first, end))
         });
         match (looked, found) {
-            (Ok(()), None) => return Ok(None),
-            (Ok(()), Some(bytes)) => {
-                let seal = Entry::decode(&bytes).filter(|e| e.kind == Kind::Seal);
-                let genesis = seal.and_then(|seal| Genesis::decode(seal.payload));
-                let what = "the log does not begin with the seal of a folder".to_owned();
-                return genesis.map(Some).ok_or(Fault::Damaged { position: 1, what });
-            }
+            (Ok((first, end)), None) if first == end => return Ok(None),
+            (Ok(range), Some(bytes)) => return Ok(Some((begun_by(tape, &bytes, range)?, range))),
             (Err(trouble), _) if Instant::now() >= until => {
                 return Err(Fault::Gone(format!(
                     "the relay cannot be read ({trouble}): is a quorum of its servers up and reachable? Start them, \
                      then open again"
                 )));
             }
-            (Err(_), _) => std::thread::sleep(Duration::from_millis(100)),
+            (Ok((first, _)), None) if Instant::now() >= until => {
+                let what = "the first position is not there".to_owned();
+                return Err(Fault::Damaged { position: first, what });
+            }
+            // Also while the log is being trimmed.
+            _ => std::thread::sleep(Duration::from_millis(100)),
         }
     }
+}
+
+/// How the log began, from its first entry. In one that was trimmed that is a milestone, unless the
+/// service removed less than it was asked to: then a later milestone tells.
+fn begun_by(tape: &dyn Tape, bytes: &[u8], (first, end): (u64, u64)) -> Result<Genesis, Fault> {
+    let about = match Entry::decode(bytes) {
+        Some(Entry { kind: Kind::Seal, payload, .. }) if first == 1 => Some(payload.to_vec()),
+        _ if first == 1 => None,
+        Some(Entry { kind: Kind::Milestone, payload, .. }) => {
+            Milestone::decode(payload).map(|milestone| milestone.about)
+        }
+        _ => announced(tape, (first, end))?.map(|milestone| milestone.about),
+    };
+    let what = match first {
+        1 => "the log does not begin with the seal of a folder".to_owned(),
+        _ => format!(
+            "the log begins at position {first}, which is no milestone, and no entry says that it was trimmed: all before \
+             is lost"
+        ),
+    };
+    about.and_then(|about| Genesis::decode(&about)).ok_or(Fault::Damaged { position: 1, what })
 }

@@ -5,13 +5,13 @@
 //! missing. The mark moves behind each rename and removal that is repeated, so that a crash of the
 //! replay itself leaves no more than one of them behind the mark.
 
-use super::Part;
 use super::change::{Change, Op, decode};
 use super::mark::Mark;
+use super::{Part, of_file};
 use crate::fault::Fault;
 use crate::walker::Place;
 use std::collections::{HashMap, HashSet};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use world::{File, Files, Open};
@@ -27,12 +27,19 @@ pub(super) struct Replay {
     first: Option<Vec<Op>>,
     entries: u64,
     stream: u64,
+    /// The position behind the last entry with a rename or removal; 0 before the first.
+    last_once: u64,
 }
 
 impl Replay {
     pub fn new(files: Arc<dyn Files>, dir: &Path, part: Part, stream: u64) -> Replay {
         let (open, folders, first) = (HashMap::new(), HashSet::new(), Some(Vec::new()));
-        Replay { files, dir: dir.to_owned(), part, open, folders, first, entries: 0, stream }
+        let (dir, entries, last_once) = (dir.to_owned(), 0, 0);
+        Replay { files, dir, part, open, folders, first, entries, stream, last_once }
+    }
+
+    pub fn last_once(&self) -> u64 {
+        self.last_once
     }
 
     /// Takes the next entry, which ends at `place`.
@@ -55,6 +62,7 @@ impl Replay {
             }
             if is_once {
                 // It is the last change of its entry.
+                self.last_once = place.next;
                 let mark = Mark { stream: self.stream, place: *place };
                 mark.write(&*self.files, &self.dir).map_err(of_file)?;
             }
@@ -160,8 +168,4 @@ impl Replay {
         }
         Ok(&self.open[name])
     }
-}
-
-fn of_file(e: io::Error) -> Fault {
-    Fault::Gone(e.to_string())
 }

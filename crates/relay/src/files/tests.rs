@@ -5,18 +5,18 @@ use crate::memory::{Line, Service, Shelf};
 use std::collections::BTreeMap;
 use world::sim::Disk;
 
-const DIR: &str = "/db";
+pub(super) const DIR: &str = "/db";
 
-fn line(shelf: &Arc<Shelf>) -> Arc<Line> {
+pub(super) fn line(shelf: &Arc<Shelf>) -> Arc<Line> {
     Arc::new(Line::new(shelf, Service::Prompt))
 }
 
-fn open(disk: &Disk, shelf: &Arc<Shelf>) -> Result<Replicated, Fault> {
+pub(super) fn open(disk: &Disk, shelf: &Arc<Shelf>) -> Result<Replicated, Fault> {
     Replicated::open(disk.files(), Path::new(DIR), line(shelf), &Opening::new(Part::All))
 }
 
 /// The files with content, without the marks.
-fn state(disk: &Disk) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn state(disk: &Disk) -> BTreeMap<PathBuf, Vec<u8>> {
     let content = |(path, _): (PathBuf, u64)| disk.bytes(&path).map(|bytes| (path, bytes));
     let mut all: BTreeMap<PathBuf, Vec<u8>> = disk.paths().into_iter().filter_map(content).collect();
     all.retain(|path, bytes| !bytes.is_empty() && !path.to_str().unwrap().contains("relay-mark"));
@@ -28,7 +28,7 @@ fn path(random: &mut fastrand::Rng) -> PathBuf {
 }
 
 /// Some changes. Returns the content of the files that are as they were at their last sync.
-fn life(files: &Replicated, random: &mut fastrand::Rng) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn life(files: &Replicated, random: &mut fastrand::Rng) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut open: BTreeMap<PathBuf, Arc<dyn File>> = BTreeMap::new();
     let mut sure: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
     files.create_dir_all(&Path::new(DIR).join("sub")).unwrap();

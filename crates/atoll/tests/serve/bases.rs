@@ -1,0 +1,122 @@
+//! Base copies of a server that writes: put beside it, trimmed behind, and begun with on a machine
+//! that has nothing. Over real relays; plain `cargo test` skips it with a word, `cargo xtask
+//! trial-cluster` runs it.
+
+use crate::served::{Served, program};
+use crate::takeovers::Service;
+use std::path::Path;
+use std::process::{Command, Output};
+use tokio_postgres::Client;
+
+const NAME: &str = "bases";
+
+fn atoll(args: &[&str]) -> Output {
+    Command::new(program()).args(args).output().unwrap()
+}
+
+/// The lines of a command that must succeed.
+fn lines(args: &[&str]) -> Vec<serde_json::Value> {
+    let output = atoll(args);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{args:?}: {told}");
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The line of a command that must fail.
+fn refusal(args: &[&str]) -> String {
+    let output = atoll(args);
+    assert!(!output.status.success(), "{args:?} succeeds");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+async fn insert(client: &Client, numbers: std::ops::Range<i32>) {
+    for number in numbers {
+        client.execute("INSERT INTO t VALUES ($1, repeat('x', 2000))", &[&number]).await.unwrap();
+    }
+}
+
+async fn count(client: &Client) -> i64 {
+    client.query_one("SELECT count(*) FROM t", &[]).await.unwrap().get(0)
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
+}
+
+async fn trial(kind: &str, design: &str) {
+    let relay = Service::up(kind, &[]);
+    let at = ["--relay", relay.address.as_str(), "--relay-name", NAME];
+    let all = ["--islands", "2", "--design", design, "--durability", "replicated"];
+    let options = [&all[..], &at[..]].concat();
+    let mut server = Served::start(&options);
+    let client = server.client().await;
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, b text)").await.unwrap();
+    insert(&client, 0..50).await;
+    drop(client);
+    server.stop();
+    let room = tempfile::tempdir().unwrap();
+    let [keep, old, place, got] = ["keep", "old", "place", "got"].map(|name| room.path().join(name));
+    let [keep_, place_, got_] = [&keep, &place, &got].map(|path| path.to_str().unwrap());
+    copy(&server.dir.path().join("db"), &keep);
+    copy(&keep, &old);
+    let nowhere = refusal(&["base", "put", keep_, "--to", place_]);
+    assert!(nowhere.contains("make it first"), "{nowhere}");
+    std::fs::create_dir(&place).unwrap();
+    server.start_again();
+    let client = server.client().await;
+    let put =
+        [&["base", "put", keep_, "--to", place_, "--json", "--keep", "1", "--trim"][..], &at[..]].concat();
+    let (mut rows, mut trimmed) = (50, 0);
+    for _ in 0..6 {
+        insert(&client, rows..rows + 300).await;
+        rows += 300;
+        // Nothing else is written meanwhile, but the server runs.
+        for line in lines(&put) {
+            trimmed += line["positions_removed"].as_u64().unwrap();
+        }
+        assert_eq!(count(&client).await, i64::from(rows));
+    }
+    eprintln!("{kind}, {design}: {trimmed} positions trimmed beside a server that writes");
+    let listed = lines(&["base", "list", place_, "--relay-name", NAME, "--json"]);
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    insert(&client, rows..rows + 20).await;
+    rows += 20;
+    drop(client);
+    // The server can go on by itself, and the log has what the copies lack.
+    server.kill();
+    server.start_again();
+    assert_eq!(count(&server.client().await).await, i64::from(rows), "{}", server.log());
+    server.kill();
+    std::fs::remove_dir_all(server.dir.path().join("db")).unwrap();
+    // Folders older than the trimmed log are refused, and the way out works.
+    if trimmed > 0 {
+        let old_ = old.to_str().unwrap();
+        let why = refusal(&[&["base", "put", old_, "--to", place_][..], &at[..]].concat());
+        assert!(why.contains("was trimmed") && why.contains("atoll base get"), "{why}");
+    }
+    let get = ["base", "get", place_, "--relay-name", NAME, "--to", got_, "--json"];
+    assert_eq!(lines(&get).len(), 2);
+    let other = [&options[..], &["--base", place_]].concat();
+    let second = Served::start(&other);
+    assert!(second.log().contains("begins with base copy"), "{}", second.log());
+    let client = second.client().await;
+    assert_eq!(count(&client).await, i64::from(rows));
+    insert(&client, rows..rows + 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_with_nothing_begins_with_a_base_copy() {
+    let asked = std::env::var("ATOLL_RELAY").unwrap_or_default();
+    if asked.is_empty() {
+        return eprintln!("skipped: no relay is asked for; `cargo xtask trial-cluster` runs the trial");
+    }
+    for kind in asked.split(',') {
+        for design in ["conventional", "occ"] {
+            trial(kind, design).await;
+        }
+    }
+}
