@@ -93,11 +93,16 @@ pub struct Settings {
     pub signature: usize,
     pub types: Types,
     pub reset: Reset,
-    /// SLICC: transactions in flight.
+    /// SLICC: contexts in the pool of transactions, for each hardware thread of a core. Twice as
+    /// many transactions are looked at when a team is formed (Table 7.4: 60 entries).
     pub pool: usize,
+    /// SLICC: transactions that may wait in the queue of a core (section 7.5.1: up to ten); none
+    /// moves to a core with more.
+    pub queue: usize,
     /// SLICC: bytes of an instruction fetch.
     pub fetch_bytes: u64,
-    /// ADDICT: transactions in a batch; 0 for one per context.
+    /// ADDICT: transactions in a batch; 0 for one per context. SLICC: the transactions of one type
+    /// that run at once on all cores, as in chapter 8; 0 for the teams of section 7.3.3.
     pub batch: usize,
     /// ADDICT: transactions of the trace that are profiled; 0 for those that run.
     pub profile: usize,
@@ -107,6 +112,8 @@ pub struct Settings {
     /// ADDICT: transactions that a place's context must have before an idle one of another place is
     /// taken in its stead.
     pub patience: usize,
+    /// ADDICT: whether a place keeps its last context.
+    pub keep_last: bool,
     /// Transactions that only warm the caches: counts begin when so many have ended.
     pub warm: usize,
 }
@@ -135,11 +142,13 @@ impl Default for Settings {
             types: Types::Software,
             reset: Reset::Team,
             pool: 30,
+            queue: 10,
             fetch_bytes: 16,
             batch: 0,
             profile: 0,
             refill: true,
-            patience: 2,
+            patience: 1,
+            keep_last: false,
             warm: 0,
         }
     }
