@@ -161,7 +161,6 @@ pub struct Addict {
     kind: u32,
     refill: bool,
     patience: usize,
-    keep_last: bool,
     /// Per thread: its operation, and the point that it passed last.
     at: Vec<(u16, u64)>,
 }
@@ -177,14 +176,13 @@ impl Addict {
             kind: u32::MAX,
             refill: settings.refill,
             patience: settings.patience,
-            keep_last: settings.keep_last,
             at: Vec::new(),
         }
     }
 
     /// Where a transaction that reaches a place goes on: a context of the place that is free, or an
-    /// idle one of another place, which is then this place's, or the one of the place with the
-    /// shortest queue.
+    /// idle one of a place that has others, which is then this place's, or the one of the place
+    /// with the shortest queue.
     fn go(&mut self, run: &Run<'_>, context: usize, number: usize) -> Step {
         let own = &self.places[number].1;
         if own.contains(&context) {
@@ -197,7 +195,7 @@ impl Addict {
         if let Some(context) = shortest.filter(|&c| run.load(c) < self.patience) {
             return Step::To(context);
         }
-        let spare = |(_, contexts): &&(Place, Vec<usize>)| !self.keep_last || contexts.len() > 1;
+        let spare = |(_, contexts): &&(Place, Vec<usize>)| contexts.len() > 1;
         let idle = self.places.iter().filter(spare).flat_map(|(_, contexts)| contexts).copied();
         let idle = idle.filter(|&c| run.is_idle(c));
         // The one that has been idle longest, so that the places get cores by their load.

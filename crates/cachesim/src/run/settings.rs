@@ -112,8 +112,6 @@ pub struct Settings {
     /// ADDICT: transactions that a place's context must have before an idle one of another place is
     /// taken in its stead.
     pub patience: usize,
-    /// ADDICT: whether a place keeps its last context.
-    pub keep_last: bool,
     /// Transactions that only warm the caches: counts begin when so many have ended.
     pub warm: usize,
 }
@@ -147,8 +145,7 @@ impl Default for Settings {
             batch: 0,
             profile: 0,
             refill: true,
-            patience: 1,
-            keep_last: false,
+            patience: 2,
             warm: 0,
         }
     }

@@ -297,18 +297,3 @@ fn slicc_runs_a_batch_at_once() {
         assert_eq!((outcome.transactions, outcome.most_in_flight), (40, batch));
     }
 }
-
-/// Line 31 of Algorithm 5: a transaction of which the destination is occupied takes an idle core.
-#[test]
-fn no_transaction_of_addict_waits_beside_an_idle_core() {
-    let long = (0..200).flat_map(|_| 0..100).map(Event::Block);
-    let marks = [READ, READ | END, UPDATE, UPDATE | END].map(Event::Mark);
-    let one = || {
-        let read = marks[..1].iter().copied().chain(long.clone());
-        Transaction::of(0, read.chain(marks[1..].iter().copied()))
-    };
-    let trace = trace((0..32).map(|_| one()).collect(), 100);
-    let outcome = outcome(&trace, &with(Scheduler::Addict, 4));
-    let busy = outcome.busy / (4.0 * outcome.cycles);
-    assert!(busy > 0.9, "{busy}");
-}
