@@ -130,6 +130,7 @@ fn settings(args: &CachesimArgs) -> Settings {
             ResetArg::Team => Reset::Team,
         },
         pool: args.pool,
+        queue: args.queue,
         patience: args.patience,
         fetch_bytes: args.fetch_bytes,
         batch: args.batch.unwrap_or(0),

@@ -222,7 +222,7 @@ impl Addict {
     fn now(&self, run: &Run<'_>) -> f64 {
         match run.in_flight() {
             0 => run.latest(),
-            _ => run.last_end(),
+            _ => run.now(),
         }
     }
 

@@ -159,7 +159,8 @@ pub struct Run<'t> {
     trace: &'t Trace,
     code: &'t Code,
     slots: Vec<bool>,
-    last_end: f64,
+    /// When the last transaction ended or left a context: a scheduler acts then.
+    now: f64,
     /// Contexts of each core that have a transaction.
     active: Vec<u32>,
     /// The times of the contexts that have a transaction.
@@ -201,7 +202,7 @@ impl<'t> Run<'t> {
             trace,
             code,
             slots: Vec::new(),
-            last_end: 0.0,
+            now: 0.0,
             active: vec![0; settings.cores],
             earliest: Earliest::new(settings.cores * settings.contexts),
             outcome: Outcome::default(),
@@ -246,9 +247,10 @@ impl<'t> Run<'t> {
         self.contexts[context].queue.len() + usize::from(self.contexts[context].running.is_some())
     }
 
-    /// The time at which the last transaction ended.
-    pub fn last_end(&self) -> f64 {
-        self.last_end
+    /// The time at which the last transaction ended or left its context. A context may be behind it,
+    /// which has had nothing to do since then.
+    pub fn now(&self) -> f64 {
+        self.now
     }
 
     /// The time of the context that is furthest ahead.
@@ -403,7 +405,7 @@ impl<'t> Run<'t> {
     fn end<P: Policy>(&mut self, context: usize, thread: usize, policy: &mut P) {
         let now = self.contexts[context].time;
         self.vacate(context);
-        self.last_end = now;
+        self.now = now;
         self.slots[self.threads[thread].slot as usize] = false;
         self.outcome.transactions += 1;
         let latency = now - self.threads[thread].entered;
@@ -416,6 +418,7 @@ impl<'t> Run<'t> {
             self.chip.tally = Tally::default();
             self.waiting.extend(self.later.drain(..));
             self.contexts.iter_mut().for_each(|context| context.time = start);
+            self.now = start;
         }
         policy.left(self, context, thread, true);
     }
@@ -433,6 +436,7 @@ impl<'t> Run<'t> {
             _ => context,
         };
         self.vacate(context);
+        self.now = self.contexts[context].time;
         // Alone in its queue, the transaction just goes on.
         if target != context || !self.contexts[context].queue.is_empty() {
             let cost = self.chip.shared.switch_cycles;

@@ -93,11 +93,16 @@ pub struct Settings {
     pub signature: usize,
     pub types: Types,
     pub reset: Reset,
-    /// SLICC: transactions in flight.
+    /// SLICC: contexts in the pool of transactions, for each hardware thread of a core. Twice as
+    /// many transactions are looked at when a team is formed (Table 7.4: 60 entries).
     pub pool: usize,
+    /// SLICC: transactions that may wait in the queue of a core (section 7.5.1: up to ten); none
+    /// moves to a core with more.
+    pub queue: usize,
     /// SLICC: bytes of an instruction fetch.
     pub fetch_bytes: u64,
-    /// ADDICT: transactions in a batch; 0 for one per context.
+    /// ADDICT: transactions in a batch; 0 for one per context. SLICC: the transactions of one type
+    /// that run at once on all cores, as in chapter 8; 0 for the teams of section 7.3.3.
     pub batch: usize,
     /// ADDICT: transactions of the trace that are profiled; 0 for those that run.
     pub profile: usize,
@@ -135,6 +140,7 @@ impl Default for Settings {
             types: Types::Software,
             reset: Reset::Team,
             pool: 30,
+            queue: 10,
             fetch_bytes: 16,
             batch: 0,
             profile: 0,

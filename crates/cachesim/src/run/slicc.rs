@@ -5,8 +5,8 @@
 //!   MC    misses of the L1-I since its context's queue was empty: at `fill_up` it is full
 //!   MSV   the last 100 fetches, 1 for a miss; shifts while the L1-I is full
 //!   MTQ   for the last `matched` misses: which other cores' signatures have the line
-//!   move  when the MSV has `dilution` ones: to a core that all entries of the MTQ name, else to an
-//!         idle one, else not
+//!   move  when the MSV has `dilution` ones and the MTQ is full: to a core that all its entries
+//!         name and that has room in its queue, else to an idle one, else not
 //! ```
 
 use crate::lru::SetCache;
@@ -91,6 +91,8 @@ pub struct Slicc {
     most_misses: u32,
     /// The cores of each transaction, by thread.
     cores_of: Vec<Range<usize>>,
+    /// The type of the batch under way, which is the last one of `teams`.
+    kind: Option<u32>,
     /// The teams under way: cores, and the transactions that have not ended.
     teams: Vec<(Range<usize>, Vec<usize>)>,
 }
@@ -108,6 +110,7 @@ impl Slicc {
             settings: settings.clone(),
             most_misses: machine.l1i.lines() as u32 - 1,
             cores_of: Vec::new(),
+            kind: None,
             teams: Vec::new(),
         }
     }
@@ -124,28 +127,38 @@ impl Slicc {
         cores.start * self.settings.contexts..cores.end * self.settings.contexts
     }
 
-    /// Gives a transaction to the context of these cores with the fewest.
-    fn place(&mut self, run: &mut Run<'_>, thread: usize, cores: Range<usize>) {
+    /// Takes up a waiting transaction, and gives it to the context of these cores with the fewest.
+    fn start(&mut self, run: &mut Run<'_>, at: usize, cores: Range<usize>) -> usize {
+        let thread = run.take_up(at, run.now());
         let contexts = self.contexts_of(cores.clone());
         let context = contexts.min_by_key(|&c| run.load(c)).unwrap_or(0);
         run.contexts[context].queue.push_back(thread);
         self.cores_of.resize(thread + 1, 0..0);
         self.cores_of[thread] = cores;
+        thread
     }
 
     /// Without types, the pool is kept full.
     fn fill_pool(&mut self, run: &mut Run<'_>) {
         let pool = self.settings.pool.max(self.cores()) * self.settings.contexts;
         while run.in_flight() < pool && !run.waiting.is_empty() {
-            let now = self.earliest(run, 0..self.cores());
-            let thread = run.take_up(0, now);
-            self.place(run, thread, 0..self.cores());
+            self.start(run, 0, 0..self.cores());
         }
     }
 
-    /// The time of the context of these cores that is furthest behind.
-    fn earliest(&self, run: &Run<'_>, cores: Range<usize>) -> f64 {
-        self.contexts_of(cores).map(|c| run.contexts[c].time).fold(f64::INFINITY, f64::min)
+    /// Batches instead of teams (section 8.3.6): a transaction of the same type follows each one
+    /// that ends, as long as any waits; then the type that has waited longest is next.
+    fn fill_batch(&mut self, run: &mut Run<'_>) {
+        while run.in_flight() < self.settings.batch {
+            let Some(&(_, oldest)) = run.waiting.front() else { return };
+            let same = run.waiting.iter().position(|(_, kind)| Some(*kind) == self.kind);
+            if same.is_none() {
+                self.kind = Some(oldest);
+                self.teams.push((0..self.cores(), Vec::new()));
+            }
+            let thread = self.start(run, same.unwrap_or(0), 0..self.cores());
+            self.teams.last_mut().expect("a batch was begun").1.push(thread);
+        }
     }
 
     /// Forms teams of one type while cores are free for them (section 7.3.3).
@@ -153,17 +166,22 @@ impl Slicc {
         let n = self.cores();
         while let Some(&(_, kind)) = run.waiting.front() {
             let most = (2 * n).min(self.settings.pool.max(1)) * self.settings.contexts;
-            let in_window = run.waiting.iter().take(2 * most).enumerate().filter(|(_, (_, of))| *of == kind);
+            let window = 2 * self.settings.pool.max(1) * self.settings.contexts;
+            let in_window = run.waiting.iter().take(window).enumerate().filter(|(_, (_, of))| *of == kind);
             let places: Vec<usize> = in_window.map(|(at, _)| at).take(most).collect();
-            let (wanted, take) = team(places.len(), n, self.settings.contexts);
-            let Some(cores) = self.free(wanted) else { return };
-            let now = self.earliest(run, cores.clone());
-            let mut team = Vec::new();
-            for (taken, at) in places.into_iter().take(take).enumerate() {
-                let thread = run.take_up(at - taken, now);
-                self.place(run, thread, cores.clone());
-                team.push(thread);
+            let (wanted, together) = team(places.len(), n, self.settings.contexts);
+            if together == 1 {
+                // A stray goes to an idle core, and is no team.
+                let idle = self.contexts_of(0..n).any(|c| run.is_idle(c));
+                if !idle {
+                    return;
+                }
+                self.start(run, 0, 0..n);
+                continue;
             }
+            let Some(cores) = self.free(wanted) else { return };
+            let places = places.into_iter().enumerate();
+            let team = places.map(|(taken, at)| self.start(run, at - taken, cores.clone())).collect();
             self.teams.push((cores, team));
         }
     }
@@ -183,7 +201,7 @@ impl Slicc {
         team.len() >= cores.len() * self.settings.contexts
     }
 
-    /// The context to which a transaction moves, if it moves.
+    /// The context to which a transaction moves, if it moves; the MTQ is full.
     fn target(&self, run: &Run<'_>, context: usize, thread: usize) -> Step {
         let core = run.contexts[context].core;
         let monitor = &self.monitors[core];
@@ -192,12 +210,11 @@ impl Slicc {
             let contexts = cores.flat_map(|core| self.contexts_of(core..core + 1));
             contexts.min_by_key(|&c| (run.load(c), run.chip.hops(core, run.contexts[c].core)))
         };
-        if monitor.matches.len() >= self.settings.matched {
-            let all = monitor.matches.iter().fold(u128::MAX, |all, mask| all & mask);
-            let mut named = allowed.clone().filter(|&c| c != core && all >> c & 1 == 1);
-            if let Some(target) = best(&mut named) {
-                return Step::To(target);
-            }
+        let all = monitor.matches.iter().fold(u128::MAX, |all, mask| all & mask);
+        let mut named = allowed.clone().filter(|&c| c != core && all >> c & 1 == 1);
+        let has_room = |&target: &usize| run.contexts[target].queue.len() < self.settings.queue;
+        if let Some(target) = best(&mut named).filter(has_room) {
+            return Step::To(target);
         }
         let idle = |c: &usize| *c != core && self.contexts_of(*c..*c + 1).all(|context| run.is_idle(context));
         best(&mut allowed.filter(idle)).map_or(Step::Stay, Step::To)
@@ -222,7 +239,8 @@ impl Slicc {
         if monitor.matches.len() > self.settings.matched {
             monitor.matches.pop_front();
         }
-        if is_full && monitor.recent.count_ones() >= self.settings.dilution {
+        let is_diluted = monitor.recent.count_ones() >= self.settings.dilution;
+        if is_full && is_diluted && monitor.matches.len() >= self.settings.matched {
             let step = self.target(run, context, thread);
             if let Step::To(target) = step {
                 self.monitors[core].forget();
@@ -239,6 +257,7 @@ impl Policy for Slicc {
 
     fn dispatch(&mut self, run: &mut Run<'_>) {
         match self.settings.types {
+            _ if self.settings.batch > 0 => self.fill_batch(run),
             Types::None => self.fill_pool(run),
             Types::Software | Types::Scout => self.form_teams(run),
         }
@@ -279,7 +298,8 @@ impl Policy for Slicc {
         let Some(at) = self.teams.iter().position(|(_, team)| team.contains(&thread)) else { return };
         self.teams[at].1.retain(|&t| t != thread);
         if self.teams[at].1.is_empty() {
-            let (cores, _) = self.teams.swap_remove(at);
+            let (cores, _) = self.teams.remove(at);
+            self.kind = self.kind.filter(|_| at < self.teams.len());
             for core in cores {
                 self.monitors[core].forget();
                 self.monitors[core].misses = 0;
@@ -291,7 +311,10 @@ impl Policy for Slicc {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::Code;
     use crate::lru::Access;
+    use crate::run::Input;
+    use trace::Trace;
 
     /// A signature has no false negatives, and none at all with a bit for each line in use.
     #[test]
@@ -311,5 +334,39 @@ mod tests {
             }
             assert_eq!(wrong == 0, bits == 8192, "{bits} bits: {wrong} wrong");
         }
+    }
+
+    /// SLICC on two cores that have nothing to do, with one transaction on core 0.
+    fn on_two_cores(check: impl FnOnce(&mut Slicc, &mut Run<'_>)) {
+        let trace = Trace::default();
+        let (code, machine) = (Code::of(&trace), Machine::built_in("zesto").unwrap());
+        let settings = Settings { cores: 2, dilution: 0, ..Settings::default() };
+        let mut run = Run::new(Input { trace: &trace, code: &code, chosen: &[] }, &machine, &settings);
+        let mut slicc = Slicc::new(&settings, &machine);
+        run.contexts[0].running = Some(0);
+        slicc.cores_of = vec![0..2];
+        check(&mut slicc, &mut run);
+    }
+
+    /// Section 7.5.1: each core maintains a queue of up to ten threads.
+    #[test]
+    fn a_full_queue_takes_no_more() {
+        on_two_cores(|slicc, run| {
+            slicc.monitors[0].matches = VecDeque::from([1 << 1; 4]);
+            run.contexts[1].queue = (1..10).collect();
+            assert_eq!(slicc.target(run, 0, 0), Step::To(1));
+            run.contexts[1].queue.push_back(10);
+            assert_eq!(slicc.target(run, 0, 0), Step::Stay);
+        });
+    }
+
+    /// Section 7.3.2: threads have to miss for a few blocks before migrating, also to an idle core.
+    #[test]
+    fn no_move_before_so_many_misses_were_looked_up() {
+        on_two_cores(|slicc, run| {
+            let mut step = |line| slicc.missed(run, 0, 0, line, true);
+            assert_eq!([1, 2, 3].map(&mut step), [Step::Stay; 3]);
+            assert_eq!(step(4), Step::To(1));
+        });
     }
 }

@@ -258,3 +258,42 @@ fn what_warms_is_not_measured() {
         assert_eq!(outcome.tally.instructions, 16 * lines(20..60), "{}", scheduler.name());
     }
 }
+
+/// So many turns of a loop that fits the L1-I.
+fn turns(kind: u32, turns: u32) -> Transaction {
+    Transaction::of(kind, (0..turns).flat_map(|_| 0..100).map(Event::Block))
+}
+
+/// A stray takes a core that is idle, and a large team does not wait for it (section 7.3.3: the
+/// scheduler maximizes the use of cores, and strays are not grouped).
+#[test]
+fn a_stray_holds_no_team_back() {
+    let others = (0..48).map(|_| turns(0, 20));
+    let all = trace([turns(1, 400)].into_iter().chain(others).collect(), 100);
+    let alone = outcome(&trace(vec![turns(1, 400)], 100), &with(Scheduler::Slicc, 4)).cycles;
+    let together = outcome(&all, &with(Scheduler::Slicc, 4));
+    assert!(together.cycles < 1.3 * alone, "{} {alone}", together.cycles);
+}
+
+/// A team that waits for others begins when they have ended, also on a core that was idle before.
+#[test]
+fn no_team_begins_before_its_cores_are_given_to_it() {
+    let first = [1, 100, 100, 100, 1, 100].map(|n| turns(0, n));
+    let second = (0..2).map(|_| turns(1, 300));
+    let trace = trace(first.into_iter().chain(second).collect(), 100);
+    let outcome = outcome(&trace, &with(Scheduler::Slicc, 4));
+    // Both of the second team run on the core that has had two short ones.
+    let turn = 100.0 * 16.0 / 2.0;
+    assert!(outcome.cycles > 700.0 * turn, "{}", outcome.cycles / turn);
+}
+
+/// In chapter 8, as many transactions run at once as there are hardware threads.
+#[test]
+fn slicc_runs_a_batch_at_once() {
+    for batch in [1, 4, 8] {
+        let of = |i: u32| Transaction::of(i / 8 % 2, (0..3 * L1I).map(Event::Block));
+        let trace = trace((0..40).map(of).collect(), 3 * L1I);
+        let outcome = outcome(&trace, &Settings { batch, ..with(Scheduler::Slicc, 4) });
+        assert_eq!((outcome.transactions, outcome.most_in_flight), (40, batch));
+    }
+}

@@ -56,7 +56,10 @@ impl<'t> Study<'t> {
         label: (&'static str, f64),
         settings: Settings,
     ) {
-        let batch = if settings.scheduler == Scheduler::Addict { settings.in_batch() } else { 0 };
+        let batch = match settings.scheduler {
+            Scheduler::Addict => settings.in_batch(),
+            _ => settings.batch,
+        };
         let settings = Settings { warm: self.warm, batch, ..settings };
         let known = |of: &(Cache, usize, OnceLock<Profile>)| (of.0, of.1) == (machine.l1i, settings.profile);
         if !self.profiles.iter().any(known) {
@@ -143,6 +146,9 @@ fn describe(row: &mut Row, settings: &Settings) {
             set(row, "matched", settings.matched as u64);
             set(row, "dilution", settings.dilution);
             set(row, "signature", settings.signature as u64);
+            if settings.batch > 0 {
+                set(row, "batch", settings.batch as u64);
+            }
         }
         Scheduler::Addict => {
             set(row, "batch", settings.in_batch() as u64);
@@ -306,7 +312,8 @@ fn header(transaction: &Transaction, code: &Code, instructions: u64) -> u64 {
     hash
 }
 
-/// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7), batches (8.4), hardware threads (8.5), a deeper
+/// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7; SLICC runs as many transactions at once as ADDICT:
+/// sections 8.3.1 and 8.3.6), batches (8.4), hardware threads (8.5), a deeper
 /// hierarchy (8.6), and the stability of migration points (8.1).
 ///
 /// # Errors
@@ -322,7 +329,12 @@ pub fn chapter_8(
     let profiled = if warm > 0 { warm } else { base.profile };
     let base = Settings { team: 16, profile: profiled, ..base.clone() };
     let four = [Scheduler::Baseline, Scheduler::Strex, Scheduler::Slicc, Scheduler::Addict];
-    let of = |scheduler| Settings { scheduler, ..base.clone() };
+    // At once as many transactions of a type as hardware threads, but under STREX.
+    let with = |scheduler, contexts| {
+        let batch = if scheduler == Scheduler::Slicc { base.cores * contexts } else { base.batch };
+        Settings { scheduler, contexts, batch, ..base.clone() }
+    };
+    let of = |scheduler| with(scheduler, base.contexts);
     for scheduler in four {
         study.add("schedulers", machine, ("", 0.0), of(scheduler));
     }
@@ -336,7 +348,7 @@ pub fn chapter_8(
     for contexts in [2, 4, 8] {
         for scheduler in four {
             let team = (base.team / contexts).max(2);
-            let settings = Settings { contexts, team, ..of(scheduler) };
+            let settings = Settings { team, ..with(scheduler, contexts) };
             study.add("smt", machine, ("", 0.0), settings);
         }
     }
