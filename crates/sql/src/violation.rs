@@ -1,5 +1,5 @@
-//! Constraints that rows break: what is looked at, and the errors in PostgreSQL's words. The message
-//! names the constraint, the detail has the values.
+//! Constraints that rows break: what is looked at, and the errors in PostgreSQL's words. The
+//! message names the constraint, the detail has the values.
 
 use crate::bound::Bound;
 use crate::datetime::zone::Zone;

@@ -152,7 +152,8 @@ pub struct CachesimArgs {
     /// SLICC: when a core may take up new code: whenever it is idle, or when a team ends
     #[arg(long, value_name = "R", value_enum, default_value = "team", hide_short_help = true)]
     pub reset: ResetArg,
-    /// SLICC: contexts in the pool, for each hardware thread of a core: the most transactions of a team
+    /// SLICC: contexts in the pool, for each hardware thread of a core: the most transactions of a
+    /// team
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = small, hide_short_help = true)]
     pub pool: usize,
     /// SLICC: transactions that may wait at a core
@@ -161,8 +162,8 @@ pub struct CachesimArgs {
     /// SLICC: bytes of an instruction fetch
     #[arg(long, value_name = "BYTES", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64), hide_short_help = true)]
     pub fetch_bytes: u64,
-    /// ADDICT: transactions of a batch [default: one per context]. SLICC: so many of one type at once,
-    /// in place of teams
+    /// ADDICT: transactions of a batch [default: one per context]. SLICC: so many of one type at
+    /// once, in place of teams
     #[arg(long, value_name = "N", value_parser = small, hide_short_help = true)]
     pub batch: Option<usize>,
     /// ADDICT: transactions that a place must have before an idle core of another place joins it

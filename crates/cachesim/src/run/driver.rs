@@ -247,8 +247,8 @@ impl<'t> Run<'t> {
         self.contexts[context].queue.len() + usize::from(self.contexts[context].running.is_some())
     }
 
-    /// The time at which the last transaction ended or left its context. A context may be behind it,
-    /// which has had nothing to do since then.
+    /// The time at which the last transaction ended or left its context. A context may be behind
+    /// it, which has had nothing to do since then.
     pub fn now(&self) -> f64 {
         self.now
     }

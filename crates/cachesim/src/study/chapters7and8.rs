@@ -312,8 +312,8 @@ fn header(transaction: &Transaction, code: &Code, instructions: u64) -> u64 {
     hash
 }
 
-/// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7; SLICC runs as many transactions at once as ADDICT:
-/// sections 8.3.1 and 8.3.6), batches (8.4), hardware threads (8.5), a deeper
+/// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7; SLICC runs as many transactions at once as
+/// ADDICT: sections 8.3.1 and 8.3.6), batches (8.4), hardware threads (8.5), a deeper
 /// hierarchy (8.6), and the stability of migration points (8.1).
 ///
 /// # Errors

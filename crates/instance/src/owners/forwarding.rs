@@ -21,10 +21,10 @@
 //! each pair of workers, are the only memory that two workers touch.
 //!
 //! Requests and answers are staged, and published together with one wake-up
-//! ([`Forwarding::flush`]): before the worker runs its next transaction, and at the end of each turn
-//! of its tasks. Those that clients draw one after the other share the cost of the cache line that
-//! moves, and of the check whether the other worker sleeps. None waits while this worker runs a
-//! transaction: the other worker would often have nothing to do meanwhile. A worker that finds
+//! ([`Forwarding::flush`]): before the worker runs its next transaction, and at the end of each
+//! turn of its tasks. Those that clients draw one after the other share the cost of the cache line
+//! that moves, and of the check whether the other worker sleeps. None waits while this worker runs
+//! a transaction: the other worker would often have nothing to do meanwhile. A worker that finds
 //! requests wakes one task for them, which continues until none is left. If that task has to wait
 //! within a transaction, the next poll wakes another.
 //!
@@ -36,7 +36,7 @@
 //! | queue | written by | wakes the worker | taken |
 //! |---|---|---|---|
 //! | mailbox of `exec` (steps, commits, waits of owners) | a worker | at each message | each turn |
-//! | these rings (whole requests, answers) | a worker | before the next transaction | when a task is free |
+//! | these rings (whole requests, answers) | a worker | before a transaction | by a free task |
 //! | inbox under a mutex ([`Inbox`]) | any thread | at each order | each turn |
 //!
 //! The two kinds of rings are one type, [`Mesh`]. They are not one ring: a request in front of a
