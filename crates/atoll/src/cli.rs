@@ -21,7 +21,9 @@ use crate::values::relay_address;
 pub use crate::values::{ChannelArg, DesignArg, DurabilityArg, HostArg, LoadModelArg, OpArg};
 use crate::version;
 pub use backups::{BackupArgs, DumpArgs, DumpFormat, RestoreArgs};
-pub use basing::{BaseArgs, BaseCommand, BaseGetArgs, BaseListArgs, BasePutArgs};
+pub use basing::BaseArgs;
+#[cfg(feature = "copies")]
+pub use basing::{BaseCommand, BaseGetArgs, BaseListArgs, BasePutArgs};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 pub use clustering::{

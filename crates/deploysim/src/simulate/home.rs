@@ -37,6 +37,7 @@ impl Sim<'_> {
             self.txns[id].home = owner;
             return Then::Leave;
         }
+        self.publish(number);
         let then = self.run_txn(number, id);
         if then == Then::Again {
             self.workers[number].current = Some(Task::Run(id));

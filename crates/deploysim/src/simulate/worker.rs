@@ -68,7 +68,10 @@ impl Sim<'_> {
         };
         let then = match task {
             Task::Next(born) => self.next_request(number, born),
-            Task::Run(txn) => self.run_txn(number, txn),
+            Task::Run(txn) => {
+                self.publish(number);
+                self.run_txn(number, txn)
+            }
             Task::Steps(session) => self.run_session(number, session),
             Task::Durable(record) => self.is_durable(number, record),
             Task::Answered(txn) => {
@@ -252,8 +255,12 @@ impl Sim<'_> {
         self.workers[number].staged.push((to, task));
     }
 
-    /// Publishes what was handed over, all at once: requests and answers of a turn go together.
-    fn publish(&mut self, number: usize) {
+    /// Publishes what was handed over: before the worker runs a transaction, and at the end of a
+    /// turn.
+    pub(super) fn publish(&mut self, number: usize) {
+        if self.workers[number].staged.is_empty() {
+            return;
+        }
         let mut staged = std::mem::take(&mut self.workers[number].staged);
         let spin_ns = self.case.profile.worker_loop.spin_ns;
         for (to, task) in staged.drain(..) {
