@@ -90,7 +90,7 @@ impl Selecting<'_, '_, '_> {
     fn run(mut self) -> Result<Selected, Stop> {
         self.refuse()?;
         let targets = std::mem::take(&mut self.compiler.targets);
-        let mut from = From::default();
+        let mut from = From { is_stored: !targets.is_empty(), ..From::default() };
         from.add(self.compiler, self.cache, &self.select.from)?;
         let condition = self.select.selection.as_ref();
         let condition = condition.map(|c| self.compiler.condition(&from.scope, c, "WHERE")).transpose()?;

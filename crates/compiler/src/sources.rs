@@ -31,6 +31,8 @@ pub struct From {
     pub conditions: Vec<Expr>,
     /// Tables that are read.
     pub tables: Vec<Oid>,
+    /// Whether the rows are stored: a program then holds them in any case.
+    pub is_stored: bool,
 }
 
 /// How the rows of a relation join those before it.
@@ -208,7 +210,7 @@ impl From {
         let mut values = values.collect::<Result<Vec<_>, _>>()?.into_iter();
         let mut next = || values.next().unwrap_or(Expr::Const(Datum::Int(1)));
         let path = Path::Series { from: next(), to: next(), step: next() };
-        if is_long(&path) {
+        if is_long(&path) && !self.is_stored {
             return Err(Stop::General("a long series"));
         }
         // The alias of the table names its only column too.
@@ -527,7 +529,7 @@ pub fn rows_of_values(
     Ok((rows, types))
 }
 
-/// Programs make series up to this length.
+/// Programs that only read make series up to this length.
 const LONGEST_SERIES: i64 = 1_000_000;
 
 /// Whether a series is known to be long.
