@@ -344,7 +344,7 @@ mod tests {
         let mut run = Run::new(Input { trace: &trace, code: &code, chosen: &[] }, &machine, &settings);
         let mut slicc = Slicc::new(&settings, &machine);
         run.contexts[0].running = Some(0);
-        slicc.cores_of = vec![0..2];
+        slicc.cores_of.push(0..2);
         check(&mut slicc, &mut run);
     }
 
