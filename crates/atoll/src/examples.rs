@@ -19,8 +19,7 @@ Commands:
   backup, dump       copy one: as it is, or as SQL or CSV; restore makes it anew
   report, compare    charts and tables from earlier runs as one HTML page; two runs side by side
   serve --data DIR   tables of your own, for clients of PostgreSQL
-  agent, cluster     instances on several machines
-  base               base copies of a database with its logs at a relay
+  agent, cluster     instances on several machines; base copies of their data: base
   plan WORKLOAD      which deployment fits a machine and a workload
   stats WORKLOAD     what one transaction touches
   trace, cachesim    its instructions and accesses, recorded; on modelled caches
