@@ -42,7 +42,7 @@ pub enum Listed {
         id: String,
         what: String,
     },
-    /// Without a manifest: a copy that is being put, or whose putting or removal was interrupted.
+    /// Without a manifest: a copy that is being put, or was left half put or half removed.
     /// The last change was at `changed`, in seconds since 1970 by the storage's clock.
     Half {
         id: String,
