@@ -56,7 +56,7 @@ async fn check(file: &str) {
     let bench = Bench::new().await;
     let wrong = others(&bench.client().await, file).await;
     let count = file.lines().count();
-    assert!(count > 15, "the file has {count} lines");
+    assert!(count > 35, "the file has {count} lines");
     assert!(wrong.is_empty(), "{} of {count} answers differ:\n{}", wrong.len(), wrong.join("\n"));
     let Ok(postgresql) = std::env::var("ATOLL_TEST_POSTGRESQL") else {
         return eprintln!("not compared with PostgreSQL: ATOLL_TEST_POSTGRESQL names none");
