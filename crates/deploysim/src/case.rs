@@ -162,6 +162,13 @@ impl<'a> Case<'a> {
         (write.ns + write.per_byte_ns * bytes) / self.speed
     }
 
+    /// The part of such a write in which it takes a core: the wake-up of its thread for a share of
+    /// its time, and the copy of the bytes.
+    pub(crate) fn write_busy_ns(&self, bytes: f64) -> f64 {
+        let write = &self.profile.log_write;
+        (write.ns * write.busy + write.per_byte_ns * bytes) / self.speed
+    }
+
     /// The service times of an instance.
     pub(crate) fn service(&self, instance: usize) -> Service {
         let cores = &self.deployment.instances[instance];

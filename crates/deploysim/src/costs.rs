@@ -204,7 +204,8 @@ fn whole() -> f64 {
 pub struct LogWrite {
     pub ns: f64,
     pub per_byte_ns: f64,
-    /// The share of the time in which it takes a core: the rest is the wake-up of its thread.
+    /// The share of `ns` in which it takes a core: the rest is the wake-up of its thread. The copy
+    /// of the bytes takes one all the time.
     #[serde(default = "whole")]
     pub busy: f64,
 }

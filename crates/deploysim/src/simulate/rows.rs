@@ -214,10 +214,8 @@ impl Sim<'_> {
             return Rows::Done;
         }
         let is_shared = self.instances[self.workers[number].instance].is_shared;
-        if is_shared
-            && cursor.row > cursor.paid
-            && self.hot_keys.iter().any(|(a, b)| (*a..*b).contains(&row.key))
-        {
+        let is_hot = is_shared && self.hot_keys.iter().any(|(a, b)| (*a..*b).contains(&row.key));
+        if is_hot && cursor.row > cursor.paid {
             // The rows before this one take their time first.
             self.pay_rows(number, part, (cursor.row - cursor.paid) as f64);
             cursor.paid = cursor.row;
@@ -226,7 +224,10 @@ impl Sim<'_> {
         let mode = if row.update { Mode::Exclusive } else { Mode::Shared };
         let protection = self.case.costs.protection;
         let keeps = match protection {
-            Protection::Validation => part.is_distributed && row.update,
+            // Transactions wait for their turn at a row that they often lose (`memstore::turn`).
+            Protection::Validation => {
+                row.update && (part.is_distributed || is_hot && self.case.costs.on_conflict == Conflict::Wait)
+            }
             Protection::Locks | Protection::SerialLocks => is_shared || part.is_distributed,
         };
         let is_granted = if keeps { self.locks.try_take(lock, mode) } else { self.locks.is_free(lock, mode) };

@@ -50,7 +50,7 @@ impl Sim<'_> {
             w.instance == instance && w.state != super::State::Idle
         };
         if let Some(number) = caller.or_else(|| (0..self.workers.len()).find(is_busy)) {
-            self.pay(number, Component::Logging, ns * self.case.profile.log_write.busy);
+            self.pay(number, Component::Logging, self.case.write_busy_ns(bytes));
             let clock = self.workers[number].clock;
             self.tree.set(number, clock);
         }

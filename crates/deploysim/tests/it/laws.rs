@@ -473,6 +473,45 @@ fn validation_aborts_on_prepared_rows_where_the_engine_does() {
     assert!(waiting.aborts == 0 && waiting.lock_waits > 0);
 }
 
+/// Where both workers of an instance update the same popular rows, their transactions take turns;
+/// an engine without queues goes on.
+#[test]
+fn writers_of_popular_rows_take_turns_under_validation() {
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let options = |skew| MicroOptions { op: Op::Update, rows: 50, skew, ..MicroOptions::new(2) };
+    let deployment = Deployment::new(&machine, "occ", 1, 2, Placement::Island).unwrap();
+    let at = |profile: &EngineProfile, skew| {
+        let transactions = Transactions::micro(options(skew)).unwrap();
+        run(&machine, profile, &transactions, &deployment, &RunOptions::default())
+    };
+    let (popular, uniform) = (at(&atoll(), 0.9), at(&atoll(), 0.0));
+    assert!(popular.lock_waits > popular.committed / 2, "{} of {}", popular.lock_waits, popular.committed);
+    assert!(popular.tps < 0.8 * uniform.tps, "{} against {}", popular.tps, uniform.tps);
+    assert_eq!(uniform.lock_waits, 0);
+    let mut aborting = atoll();
+    aborting.designs.get_mut("occ").unwrap().on_conflict = deploysim::costs::Conflict::Abort;
+    assert_eq!(at(&aborting, 0.9).lock_waits, 0);
+}
+
+/// The copy of the log's bytes takes a core, however little the writing thread does besides.
+#[test]
+fn bytes_of_the_log_cost_more_rows_more() {
+    let machine = MachineModel::uniform(2, 60.0).unwrap();
+    let ns = |rows, per_byte_ns| {
+        let mut profile = atoll();
+        profile.log_write.per_byte_ns = per_byte_ns;
+        let options = MicroOptions { op: Op::Update, rows, ..MicroOptions::new(2) };
+        let transactions = Transactions::micro(options).unwrap();
+        let deployment = Deployment::new(&machine, "occ", 1, 2, Placement::Island).unwrap();
+        let deployment = deployment.with_durability(Durability::Async).with_clients(Clients::Closed(16));
+        2e9 / run(&machine, &profile, &transactions, &deployment, &RunOptions::default()).tps
+    };
+    let copied = atoll().designs["occ"].log_bytes_per_row * 50.0 * 2.0;
+    let found = ns(50, 2.0) - ns(50, 0.0);
+    // Longer writes are shared by more commits, which saves some of their fixed cost.
+    assert!(found > 0.6 * copied && found < 1.05 * copied, "{found} for {copied}");
+}
+
 #[test]
 fn every_built_in_workload_runs() {
     use deploysim::transaction::{tatp, tpcb, tpcc_mix, tpcc_new_order, tpcc_payment};
