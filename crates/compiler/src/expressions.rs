@@ -3,6 +3,7 @@
 pub mod aggregates;
 mod array;
 pub mod functions;
+mod json;
 mod predicates;
 mod regex;
 

@@ -166,6 +166,10 @@ pub enum Function {
     GenRandomUuid,
     JsonTypeOf,
     JsonArrayLength,
+    /// Of a value as text and its kind ([`crate::json::Kind`]): the document that it is.
+    ToJson,
+    /// Of a text: a name of an object. The second argument is the error for a null.
+    JsonKey,
     /// Of any value, 64 bits: Atoll's own.
     Hash,
     /// Of an instant or a time, and a zone: the time that clocks show there (`Timestamp`), or the

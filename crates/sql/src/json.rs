@@ -4,7 +4,7 @@
 //! a `json`.
 
 use crate::value::Numeric;
-use crate::{Datum, SqlError, SqlState};
+use crate::{Datum, SqlError, SqlState, SqlType, array};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -89,6 +89,104 @@ pub fn concat(a: &str, b: &str) -> Result<String, SqlError> {
         }
         _ => Ok(format!("[{}]", joined(items(a), items(b)))),
     }
+}
+
+/// The form that a value has in a document.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A number or a truth value: as it is, but for those that JSON does not have.
+    Plain,
+    /// A document.
+    Json,
+    /// A time: in ISO 8601.
+    Time,
+    /// A string.
+    Text,
+}
+
+const KINDS: [(Kind, &str); 4] =
+    [(Kind::Plain, "plain"), (Kind::Json, "json"), (Kind::Time, "time"), (Kind::Text, "text")];
+/// Before the name of a kind: an array of it.
+const ARRAY_OF: &str = "array of ";
+
+impl Kind {
+    /// The kind of values of this type.
+    pub fn of(ty: SqlType) -> Kind {
+        use SqlType::{Bool, Float4, Float8, Int2, Int4, Int8, Json, Jsonb, Numeric, Timestamp, TimestampTz};
+        match ty {
+            Bool | Int2 | Int4 | Int8 | Float4 | Float8 | Numeric(_) => Kind::Plain,
+            Json | Jsonb => Kind::Json,
+            Timestamp | TimestampTz => Kind::Time,
+            _ => Kind::Text,
+        }
+    }
+
+    /// The name of the form of a type's values, for [`Kind::named`].
+    pub fn name_of(ty: SqlType) -> String {
+        let (before, ty) = match ty {
+            SqlType::Array(element) => (ARRAY_OF, element.ty()),
+            ty => ("", ty),
+        };
+        let kind = Kind::of(ty);
+        let name = KINDS.iter().find(|known| known.0 == kind).map_or("", |known| known.1);
+        format!("{before}{name}")
+    }
+
+    /// The kind of this name, and whether it is one of an array's elements.
+    pub fn named(name: &str) -> (Kind, bool) {
+        let (name, is_array) = name.strip_prefix(ARRAY_OF).map_or((name, false), |name| (name, true));
+        let kind = KINDS.iter().find(|known| known.1 == name).map_or(Kind::Text, |known| known.0);
+        (kind, is_array)
+    }
+}
+
+/// The document of a value that is this text.
+///
+/// # Errors
+/// Those of [`array::elements`] and [`quoted`].
+pub fn document(text: &str, (kind, is_array): (Kind, bool)) -> Result<String, SqlError> {
+    if !is_array {
+        return scalar(text, kind);
+    }
+    let elements = array::elements(text)?.into_iter();
+    let written = elements.map(|element| match element {
+        Some(element) => scalar(&element, kind),
+        None => Ok("null".to_owned()),
+    });
+    Ok(format!("[{}]", written.collect::<Result<Vec<_>, _>>()?.join(",")))
+}
+
+fn scalar(text: &str, kind: Kind) -> Result<String, SqlError> {
+    match kind {
+        Kind::Json => Ok(text.to_owned()),
+        Kind::Text => quoted(text),
+        Kind::Plain => match text {
+            // In arrays.
+            "t" => Ok("true".to_owned()),
+            "f" => Ok("false".to_owned()),
+            "NaN" | "Infinity" | "-Infinity" => quoted(text),
+            _ => Ok(text.to_owned()),
+        },
+        Kind::Time => {
+            let mut iso = text.replacen(' ', "T", 1);
+            // Whole hours from universal time have minutes, too.
+            let has_hours = iso.len() > 3 && matches!(iso.as_bytes()[iso.len() - 3], b'+' | b'-');
+            if has_hours && iso.contains(':') {
+                iso.push_str(":00");
+            }
+            quoted(&iso)
+        }
+    }
+}
+
+/// The text as a string of a document.
+///
+/// # Errors
+/// `22P05` if it has the character 0.
+pub fn quoted(text: &str) -> Result<String, SqlError> {
+    let mut out = String::with_capacity(text.len() + 2);
+    write_string(&mut out, text)?;
+    Ok(out)
 }
 
 fn raw(text: &str) -> Result<&str, SqlError> {

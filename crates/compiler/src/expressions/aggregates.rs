@@ -60,14 +60,25 @@ pub fn call(
     (distinct, order): (bool, Vec<OrderBy>),
     filter: Option<&ast::Expr>,
 ) -> Result<Typed, Stop> {
+    let bind = |compiler: &mut Compiler<'_>| {
+        args.iter().map(|arg| compiler.expr(scope, arg)).collect::<Result<_, _>>()
+    };
+    of_bound(compiler, scope, (function, name), &bind, (distinct, order), filter)
+}
+
+/// An aggregate of the values that `bind` makes of its arguments.
+pub fn of_bound(
+    compiler: &mut Compiler<'_>,
+    scope: &Scope,
+    (function, name): (Aggregate, &str),
+    bind: &dyn Fn(&mut Compiler<'_>) -> Result<Vec<Typed>, Stop>,
+    (distinct, order): (bool, Vec<OrderBy>),
+    filter: Option<&ast::Expr>,
+) -> Result<Typed, Stop> {
     // Inside the arguments no aggregate is allowed.
     let Some(found) = compiler.aggregates.take() else { return Err(not_allowed()) };
     let parts = (|| {
-        let mut values = Vec::with_capacity(args.len());
-        for arg in args {
-            let value = compiler.expr(scope, arg)?;
-            values.push(value);
-        }
+        let values = bind(compiler)?;
         let filter = filter.map(|filter| compiler.condition(scope, filter, "FILTER")).transpose()?;
         Ok::<_, Stop>((values, filter))
     })();

@@ -1,6 +1,6 @@
 //! Functions: which one a call means, of one row, of many rows, or of the session.
 
-use super::{Compiler, aggregates};
+use super::{Compiler, aggregates, json};
 use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
@@ -64,15 +64,12 @@ pub fn call(compiler: &mut Compiler<'_>, scope: &Scope, function: &ast::Function
         }
         return compiler.window(scope, &name, &args, (over, function.filter.as_deref()));
     }
+    let filter = function.filter.as_deref();
+    if json::has(&name) {
+        return json::call(compiler, scope, &name, &args, json::Of { is_distinct, order, filter });
+    }
     if let Some(aggregate) = aggregates::named(&name, args.len(), list.len()) {
-        return aggregates::call(
-            compiler,
-            scope,
-            (aggregate, &name),
-            &args,
-            (is_distinct, order),
-            function.filter.as_deref(),
-        );
+        return aggregates::call(compiler, scope, (aggregate, &name), &args, (is_distinct, order), filter);
     }
     if let Some(value) = of_session(compiler, scope, &name, &args)? {
         return Ok(value);

@@ -50,6 +50,7 @@ pub(super) fn call(
     }
     let values = args.iter().map(|arg| arg.operand(cx, row)).collect::<Result<SmallVec<[_; 4]>, _>>()?;
     match function {
+        Function::JsonKey => return json_key(&values),
         Function::Concat => return Ok(Datum::Text(joined("", &values))),
         Function::ConcatWs => {
             return Ok(match values.split_first().map(|(first, rest)| (&**first, rest)) {
@@ -297,6 +298,15 @@ fn as_part(part: Datum, ty: SqlType) -> Result<Datum, SqlError> {
     }
 }
 
+/// A name of an object, and the message for a null.
+fn json_key(values: &[impl AsRef<Datum>]) -> Result<Datum, SqlError> {
+    match values.iter().map(AsRef::as_ref).collect::<SmallVec<[&Datum; 2]>>()[..] {
+        [Datum::Text(key), _] => json::quoted(key).map(Datum::Text),
+        [_, Datum::Text(message)] => Err(SqlError::new(SqlState::INVALID_PARAMETER, message.as_str())),
+        _ => Err(mistyped()),
+    }
+}
+
 fn texts(function: Function, first: &str, rest: &[&Datum]) -> Result<Datum, SqlError> {
     let result = match (function, rest) {
         (Function::Lower, []) => first.to_lowercase(),
@@ -329,6 +339,7 @@ fn texts(function: Function, first: &str, rest: &[&Datum]) -> Result<Datum, SqlE
         }
         (Function::Md5, []) => md5(first.as_bytes()),
         (Function::JsonTypeOf, []) => json::type_of(first).to_owned(),
+        (Function::ToJson, [Datum::Text(kind)]) => json::document(first, json::Kind::named(kind))?,
         _ => return measures(function, first, rest),
     };
     Ok(Datum::Text(result))
