@@ -83,10 +83,8 @@ pub(super) fn join_sockets(fits: &mut [Fit]) {
         .filter(|fit| fit.term == Term::Channel && !is_bound(fit))
         .map(|fit| fit.factor.ln())
         .collect();
-    if known.is_empty() {
-        return;
-    }
-    let mean = known.iter().sum::<f64>() / known.len() as f64;
+    // Without any that says something they are as in the profile.
+    let mean = known.iter().sum::<f64>() / known.len().max(1) as f64;
     for fit in fits.iter_mut().filter(of_sockets) {
         let own = if is_bound(fit) { mean } else { fit.factor.ln() };
         fit.factor = f64::midpoint(own, mean).exp();
@@ -97,4 +95,46 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     if values.len() % 2 == 1 { values[half] } else { f64::midpoint(values[half - 1], values[half]) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deployment::{Channel, Durability};
+
+    fn socket(channel: Channel, factor: f64) -> Fit {
+        let cell = Cell {
+            design: "conventional".into(),
+            islands: 2,
+            workers: 2,
+            channel,
+            multisite: 20.0,
+            dataset: None,
+            clients: 4,
+            durability: Durability::Memory,
+            tps: 1e5,
+            tps_min: 1e5,
+            tps_max: 1e5,
+            windows: 1,
+            is_disturbed: false,
+        };
+        Fit { term: Term::Channel, cell, factor, tps: 1e5, is_assumed: false }
+    }
+
+    #[test]
+    fn a_socket_at_a_bound_is_as_the_others_or_as_in_the_profile() {
+        let joined = |factors: &[f64]| {
+            let mut fits: Vec<Fit> = factors.iter().map(|factor| socket(Channel::Uds, *factor)).collect();
+            join_sockets(&mut fits);
+            fits.iter().map(|fit| fit.factor).collect::<Vec<_>>()
+        };
+        assert_eq!(joined(&[LEAST_FACTOR]), [1.0]);
+        let both = joined(&[LEAST_FACTOR, 2.0]);
+        assert!(both.iter().all(|factor| (factor - 2.0).abs() < 1e-9), "{both:?}");
+        let mean = joined(&[1.0, 4.0]);
+        assert!(
+            (mean[0] - 2.0_f64.sqrt()).abs() < 1e-9 && (mean[1] - 8.0_f64.sqrt()).abs() < 1e-9,
+            "{mean:?}"
+        );
+    }
 }
