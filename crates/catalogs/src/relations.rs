@@ -106,6 +106,7 @@ impl World<'_> {
             "pg_sequence" => objects::sequences(self, rows),
             "pg_depend" => objects::dependencies(self, rows),
             "pg_tables" => objects::tables(self, rows),
+            "pg_views" => objects::views(self, rows),
             "pg_indexes" => objects::index_texts(self, rows),
             "pg_sequences" => objects::sequence_list(self, rows),
             _ => objects::fixed(self, rows),
@@ -201,14 +202,16 @@ pub fn table(catalog: &Catalog, number: i64) -> Option<&Table> {
     catalog.tables.get(&Oid(u32::try_from(number).ok()?))
 }
 
-/// The number of a class by its name: a table, an index, a sequence, or a relation of the catalogs.
+/// The number of a class by its name: a table, an index, a sequence, a view, or a relation of the
+/// catalogs.
 pub fn class_number(world: &World<'_>, schema: Option<&str>, name: &str) -> Option<i64> {
     let of_user = || {
         let catalog = world.catalog;
         let table = catalog.table(name).map(|table| table.oid.0.into());
         let sequence = || catalog.sequence(name).map(|sequence| sequence.oid.0.into());
         let index = || indexes(catalog).find(|index| index.name == name).map(|index| index.number);
-        table.or_else(sequence).or_else(index)
+        let view = || catalog.view(name).map(|view| view.oid.0.into());
+        table.or_else(sequence).or_else(index).or_else(view)
     };
     let of_system = |schema| {
         let at = world.relations.find(schema, name)?;
@@ -230,6 +233,9 @@ pub fn class_name(world: &World<'_>, number: i64) -> Option<String> {
     }
     if let Some(sequence) = catalog.sequences.get(&oid) {
         return Some(world.shown(&sequence.name));
+    }
+    if let Some(view) = catalog.views().find(|view| view.oid == oid) {
+        return Some(world.shown(&view.name));
     }
     if let Some(index) = index(catalog, number) {
         return Some(world.shown(index.name));

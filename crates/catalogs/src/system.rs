@@ -252,6 +252,10 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
             }))
         }
         "pg_get_constraintdef" => text(number(0).and_then(|number| constraint_definition(world, number))),
+        "pg_get_viewdef" => {
+            let of_number = |view: &&Procedure| Some(i64::from(view.oid.0)) == number(0);
+            text(world.catalog.views().find(of_number).map(|view| format!("{};", view.body)))
+        }
         name if name.starts_with("pg_get_function") => {
             text(routine(world, number(0)).and_then(|routine| of_routine(name, routine)))
         }
@@ -313,7 +317,7 @@ fn of_routine(name: &str, routine: &Procedure) -> Option<String> {
 }
 
 fn routine<'a>(world: &World<'a>, number: Option<i64>) -> Option<&'a Procedure> {
-    world.catalog.procedures.get(&Oid(u32::try_from(number?).ok()?))
+    world.catalog.procedures.get(&Oid(u32::try_from(number?).ok()?)).filter(|routine| !routine.is_view())
 }
 
 fn current_setting(facts: &Facts, args: &[Value]) -> Result<Value, SqlError> {

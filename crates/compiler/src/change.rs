@@ -17,6 +17,7 @@ fn target<'a, 'q>(
 ) -> Result<(&'a Table, Option<&'q ast::TableAlias>), Stop> {
     match &clause.relation {
         TableFactor::Table { name, alias, args: None, .. } if clause.joins.is_empty() => {
+            crate::views::refuse_change(compiler.catalog, name)?;
             Ok((compiler.table(name)?, alias.as_ref()))
         }
         _ => Err(syntax("UPDATE and DELETE change one table").into()),

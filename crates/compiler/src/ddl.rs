@@ -11,6 +11,7 @@ mod drop;
 mod procedure;
 mod retype;
 mod sequence;
+mod view;
 
 pub use create_table::slots_by_default;
 
@@ -89,6 +90,7 @@ pub(crate) fn is_definition(statement: &Statement) -> bool {
             | Statement::CreateIndex(_)
             | Statement::AlterIndex { .. }
             | Statement::CreateSequence { .. }
+            | Statement::CreateView(_)
             | Statement::Drop { .. }
             | Statement::Truncate(_)
     )
@@ -179,6 +181,7 @@ impl Changing {
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::AlterIndex { name, operation } => self.alter_index(name, operation),
             Statement::CreateSequence { .. } => self.create_sequence(statement),
+            Statement::CreateView(create) => self.create_view(create),
             Statement::Drop { .. } => self.drop_objects(statement),
             Statement::Truncate(truncate) => self.truncate(truncate),
             _ => Err(SqlError::unsupported("this definition", None)),
@@ -199,7 +202,7 @@ impl Changing {
         })
     }
 
-    /// Whether a table, index or sequence has the name.
+    /// Whether a table, index, sequence or view has the name.
     fn is_taken(&self, name: &str) -> bool {
         let catalog = &self.change.catalog;
         let has_index = |table: &Table| {
@@ -207,7 +210,9 @@ impl Changing {
                 || !table.key.is_empty() && table.key_name == name
                 || table.indexes.iter().any(|index| index.name == name)
         };
-        catalog.tables.values().any(has_index) || catalog.sequence(name).is_some()
+        catalog.tables.values().any(has_index)
+            || catalog.sequence(name).is_some()
+            || catalog.view(name).is_some()
     }
 
     fn free_name(&self, wanted: &str) -> String {

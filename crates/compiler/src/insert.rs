@@ -24,6 +24,7 @@ pub fn insert(compiler: &mut Compiler<'_>, cache: &mut Cache, insert: &ast::Inse
     let TableObject::TableName(name) = &insert.table else {
         return Err(Stop::General("INSERT into a function"));
     };
+    crate::views::refuse_change(compiler.catalog, name)?;
     let table = compiler.table(name)?;
     let columns = columns(table, &insert.columns)?;
     let mut reads = Vec::new();

@@ -58,6 +58,7 @@ mod tables;
 pub mod tree;
 pub mod typed;
 pub mod types;
+mod views;
 mod walk;
 mod words;
 

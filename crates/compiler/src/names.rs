@@ -52,11 +52,12 @@ pub fn in_public(name: &ObjectName) -> Result<String, Stop> {
 /// The table that a statement names.
 ///
 /// # Errors
-/// `42P01` and those of [`in_public`].
+/// `42P01`, `General` for a view, and those of [`in_public`].
 pub fn table<'a>(catalog: &'a Catalog, name: &ObjectName) -> Result<&'a Table, Stop> {
     let name = in_public(name)?;
     match catalog.table(&name) {
         Some(table) => Ok(table),
+        None if catalog.view(&name).is_some() => Err(Stop::General("a view")),
         None if name.starts_with("pg_") => Err(Stop::General("a system catalog")),
         None => Err(no_table(&name).into()),
     }

@@ -198,7 +198,7 @@ impl<'a> Building<'a> {
         if outputs.is_empty() {
             return match self.procedure.kind {
                 ProcedureKind::Procedure => Ok((FlowResult::Nothing, Vec::new())),
-                ProcedureKind::Function(_) => {
+                ProcedureKind::Function(_) | ProcedureKind::View => {
                     let field = Field { name: self.procedure.name.clone(), ty: SqlType::Text, column: None };
                     let void = Expr::Const(Datum::Text(String::new()));
                     Ok((FlowResult::Row(vec![void]), vec![field]))

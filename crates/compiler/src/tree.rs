@@ -64,6 +64,8 @@ pub struct Tree {
     pub subs: Vec<Sub>,
     pub withs: Vec<With>,
     pub tables: Vec<Oid>,
+    /// Those that it names, and those that these name.
+    pub views: Vec<Oid>,
 }
 
 /// The rows of a table.
@@ -401,11 +403,11 @@ fn finished(compiler: &mut Compiler<'_>, query: Query, fields: Vec<Field>) -> Re
         params.iter().copied().chain(fills.iter().map(crate::sources::fill_type)).collect();
     let mut state = compiler.tree.take().unwrap_or_default();
     let scans = scan::programs(compiler, &mut state, &all)?;
-    let State { outers, subs, withs, places, mut tables, .. } = state;
+    let State { outers, subs, withs, places, mut tables, views, .. } = state;
     tables.sort_unstable();
     tables.dedup();
     let places = places.into_iter().map(|(places, _)| places).collect();
-    Ok(Tree { query, params, fills, fields, scans, places, outers, subs, withs, tables })
+    Ok(Tree { query, params, fills, fields, scans, places, outers, subs, withs, tables, views })
 }
 
 fn is_of_sequence(fill: &Fill) -> bool {

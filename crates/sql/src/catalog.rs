@@ -26,6 +26,7 @@ pub struct Catalog {
     /// Physical tables that nothing uses any more, of which the rows are still to be removed.
     pub emptying: BTreeSet<Store>,
     pub next_oid: u32,
+    /// Procedures, functions and views.
     pub procedures: BTreeMap<Oid, Procedure>,
 }
 
@@ -133,7 +134,7 @@ pub struct Sequence {
     pub owned_by: Option<(Oid, u16)>,
 }
 
-/// A procedure or a function in SQL.
+/// A procedure or a function in SQL, or a view: its columns are output parameters.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Procedure {
     pub oid: Oid,
@@ -155,6 +156,7 @@ pub enum ProcedureKind {
     Procedure,
     /// With the type of its value; `None` is `void`, or that of its output parameters.
     Function(Option<SqlType>),
+    View,
 }
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -181,6 +183,12 @@ impl ParamMode {
 
     pub fn is_output(self) -> bool {
         matches!(self, ParamMode::Out | ParamMode::InOut)
+    }
+}
+
+impl Procedure {
+    pub fn is_view(&self) -> bool {
+        self.kind == ProcedureKind::View
     }
 }
 
@@ -222,7 +230,15 @@ impl std::fmt::Debug for Memo {
 
 impl Catalog {
     pub fn procedure(&self, name: &str) -> Option<&Procedure> {
-        self.procedures.values().find(|procedure| procedure.name == name)
+        self.procedures.values().find(|procedure| procedure.name == name && !procedure.is_view())
+    }
+
+    pub fn view(&self, name: &str) -> Option<&Procedure> {
+        self.views().find(|view| view.name == name)
+    }
+
+    pub fn views(&self) -> impl Iterator<Item = &Procedure> {
+        self.procedures.values().filter(|procedure| procedure.is_view())
     }
 
     pub fn table(&self, name: &str) -> Option<&Table> {

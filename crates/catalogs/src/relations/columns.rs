@@ -38,6 +38,13 @@ pub fn attributes(world: &World<'_>, rows: &mut Rows<'_>) {
             );
         }
     }
+    for view in world.catalog.views() {
+        for (column, at) in view.params.iter().zip(1..) {
+            let (class, ty) = (view.oid.0.into(), number_of(column.ty));
+            let name = &column.name;
+            add(rows, Attribute { class, name, at, ty, not_null: false, has_default: false, dropped: false });
+        }
+    }
     for index in indexes(world.catalog) {
         for (position, at) in index.columns.iter().zip(1..) {
             let Some(column) = index.table.columns.get(usize::from(*position)) else { continue };

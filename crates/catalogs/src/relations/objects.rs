@@ -49,6 +49,9 @@ pub fn classes(world: &World<'_>, rows: &mut Rows<'_>) {
     for sequence in world.catalog.sequences.values() {
         rows.add(&class(sequence.oid.0.into(), &sequence.name, "S", PUBLIC, 3, 0));
     }
+    for view in world.catalog.views() {
+        rows.add(&class(view.oid.0.into(), &view.name, "v", PUBLIC, view.params.len(), 0));
+    }
     for relation in world.relations.iter() {
         let (namespace, kind) = match relation.schema {
             "pg_catalog" if relation.number < 12_000 => (PG_CATALOG, "r"),
@@ -171,6 +174,18 @@ pub fn tables(world: &World<'_>, rows: &mut Rows<'_>) {
             ("tablename", text(&table.name)),
             ("tableowner", text(&world.facts.user)),
             ("hasindexes", Value::Bool(!indexes_of(table).is_empty())),
+        ]);
+    }
+}
+
+/// `pg_views`.
+pub fn views(world: &World<'_>, rows: &mut Rows<'_>) {
+    for view in world.catalog.views() {
+        rows.add(&[
+            ("schemaname", text("public")),
+            ("viewname", text(&view.name)),
+            ("viewowner", text(&world.facts.user)),
+            ("definition", Value::Text(format!("{};", view.body))),
         ]);
     }
 }

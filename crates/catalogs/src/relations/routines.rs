@@ -12,7 +12,7 @@ const VOID: i64 = 2278;
 
 /// `pg_proc`.
 pub fn fill(world: &World<'_>, rows: &mut Rows<'_>) {
-    for routine in world.catalog.procedures.values() {
+    for routine in world.catalog.procedures.values().filter(|routine| !routine.is_view()) {
         let inputs: Vec<&ProcedureParam> = inputs(routine).collect();
         let types = inputs.iter().map(|param| Value::Int(number_of(param.ty).0.into()));
         let mut values = vec![
@@ -116,7 +116,7 @@ fn listed<'a>(params: impl Iterator<Item = &'a ProcedureParam>, says_in: bool, d
 /// What a function returns; `None` of a procedure.
 pub fn result(routine: &Procedure) -> Option<String> {
     match routine.kind {
-        ProcedureKind::Procedure => None,
+        ProcedureKind::Procedure | ProcedureKind::View => None,
         ProcedureKind::Function(Some(ty)) => Some(type_text(ty)),
         ProcedureKind::Function(None) if outputs(routine).next().is_some() => Some("record".into()),
         ProcedureKind::Function(None) => Some("void".into()),

@@ -36,6 +36,18 @@ pub fn fill(world: &World<'_>, rows: &mut Rows<'_>) {
                 }
             }
         }
+        "views" => {
+            for view in world.catalog.views() {
+                let mut values = named(world, "table", "table_name", &view.name);
+                values.extend([
+                    ("view_definition", Value::Text(format!("{};", view.body))),
+                    ("check_option", text("NONE")),
+                    ("is_updatable", text("NO")),
+                    ("is_insertable_into", text("NO")),
+                ]);
+                rows.add(&values);
+            }
+        }
         "sequences" => sequences(world, rows),
         "information_schema_catalog_name" => rows.add(&[("catalog_name", text(&world.facts.database))]),
         "enabled_roles" => rows.add(&[("role_name", text(&world.facts.user))]),
@@ -61,6 +73,15 @@ fn tables(world: &World<'_>, rows: &mut Rows<'_>) {
         values.extend([
             ("table_type", text("BASE TABLE")),
             ("is_insertable_into", text("YES")),
+            ("is_typed", text("NO")),
+        ]);
+        rows.add(&values);
+    }
+    for view in world.catalog.views() {
+        let mut values = named(world, "table", "table_name", &view.name);
+        values.extend([
+            ("table_type", text("VIEW")),
+            ("is_insertable_into", text("NO")),
             ("is_typed", text("NO")),
         ]);
         rows.add(&values);
@@ -93,6 +114,23 @@ fn columns(world: &World<'_>, rows: &mut Rows<'_>) {
                 ("identity_cycle", text("NO")),
                 ("is_generated", text("NEVER")),
                 ("is_updatable", text("YES")),
+            ]);
+            values.extend(of_type(world, column.ty));
+            rows.add(&values);
+        }
+    }
+    for view in world.catalog.views() {
+        for (column, at) in view.params.iter().zip(1..) {
+            let mut values = named(world, "table", "table_name", &view.name);
+            values.extend([
+                ("column_name", text(&column.name)),
+                ("ordinal_position", Value::Int(at)),
+                ("is_nullable", text("YES")),
+                ("is_self_referencing", text("NO")),
+                ("is_identity", text("NO")),
+                ("identity_cycle", text("NO")),
+                ("is_generated", text("NEVER")),
+                ("is_updatable", text("NO")),
             ]);
             values.extend(of_type(world, column.ty));
             rows.add(&values);

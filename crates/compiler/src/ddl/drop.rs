@@ -71,7 +71,8 @@ impl Changing {
             ObjectType::Table => ("table", "DROP TABLE"),
             ObjectType::Index => ("index", "DROP INDEX"),
             ObjectType::Sequence => ("sequence", "DROP SEQUENCE"),
-            ObjectType::View | ObjectType::MaterializedView if *if_exists => ("view", "DROP VIEW"),
+            ObjectType::View => ("view", "DROP VIEW"),
+            ObjectType::MaterializedView if *if_exists => ("materialized view", "DROP MATERIALIZED VIEW"),
             ObjectType::Type if *if_exists => ("type", "DROP TYPE"),
             ObjectType::Role | ObjectType::User if *if_exists => ("role", "DROP ROLE"),
             other => return Err(SqlError::unsupported(&format!("DROP {other}"), None)),
@@ -90,13 +91,17 @@ impl Changing {
                 },
                 "index" => self.drop_index(&name)?,
                 "sequence" => self.drop_sequence(&name, *cascade)?,
+                "view" if self.drop_view(&name, *cascade)? => true,
+                "view" if self.is_taken(&name) => return Err(wrong_kind(&name, kind)),
                 _ => false,
             };
             if !found {
                 let message = format!("{kind} \"{name}\" does not exist");
                 match (if_exists, kind) {
                     (true, _) => self.change.notices.push(format!("{message}, skipping")),
-                    (false, "table") => return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message)),
+                    (false, "table" | "view") => {
+                        return Err(SqlError::new(SqlState::UNDEFINED_TABLE, message));
+                    }
                     (false, _) => return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, message)),
                 }
             }

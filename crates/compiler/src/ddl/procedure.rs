@@ -1,6 +1,7 @@
 //! `CREATE PROCEDURE`, `CREATE FUNCTION`, and `DROP` of both.
 
 use super::{Bodies, Changing, plain};
+use crate::Stop;
 use crate::coerce::{How, Params};
 use crate::error::{DEPENDENT_OBJECTS, WRONG_OBJECT_TYPE};
 use crate::expressions::Compiler;
@@ -100,7 +101,7 @@ impl Changing {
         })
     }
 
-    fn remove_procedure(&mut self, oid: Oid) {
+    pub(super) fn remove_procedure(&mut self, oid: Oid) {
         self.change.catalog.procedures.remove(&oid);
         self.change.removed.insert(oid);
     }
@@ -131,10 +132,15 @@ impl Changing {
             if procedure.uses.is_disjoint(changed) || changed.contains(&procedure.oid) {
                 continue;
             }
-            body_of(catalog, procedure).map_err(|stop| {
+            let checked = if procedure.is_view() {
+                crate::views::check(catalog, procedure).map(|_| ()).map_err(Stop::Error)
+            } else {
+                body_of(catalog, procedure).map(|_| ())
+            };
+            checked.map_err(|stop| {
                 let message = format!("cannot change the table because {} depends on it", shown(procedure));
                 SqlError::new(DEPENDENT_OBJECTS, message)
-                    .with_detail(format!("Its body would fail: {}", plain(stop).message))
+                    .with_detail(format!("Its text would fail: {}", plain(stop).message))
                     .with_hint("Drop or replace it first.")
             })?;
         }
@@ -204,6 +210,9 @@ fn in_body(stop: crate::Stop) -> SqlError {
 
 /// The procedure with its parameters' types.
 fn shown(procedure: &Procedure) -> String {
+    if procedure.is_view() {
+        return format!("view {}", procedure.name);
+    }
     let types: Vec<String> = inputs(procedure).map(crate::types::name_of).collect();
     let word = if procedure.kind == ProcedureKind::Procedure { "procedure" } else { "function" };
     format!("{word} {}({})", procedure.name, types.join(", "))

@@ -2,13 +2,14 @@
 
 use super::{OUTER, Place, Source};
 use crate::Stop;
-use crate::error::{DUPLICATE_ALIAS, syntax};
+use crate::error::{DUPLICATE_ALIAS, no_column, syntax};
 use crate::expressions::{Compiler, coalesce};
 use crate::names::{Merged, Relation, Scope, folded, parts};
 use crate::sources::{made, rename};
 use crate::tables::stored;
 use crate::tree::reference::{Wanted, too_many};
 use crate::walk::conjuncts;
+use sql::catalog::Procedure;
 use sql::expression::BinaryOp;
 use sql::{Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{
@@ -241,6 +242,10 @@ impl From {
                 return self.unstored(&ident, with.columns, alias, (source, false));
             }
         }
+        let view = crate::names::in_public(name).ok().and_then(|name| compiler.catalog.view(&name));
+        if let Some(view) = view {
+            return self.view(compiler, view, alias);
+        }
         let table = compiler.table(name)?;
         let Some(tree) = &mut compiler.tree else { return Err(Stop::General("a table of this kind")) };
         tree.scans.push(Wanted { oid: table.oid, used: BTreeSet::new(), conditions: Vec::new() });
@@ -251,6 +256,39 @@ impl From {
         relation.scan = Some(scan);
         rename(&mut relation, alias);
         self.push(relation, Source::Scan(scan), false)
+    }
+
+    /// The query of a view, of which only the view's own columns can be named.
+    fn view(
+        &mut self,
+        compiler: &mut Compiler<'_>,
+        view: &Procedure,
+        alias: Option<&TableAlias>,
+    ) -> Result<Part, Stop> {
+        let parsed = crate::views::parsed(view)?;
+        let query = crate::views::query(&parsed).ok_or(Stop::General("a view without a query"))?;
+        // Names in the view's text mean what they meant where it was made.
+        let in_reach = compiler.tree.as_mut().map(|tree| {
+            tree.views.push(view.oid);
+            std::mem::take(&mut tree.in_reach)
+        });
+        let (frame, place) = (compiler.frame.take(), compiler.place);
+        let bound = compiler.apart(|compiler| compiler.tree_query(query));
+        (compiler.frame, compiler.place) = (frame, place);
+        if let (Some(tree), Some(in_reach)) = (&mut compiler.tree, in_reach) {
+            tree.in_reach = in_reach;
+        }
+        let bound = bound?;
+        let fields = bound.fields.iter().map(|field| (field.name.clone(), field.ty)).collect();
+        let mut relation = made(&view.name, fields, alias, self.scope.width());
+        let all = std::mem::take(&mut relation.columns);
+        for column in &view.params {
+            let found = all.iter().find(|known| known.name == column.name);
+            relation.columns.push(found.cloned().ok_or_else(|| no_column(&column.name))?);
+        }
+        rename(&mut relation, alias);
+        let source = Source::Query { query: Box::new(bound.query), is_lateral: false };
+        self.push(relation, source, false)
     }
 
     fn function(

@@ -47,6 +47,7 @@ pub struct State {
     pub subs: Vec<Sub>,
     pub withs: Vec<With>,
     pub tables: Vec<Oid>,
+    pub views: Vec<Oid>,
     pub in_reach: Vec<Reachable>,
     /// The recursive ones of which the rows of the last round are read.
     pub read_again: BTreeSet<usize>,

@@ -299,5 +299,6 @@ fn one_row(each: &compiled::Query) -> Tree {
         subs: Vec::new(),
         withs: Vec::new(),
         tables: Vec::new(),
+        views: Vec::new(),
     }
 }

@@ -146,6 +146,7 @@ fn listed<T: std::fmt::Display>(items: &[T]) -> String {
 }
 
 fn table<'c>(catalog: &'c Catalog, name: &ast::ObjectName) -> Result<&'c Table, Stop> {
+    crate::views::refuse_change(catalog, name)?;
     crate::names::table(catalog, name)
 }
 

@@ -1,5 +1,5 @@
 //! Statements with PostgreSQL 15's answers: time zones, columns that get other types, arrays,
-//! constraints, JSON.
+//! constraints, JSON, views.
 //!
 //! A line of a file is the session's time zone, a text of statements, and the answer: rows with
 //! `|` between columns and `;` behind each row, or the code and the message of the error, with the
@@ -14,6 +14,7 @@ const ZONES: &str = include_str!("answers/zones.tsv");
 const ARRAYS: &str = include_str!("answers/arrays.tsv");
 const CONSTRAINTS: &str = include_str!("answers/constraints.tsv");
 const JSON: &str = include_str!("answers/json.tsv");
+const VIEWS: &str = include_str!("answers/views.tsv");
 
 async fn answer(client: &Client, zone: &str, text: &str) -> String {
     let set = format!("SET TimeZone = '{zone}'");
@@ -87,6 +88,11 @@ async fn broken_constraints_are_told_as_by_postgresql() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn documents_are_built_as_by_postgresql() {
     check(JSON).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_are_those_of_postgresql() {
+    check(VIEWS).await;
 }
 
 /// Values pass in both forms, as parameters and as results.
