@@ -80,7 +80,10 @@ pub fn call(
         (Builds::ArrayOfRows, [_]) | (Builds::ObjectOfRows, [_, _]) => {
             aggregate(compiler, scope, (name, builds), args, of)?
         }
-        _ => return Err(wrong().into()),
+        _ => {
+            let types = args.iter().map(|arg| compiler.expr(scope, arg).map(|value| value.ty));
+            return Err(no_function(name, &types.collect::<Result<Vec<_>, _>>()?).into());
+        }
     };
     let expr = match ty {
         Jsonb => Expr::Cast { expr: text.into(), from: Text, to: Jsonb, explicit: true },
