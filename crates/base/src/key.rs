@@ -70,7 +70,23 @@ impl Key {
 
     #[must_use]
     pub fn bytes(mut self, v: &[u8]) -> Key {
-        if v.contains(&0) {
+        let zeros = v.iter().filter(|byte| **byte == 0).count();
+        let mut at = self.0.len();
+        if at + v.len() + zeros + 2 <= PLACE {
+            // Most keys are short: calls that make room for few bytes each would take far longer.
+            let mut place = [0; PLACE];
+            place[..at].copy_from_slice(&self.0);
+            for &byte in v {
+                place[at] = byte;
+                at += 1;
+                if byte == 0 {
+                    place[at] = 0xff;
+                    at += 1;
+                }
+            }
+            return Key(SmallVec::from_buf_and_len(place, at + 2));
+        }
+        if zeros > 0 {
             for part in v.split_inclusive(|b| *b == 0) {
                 self.0.extend_from_slice(part);
                 if part.ends_with(&[0]) {

@@ -252,10 +252,7 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
             }))
         }
         "pg_get_constraintdef" => text(number(0).and_then(|number| constraint_definition(world, number))),
-        "pg_get_viewdef" => {
-            let of_number = |view: &&Procedure| Some(i64::from(view.oid.0)) == number(0);
-            text(world.catalog.views().find(of_number).map(|view| format!("{};", view.body)))
-        }
+        "pg_get_viewdef" => text(number(0).and_then(|number| view_definition(world, number))),
         name if name.starts_with("pg_get_function") => {
             text(routine(world, number(0)).and_then(|routine| of_routine(name, routine)))
         }
@@ -304,6 +301,11 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         name if name.ends_with("_size") => Value::Int(0),
         _ => Value::Null,
     })
+}
+
+fn view_definition(world: &World<'_>, number: i64) -> Option<String> {
+    let view = world.catalog.views().find(|view| i64::from(view.oid.0) == number)?;
+    Some(format!("{};", view.body))
 }
 
 fn of_routine(name: &str, routine: &Procedure) -> Option<String> {

@@ -9,6 +9,7 @@ use crate::tables::Cache;
 use sql::catalog::Table;
 use sql::program::{Delete, Joined, RowLock, Source, Statement, Update};
 use sqlparser::ast::{self, FromTable, TableFactor, UpdateTableFromKind};
+use std::sync::Arc;
 
 /// The only table of a clause, with its alias.
 fn target<'a, 'q>(
@@ -51,6 +52,7 @@ pub fn update(compiler: &mut Compiler<'_>, cache: &mut Cache, update: &ast::Upda
     let checks = crate::references::checks(table, Some(&changed));
     let (references, others) = crate::references::of_changed_rows(compiler.catalog, cache, table, &changed);
     reads.extend(table.foreign_keys.iter().map(|key| key.to));
+    let (set, checks) = (Arc::new(set), Arc::new(checks));
     let statement = Statement::Update(Update { source, from, set, checks, references, returning });
     let mut writes = vec![table.oid];
     writes.extend(others);

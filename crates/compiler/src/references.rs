@@ -7,6 +7,7 @@ use sql::catalog::{Catalog, ForeignKey, Oid, Reaction, Table};
 use sql::expression::BinaryOp;
 use sql::program::{Checked, Path, Reference, ReferenceKind, RowLock, Source};
 use sql::{Expr, SqlType};
+use std::sync::Arc;
 
 /// The conditions on new rows: all, or those that a change of some columns can break.
 pub fn checks(table: &Table, changed: Option<&[u16]>) -> Vec<Checked> {
@@ -149,7 +150,7 @@ fn source(
     };
     let way = find(&wanted, &conditions);
     let rest = conditions.into_iter().enumerate().filter(|(at, _)| !way.used.contains(at));
-    let filter = all_of(rest.map(|(_, condition)| condition).collect());
+    let filter = all_of(rest.map(|(_, condition)| condition).collect()).map(Arc::new);
     let path: Path = way.path;
     Some(Source { table: other, path, filter, lock: RowLock::None })
 }

@@ -441,7 +441,8 @@ impl Planner {
         }
         filter.iter_mut().for_each(|condition| self.plan.place(condition));
         place_path(&mut way.path, &self.plan);
-        let source = Source { table, path: way.path, filter: all_of(filter), lock: self.from.kinds[at].lock };
+        let filter = all_of(filter).map(Arc::new);
+        let source = Source { table, path: way.path, filter, lock: self.from.kinds[at].lock };
         self.plan.is_ordered = way.is_ordered && self.known.len() == 1;
         self.plan.sources.push(Joined { source, is_outer });
     }

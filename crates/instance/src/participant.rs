@@ -497,11 +497,10 @@ impl<W: Workload, E: Engine> Local<W, E> {
                 let mut reply = self.spares.take_buffer(&[]);
                 let outcome = match W::decode_request(&request) {
                     Ok(request) => {
-                        pin!(probe::charged(
-                            Role::Home,
-                            self.submit(&request, (from, link, call), &mut reply)
-                        ))
-                        .await
+                        // Given by value it would be moved into the outer future: tens of
+                        // thousands of bytes.
+                        let submitted = pin!(self.submit(&request, (from, link, call), &mut reply));
+                        pin!(probe::charged(Role::Home, submitted)).await
                     }
                     Err(abort) => Err(abort),
                 };

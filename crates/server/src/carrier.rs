@@ -11,6 +11,7 @@
 
 use base::{InstanceId, WorkerId};
 use channel::{Address, Hello, Link, Parker, SendError};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -62,6 +63,9 @@ struct To {
     failed: Option<(Instant, String)>,
 }
 
+/// The session that waits for the answer to each call.
+type Waiting = HashMap<u64, (InstanceId, ReplyTo), RandomState>;
+
 pub struct Carrier {
     pub parker: Parker,
     /// Set once.
@@ -69,8 +73,7 @@ pub struct Carrier {
     /// The worker that shares this carrier's thread: its instance, and its number there.
     near: Option<(InstanceId, WorkerId)>,
     links: Vec<To>,
-    /// The session that waits for the answer to each call.
-    waiting: HashMap<u64, (InstanceId, ReplyTo)>,
+    waiting: Waiting,
     next_call: u64,
     /// The frame that is being encoded.
     frame: Vec<u8>,
@@ -83,7 +86,7 @@ impl Carrier {
         instances: Arc<OnceLock<Instances>>,
         near: Option<(InstanceId, WorkerId)>,
     ) -> Result<Carrier, channel::ChannelError> {
-        let (parker, waiting, links) = (Parker::new()?, HashMap::new(), Vec::new());
+        let (parker, waiting, links) = (Parker::new()?, Waiting::default(), Vec::new());
         Ok(Carrier { parker, instances, near, links, waiting, next_call: 1, frame: Vec::new() })
     }
 
@@ -223,7 +226,7 @@ impl Carrier {
 }
 
 /// Gives an answer to the session that waits for it. Returns whether the bytes are an answer.
-fn deliver(waiting: &mut HashMap<u64, (InstanceId, ReplyTo)>, message: &[u8]) -> bool {
+fn deliver(waiting: &mut Waiting, message: &[u8]) -> bool {
     let (call, reply) = match Frame::decode(message) {
         Ok(Frame::Said { call, said }) => (call, Ok(Answered { bytes: said.to_vec(), ends: false })),
         Ok(Frame::Done { call, outcome: Ok(()), reply }) => {

@@ -8,6 +8,7 @@
 //! its turn. A session that shares a guard may become its only holder. Two that want this at once
 //! would wait for each other; one of them gives up when its time is over.
 
+use foldhash::fast::RandomState;
 use sql::catalog::Oid;
 use sql::{SqlError, SqlState};
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ pub enum Hold {
 /// The guards of all tables.
 #[derive(Default)]
 pub struct Guards {
-    tables: Mutex<HashMap<Oid, Table>>,
+    tables: Mutex<HashMap<Oid, Table, RandomState>>,
 }
 
 #[derive(Default)]
@@ -86,6 +87,27 @@ impl Guards {
         })
     }
 
+    /// Shares guards for a session, those of `tables` that it does not hold yet, up to the first
+    /// one for which it has to wait. Returns that one. `held` gets those that it has then.
+    pub fn share(&self, session: SessionId, tables: &[Oid], held: &mut Vec<Oid>) -> Option<Oid> {
+        if tables.iter().all(|table| held.contains(table)) {
+            return None;
+        }
+        let mut guards = self.lock();
+        for oid in tables {
+            if held.contains(oid) {
+                continue;
+            }
+            let table = guards.entry(*oid).or_default();
+            if !table.grants(session, Hold::Shared) {
+                return Some(*oid);
+            }
+            table.give(session, Hold::Shared);
+            held.push(*oid);
+        }
+        None
+    }
+
     /// Takes a guard for a session if it need not wait. Returns whether it has it.
     pub fn try_take(&self, session: SessionId, table: Oid, hold: Hold) -> bool {
         let mut tables = self.lock();
@@ -105,7 +127,9 @@ impl Guards {
             if table.alone == Some(session) {
                 table.alone = None;
             }
-            table.changed.notify_waiters();
+            if table.waiters > 0 {
+                table.changed.notify_waiters();
+            }
         }
     }
 
@@ -116,7 +140,7 @@ impl Guards {
         waits.map(|(oid, table)| (*oid, table.waiters)).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Oid, Table>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Oid, Table, RandomState>> {
         // No code panics while it holds this mutex, so its content is whole.
         self.tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -293,7 +293,11 @@ impl<'a> Body<'a> {
         if count * least > self.0.len() {
             return Err(violation("insufficient data left in message"));
         }
-        (0..count).map(|_| read(self)).collect()
+        let mut list = Vec::with_capacity(count);
+        for _ in 0..count {
+            list.push(read(self)?);
+        }
+        Ok(list)
     }
 
     fn end(&self) -> Result<(), SqlError> {

@@ -33,13 +33,14 @@ use crate::engine::Engine;
 use crate::incoming::{Message, is_extended, violation};
 use crate::language::Prepared;
 use crate::outgoing::Severity;
-use crate::settings::Settings;
+use crate::settings::{Limit, Settings};
 use crate::shared::{Registered, Shared, stopped};
 use crate::transport::{Frame, Lost, MOST_MESSAGE_BYTES, Transport};
 use block::{Block, Kind};
 use cursors::Cursor;
 use extended::Portal;
 use filling::Numbers;
+use foldhash::fast::RandomState;
 use sql::{SqlError, SqlState};
 use std::collections::HashMap;
 use std::pin::pin;
@@ -58,8 +59,8 @@ pub struct Session<S, E: Engine> {
     database: String,
     settings: Settings,
     /// By name; the unnamed one has an empty name.
-    statements: HashMap<String, Arc<Prepared>>,
-    portals: HashMap<String, Portal>,
+    statements: HashMap<String, Arc<Prepared>, RandomState>,
+    portals: HashMap<String, Portal, RandomState>,
     cursors: HashMap<String, Cursor>,
     block: Block<E::Conversation>,
     numbers: Numbers,
@@ -211,12 +212,12 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         let (limit, state, message) = match self.block.kind {
             Kind::None => (
-                self.settings.limit("idle_session_timeout"),
+                self.settings.limit(Limit::IdleSession),
                 *b"57P05",
                 "terminating connection due to idle-session timeout",
             ),
             Kind::Implicit | Kind::Explicit => (
-                self.settings.limit("idle_in_transaction_session_timeout"),
+                self.settings.limit(Limit::IdleInTransaction),
                 *b"25P03",
                 "terminating connection due to idle-in-transaction timeout",
             ),

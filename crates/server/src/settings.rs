@@ -112,12 +112,43 @@ fn no_setting(name: &str) -> SqlError {
 type Values = BTreeMap<Cow<'static, str>, String>;
 
 /// The settings of one session.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Settings {
     values: Values,
     /// What the client gave at the start: `RESET` returns to it.
     start: Values,
     in_transaction: Option<Changed>,
+    /// What `values` say.
+    read: Read,
+}
+
+/// A limit of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    IdleInTransaction,
+    IdleSession,
+    Lock,
+    Statement,
+}
+
+/// Their settings, in the order of [`Limit`].
+const LIMITS: [&str; 4] =
+    ["idle_in_transaction_session_timeout", "idle_session_timeout", "lock_timeout", "statement_timeout"];
+
+/// The values that each statement needs, read from their texts when one of these changes.
+#[derive(Clone, Default)]
+struct Read {
+    limits: [Option<Duration>; LIMITS.len()],
+    zone: Zone,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let (values, start) = (Values::new(), Values::new());
+        let mut settings = Settings { values, start, in_transaction: None, read: Read::default() };
+        settings.read_again();
+        settings
+    }
 }
 
 /// In a transaction that has changed a setting.
@@ -236,7 +267,18 @@ impl Settings {
             put(&mut changed.after, key.clone(), value.clone());
         }
         put(&mut self.values, key, value);
+        self.read_again();
         Ok(())
+    }
+
+    /// To be called after each change of `values`.
+    fn read_again(&mut self) {
+        let limit = |name| {
+            let millis = self.get(name).ok().and_then(millis).unwrap_or(0);
+            (millis > 0).then(|| Duration::from_millis(millis))
+        };
+        let zone = self.values.get("TimeZone").and_then(|name| Zone::named(name)).unwrap_or_default();
+        self.read = Read { limits: LIMITS.map(limit), zone };
     }
 
     pub fn reset_all(&mut self, in_transaction: bool) {
@@ -247,6 +289,7 @@ impl Settings {
             changed.after = self.start.clone();
         }
         self.values = self.start.clone();
+        self.read_again();
     }
 
     /// Whether the transaction has changed a setting.
@@ -262,17 +305,19 @@ impl Settings {
         for name in ["transaction_isolation", "transaction_read_only", "transaction_deferrable"] {
             self.values.remove(name);
         }
+        self.read_again();
     }
 
     /// A limit of time; `None` if there is none.
-    pub fn limit(&self, name: &'static str) -> Option<Duration> {
-        let millis = self.get(name).ok().and_then(millis).unwrap_or(0);
-        (millis > 0).then(|| Duration::from_millis(millis))
+    #[inline]
+    pub fn limit(&self, limit: Limit) -> Option<Duration> {
+        self.read.limits[limit as usize]
     }
 
     /// The zone in which the session reads and shows instants.
+    #[inline]
     pub fn zone(&self) -> Zone {
-        self.values.get("TimeZone").and_then(|name| Zone::named(name)).unwrap_or_default()
+        self.read.zone.clone()
     }
 
     pub fn is_on(&self, name: &'static str) -> bool {
@@ -419,7 +464,17 @@ mod tests {
     fn times_have_units() {
         let mut settings = Settings::default();
         settings.set("statement_timeout", Some("'5s'"), Lasts::Session, false).unwrap();
-        assert_eq!(settings.limit("statement_timeout"), Some(Duration::from_secs(5)));
+        assert_eq!(settings.limit(Limit::Statement), Some(Duration::from_secs(5)));
+        let limits = [Limit::IdleInTransaction, Limit::IdleSession, Limit::Lock];
+        assert_eq!(limits.map(|limit| settings.limit(limit)), [None, None, Some(Duration::from_secs(10))]);
+        settings.set("statement_timeout", Some("7"), Lasts::Transaction, true).unwrap();
+        assert_eq!(settings.limit(Limit::Statement), Some(Duration::from_millis(7)));
+        settings.end_transaction(true);
+        assert_eq!(settings.limit(Limit::Statement), Some(Duration::from_secs(5)));
+        settings.set("lock_timeout", Some("0"), Lasts::Session, false).unwrap();
+        assert_eq!(settings.limit(Limit::Lock), None);
+        settings.reset_all(false);
+        assert_eq!(settings.limit(Limit::Statement), None);
         assert!(settings.set("statement_timeout", Some("soon"), Lasts::Session, false).is_err());
         assert!(settings.set("server_version", Some("16"), Lasts::Session, false).is_err());
         assert!(settings.set("no_such", Some("1"), Lasts::Session, false).is_err());

@@ -17,6 +17,7 @@
 //! Each thread keeps its own values, and no reference to them leaves it but counted ones. A value
 //! that is kept by its address is held, so no other value gets that address meanwhile.
 
+use foldhash::fast::RandomState;
 use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use serde::ser::{Error as _, Serialize, Serializer};
 use std::any::{Any, TypeId};
@@ -33,14 +34,17 @@ const LONGEST: usize = 16 << 10;
 
 /// The values that were used last. New ones, and old ones that are used again, are young; when
 /// there are too many of them they are old, and those that were old before are forgotten.
+///
+/// The hash has a key of its own in each process, so that no client can choose statements that meet
+/// in one place of the table.
 struct Recent<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: HashMap<K, V, RandomState>,
+    old: HashMap<K, V, RandomState>,
 }
 
 impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     fn new() -> Recent<K, V> {
-        Recent { young: HashMap::new(), old: HashMap::new() }
+        Recent { young: HashMap::default(), old: HashMap::default() }
     }
 
     fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
@@ -66,11 +70,11 @@ impl<K: Eq + Hash, V: Clone> Recent<K, V> {
 /// A value of any type, and its encoding.
 type Encoded = (Arc<dyn Any + Send + Sync>, Arc<[u8]>);
 /// The decoded values of all types, by type and bytes.
-type Decoded = HashMap<TypeId, Recent<Box<[u8]>, Arc<dyn Any + Send + Sync>>>;
+type Decoded = HashMap<TypeId, Recent<Box<[u8]>, Arc<dyn Any + Send + Sync>>, RandomState>;
 
 thread_local! {
     static ENCODED: RefCell<Recent<usize, Encoded>> = RefCell::new(Recent::new());
-    static DECODED: RefCell<Decoded> = RefCell::new(HashMap::new());
+    static DECODED: RefCell<Decoded> = RefCell::new(HashMap::default());
 }
 
 /// # Errors

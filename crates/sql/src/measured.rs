@@ -36,6 +36,11 @@ impl Phases {
         self.0 = Some(Vec::new());
     }
 
+    /// Whether phases are noted.
+    pub(crate) fn are_noted(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The phases so far; no more are noted.
     pub fn end(&mut self) -> Vec<Phase> {
         self.0.take().unwrap_or_default()

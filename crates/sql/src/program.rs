@@ -157,7 +157,7 @@ pub struct Source {
     pub table: Arc<Stored>,
     pub path: Path,
     /// Over the table's columns, preceded by those of the sources before it in a join.
-    pub filter: Option<Expr>,
+    pub filter: Option<Arc<Expr>>,
     pub lock: RowLock,
 }
 
@@ -348,8 +348,8 @@ pub struct Update {
     /// Further sources (`UPDATE ... FROM`), joined after the table.
     pub from: Vec<Joined>,
     /// Over the joined row.
-    pub set: Vec<Assignment>,
-    pub checks: Vec<Checked>,
+    pub set: Arc<Vec<Assignment>>,
+    pub checks: Arc<Vec<Checked>>,
     /// Of a row, those apply of which one of `columns` changes.
     pub references: Vec<Reference>,
     /// Over the joined row, in which the table's columns have their new values.

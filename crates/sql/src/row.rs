@@ -273,7 +273,7 @@ impl Row<'_> {
         if i >= self.count {
             return Ok(self.layout.missing[i].clone());
         }
-        if self.bytes[2 + i / 8] & (1 << (i % 8)) != 0 {
+        if self.is_null(i) {
             return Ok(Datum::Null);
         }
         if place.form.width().is_some() {
@@ -285,6 +285,29 @@ impl Row<'_> {
         place.form.read_variable(bytes.ok_or_else(corrupt)?)
     }
 
+    /// Whether a column that the row has is null.
+    #[inline]
+    fn is_null(&self, i: usize) -> bool {
+        self.bytes[2 + i / 8] & (1 << (i % 8)) != 0
+    }
+
+    /// The bytes that change if a column gets a value; `None` if those are not all: the column or
+    /// the value is null, or its width varies, or the row was stored before the column was added.
+    ///
+    /// # Errors
+    /// `XX000` if the value does not have the column's type.
+    pub fn part(&self, column: u16, value: &Datum) -> Result<Option<Part>, SqlError> {
+        let i = usize::from(column);
+        let place = self.layout.places.get(i).ok_or_else(corrupt)?;
+        let Some(length) = place.form.width() else { return Ok(None) };
+        if i >= self.count || self.is_null(i) || value.is_null() {
+            return Ok(None);
+        }
+        let mut bytes = [0; WIDEST];
+        place.form.put_fixed(&mut bytes, value)?;
+        Ok(Some(Part { at: self.first + place.fixed as usize, bytes, length }))
+    }
+
     fn end(&self, number: usize) -> usize {
         let bytes = &self.bytes[self.ends + number * self.end_width..];
         match self.end_width {
@@ -294,10 +317,39 @@ impl Row<'_> {
     }
 }
 
+/// Bytes of the widest column of fixed width.
+const WIDEST: usize = 16;
+
+/// New bytes for a part of a stored row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where they begin in the row.
+    pub at: usize,
+    bytes: [u8; WIDEST],
+    length: usize,
+}
+
+impl Part {
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
 impl Form {
     /// Writes a value of fixed width at `at`, or appends one of variable width.
     fn put(self, out: &mut Vec<u8>, at: usize, value: &Datum) -> Result<(), SqlError> {
-        let mut fixed = |bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        match (self, value) {
+            (Form::Text, Datum::Text(v)) => out.extend_from_slice(v.as_bytes()),
+            (Form::Bytes, Datum::Bytes(v)) => out.extend_from_slice(v),
+            (Form::Numeric, Datum::Numeric(v)) => put_numeric(out, v),
+            _ => self.put_fixed(&mut out[at..], value)?,
+        }
+        Ok(())
+    }
+
+    /// Writes a value of fixed width to the front of `to`.
+    fn put_fixed(self, to: &mut [u8], value: &Datum) -> Result<(), SqlError> {
+        let mut fixed = |bytes: &[u8]| to[..bytes.len()].copy_from_slice(bytes);
         match (self, value) {
             (Form::Bool, Datum::Bool(v)) => fixed(&[u8::from(*v)]),
             (Form::Int2, Datum::Int(v)) => fixed(&narrow(i16::try_from(*v))?.to_le_bytes()),
@@ -316,9 +368,6 @@ impl Form {
                 fixed(&bytes);
             }
             (Form::Uuid, Datum::Uuid(v)) => fixed(v),
-            (Form::Text, Datum::Text(v)) => out.extend_from_slice(v.as_bytes()),
-            (Form::Bytes, Datum::Bytes(v)) => out.extend_from_slice(v),
-            (Form::Numeric, Datum::Numeric(v)) => put_numeric(out, v),
             _ => return Err(mistyped()),
         }
         Ok(())
@@ -450,6 +499,42 @@ mod tests {
             assert_eq!(layout.decode_all(&bytes).unwrap().len(), values.len());
             assert!(row.column(types.len() as u16).is_err());
         }
+    }
+
+    #[test]
+    fn a_row_with_new_parts_is_the_row_encoded_with_their_values() {
+        let mut rng = Rng::with_seed(7);
+        let (mut parts, mut whole) = (0, 0);
+        for _ in 0..4000 {
+            let (types, mut values) = row(&mut rng);
+            let (layout, column) = (layout(&types), rng.usize(..types.len().max(1)));
+            let mut bytes = layout.encode(&values).unwrap();
+            let Some(ty) = types.get(column) else { continue };
+            let new = sample::datum(&mut rng, *ty);
+            match layout.read(&bytes).unwrap().part(column as u16, &new).unwrap() {
+                Some(part) => {
+                    bytes[part.at..part.at + part.bytes().len()].copy_from_slice(part.bytes());
+                    values[column] = new;
+                    assert_eq!(bytes, layout.encode(&values).unwrap());
+                    parts += 1;
+                }
+                None => {
+                    let varies = Form::of(*ty).width().is_none();
+                    assert!(varies || new.is_null() || values[column].is_null());
+                    whole += 1;
+                }
+            }
+        }
+        assert!(parts > 500 && whole > 500, "{parts} {whole}");
+    }
+
+    #[test]
+    fn a_row_without_the_column_has_no_part_for_it() {
+        let bytes = layout(&[SqlType::Int4]).encode(&[Datum::Int(1)]).unwrap();
+        let longer = layout(&[SqlType::Int4, SqlType::Int8]);
+        let row = longer.read(&bytes).unwrap();
+        assert_eq!(row.part(1, &Datum::Int(2)).unwrap(), None);
+        assert!(row.part(0, &Datum::Bool(true)).is_err() && row.part(2, &Datum::Int(2)).is_err());
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod change;
 mod find;
 mod flow;
 mod insert;
+mod round;
 mod select;
 
 use crate::Datum;
@@ -26,13 +27,13 @@ use crate::catalog::Store;
 use crate::measured::{Did, Phases};
 use crate::program::{Outcome, Program, Statement};
 use crate::step::{Put, Putting};
-use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use txn::Abort;
 
 pub use crate::error::Stop;
+use carrier::Few;
 pub use carrier::{Carrier, Transact};
 
 /// Rows as values.
@@ -134,7 +135,7 @@ impl<'t, T: Carrier + ?Sized> Work<'t, T> {
     pub(crate) async fn put(&mut self, puts: Vec<Put>) -> Result<Vec<Option<Vec<u8>>>, Abort> {
         let mut befores = Vec::with_capacity(puts.len());
         for puts in puts.chunks(PHASE) {
-            let phase: SmallVec<[Put; 4]> = puts.iter().cloned().collect();
+            let phase: Few<Put> = puts.iter().cloned().collect();
             self.phases.add(Did::Put, || puts.iter().map(|put| put.slot));
             let found = pin!(self.txn.put(phase)).await?;
             self.phases.found(found.len());
@@ -176,7 +177,12 @@ impl Work<'_, dyn Transact + '_> {
         }
         let mut outcomes = Vec::with_capacity(program.statements.len());
         for statement in &program.statements {
-            outcomes.push(self.statement(statement, bound).await?);
+            if self.plans() && round::is_plain(statement) {
+                let only = std::iter::once((None, statement));
+                outcomes.extend(pin!(self.planned(only, bound, false)).await?);
+            } else {
+                outcomes.push(self.statement(statement, bound).await?);
+            }
         }
         Ok(outcomes)
     }

@@ -9,9 +9,10 @@ use crate::catalog::Store;
 use crate::group::{Group, Groups};
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Checked, Grouping, Order, Stored};
-use crate::row::{Columns, Pair};
+use crate::row::{Columns, Pair, Part, Row};
 use crate::{Datum, Expr, SqlError, SqlState};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::pin::pin;
 use std::sync::Arc;
 use txn::{Abort, Access, Direction, Effect, Flow, Inserted, Range, Route, Spread, Step, StepId};
@@ -399,10 +400,13 @@ impl Step for Put {
     async fn run<A: Access>(&self, access: &mut A) -> Result<Before, Abort> {
         let (table, key) = (place::table_id(self.store), place::physical_key(self.slot, &self.key));
         match &self.how {
-            Putting::New(row) => match self.insert(access, row).await? {
-                Inserted::Done => Ok(None),
-                Inserted::Exists => access.read(table, &key, |row| row.bytes(place::ROW).to_vec()).await,
-            },
+            Putting::New(row) => {
+                let inserted = pin!(self.insert(access, &key, row)).await?;
+                match inserted {
+                    Inserted::Done => Ok(None),
+                    Inserted::Exists => access.read(table, &key, |row| row.bytes(place::ROW).to_vec()).await,
+                }
+            }
             Putting::Replace(new) => {
                 let before = access
                     .update(table, &key, |row| {
@@ -412,7 +416,7 @@ impl Step for Put {
                     })
                     .await?;
                 if before.is_none() {
-                    self.insert(access, new).await?;
+                    pin!(self.insert(access, &key, new)).await?;
                 }
                 Ok(before)
             }
@@ -428,10 +432,9 @@ impl Step for Put {
 }
 
 impl Put {
-    async fn insert<A: Access>(&self, access: &mut A, row: &[u8]) -> Result<Inserted, Abort> {
-        let key = place::physical_key(self.slot, &self.key);
+    async fn insert<A: Access>(&self, access: &mut A, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         let bytes = place::physical_row(self.slot, &self.key, row);
-        access.insert(place::table_id(self.store), &key, &bytes).await
+        pin!(access.insert(place::table_id(self.store), key, &bytes)).await
     }
 }
 
@@ -451,7 +454,7 @@ pub struct Change {
 }
 
 /// A row before and after a change.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Changed {
     pub before: Vec<u8>,
     pub after: Vec<u8>,
@@ -471,31 +474,75 @@ impl Step for Change {
         let changed = access
             .update(table, &key, |row| {
                 let before = row.row().bytes(place::ROW);
-                let Some(after) = self.changed(before)? else { return Ok(None) };
-                let before = if self.returns { before.to_vec() } else { Vec::new() };
-                row.set_bytes(place::ROW, &after);
-                Ok(Some(Changed { before, after: if self.returns { after } else { Vec::new() } }))
+                Ok(Some(match self.revised(before)? {
+                    Revised::None => return Ok(None),
+                    Revised::Parts(parts) => {
+                        parts.iter().for_each(|part| row.set_part(place::ROW, part.at, part.bytes()));
+                        Changed::default()
+                    }
+                    Revised::Whole(after) if self.returns => {
+                        let before = before.to_vec();
+                        row.set_bytes(place::ROW, &after);
+                        Changed { before, after }
+                    }
+                    Revised::Whole(after) => {
+                        row.set_bytes(place::ROW, &after);
+                        Changed::default()
+                    }
+                }))
             })
             .await?;
         Ok(changed.unwrap_or(Ok(None)))
     }
 }
 
+/// What a [`Change`] makes of a row.
+enum Revised {
+    /// The old row fails the test.
+    None,
+    /// Only these bytes of it change.
+    Parts(SmallVec<[Part; 2]>),
+    Whole(Vec<u8>),
+}
+
 impl Change {
-    /// The new row; `None` if the old one fails the test.
-    fn changed(&self, before: &[u8]) -> Result<Option<Vec<u8>>, SqlError> {
+    fn revised(&self, before: &[u8]) -> Result<Revised, SqlError> {
         let layout = self.table.layout();
         let row = layout.read(before)?;
         if let Some(test) = &self.test
             && !test.passes(&self.bound, &row)?
         {
-            return Ok(None);
+            return Ok(Revised::None);
+        }
+        let cx = self.bound.context();
+        let mut new: SmallVec<[Datum; 2]> = SmallVec::new();
+        for assignment in &*self.set {
+            new.push(assignment.value.eval(&cx, &row)?);
+        }
+        // Columns that stay met their conditions when the row was stored, and no part is null.
+        if self.checks.is_empty()
+            && !self.returns
+            && let Some(parts) = self.parts(&row, &new)?
+        {
+            return Ok(Revised::Parts(parts));
         }
         let mut values = layout.decode_all(before)?;
-        for assignment in &*self.set {
-            values[usize::from(assignment.column)] = assignment.value.eval(&self.bound.context(), &row)?;
+        for (assignment, value) in self.set.iter().zip(new) {
+            values[usize::from(assignment.column)] = value;
         }
         self.table.check(&self.checks, &self.bound, &values)?;
-        layout.encode(&values).map(Some)
+        layout.encode(&values).map(Revised::Whole)
+    }
+
+    /// The bytes that new values change; `None` if the whole row has to be encoded.
+    fn parts(&self, row: &Row<'_>, new: &[Datum]) -> Result<Option<SmallVec<[Part; 2]>>, SqlError> {
+        let mut parts = SmallVec::new();
+        for (assignment, value) in self.set.iter().zip(new) {
+            match row.part(assignment.column, value)? {
+                Some(part) => parts.push(part),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(parts))
     }
 }

@@ -74,7 +74,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
                 to.check_stored(checks, bound, &values)?;
                 new.push(self.new_row(to, values)?);
             }
-            self.put_new(to, &new).await?;
+            self.put_new(to, new).await?;
         }
         Ok(())
     }

@@ -270,6 +270,13 @@ fn read_bool(text: &str) -> Result<bool, SqlError> {
 }
 
 fn read_int(text: &str, name: &str, least: i64, greatest: i64) -> Result<Datum, SqlError> {
+    // Digits alone, too few to overflow, are the commonest.
+    if (1..=18).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let value = text.bytes().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
+        if (least..=greatest).contains(&value) {
+            return Ok(Datum::Int(value));
+        }
+    }
     let trimmed = text.trim_matches(is_blank);
     let digits = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

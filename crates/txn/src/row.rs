@@ -285,11 +285,16 @@ impl<'a> RowMut<'a> {
         let place = self.layout.columns[column as usize];
         let (at, end) = self.layout.span(self.bytes, column);
         match place.ty {
+            Type::Text(_) if value.len() == end - at => {
+                self.bytes[at..end].copy_from_slice(value);
+                self.touch(at, end);
+            }
             Type::Text(max) => {
                 assert!(value.len() <= max as usize, "{} bytes in a column of {max}", value.len());
                 // The columns after this one move, and their ends change.
                 self.touch(0, usize::MAX);
-                self.bytes.splice(at..end, value.iter().copied());
+                self.resize(at..end, value.len());
+                self.bytes[at..at + value.len()].copy_from_slice(value);
                 for i in place.at..self.layout.varying {
                     let old = self.layout.end(self.bytes, i);
                     self.layout.set_end(self.bytes, i, old + value.len() - (end - at));
@@ -301,6 +306,28 @@ impl<'a> RowMut<'a> {
             }
         }
         self.set_null(column, false);
+    }
+
+    /// Makes room for `length` bytes in place of some others; those behind them move.
+    fn resize(&mut self, old: Range<usize>, length: usize) {
+        let behind = self.bytes.len() - old.end;
+        if length > old.len() {
+            self.bytes.resize(old.start + length + behind, 0);
+        }
+        self.bytes.copy_within(old.end..old.end + behind, old.start + length);
+        self.bytes.truncate(old.start + length + behind);
+    }
+
+    /// Replaces a part of a column's bytes, which begins at byte `from` of the column. The rest of
+    /// the column stays, and its length.
+    ///
+    /// # Panics
+    /// If the part reaches past the column.
+    pub fn set_part(&mut self, column: u16, from: usize, value: &[u8]) {
+        let (at, end) = self.layout.span(self.bytes, column);
+        self.bytes[at..end][from..from + value.len()].copy_from_slice(value);
+        self.touch(at + from, at + from + value.len());
+        self.set = self.set.with(column);
     }
 
     pub fn set_text(&mut self, column: u16, value: &str) {
@@ -406,6 +433,8 @@ mod tests {
         r.set_bytes(2, b"abc");
         r.set_int(4, 99);
         r.set_text(1, "xyz");
+        r.set_text(3, "long1one");
+        r.set_part(3, 4, b" ");
         let row = buf.row();
         assert_eq!(
             (row.int(0), row.text(1), row.bytes(2), row.text(3), row.int(4)),
@@ -464,7 +493,7 @@ mod tests {
     fn bytes_that_were_not_touched_are_the_same() {
         let layout = Layout::of(&table());
         let before = RowBuf::new(&table()).start().row().as_bytes().to_vec();
-        let changes: [fn(&mut RowMut<'_>); 7] = [
+        let changes: [fn(&mut RowMut<'_>); 9] = [
             |row| row.set_int(0, 5),
             |row| row.set_int(4, -1),
             |row| row.set_bytes(2, b"abc"),
@@ -472,6 +501,8 @@ mod tests {
             |row| row.set_null(3, true),
             |row| row.set_text(1, "ab"),
             |row| row.set_text(3, ""),
+            |row| row.set_part(2, 1, b"z"),
+            |row| row.set_text(1, "cd"),
         ];
         let mut precise = 0;
         for i in 0..changes.len() * changes.len() {

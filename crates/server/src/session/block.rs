@@ -8,6 +8,7 @@ use crate::engine::{Conversation, Engine, RunError, done, refusal};
 use crate::guards::Hold;
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Status;
+use crate::settings::Limit;
 use crate::shared::now;
 use sql::catalog::{Catalog, Oid};
 use sql::database::{Answer, Command};
@@ -107,8 +108,9 @@ impl<S: Stream, E: Engine> Session<S, E> {
             let Some(ready) = prepared.ready(&catalog, self.block.changing.is_none())? else {
                 return Ok(None);
             };
-            for table in &ready.tables {
-                self.guard(*table, Hold::Shared).await?;
+            let session = self.registered.id;
+            while let Some(table) = self.shared.guards.share(session, &ready.tables, &mut self.block.held) {
+                self.guard(table, Hold::Shared).await?;
             }
             if Arc::ptr_eq(&catalog, &self.catalog()) {
                 return Ok(Some(ready));
@@ -124,11 +126,11 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.block.held.push(table);
             return Ok(());
         }
-        let patience = self.settings.limit("lock_timeout").unwrap_or(Duration::from_secs(365 * 86_400));
+        let patience = self.settings.limit(Limit::Lock).unwrap_or(Duration::from_secs(365 * 86_400));
         tokio::select! {
             biased;
             taken = self.shared.guards.take(self.registered.id, table, hold, patience) => taken?,
-            error = self.given_up(self.settings.limit("statement_timeout")) => return Err(error),
+            error = self.given_up(self.settings.limit(Limit::Statement)) => return Err(error),
         }
         self.block.held.push(table);
         Ok(())

@@ -6,7 +6,7 @@ use crate::counters::{Counters, Timed};
 use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
-use crate::settings::Lasts;
+use crate::settings::{Lasts, Limit};
 use crate::shared::{Registered, now};
 use compiler::compiled::{Compiled, Copy, Discard, Isolation, Modes, Query, Session as About, Tag};
 use sql::database::{Answer, Call, Command, Request};
@@ -242,7 +242,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     /// A transaction of one program. It has not been shown to the client yet, so after a conflict
     /// it runs again.
     async fn run_alone(&self, call: Call) -> Result<Vec<Outcome>, SqlError> {
-        let limit = self.settings.limit("statement_timeout");
+        let limit = self.settings.limit(Limit::Statement);
         let only_reads = call.program.only_reads;
         let all = async {
             let mut run = 1;
@@ -275,7 +275,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// A part of a transaction.
     pub(super) async fn command(&mut self, command: Command) -> Result<Answer, SqlError> {
-        let limit = self.settings.limit("statement_timeout");
+        let limit = self.settings.limit(Limit::Statement);
         self.conversation()?;
         let Some(mut conversation) = self.block.conversation.take() else { return Err(in_failed()) };
         let outcome = tokio::select! {

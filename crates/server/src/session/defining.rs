@@ -10,6 +10,7 @@ use crate::engine::{Engine, RunError, done};
 use crate::guards::Hold;
 use crate::language::Ready;
 use crate::outgoing::Severity;
+use crate::settings::Limit;
 use compiler::ddl::{Bodies, Change, Definition, Stores, Task};
 use sql::bound::Bound;
 use sql::catalog::{Catalog, Check, Column, ForeignKey, Oid, Store, Table};
@@ -57,7 +58,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         if self.block.changing.is_some() {
             return Ok(());
         }
-        let patience = self.settings.limit("lock_timeout").unwrap_or(Duration::from_secs(365 * 86_400));
+        let patience = self.settings.limit(Limit::Lock).unwrap_or(Duration::from_secs(365 * 86_400));
         let alone = Arc::clone(&self.shared.defining).lock_owned();
         let alone = tokio::time::timeout(patience, alone).await.map_err(|_| {
             SqlError::new(SqlState(*b"55P03"), "canceling statement due to lock timeout")

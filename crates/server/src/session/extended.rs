@@ -137,12 +137,14 @@ impl<S: Stream, E: Engine> Session<S, E> {
         }
         let zone = self.settings.zone();
         let is_array = |at: usize| prepared.arrays().contains(&at);
-        let params = bind.values.iter().enumerate().map(|(i, value)| match value {
-            None => Ok(Datum::Null),
-            Some(_) if is_array(i) => Ok(Datum::Null),
-            Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i), &zone),
-        });
-        let params = params.collect::<Result<Vec<_>, _>>()?;
+        let mut params = Vec::with_capacity(bind.values.len());
+        for (i, value) in bind.values.iter().enumerate() {
+            params.push(match value {
+                None => Datum::Null,
+                Some(_) if is_array(i) => Datum::Null,
+                Some(bytes) => format::read(types[i], bytes, Format::of(&bind.formats, i), &zone)?,
+            });
+        }
         if self.portals.contains_key(bind.portal) && !bind.portal.is_empty() {
             let message = format!("portal \"{}\" already exists", bind.portal);
             return Err(SqlError::new(SqlState(*b"42P03"), message).into());

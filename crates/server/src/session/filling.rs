@@ -6,6 +6,7 @@ use super::{Failure, Session, Stream};
 use crate::access::USER;
 use crate::engine::Engine;
 use crate::numbering;
+use crate::settings::Limit;
 use crate::shared::now;
 use crate::transport::Lost;
 use compiler::compiled::{Fill, Query};
@@ -50,8 +51,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
         let begun = if self.block.kind == Kind::None { now() } else { self.block.now };
         let zone = self.settings.zone();
         let given = Bound { params: std::mem::take(params), now: begun, zone };
-        let values = call.args.iter().map(|arg| arg.eval(&given.context(), &Vec::new()));
-        *params = values.collect::<Result<_, SqlError>>()?;
+        *params = Expr::eval_all(&call.args, &given.context(), &Vec::new())?;
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
     }
 
     async fn sleep(&mut self, time: Duration) -> Result<(), Failure> {
-        let limit = self.settings.limit("statement_timeout");
+        let limit = self.settings.limit(Limit::Statement);
         tokio::select! {
             biased;
             () = tokio::time::sleep(time) => Ok(()),

@@ -9,6 +9,7 @@ use crate::counters::Counters;
 use crate::engine::{Conversation, Engine, RunError, outcomes};
 use crate::guards::Hold;
 use crate::language::{Prepared, Ready};
+use crate::settings::Limit;
 use crate::shared::now;
 use crate::transport::Lost;
 use compiler::Query;
@@ -48,7 +49,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
 
     /// The answer of a plan, from the rows of its scans.
     async fn finished(&mut self, started: Box<dyn Started>, rows: Vec<Rows>) -> Result<Rows, Failure> {
-        let limit = self.settings.limit("statement_timeout");
+        let limit = self.settings.limit(Limit::Statement);
         let answer = started.finish(rows);
         tokio::select! {
             biased;
@@ -206,7 +207,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             return Ok(reading.rows);
         }
-        let limit = self.settings.limit("statement_timeout");
+        let limit = self.settings.limit(Limit::Statement);
         let all = self.scan_alone(scans, most);
         let outcome = tokio::select! {
             biased;

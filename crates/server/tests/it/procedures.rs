@@ -70,6 +70,20 @@ async fn a_call_is_all_or_nothing() {
     let zero = client.batch_execute("CALL open(3, 0)").await.unwrap_err();
     assert_eq!(zero.code(), Some(&SqlState::DIVISION_BY_ZERO));
     assert_eq!(total(&client).await, 0);
+    // The first statement's row is there already, which it finds after the second one has failed.
+    client
+        .batch_execute(
+            "CREATE PROCEDURE both(aid int, of int) BEGIN ATOMIC
+               INSERT INTO accounts VALUES (aid, 1);
+               UPDATE branches SET bbalance = bbalance + 1 WHERE bid = 10 / of;
+             END",
+        )
+        .await
+        .unwrap();
+    let first = client.batch_execute("CALL both(1, 0)").await.unwrap_err();
+    assert_eq!(first.code(), Some(&SqlState::UNIQUE_VIOLATION));
+    let second = client.batch_execute("CALL both(9, 0)").await.unwrap_err();
+    assert_eq!(second.code(), Some(&SqlState::DIVISION_BY_ZERO));
     client.batch_execute("BEGIN; SAVEPOINT s").await.unwrap();
     client.batch_execute("CALL open(3, 1)").await.unwrap();
     client.batch_execute("SAVEPOINT t").await.unwrap();

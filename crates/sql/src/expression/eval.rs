@@ -50,6 +50,19 @@ impl Expr {
         }
     }
 
+    /// The values of some expressions for one row.
+    ///
+    /// # Errors
+    /// Those of [`Expr::eval`], of the first one that fails.
+    pub fn eval_all(exprs: &[Expr], cx: &Context<'_>, row: &dyn Columns) -> Result<Vec<Datum>, SqlError> {
+        // Collected as results, they would be moved whenever the list grows.
+        let mut values = Vec::with_capacity(exprs.len());
+        for expr in exprs {
+            values.push(expr.eval(cx, row)?);
+        }
+        Ok(values)
+    }
+
     /// Whether a condition holds; null does not.
     ///
     /// # Errors

@@ -21,8 +21,9 @@ use txn::erased::Local;
 use txn::step::Each;
 use txn::{Abort, Transaction};
 
-/// Values, one for each step, in the steps' order.
-pub type Few<V> = SmallVec<[V; 4]>;
+/// Values, one for each step, in the steps' order. More than one are in memory of their own: the
+/// futures through which steps and outputs go are copied, and have a place for each kind.
+pub type Few<V> = SmallVec<[V; 1]>;
 /// The output of [`Change`].
 pub type AfterChange = Result<Option<Changed>, SqlError>;
 
@@ -65,9 +66,9 @@ impl<T: Transaction> Carrier for T {
     fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Local<'_, Result<Few<Hits>, Abort>> {
         match lock {
             RowLock::None => Box::pin(self.all(Each(fetches))),
-            RowLock::Update => {
-                Box::pin(self.all(Each::<FetchForUpdate>(fetches.into_iter().map(FetchForUpdate).collect())))
-            }
+            RowLock::Update => Box::pin(
+                self.all(Each::<FetchForUpdate, 1>(fetches.into_iter().map(FetchForUpdate).collect())),
+            ),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Updates, deletes, and the rows elsewhere on which a change depends.
 
+use super::carrier::{AfterChange, Few};
 use super::find::Found;
 use super::insert::columns;
 use super::select::projected;
@@ -12,8 +13,7 @@ use crate::program::{
     Assignment, Delete, Joined, Outcome, Path, Reference, ReferenceKind, RowLock, Source, Stored, Update,
 };
 use crate::step::{Change, Changed, Fetch, Outer, Put, Putting, Test, Wanted};
-use crate::{Datum, SqlError};
-use smallvec::SmallVec;
+use crate::{Datum, Expr, SqlError};
 use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let (mut changed, count) = (Vec::new(), targets.len() as u64);
         for target in targets {
             let mut values = target.values.clone();
-            for Assignment { column, value } in &update.set {
+            for Assignment { column, value } in &*update.set {
                 values[usize::from(*column)] = value.eval(&bound.context(), &*target.joined)?;
             }
             table.check(&update.checks, bound, &values)?;
@@ -56,55 +56,53 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
 
     /// Changes rows where they are, each by one step.
     async fn update_in_place(&mut self, update: &Update, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
-        let table = &update.source.table;
-        let Path::Keys(keys) = &update.source.path else { return Ok(Outcome::default()) };
-        let condition = update.source.filter.clone().map(Arc::new);
-        let (set, checks) = (Arc::new(update.set.clone()), Arc::new(update.checks.clone()));
         let returns = !update.returning.is_empty() || self.undo.is_some();
-        let mut steps: SmallVec<[Change; 4]> = SmallVec::new();
+        let mut steps = Few::new();
+        self.changes(update, bound, (returns, &mut steps))?;
+        let places: Vec<Placed> =
+            steps.iter().map(|step| Placed { slot: step.slot, key: step.key.clone() }).collect();
+        self.phases.add(Did::Change, || steps.iter().map(|step| step.slot));
+        let outputs = pin!(self.txn.change(steps)).await?;
+        self.phases.found(places.len());
+        let note = |at: usize, before| {
+            self.note(update.source.table.store, &places[at], returns.then_some(before));
+        };
+        Ok(changed(update, bound, outputs, note)?)
+    }
+
+    /// Appends the steps of an update in place. With `returns` they give the rows before and after.
+    pub(super) fn changes(
+        &self,
+        update: &Update,
+        bound: &Arc<Bound>,
+        (returns, steps): (bool, &mut Few<Change>),
+    ) -> Result<(), SqlError> {
+        let (table, first) = (&update.source.table, steps.len());
+        let Path::Keys(keys) = &update.source.path else { return Ok(()) };
+        let none: Vec<Datum> = Vec::new();
         for key in keys {
-            let none: Vec<Datum> = Vec::new();
-            let values = key.iter().map(|expr| expr.eval(&bound.context(), &none));
-            let values = values.collect::<Result<Vec<Datum>, SqlError>>()?;
+            let values = Expr::eval_all(key, &bound.context(), &none)?;
             if values.iter().any(Datum::is_null) {
                 continue;
             }
             let Placed { slot, key } = table.place(&values, self.sites);
-            if steps.iter().any(|step| step.key == key) {
+            if steps[first..].iter().any(|step| step.key == key) {
                 continue;
             }
-            let test = condition.clone().map(|condition| Test { condition, outer: Outer::default() });
+            let condition = update.source.filter.clone();
+            let test = condition.map(|condition| Test { condition, outer: Outer::default() });
             steps.push(Change {
                 table: Arc::clone(table),
                 bound: Arc::clone(bound),
                 test,
                 slot,
                 key,
-                set: Arc::clone(&set),
-                checks: Arc::clone(&checks),
+                set: Arc::clone(&update.set),
+                checks: Arc::clone(&update.checks),
                 returns,
             });
         }
-        let (mut count, mut rows, mut wrong) = (0, Vec::new(), None);
-        let places: Vec<Placed> =
-            steps.iter().map(|step| Placed { slot: step.slot, key: step.key.clone() }).collect();
-        self.phases.add(Did::Change, || steps.iter().map(|step| step.slot));
-        let outputs = pin!(self.txn.change(steps)).await?;
-        self.phases.found(places.len());
-        for (output, place) in outputs.into_iter().zip(places) {
-            match output {
-                Ok(None) => {}
-                Ok(Some(Changed { before, after })) => {
-                    count += 1;
-                    self.note(table.store, &place, returns.then_some(before));
-                    if !update.returning.is_empty() {
-                        rows.push(projected(&update.returning, bound, &table.values(&after)?)?);
-                    }
-                }
-                Err(error) => wrong = Some(error),
-            }
-        }
-        wrong.map_or(Ok(Outcome { count, rows, rest: None }), |error| Err(error.into()))
+        Ok(())
     }
 
     pub(super) async fn delete(&mut self, delete: &Delete, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
@@ -331,6 +329,32 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         }
         Ok(())
     }
+}
+
+/// The outcome of an update in place from the outputs of its steps. `note` gets the number of each
+/// step that has changed a row, and the row as it was, if the step returns it.
+pub(super) fn changed(
+    update: &Update,
+    bound: &Bound,
+    outputs: impl IntoIterator<Item = AfterChange>,
+    mut note: impl FnMut(usize, Vec<u8>),
+) -> Result<Outcome, SqlError> {
+    let (mut count, mut rows, mut wrong) = (0, Vec::new(), None);
+    for (at, output) in outputs.into_iter().enumerate() {
+        match output {
+            Ok(None) => {}
+            Ok(Some(Changed { before, after })) => {
+                count += 1;
+                note(at, before);
+                if !update.returning.is_empty() {
+                    let values = update.source.table.values(&after)?;
+                    rows.push(projected(&update.returning, bound, &values)?);
+                }
+            }
+            Err(error) => wrong = Some(error),
+        }
+    }
+    wrong.map_or(Ok(Outcome { count, rows, rest: None }), Err)
 }
 
 /// Whether the rows of an update are found by their keys and change neither key nor index.

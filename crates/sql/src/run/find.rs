@@ -41,7 +41,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         {
             return Ok(vec![pin!(self.one(source, key, bound, outer)).await?]);
         }
-        let condition = source.filter.clone().map(Arc::new);
+        let condition = &source.filter;
         let mut found = Vec::with_capacity(outers.len());
         // Outer rows of which the steps fit into one phase are searched together.
         let mut waiting: Vec<Search> = Vec::new();
@@ -81,18 +81,27 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         if values.iter().any(Datum::is_null) {
             return Ok(Vec::new());
         }
-        let Placed { slot, key } = source.table.place(&values, self.sites);
-        let test = source.filter.as_ref().map(|condition| {
-            let (condition, outer) = (Arc::new(condition.clone()), Arc::clone(outer));
-            Test { condition, outer }
-        });
-        let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
-        let fetch = Fetch { table, bound, test, slot, what: Wanted::Keys(vec![key]) };
+        let fetch = self.fetch_of(source, &values, bound, Some(outer));
         let did = if source.lock == RowLock::Update { Did::Lock } else { Did::Read };
-        self.phases.add(did, || std::iter::once(slot));
+        self.phases.add(did, || std::iter::once(fetch.slot));
         let hits = pin!(self.txn.fetch_one(fetch, source.lock)).await??;
         self.phases.found(hits.len());
         Ok(hits.into_iter().filter_map(row_of).collect())
+    }
+
+    /// The step that reads the row with this key; `outer` is the row of the sources before it.
+    pub(super) fn fetch_of(
+        &self,
+        source: &Source,
+        key: &[Datum],
+        bound: &Arc<Bound>,
+        outer: Option<&Outer>,
+    ) -> Fetch {
+        let Placed { slot, key } = source.table.place(key, self.sites);
+        let condition = source.filter.clone();
+        let test = condition.map(|condition| Test { condition, outer: outer.cloned().unwrap_or_default() });
+        let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
+        Fetch { table, bound, test, slot, what: Wanted::Keys(vec![key]) }
     }
 
     /// All rows of a table.
@@ -407,7 +416,7 @@ fn row_of(hit: Hit) -> Option<Found> {
 
 /// The values of expressions over parameters and the sources before.
 fn evaluated(exprs: &[Expr], bound: &Bound, outer: &Outer) -> Result<Vec<Datum>, SqlError> {
-    exprs.iter().map(|expr| expr.eval(&bound.context(), &**outer)).collect()
+    Expr::eval_all(exprs, &bound.context(), &**outer)
 }
 
 /// A slot, the first physical key of a range in it, and the first one after the last.

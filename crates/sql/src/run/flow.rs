@@ -7,12 +7,14 @@
 //!   phase 2   statement 3, with values that statements 1 and 2 gave
 //! ```
 //!
-//! Each statement of a phase runs in a lane of its own, up to its next steps. When all lanes wait,
-//! the steps of all of them are one phase of the transaction. So the messages of a phase are as
-//! many as those of its longest statement. The last phase of a transaction tells the engine so,
-//! where its statements have one round of steps: the prepare request travels with them.
+//! A phase of statements with one round of steps each is planned ([`round`](super::round)). Else
+//! each statement runs in a lane of its own, up to its next steps. When all lanes wait, the steps
+//! of all of them are one phase of the transaction. So the messages of a phase are as many as those
+//! of its longest statement. The last phase of a transaction tells the engine so, where its
+//! statements have one round of steps: the prepare request travels with them.
 
 use super::carrier::{AfterChange, Batch, Carrier, Few, Transact};
+use super::round::is_plain;
 use super::{PHASE, Reach, Stop, Undo, Work, change};
 use crate::bound::Bound;
 use crate::group::Group;
@@ -21,7 +23,7 @@ use crate::step::{Before, Change, Fetch, FetchAll, FetchForUpdate, Gather, Hits,
 use crate::{Datum, SqlError, SqlState};
 use smallvec::smallvec;
 use std::cell::{Cell, RefCell};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use txn::Abort;
@@ -43,12 +45,18 @@ impl Work<'_, dyn Transact + '_> {
             let ends = reach == Reach::Whole
                 && number + 1 == flow.phases.len()
                 && phase.iter().all(|at| has_one_round(&program.statements[usize::from(*at)]));
+            let statements = phase
+                .iter()
+                .map(|at| (Some(i64::from(*at) << HIDDEN_KEYS), &program.statements[usize::from(*at)]));
             let outcomes = match phase[..] {
+                _ if self.plans() && statements.clone().all(|(_, statement)| is_plain(statement)) => {
+                    pin!(self.planned(statements, &bound, ends)).await?
+                }
                 [at] if !ends => {
                     self.hidden = i64::from(at) << HIDDEN_KEYS;
                     vec![self.statement(&program.statements[usize::from(at)], &bound).await?]
                 }
-                _ => self.together(program, phase, &bound, ends).await?,
+                _ => Box::pin(self.together(program, phase, &bound, ends)).await?,
             };
             for (&at, outcome) in phase.iter().zip(outcomes) {
                 give(flow, at, &outcome, &mut bound)?;

@@ -1,12 +1,13 @@
 //! Inserts.
 
+use super::carrier::Few;
 use super::select::projected;
-use super::{Carrier, Rows, Stop, Work};
+use super::{Carrier, Stop, Work};
 use crate::bound::Bound;
 use crate::place::{self, Placed};
 use crate::program::{Assignment, Conflict, Insert, InsertRows, Outcome, Stored};
 use crate::row::Pair;
-use crate::step::{Put, Putting};
+use crate::step::{Before, Put, Putting};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,12 +23,9 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(super) async fn insert(&mut self, insert: &Insert, bound: &Arc<Bound>) -> Result<Outcome, Stop> {
         let table = &insert.table;
         let (new, wrong) = self.new_rows(insert, bound).await?;
-        let mut stored = Vec::with_capacity(new.len());
+        let mut stored = Vec::new();
         match &insert.conflict {
-            None => {
-                self.put_new(table, &new).await?;
-                stored.extend(new.into_iter().map(|row| row.values));
-            }
+            None => stored = self.put_new(table, new).await?,
             Some(conflict) => {
                 let mut changed = HashSet::new();
                 for row in new {
@@ -42,13 +40,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         for values in &stored {
             self.check_references(&insert.references, bound, values).await?;
         }
-        let rows = if insert.returning.is_empty() {
-            Vec::new()
-        } else {
-            let rows = stored.iter().map(|values| projected(&insert.returning, bound, values));
-            rows.collect::<Result<_, SqlError>>()?
-        };
-        Ok(Outcome { count: stored.len() as u64, rows, rest: None })
+        Ok(stored_rows(insert, bound, &stored)?)
     }
 
     /// The rows to be stored, up to the first one that is wrong, and what is wrong with it. As the
@@ -58,28 +50,45 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         insert: &Insert,
         bound: &Arc<Bound>,
     ) -> Result<(Vec<NewRow>, Option<SqlError>), Stop> {
-        let none: Vec<Datum> = Vec::new();
-        let (exprs, selected): (Vec<&Vec<Expr>>, Rows) = match &insert.rows {
-            InsertRows::Values(rows) => (rows.iter().collect(), Vec::new()),
+        match &insert.rows {
+            InsertRows::Values(rows) => Ok(self.evaluated_rows(insert, bound, rows)),
             InsertRows::Query { select, row } => {
                 let selected = self.selected(select, bound).await?;
-                (vec![row; selected.len()], selected)
+                Ok(self.rows_of(insert, bound, selected.iter().map(|from| (row, from))))
             }
-        };
-        let mut new = Vec::with_capacity(exprs.len());
-        for (at, exprs) in exprs.into_iter().enumerate() {
-            let from = selected.get(at).unwrap_or(&none);
-            let values = exprs.iter().map(|expr| expr.eval(&bound.context(), from));
-            let row = values.collect::<Result<Vec<Datum>, SqlError>>().and_then(|values| {
+        }
+    }
+
+    /// As [`Work::new_rows`], for rows of expressions.
+    pub(super) fn evaluated_rows(
+        &mut self,
+        insert: &Insert,
+        bound: &Bound,
+        rows: &[Vec<Expr>],
+    ) -> (Vec<NewRow>, Option<SqlError>) {
+        let none: Vec<Datum> = Vec::new();
+        self.rows_of(insert, bound, rows.iter().map(|row| (row, &none)))
+    }
+
+    /// As [`Work::new_rows`], for expressions over columns.
+    fn rows_of<'a>(
+        &mut self,
+        insert: &Insert,
+        bound: &Bound,
+        rows: impl ExactSizeIterator<Item = (&'a Vec<Expr>, &'a Vec<Datum>)>,
+    ) -> (Vec<NewRow>, Option<SqlError>) {
+        let mut new = Vec::with_capacity(rows.len());
+        for (exprs, from) in rows {
+            let row = Expr::eval_all(exprs, &bound.context(), from).and_then(|values| {
                 insert.table.check(&insert.checks, bound, &values)?;
                 self.new_row(&insert.table, values)
             });
             match row {
                 Ok(row) => new.push(row),
-                Err(error) => return Ok((new, Some(error))),
+                Err(error) => return (new, Some(error)),
             }
         }
-        Ok((new, None))
+        (new, None)
     }
 
     pub(crate) fn new_row(&mut self, table: &Stored, values: Vec<Datum>) -> Result<NewRow, SqlError> {
@@ -90,22 +99,34 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         Ok(NewRow { values, place, row })
     }
 
-    /// Puts rows with their index entries, none of which may be there.
-    pub(crate) async fn put_new(&mut self, table: &Stored, rows: &[NewRow]) -> Result<(), Stop> {
-        let mut puts = Vec::with_capacity(rows.len() * (1 + table.indexes.len()));
+    /// Puts rows with their index entries, none of which may be there. Returns the rows' values.
+    pub(crate) async fn put_new(
+        &mut self,
+        table: &Stored,
+        rows: Vec<NewRow>,
+    ) -> Result<Vec<Vec<Datum>>, Stop> {
+        let (puts, values) = self.puts(table, rows)?;
+        let befores = self.put(puts.into_vec()).await?;
+        all_new(table, &befores, &values)?;
+        Ok(values)
+    }
+
+    /// The steps that store rows with their index entries, and the rows' values.
+    pub(super) fn puts(
+        &self,
+        table: &Stored,
+        rows: Vec<NewRow>,
+    ) -> Result<(Few<Put>, Vec<Vec<Datum>>), SqlError> {
+        let mut puts = Few::with_capacity(rows.len() * (1 + table.indexes.len()));
+        let mut values = Vec::with_capacity(rows.len());
         for new in rows {
-            let Placed { slot, key } = new.place.clone();
-            puts.push(Put { store: table.store, slot, key, how: Putting::New(new.row.clone()) });
-            puts.extend(self.entries(table, &new.values, &new.place)?);
+            let entries = self.entries(table, &new.values, &new.place)?;
+            let Placed { slot, key } = new.place;
+            puts.push(Put { store: table.store, slot, key, how: Putting::New(new.row) });
+            puts.extend(entries);
+            values.push(new.values);
         }
-        let each = 1 + table.indexes.len();
-        let befores = self.put(puts).await?;
-        for (befores, new) in befores.chunks(each).zip(rows) {
-            if let Some(at) = befores.iter().position(Option::is_some) {
-                return Err(table.duplicate(at.checked_sub(1), &new.values).into());
-            }
-        }
-        Ok(())
+        Ok((puts, values))
     }
 
     /// The new index entries of a row.
@@ -136,10 +157,8 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let table = &insert.table;
         let met = self.conflicting(table, conflict, &new).await?;
         let Some(place) = met else {
-            let values = new.values.clone();
             changed.insert(new.place.clone());
-            self.put_new(table, &[new]).await?;
-            return Ok(Some(values));
+            return Ok(self.put_new(table, vec![new]).await?.pop());
         };
         let Some((set, condition)) = &conflict.update else { return Ok(None) };
         if !changed.insert(place.clone()) {
@@ -194,6 +213,33 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         }
         Ok(None)
     }
+}
+
+/// Whether rows were stored, with their index entries, where there were none.
+///
+/// # Errors
+/// The first key that was there.
+pub(super) fn all_new(table: &Stored, befores: &[Before], rows: &[Vec<Datum>]) -> Result<(), SqlError> {
+    for (befores, values) in befores.chunks(1 + table.indexes.len()).zip(rows) {
+        if let Some(at) = befores.iter().position(Option::is_some) {
+            return Err(table.duplicate(at.checked_sub(1), values));
+        }
+    }
+    Ok(())
+}
+
+/// The outcome of an insert that has stored these rows.
+pub(super) fn stored_rows(
+    insert: &Insert,
+    bound: &Bound,
+    stored: &[Vec<Datum>],
+) -> Result<Outcome, SqlError> {
+    let mut rows = Vec::new();
+    if !insert.returning.is_empty() {
+        let returned = stored.iter().map(|values| projected(&insert.returning, bound, values));
+        rows = returned.collect::<Result<_, SqlError>>()?;
+    }
+    Ok(Outcome { count: stored.len() as u64, rows, rest: None })
 }
 
 /// A statement that would change a row a second time, with PostgreSQL's words.

@@ -8,7 +8,7 @@ use crate::group::Groups;
 use crate::measured::Did;
 use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
 use crate::row::{Columns, Pair};
-use crate::step::{Fetch, Gather, Outer, Test, Wanted};
+use crate::step::{Fetch, Gather, Hits, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
 use std::pin::pin;
@@ -95,8 +95,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         if source.path != Path::All || source.lock != RowLock::None {
             return Ok(None);
         }
-        let condition = source.filter.clone().map(Arc::new);
-        let test = condition.map(|condition| Test { condition, outer: Outer::default() });
+        let test = source.filter.clone().map(|condition| Test { condition, outer: Outer::default() });
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit: None } };
         let gather = Gather { fetch, grouping: Arc::new(grouping.clone()), sites: self.sites };
@@ -182,7 +181,31 @@ pub(super) fn projected(
     bound: &Bound,
     columns: &dyn Columns,
 ) -> Result<Vec<Datum>, SqlError> {
-    output.iter().map(|output| output.expr.eval(&bound.context(), columns)).collect()
+    let (cx, mut values) = (bound.context(), Vec::with_capacity(output.len()));
+    for output in output {
+        values.push(output.expr.eval(&cx, columns)?);
+    }
+    Ok(values)
+}
+
+/// The outcome of a query of one source, without groups, order or limit, from what its steps have
+/// found.
+pub(super) fn of_one_source(
+    select: &Select,
+    bound: &Bound,
+    found: impl Iterator<Item = Hits>,
+) -> Result<Outcome, SqlError> {
+    let shown = select.output.len() - usize::from(select.hidden);
+    let mut rows = Rows::new();
+    for hits in found {
+        for stored in hits?.into_iter().filter_map(|hit| hit.row) {
+            let layout = select.sources[0].source.table.layout();
+            let mut row = projected(&select.output, bound, &layout.read(&stored)?)?;
+            row.truncate(shown);
+            rows.push(row);
+        }
+    }
+    Ok(Outcome { count: rows.len() as u64, rows, rest: None })
 }
 
 /// The value of `LIMIT` or `OFFSET`.
