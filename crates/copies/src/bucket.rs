@@ -19,6 +19,27 @@ fn settings(prefix: &str) -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(named).filter(move |(name, _)| name.starts_with(prefix))
 }
 
+/// Refuses an address of a service that is none: the client would end the program.
+fn require_address(url: &str) -> Result<(), CopyError> {
+    let names = [
+        "AWS_ENDPOINT",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AZURE_STORAGE_ENDPOINT",
+        "AZURE_ENDPOINT",
+    ];
+    for name in names {
+        let Ok(value) = std::env::var(name) else { continue };
+        if !url::Url::parse(&value).is_ok_and(|at| matches!(at.scheme(), "http" | "https") && at.has_host()) {
+            let what = format!(
+                "{url}: {name} in the environment is '{value}': expected https://HOST or http://HOST:PORT"
+            );
+            return Err(CopyError::Place(what));
+        }
+    }
+    Ok(())
+}
+
 /// A service that does not answer is asked again for some seconds, which an operator waits for.
 #[cfg(any(feature = "azure", feature = "gcs", feature = "s3"))]
 fn retry() -> object_store::RetryConfig {
@@ -61,6 +82,7 @@ pub(crate) fn place(url: &str, what: &str) -> CopyError {
 /// The client of a bucket, and the prefix in it.
 pub(crate) fn open(url: &str) -> Result<(Arc<dyn ObjectStore>, Key), CopyError> {
     let parsed = url::Url::parse(url).map_err(|e| place(url, &e.to_string()))?;
+    require_address(url)?;
     let (feature, opened) = match parsed.scheme() {
         "s3" | "s3a" => ("copies-s3", s3(url)),
         "gs" => ("copies-gcs", gcs(url)),
