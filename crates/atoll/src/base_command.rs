@@ -248,11 +248,25 @@ pub fn begin_with(place: &str, name: &str, data: &Path, interrupt: &Interrupt) -
         Failure::Run(why) => Failure::Run(format!("--base {why}; or begin a new database without --base")),
         other => other,
     })?;
+    if is_bare(data) {
+        fs::remove_dir_all(data).map_err(|e| Failure::Run(format!("{}: {e}", data.display())))?;
+    }
     fetch_all(&storage, &found, data, interrupt)?;
     for (island, copy) in found {
         tell(format_args!("atoll: island {island} begins with base copy {} of {place}", copy.id));
     }
     Ok(())
+}
+
+/// Whether a directory is there and holds at most what a server leaves that was refused before it
+/// made anything: locks and empty folders.
+fn is_bare(dir: &Path) -> bool {
+    let bare = |entry: fs::DirEntry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => is_bare(&entry.path()),
+        Ok(_) => entry.file_name() == "lock",
+        Err(_) => false,
+    };
+    fs::read_dir(dir).is_ok_and(|mut entries| entries.all(|entry| entry.is_ok_and(bare)))
 }
 
 /// The newest copies of the islands, or those that are named.
@@ -397,5 +411,23 @@ fn in_words(log: &str, listed: &Listed) -> String {
         Listed::Half { id, .. } => {
             format!("{log} {id}: not complete: it is being put, or that was interrupted")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_a_file_of_another_program_is_not_bare() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        assert!(is_bare(path) && !is_bare(&path.join("absent")));
+        fs::create_dir(path.join("0")).unwrap();
+        fs::write(path.join("lock"), "17").unwrap();
+        fs::write(path.join("0/lock"), "").unwrap();
+        assert!(is_bare(path));
+        fs::write(path.join("0/data"), "").unwrap();
+        assert!(!is_bare(path));
     }
 }

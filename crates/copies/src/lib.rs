@@ -18,6 +18,7 @@
 #![cfg(feature = "store")]
 #![forbid(unsafe_code)]
 
+mod bucket;
 mod error;
 mod fetching;
 mod manifest;

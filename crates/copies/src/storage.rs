@@ -1,6 +1,7 @@
 //! A place for copies, and its contents.
 
 use crate::CopyError;
+use crate::bucket::{self, place};
 use crate::error::{in_words, local};
 use crate::manifest::Manifest;
 use futures_util::TryStreamExt;
@@ -50,30 +51,6 @@ pub enum Listed {
     },
 }
 
-fn place(url: &str, what: &str) -> CopyError {
-    CopyError::Place(format!(
-        "{url}: {what}; expected a directory, s3://BUCKET/.., gs://BUCKET/.. or az://CONTAINER/.."
-    ))
-}
-
-/// The client of a bucket, and the prefix in it.
-fn bucket(url: &str) -> Result<(Arc<dyn ObjectStore>, Key), CopyError> {
-    let parsed = url::Url::parse(url).map_err(|e| place(url, &e.to_string()))?;
-    let feature = match parsed.scheme() {
-        "s3" | "s3a" => ("copies-s3", cfg!(feature = "s3")),
-        "gs" => ("copies-gcs", cfg!(feature = "gcs")),
-        "az" | "azure" | "abfs" | "abfss" | "adl" => ("copies-azure", cfg!(feature = "azure")),
-        _ => return Err(place(url, "this kind of place is not known")),
-    };
-    if let (name, false) = feature {
-        let what = format!("{url}: this build has no client for it; build with `--features {name}`");
-        return Err(CopyError::Place(what));
-    }
-    let opened = object_store::parse_url_opts(&parsed, std::env::vars());
-    let (store, prefix) = opened.map_err(|e| CopyError::Storage { url: url.into(), what: in_words(&e) })?;
-    Ok((store.into(), prefix))
-}
-
 /// Waits until a file, or all below a directory, is on the device.
 fn sync_below(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_dir() {
@@ -97,7 +74,7 @@ impl Storage {
         };
         let (store, prefix, root): (Arc<dyn ObjectStore>, _, _) = match dir {
             None => {
-                let (store, prefix) = bucket(url)?;
+                let (store, prefix) = bucket::open(url)?;
                 (store, prefix, None)
             }
             Some(dir) => {

@@ -28,8 +28,10 @@ pub struct RelayLog {
 
 struct Shared {
     state: Mutex<State>,
-    /// Signalled when more counts, when there is a fault, and when the tape has to be read.
+    /// Signalled when more counts, and when there is a fault: for those that wait for an entry.
     changed: Condvar,
+    /// Signalled when the tape has to be read, and at the end: for the mender.
+    mending: Condvar,
     kept: AtomicU64,
     fault: OnceLock<Fault>,
     tape: Arc<dyn Tape>,
@@ -53,19 +55,26 @@ impl Shared {
         match state.owner.landed(ticket, landed, &*self.tape, &self.landing) {
             Settled::Nothing => return,
             Settled::Counted => {}
-            Settled::Walk => state.has_to_walk = true,
+            Settled::Walk => {
+                state.has_to_walk = true;
+                self.mending.notify_one();
+            }
         }
-        self.publish(&state);
+        self.publish(state);
     }
 
-    fn publish(&self, state: &State) {
+    /// Tells how far the log counts. The lock is released before, so that the one that is woken
+    /// does not wait for it.
+    fn publish(&self, state: MutexGuard<'_, State>) {
         self.kept.store(state.owner.place().counted, Ordering::Release);
+        drop(state);
         self.changed.notify_all();
     }
 
     fn fail(&self, fault: Fault) {
         let _ = self.fault.set(fault);
-        let _state = self.state();
+        // A waiter has not looked yet, or is asleep.
+        drop(self.state());
         self.changed.notify_all();
     }
 
@@ -74,7 +83,7 @@ impl Shared {
         loop {
             let mut state = self.state();
             while !state.has_to_walk && !state.stop {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = self.mending.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             if state.stop {
                 return;
@@ -117,8 +126,8 @@ impl Shared {
             }
         };
         let read = self.tape.read(place.next, end, &mut each);
+        self.publish(self.state());
         let mut state = self.state();
-        self.publish(&state);
         match (fault, read) {
             (Some(fault), _) => Err(fault),
             (None, Err(trouble)) => Ok(Some(trouble)),
@@ -151,6 +160,7 @@ impl RelayLog {
             Shared {
                 state: Mutex::new(State { owner: Owner::new(place), has_to_walk: false, stop: false }),
                 changed: Condvar::new(),
+                mending: Condvar::new(),
                 kept: AtomicU64::new(place.counted),
                 fault: OnceLock::new(),
                 tape,
@@ -215,7 +225,7 @@ impl RelayLog {
 impl Drop for RelayLog {
     fn drop(&mut self) {
         self.shared.state().stop = true;
-        self.shared.changed.notify_all();
+        self.shared.mending.notify_one();
         if let Some(mender) = self.mender.take() {
             // A mender that panicked has said so on standard error.
             let _ = mender.join();

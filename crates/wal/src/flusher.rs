@@ -55,6 +55,7 @@ impl Flusher {
             files,
             current,
             spare: None,
+            looked_ahead: None,
             pace: Pace::default(),
             all_written_ns: 0,
         };
@@ -179,6 +180,8 @@ struct Work {
     current: Segment,
     /// Thread that creates the file of the next segment ahead of need.
     spare: Option<JoinHandle<()>>,
+    /// Start of the segment in which that thread was started: one thread a segment, not one a flush.
+    looked_ahead: Option<u64>,
     /// Decides whether to wait for more waiters before a sync.
     pace: Pace,
     /// Time at which the flusher last closed the open extents and wrote all records, ns.
@@ -284,13 +287,14 @@ impl Work {
 
     /// Starts to create the file of the next segment once the current one is half full.
     fn look_ahead(&mut self) {
-        let used = self.shared.written.load(Ordering::Relaxed) - self.current.start;
-        let busy = self.spare.as_ref().is_some_and(|s| !s.is_finished());
-        if used < self.shared.options.segment_bytes / 2 || busy {
+        let start = self.current.start;
+        let used = self.shared.written.load(Ordering::Relaxed) - start;
+        if used < self.shared.options.segment_bytes / 2 || self.looked_ahead == Some(start) {
             return;
         }
         let files = self.files.clone();
         self.spare =
             std::thread::Builder::new().name("log-segments".into()).spawn(move || files.prepare()).ok();
+        self.looked_ahead = self.spare.as_ref().map(|_| start);
     }
 }
