@@ -256,9 +256,8 @@ pub fn call(world: &World<'_>, name: &str, args: &[Value]) -> Result<Value, SqlE
         name if name.starts_with("pg_get_function") => {
             text(routine(world, number(0)).and_then(|routine| of_routine(name, routine)))
         }
-        "pg_get_userbyid" => {
-            Value::text(if number(0) == Some(OWNER) { facts.user.as_str() } else { "unknown" })
-        }
+        "pg_get_userbyid" if number(0) == Some(OWNER) => Value::text(&facts.user),
+        "pg_get_userbyid" => Value::text("unknown"),
         "pg_get_serial_sequence" => text(serial(world, args)),
         "current_database" => Value::text(&facts.database),
         "current_user" => Value::text(&facts.user),

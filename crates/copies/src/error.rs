@@ -56,8 +56,8 @@ const DENIED: (&str, &str) = ("permission denied", CREDENTIALS);
 const NO_BUCKET: (&str, &str) =
     ("there is no such bucket, or the object was removed", "make the bucket, or name another place");
 
-/// What a text of the library or of a service tells, which has no kind of its own: parts of it, with
-/// the outcome and the way out. The first one that matches is taken.
+/// What a text of the library or of a service tells, which has no kind of its own: parts of it,
+/// with the outcome and the way out. The first one that matches is taken.
 const TOLD: &[(&str, (&str, &str))] = &[
     ("169.254.169.254", ("no credentials are named", CREDENTIALS)),
     (

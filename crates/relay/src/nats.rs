@@ -24,8 +24,8 @@ const OPENING: Duration = Duration::from_secs(20);
 /// how long nothing would count once the client's server is cut off or stopped.
 const PING_EVERY: Duration = Duration::from_secs(1);
 
-/// Messages that a reader asks for at a time. Half as many more may be on their way besides, each of
-/// up to half a MiB: a server ends the connection of a client to which it owes 64 MiB.
+/// Messages that a reader asks for at a time. Half as many more may be on their way besides, each
+/// of up to half a MiB: a server ends the connection of a client to which it owes 64 MiB.
 const READ_AHEAD: i64 = 80;
 
 pub(crate) struct Nats {

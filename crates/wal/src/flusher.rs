@@ -180,7 +180,8 @@ struct Work {
     current: Segment,
     /// Thread that creates the file of the next segment ahead of need.
     spare: Option<JoinHandle<()>>,
-    /// Start of the segment in which that thread was started: one thread a segment, not one a flush.
+    /// Start of the segment in which that thread was started: one thread a segment, not one a
+    /// flush.
     looked_ahead: Option<u64>,
     /// Decides whether to wait for more waiters before a sync.
     pace: Pace,
