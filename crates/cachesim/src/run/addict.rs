@@ -121,7 +121,7 @@ fn shares(frequencies: &[u64], is_inner: impl Fn(usize) -> bool, left: usize) ->
     shares
 }
 
-/// Which cores (or contexts) have which place, for one type (Algorithm 5). `None` where the type
+/// Which cores have which place, for one type (Algorithm 5). `None` where the type
 /// has more operations than there are cores.
 pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, Vec<usize>)>> {
     let mut operations: Vec<(u16, &Points)> =
@@ -158,6 +158,11 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
     Some(places)
 }
 
+/// The hardware threads of cores: they share an L1-I, so a place has all threads of its cores.
+fn threads(cores: &[usize], of_core: usize) -> Vec<usize> {
+    cores.iter().flat_map(|core| core * of_core..(core + 1) * of_core).collect()
+}
+
 /// The lowest values of a line by which most lines that are no points are told apart.
 const FILTER: usize = 4096;
 
@@ -165,7 +170,7 @@ const FILTER: usize = 4096;
 pub struct Addict {
     profile: Profile,
     batch: usize,
-    /// The places of the batch under way.
+    /// The places of the batch under way, with their contexts.
     places: Vec<(Place, Vec<usize>)>,
     numbers: HashMap<Place, usize>,
     /// Whether a line with these lowest bits is a point of the batch under way.
@@ -201,7 +206,9 @@ impl Addict {
         if own.contains(&context) {
             return Step::Stay;
         }
-        if let Some(&free) = own.iter().find(|&&c| run.is_idle(c)) {
+        // Of hardware threads that are free, one of the core with the most of them.
+        let free = own.iter().copied().filter(|&c| run.is_idle(c));
+        if let Some(free) = free.min_by_key(|&c| run.active(run.contexts[c].core)) {
             return Step::To(free);
         }
         let shortest = own.iter().copied().min_by_key(|&c| run.load(c));
@@ -225,7 +232,9 @@ impl Addict {
     fn change_type(&mut self, run: &Run<'_>) {
         let Some(&(_, kind)) = run.waiting.front() else { return };
         self.kind = kind;
-        self.places = assign(&self.profile, kind, run.contexts.len()).unwrap_or_default();
+        let mut places = assign(&self.profile, kind, run.settings.cores).unwrap_or_default();
+        places.iter_mut().for_each(|(_, cores)| *cores = threads(cores, run.settings.contexts));
+        self.places = places;
         self.numbers = self.places.iter().enumerate().map(|(number, (place, _))| (*place, number)).collect();
         self.maybe.fill(false);
         self.places.iter().for_each(|(place, _)| self.maybe[place.line as usize % FILTER] = true);

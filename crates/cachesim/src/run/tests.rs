@@ -252,6 +252,21 @@ fn addict_keeps_each_operation_on_its_core() {
     assert!(addict.switches >= 32 * 4);
 }
 
+/// With two hardware threads of a core, operations still have cores of their own (Algorithm 5 gives
+/// each a core).
+#[test]
+fn hardware_threads_of_a_core_have_one_place() {
+    let operation = |code: u16, start: u32| {
+        let body = (start..start + 400).map(Event::Block);
+        [Event::Mark(code)].into_iter().chain(body).chain([Event::Mark(code | END)])
+    };
+    let all = || operation(READ, 0).chain(operation(UPDATE, 512)).chain(operation(COMMIT, 1024));
+    let transactions = (0..32).map(|_| Transaction::of(0, all())).collect();
+    let trace = trace(transactions, 1536);
+    let addict = outcome(&trace, &Settings { contexts: 2, batch: 1, ..with(Scheduler::Addict, 4) });
+    assert!(addict.tally.l1i_misses <= 4 * 400, "{addict:?}");
+}
+
 /// All schedulers are measured on the same transactions, also those that take the ones of a type
 /// out of turn.
 #[test]
