@@ -151,7 +151,9 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
     let runs = |of: &Place| operations.iter().find(|(op, _)| *op == of.operation).map_or(0, |o| o.1.runs);
     let frequencies: Vec<u64> = places[1..].iter().map(|(place, _)| runs(place)).collect();
     let mut next = places.len()..cores;
-    for (at, more) in shares(&frequencies, |at| places[at + 1].0.line != 0, next.len()).into_iter().enumerate() {
+    for (at, more) in
+        shares(&frequencies, |at| places[at + 1].0.line != 0, next.len()).into_iter().enumerate()
+    {
         places[at + 1].1.extend(next.by_ref().take(more));
     }
     places[0].1.extend(next);
