@@ -5,7 +5,7 @@ use crate::code::Code;
 use crate::course::Course;
 use crate::hash::LineMap;
 use std::collections::BTreeMap;
-use trace::code::{END, LOOKUP, is_operation};
+use trace::code::{DELETE, END, LOCK, LOOKUP, UPDATE, is_operation};
 use trace::{Event, Trace, Transaction};
 
 /// The instances of one thing, such as all new-order transactions.
@@ -96,6 +96,14 @@ pub struct Footprints {
 struct Frame {
     mark: u16,
     groups: Vec<usize>,
+    /// Its code is not that of the operation around it ([`is_probe_in`]).
+    apart: bool,
+}
+
+/// Whether a part is the index probe of an operation that finds and locks its row itself. In the
+/// engine of the thesis a probe comes before an update or a deletion.
+pub fn is_probe_in(operation: u16, part: u16) -> bool {
+    matches!(operation, UPDATE | DELETE) && matches!(part, LOOKUP | LOCK)
 }
 
 /// The most marks in a key.
@@ -225,24 +233,58 @@ impl Finder<'_> {
         // A part belongs to the innermost operation around it.
         let start = path.iter().rposition(|mark| is_operation(*mark)).unwrap_or(0);
         let path = path[start..].to_vec();
+        let apart = path.len() > 1 && is_probe_in(path[0], mark);
         if path.len() > DEEPEST || path.windows(2).any(|two| two[0] == two[1]) {
-            return Frame { mark, groups: Vec::new() };
+            return Frame { mark, groups: Vec::new(), apart };
         }
         let mut groups = vec![self.group((String::new(), path.clone())), self.group((kind.to_owned(), path))];
         if mark == LOOKUP {
             let alone = vec![LOOKUP];
             groups.extend([self.group((String::new(), alone.clone())), self.group((kind.to_owned(), alone))]);
         }
-        Frame { mark, groups }
+        Frame { mark, groups, apart }
     }
 
     #[inline]
     fn block(&mut self, block: u32, frames: &[Frame]) {
         let block = self.code.blocks[block as usize];
+        let inner = frames.iter().rposition(|frame| frame.apart).unwrap_or(1).min(frames.len());
         for line in block.dense..block.dense + u32::from(block.lines) {
-            for &group in frames.iter().flat_map(|frame| &frame.groups) {
+            for &group in frames[..1].iter().chain(&frames[inner..]).flat_map(|frame| &frame.groups) {
                 self.groups[group].touch(line);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::code::CHANGE;
+    use trace::file::Block;
+
+    /// The code by which an update finds and locks its row is the transaction's, not the update's.
+    #[test]
+    fn the_probe_of_an_update_is_apart() {
+        let block = |i: u64| Block { address: i * 64, bytes: 64, instructions: 16, function: 0 };
+        let part = |mark: u16, inside: Vec<Event>| {
+            [vec![Event::Mark(mark)], inside, vec![Event::Mark(mark | END)]].concat()
+        };
+        let inside = [
+            part(LOCK, vec![Event::Block(1)]),
+            part(LOOKUP, vec![Event::Block(2), Event::Block(3)]),
+            part(CHANGE, vec![Event::Block(4)]),
+            vec![Event::Block(5)],
+        ];
+        let one = Transaction::of(0, part(UPDATE, inside.concat()));
+        let trace = Trace {
+            kinds: vec!["a".into()],
+            blocks: (0..6).map(block).collect(),
+            transactions: vec![one],
+            ..Trace::default()
+        };
+        let prints = footprints(&trace, &Code::of(&trace), 0, &Course::default());
+        let lines = |path: &[u16]| prints.code[&(String::new(), path.to_vec())].union();
+        assert_eq!([&[][..], &[UPDATE], &[LOOKUP], &[UPDATE, CHANGE]].map(lines), [5, 2, 2, 1]);
     }
 }

@@ -4,11 +4,12 @@
 
 use crate::code::Code;
 use crate::course::Course;
+use crate::footprint::is_probe_in;
 use crate::hierarchy::{CACHES, DATA, Hierarchy, costs};
 use crate::lru::SetCache;
 use crate::machine::{LINE_BYTES, Machine};
 use crate::stack_distance::StackDistance;
-use trace::code::{AHEAD, DELETE, END, LOCK, LOOKUP, OPERATIONS, READ, UPDATE, is_operation};
+use trace::code::{AHEAD, END, OPERATIONS, READ, is_operation};
 use trace::{Event, Trace};
 
 /// The sizes of the L1-I of Figure 6.3, KB; all of 8 ways.
@@ -199,7 +200,7 @@ impl Pass<'_> {
         let around = self.open.last().map(|(_, operation)| OPERATIONS[*operation].0);
         let counts_for = match code {
             AHEAD => READ,
-            LOOKUP | LOCK if matches!(around, Some(UPDATE | DELETE)) => READ,
+            code if around.is_some_and(|around| is_probe_in(around, code)) => READ,
             code if is_operation(code) => code,
             _ => return,
         };

@@ -11,6 +11,7 @@ use crate::code::Code;
 use crate::machine::Cache;
 use crate::run::driver::{Policy, Run, Step};
 use crate::run::settings::Settings;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use trace::code::{END, is_operation};
 use trace::{Event, Trace};
@@ -106,7 +107,21 @@ pub struct Place {
 /// The entry of a transaction.
 const ENTRY: Place = Place { operation: 0, line: 0, before: 0 };
 
-/// Which cores (or contexts) have which place, for one type (Algorithm 5). `None` where the type
+/// The cores that are left, divided among places by the frequency of their operations (section
+/// 8.2.2); what the division leaves goes to the largest remainders, of equal ones to the more
+/// frequent operation, entries first.
+fn shares(frequencies: &[u64], is_inner: impl Fn(usize) -> bool, left: usize) -> Vec<usize> {
+    let all = u128::from(frequencies.iter().sum::<u64>().max(1));
+    let quotas = frequencies.iter().map(|&runs| u128::from(runs) * left as u128);
+    let (mut shares, rests): (Vec<usize>, Vec<u128>) = quotas.map(|q| ((q / all) as usize, q % all)).unzip();
+    let mut order: Vec<usize> = (0..shares.len()).collect();
+    order.sort_by_key(|&at| (Reverse(rests[at]), Reverse(frequencies[at]), is_inner(at)));
+    let rest = left - shares.iter().sum::<usize>();
+    order.into_iter().take(rest).for_each(|at| shares[at] += 1);
+    shares
+}
+
+/// Which cores have which place, for one type (Algorithm 5). `None` where the type
 /// has more operations than there are cores.
 pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, Vec<usize>)>> {
     let mut operations: Vec<(u16, &Points)> =
@@ -133,16 +148,21 @@ pub fn assign(profile: &Profile, kind: u32, cores: usize) -> Option<Vec<(Place, 
             before = line;
         }
     }
-    // Cores that are left go to the operations by their frequency, entries first.
-    let frequency =
-        |place: &Place| operations.iter().find(|(op, _)| *op == place.operation).map_or(0, |o| o.1.runs);
-    let mut order: Vec<usize> = (1..places.len()).collect();
-    order.sort_by_key(|&at| (std::cmp::Reverse(frequency(&places[at].0)), places[at].0.line != 0));
-    let turns = if order.is_empty() { vec![0] } else { order };
-    for (core, at) in (places.len()..cores).zip(turns.into_iter().cycle()) {
-        places[at].1.push(core);
+    let runs = |of: &Place| operations.iter().find(|(op, _)| *op == of.operation).map_or(0, |o| o.1.runs);
+    let frequencies: Vec<u64> = places[1..].iter().map(|(place, _)| runs(place)).collect();
+    let mut next = places.len()..cores;
+    for (at, more) in
+        shares(&frequencies, |at| places[at + 1].0.line != 0, next.len()).into_iter().enumerate()
+    {
+        places[at + 1].1.extend(next.by_ref().take(more));
     }
+    places[0].1.extend(next);
     Some(places)
+}
+
+/// The hardware threads of cores: they share an L1-I, so a place has all threads of its cores.
+fn threads(cores: &[usize], of_core: usize) -> Vec<usize> {
+    cores.iter().flat_map(|core| core * of_core..(core + 1) * of_core).collect()
 }
 
 /// The lowest values of a line by which most lines that are no points are told apart.
@@ -152,7 +172,7 @@ const FILTER: usize = 4096;
 pub struct Addict {
     profile: Profile,
     batch: usize,
-    /// The places of the batch under way.
+    /// The places of the batch under way, with their contexts.
     places: Vec<(Place, Vec<usize>)>,
     numbers: HashMap<Place, usize>,
     /// Whether a line with these lowest bits is a point of the batch under way.
@@ -188,7 +208,9 @@ impl Addict {
         if own.contains(&context) {
             return Step::Stay;
         }
-        if let Some(&free) = own.iter().find(|&&c| run.is_idle(c)) {
+        // Of hardware threads that are free, one of the core with the most of them.
+        let free = own.iter().copied().filter(|&c| run.is_idle(c));
+        if let Some(free) = free.min_by_key(|&c| run.active(run.contexts[c].core)) {
             return Step::To(free);
         }
         let shortest = own.iter().copied().min_by_key(|&c| run.load(c));
@@ -212,7 +234,9 @@ impl Addict {
     fn change_type(&mut self, run: &Run<'_>) {
         let Some(&(_, kind)) = run.waiting.front() else { return };
         self.kind = kind;
-        self.places = assign(&self.profile, kind, run.contexts.len()).unwrap_or_default();
+        let mut places = assign(&self.profile, kind, run.settings.cores).unwrap_or_default();
+        places.iter_mut().for_each(|(_, cores)| *cores = threads(cores, run.settings.contexts));
+        self.places = places;
         self.numbers = self.places.iter().enumerate().map(|(number, (place, _))| (*place, number)).collect();
         self.maybe.fill(false);
         self.places.iter().for_each(|(place, _)| self.maybe[place.line as usize % FILTER] = true);

@@ -242,6 +242,11 @@ impl<'t> Run<'t> {
         self.contexts[context].running.is_none() && self.contexts[context].queue.is_empty()
     }
 
+    /// The contexts of a core that have a transaction.
+    pub fn active(&self, core: usize) -> u32 {
+        self.active[core]
+    }
+
     /// The transactions that a context has, the running one included.
     pub fn load(&self, context: usize) -> usize {
         self.contexts[context].queue.len() + usize::from(self.contexts[context].running.is_some())

@@ -13,6 +13,7 @@ use crate::lru::SetCache;
 use crate::machine::Machine;
 use crate::run::driver::{Policy, Run, Step};
 use crate::run::settings::{Reset, Settings, Types};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -161,44 +162,45 @@ impl Slicc {
         }
     }
 
-    /// Forms teams of one type while cores are free for them (section 7.3.3).
+    /// Forms teams of one type while a core is idle for the oldest (section 7.3.3: cores are
+    /// time-multiplexed among teams, for the most use of the cores), and the queue has room for it.
     fn form_teams(&mut self, run: &mut Run<'_>) {
         let n = self.cores();
         while let Some(&(_, kind)) = run.waiting.front() {
-            let most = (2 * n).min(self.settings.pool.max(1)) * self.settings.contexts;
-            let window = 2 * self.settings.pool.max(1) * self.settings.contexts;
-            let in_window = run.waiting.iter().take(window).enumerate().filter(|(_, (_, of))| *of == kind);
+            let pool = self.settings.pool.max(1) * self.settings.contexts;
+            let most = pool.min(2 * n * self.settings.contexts);
+            let in_window = run.waiting.iter().take(2 * pool).enumerate().filter(|(_, (_, of))| *of == kind);
             let places: Vec<usize> = in_window.map(|(at, _)| at).take(most).collect();
             let (wanted, together) = team(places.len(), n, self.settings.contexts);
+            // A stray goes to an idle core, and is no team.
+            let Some(cores) = self.free(run, if together == 1 { n } else { wanted }) else { return };
             if together == 1 {
-                // A stray goes to an idle core, and is no team.
-                let idle = self.contexts_of(0..n).any(|c| run.is_idle(c));
-                if !idle {
-                    return;
-                }
-                self.start(run, 0, 0..n);
+                self.start(run, 0, cores);
                 continue;
             }
-            let Some(cores) = self.free(wanted) else { return };
+            // The queue has an entry for each transaction that waits at a core (Table 7.4).
+            let queued: usize = run.contexts.iter().map(|c| c.queue.len()).sum();
+            if queued + places.len() > pool + self.idle(run, 0..n) {
+                return;
+            }
             let places = places.into_iter().enumerate();
             let team = places.map(|(taken, at)| self.start(run, at - taken, cores.clone())).collect();
             self.teams.push((cores, team));
         }
     }
 
-    /// So many cores side by side, aligned to their number, that no team fills.
-    fn free(&self, wanted: usize) -> Option<Range<usize>> {
-        let starts = (0..self.cores()).step_by(wanted).map(|start| start..start + wanted);
-        let meets = |a: &Range<usize>, b: &Range<usize>| a.start < b.end && b.start < a.end;
-        starts.filter(|cores| cores.end <= self.cores()).find(|cores| {
-            !self.teams.iter().any(|(taken, team)| meets(cores, taken) && self.fills(taken, team))
-        })
+    /// The idle contexts of these cores.
+    fn idle(&self, run: &Run<'_>, cores: Range<usize>) -> usize {
+        self.contexts_of(cores).filter(|&context| run.is_idle(context)).count()
     }
 
-    /// Whether a team still has a transaction for each of its contexts: then no other one shares
-    /// its cores.
-    fn fills(&self, cores: &Range<usize>, team: &[usize]) -> bool {
-        team.len() >= cores.len() * self.settings.contexts
+    /// So many cores side by side, aligned to their number, of which one is idle; those with most
+    /// idle ones.
+    fn free(&self, run: &Run<'_>, wanted: usize) -> Option<Range<usize>> {
+        let starts = (0..self.cores()).step_by(wanted).map(|start| start..start + wanted);
+        let all = starts.filter(|cores| cores.end <= self.cores());
+        let best = all.max_by_key(|cores| (self.idle(run, cores.clone()), Reverse(cores.start)));
+        best.filter(|cores| self.idle(run, cores.clone()) > 0)
     }
 
     /// The context to which a transaction moves, if it moves; the MTQ is full.

@@ -2,12 +2,14 @@
 //! ahead; the others follow through the code that it has brought into the L1-I.
 //!
 //! ```text
-//!   the lead resumes:              phase += 1 (mod 256)
+//!   the lead resumes:              phase of the core += 1 (mod 256)
 //!   a block is used:               tag[block] = phase
 //!   a miss would drive out a block of the current phase: the next of the team goes on
 //! ```
 //!
-//! The lead may drive out what the phases before have brought, so it always advances.
+//! The lead may drive out what the phases before have brought, so it always advances. Hardware
+//! threads of one core have teams of their own, and share the counter of the core, as the tags lie
+//! beside the L1-I that they share: a lead of one of them ends the phase of all.
 
 use crate::run::driver::{Policy, Run, Step};
 use crate::run::settings::{Protect, Settings};
@@ -17,7 +19,10 @@ pub const PHASE_BITS: u32 = u8::BITS;
 
 #[derive(Debug)]
 pub struct Strex {
+    /// By context.
     teams: Vec<Team>,
+    /// By core.
+    phases: Vec<u8>,
     team: usize,
     window: usize,
     protect: Protect,
@@ -28,15 +33,19 @@ pub struct Strex {
 struct Team {
     /// Its transactions, the lead first, as they queue up.
     lead: Option<usize>,
-    phase: u8,
     /// The miss that was just taken drove out a block of this phase.
     trespassed: bool,
 }
 
 impl Strex {
     pub fn new(settings: &Settings) -> Strex {
-        let teams = vec![Team::default(); settings.cores * settings.contexts];
-        Strex { teams, team: settings.team.max(1), window: settings.window.max(1), protect: settings.protect }
+        Strex {
+            teams: vec![Team::default(); settings.cores * settings.contexts],
+            phases: vec![0; settings.cores],
+            team: settings.team.max(1),
+            window: settings.window.max(1),
+            protect: settings.protect,
+        }
     }
 
     /// The places in the waiting queue of the next team: the oldest transaction and the ones of its
@@ -64,27 +73,27 @@ impl Policy for Strex {
         }
     }
 
-    fn resumes(&mut self, _run: &mut Run<'_>, context: usize, thread: usize) {
-        let team = &mut self.teams[context];
-        if team.lead == Some(thread) {
-            team.phase = team.phase.wrapping_add(1);
+    fn resumes(&mut self, run: &mut Run<'_>, context: usize, thread: usize) {
+        if self.teams[context].lead == Some(thread) {
+            let phase = &mut self.phases[run.contexts[context].core];
+            *phase = phase.wrapping_add(1);
         }
     }
 
     #[inline]
     fn before(&mut self, run: &mut Run<'_>, context: usize, _thread: usize, line: u64) -> Step {
-        let team = &mut self.teams[context];
-        let l1i = run.chip.l1i(run.contexts[context].core);
-        let trespasses = l1i.would_drive_out(line).is_some_and(|(_, tag)| tag == team.phase);
-        team.trespassed = trespasses && self.protect == Protect::Fill;
+        let core = run.contexts[context].core;
+        let victim = run.chip.l1i(core).would_drive_out(line);
+        let trespasses = victim.is_some_and(|(_, tag)| tag == self.phases[core]);
+        self.teams[context].trespassed = trespasses && self.protect == Protect::Fill;
         if trespasses && self.protect == Protect::Refuse { Step::Tail } else { Step::Stay }
     }
 
     #[inline]
     fn after(&mut self, run: &mut Run<'_>, place: (usize, usize), line: u64, _hit: bool, _n: u32) -> Step {
-        let team = &mut self.teams[place.0];
-        run.chip.l1i_mut(run.contexts[place.0].core).set_note(line, team.phase);
-        if std::mem::take(&mut team.trespassed) { Step::Tail } else { Step::Stay }
+        let core = run.contexts[place.0].core;
+        run.chip.l1i_mut(core).set_note(line, self.phases[core]);
+        if std::mem::take(&mut self.teams[place.0].trespassed) { Step::Tail } else { Step::Stay }
     }
 
     fn left(&mut self, run: &mut Run<'_>, context: usize, thread: usize, ended: bool) {
@@ -92,5 +101,41 @@ impl Policy for Strex {
         if ended && team.lead == Some(thread) {
             team.lead = run.contexts[context].queue.front().copied();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::Code;
+    use crate::machine::Machine;
+    use crate::run::Input;
+    use trace::Trace;
+
+    /// Section 7.4.1: a counter for each core; 7.4.2: a tag for each block of its L1-I. A lead of
+    /// one hardware thread ends the phase of the others of its core, and of no other core.
+    #[test]
+    fn hardware_threads_share_the_phase_of_their_core() {
+        let trace = Trace::default();
+        let (code, machine) = (Code::of(&trace), Machine::built_in("zesto").unwrap());
+        let settings = Settings { cores: 2, contexts: 2, ..Settings::default() };
+        let mut run = Run::new(Input { trace: &trace, code: &code, chosen: &[] }, &machine, &settings);
+        let mut strex = Strex::new(&settings);
+        (0..4).for_each(|context| strex.teams[context].lead = Some(context));
+        let lines = (0..8).map(|way| way * 64);
+        strex.resumes(&mut run, 0, 0);
+        for line in lines {
+            assert_eq!(strex.before(&mut run, 0, 0, line), Step::Stay);
+            run.chip.fetch(0, line, 0.0);
+            strex.after(&mut run, (0, 0), line, false, 1);
+        }
+        assert_eq!(strex.before(&mut run, 0, 0, 512), Step::Tail);
+        // Not the lead of its context: the phase stays.
+        strex.resumes(&mut run, 1, 4);
+        assert_eq!(strex.before(&mut run, 1, 4, 512), Step::Tail);
+        strex.resumes(&mut run, 2, 2);
+        assert_eq!(strex.before(&mut run, 0, 0, 512), Step::Tail);
+        strex.resumes(&mut run, 1, 1);
+        assert_eq!(strex.before(&mut run, 0, 0, 512), Step::Stay);
     }
 }

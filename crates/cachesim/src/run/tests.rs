@@ -7,7 +7,7 @@ use crate::run::addict::{Place, Points, Profile, assign, profile};
 use crate::run::settings::{Protect, Scheduler, Settings, Types};
 use crate::run::{Input, Outcome, run};
 use std::sync::OnceLock;
-use trace::code::{COMMIT, END, READ, UPDATE};
+use trace::code::{COMMIT, END, READ, SCAN, UPDATE};
 use trace::file::{Block, Function};
 use trace::{Event, Trace, Transaction};
 
@@ -219,6 +219,19 @@ fn the_example_of_the_thesis() {
     assert_eq!(cores(2, 6), second);
 }
 
+/// Section 8.2.2: cores that are left go to points by the frequency of their operations, not to each
+/// operation in turn: of a scan of one and 200 probes, the probe has nearly all.
+#[test]
+fn frequent_operations_get_more_cores() {
+    let profile: Profile =
+        [((0, READ), points(&[], 200)), ((0, SCAN), points(&[], 1)), ((0, COMMIT), points(&[], 1))].into();
+    let places = assign(&profile, 0, 16).unwrap();
+    let cores: Vec<usize> = places.iter().map(|(_, cores)| cores.len()).collect();
+    assert_eq!(cores, [1, 13, 1, 1]);
+    let all: std::collections::BTreeSet<usize> = places.into_iter().flat_map(|(_, cores)| cores).collect();
+    assert_eq!(all.len(), 16);
+}
+
 /// Operations on cores of their own: after the first transaction nothing misses.
 #[test]
 fn addict_keeps_each_operation_on_its_core() {
@@ -237,6 +250,21 @@ fn addict_keeps_each_operation_on_its_core() {
     let baseline = outcome(&trace, &with(Scheduler::Baseline, 4));
     assert!(baseline.tally.l1i_misses > 20 * 400, "{baseline:?}");
     assert!(addict.switches >= 32 * 4);
+}
+
+/// With two hardware threads of a core, operations still have cores of their own (Algorithm 5 gives
+/// each a core).
+#[test]
+fn hardware_threads_of_a_core_have_one_place() {
+    let operation = |code: u16, start: u32| {
+        let body = (start..start + 400).map(Event::Block);
+        [Event::Mark(code)].into_iter().chain(body).chain([Event::Mark(code | END)])
+    };
+    let all = || operation(READ, 0).chain(operation(UPDATE, 512)).chain(operation(COMMIT, 1024));
+    let transactions = (0..32).map(|_| Transaction::of(0, all())).collect();
+    let trace = trace(transactions, 1536);
+    let addict = outcome(&trace, &Settings { contexts: 2, batch: 1, ..with(Scheduler::Addict, 4) });
+    assert!(addict.tally.l1i_misses <= 4 * 400, "{addict:?}");
 }
 
 /// All schedulers are measured on the same transactions, also those that take the ones of a type
@@ -275,16 +303,40 @@ fn a_stray_holds_no_team_back() {
     assert!(together.cycles < 1.3 * alone, "{} {alone}", together.cycles);
 }
 
-/// A team that waits for others begins when they have ended, also on a core that was idle before.
+/// Sections 7.5.3 and 7.5.4, of MapReduce: code that fits the L1-I runs as fast as on the baseline
+/// with any number of cores. So no core is idle while a team waits.
+#[test]
+fn slicc_does_not_slow_small_code_down() {
+    let trace = trace((0..480).map(|_| turns(0, 20)).collect(), 100);
+    for cores in [2, 4, 8, 16] {
+        let slicc = outcome(&trace, &with(Scheduler::Slicc, cores));
+        let baseline = outcome(&trace, &with(Scheduler::Baseline, cores));
+        assert_eq!(slicc.switches, 0);
+        let slower = slicc.cycles / baseline.cycles;
+        // With 16 cores, the last team is as long as two of 30 transactions of a core.
+        assert!(slower < if cores == 16 { 1.07 } else { 1.03 }, "{cores} cores: {slower}");
+    }
+}
+
+/// Table 7.4: 30 transactions wait at all cores together.
+#[test]
+fn the_queue_of_slicc_has_thirty_entries() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let all = (0..400).map(|_| turns(random.u32(0..2), 1 + 20 * random.u32(0..10))).collect();
+    let most = outcome(&trace(all, 100), &with(Scheduler::Slicc, 16)).most_in_flight;
+    assert!((31..=30 + 16).contains(&most), "{most}");
+}
+
+/// A team for which the queue had no room begins when it has, also on a core that was idle before.
 #[test]
 fn no_team_begins_before_its_cores_are_given_to_it() {
-    let first = [1, 100, 100, 100, 1, 100].map(|n| turns(0, n));
-    let second = (0..2).map(|_| turns(1, 300));
+    let first = [1, 100, 100, 100, 1, 100, 100, 100].map(|n| turns(0, n));
+    let second = (0..8).map(|_| turns(1, 300));
     let trace = trace(first.into_iter().chain(second).collect(), 100);
-    let outcome = outcome(&trace, &with(Scheduler::Slicc, 4));
-    // Both of the second team run on the core that has had two short ones.
+    let outcome = outcome(&trace, &Settings { pool: 8, ..with(Scheduler::Slicc, 4) });
+    // Three of the second team run on the core that has had two short ones.
     let turn = 100.0 * 16.0 / 2.0;
-    assert!(outcome.cycles > 700.0 * turn, "{}", outcome.cycles / turn);
+    assert!(outcome.cycles > 980.0 * turn, "{}", outcome.cycles / turn);
 }
 
 /// In chapter 8, as many transactions run at once as there are hardware threads.

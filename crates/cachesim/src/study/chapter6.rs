@@ -3,7 +3,7 @@
 use super::{Row, StudyError, has_operations, rounded, row, set};
 use crate::code::Code;
 use crate::course::Course;
-use crate::footprint::{Common, Footprints, Group, footprints};
+use crate::footprint::{Common, Footprints, Group, footprints, is_probe_in};
 use crate::hierarchy::CACHES;
 use crate::machine::{LINE_BYTES, Machine};
 use crate::microscope::{Misses, SWEEP_KB, ThreeC, observe};
@@ -212,6 +212,9 @@ fn parts(trace: &Trace, prints: &Footprints) -> Vec<Row> {
     for ((kind, path), group) in &prints.code {
         let Some((last, outer)) = path.split_last().filter(|(_, outer)| !outer.is_empty()) else { continue };
         let Some(around) = prints.code.get(&(kind.clone(), outer.to_vec())) else { continue };
+        if is_probe_in(outer[0], path[1]) {
+            continue;
+        }
         let words: Option<Vec<&str>> = outer.iter().map(|&mark| name(mark)).collect();
         let (Some(words), Some(part)) = (words, name(*last)) else { continue };
         let mut row = row(trace, "parts");

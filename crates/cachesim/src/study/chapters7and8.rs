@@ -272,44 +272,77 @@ pub fn chapter_7(
     Ok(rows)
 }
 
+/// The part of a transaction of which a hash tells its type.
+#[derive(Clone, Copy)]
+enum Header {
+    /// The first instructions.
+    Instructions(u64),
+    /// The first lines of code: as instruction blocks are, each of 64 bytes.
+    Blocks(u64),
+}
+
 /// How often the first instructions of a transaction tell its type: in the first half of the trace,
-/// each hash of first blocks is learnt as the kind that has it most; the second half is tested.
+/// each hash of them is learnt as the kind that has it most; the second half is tested.
 fn type_rows(trace: &Trace, code: &Code) -> Vec<Row> {
-    let of = |instructions: u64| {
+    let of = |header: Header| {
         let mut by_hash: HashMap<u64, HashMap<u32, usize>> = HashMap::new();
         let (learnt, tested) = trace.transactions.split_at(trace.transactions.len() / 2);
         for transaction in learnt {
-            let hash = header(transaction, code, instructions);
+            let hash = header.hash(transaction, code);
             *by_hash.entry(hash).or_default().entry(transaction.kind).or_default() += 1;
         }
         let kind_of = |transaction: &Transaction| {
-            let kinds = by_hash.get(&header(transaction, code, instructions))?;
+            let kinds = by_hash.get(&header.hash(transaction, code))?;
             kinds.iter().max_by_key(|(kind, n)| (**n, **kind)).map(|(kind, _)| *kind)
         };
         let right = tested.iter().filter(|t| kind_of(t) == Some(t.kind)).count();
         let mut row = row(trace, "types");
-        set(&mut row, "first_instructions", instructions);
+        match header {
+            Header::Instructions(n) => set(&mut row, "first_instructions", n),
+            Header::Blocks(n) => set(&mut row, "first_blocks", n),
+        }
         set(&mut row, "kinds", trace.kinds.len() as u64);
         set(&mut row, "hashes", by_hash.len() as u64);
         set(&mut row, "correct", rounded(right as f64 / tested.len().max(1) as f64));
         row
     };
-    [16, 32, 64, 128, 256, 512].map(of).into()
+    let instructions = [16, 32, 64, 128, 256, 512].map(Header::Instructions);
+    let blocks = [8, 16, 32, 64].map(Header::Blocks);
+    instructions.into_iter().chain(blocks).map(of).collect()
 }
 
-/// A hash of the lines of the first instructions.
-fn header(transaction: &Transaction, code: &Code, instructions: u64) -> u64 {
-    let (mut left, mut hash) = (instructions as i64, 0u64);
-    for event in transaction.events() {
-        let Event::Block(block) = event else { continue };
-        let block = &code.blocks[block as usize];
-        hash = (hash ^ block.address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-        left -= i64::from(block.instructions);
-        if left <= 0 {
-            break;
+impl Header {
+    /// A hash of the addresses in it, in their order.
+    fn hash(self, transaction: &Transaction, code: &Code) -> u64 {
+        let (mut seen, mut hash, mut last) = (0, 0u64, u64::MAX);
+        let mut add = |address: u64| {
+            hash = (hash ^ address).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+        };
+        for event in transaction.events() {
+            let Event::Block(block) = event else { continue };
+            let block = &code.blocks[block as usize];
+            let most = match self {
+                Header::Instructions(most) => {
+                    add(block.address);
+                    seen += u64::from(block.instructions);
+                    most
+                }
+                Header::Blocks(most) => {
+                    for line in block.first..block.first + u64::from(block.lines) {
+                        if line != std::mem::replace(&mut last, line) && seen < most {
+                            add(line);
+                            seen += 1;
+                        }
+                    }
+                    most
+                }
+            };
+            if seen >= most {
+                break;
+            }
         }
+        hash
     }
-    hash
 }
 
 /// Schedulers on 16 cores (Figures 8.2, 8.3, 8.7; SLICC runs as many transactions at once as

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Facts of the capture, which all rows of a study share.
 const FACTS: [&str; 6] = ["table", "workload", "design", "scale", "workers", "options"];
 /// Columns that say what a row is about, in their order; the others are results.
-const SETTINGS: [&str; 24] = [
+const SETTINGS: [&str; 25] = [
     "machine",
     "scheduler",
     "protect",
@@ -23,6 +23,7 @@ const SETTINGS: [&str; 24] = [
     "dilution",
     "signature",
     "first_instructions",
+    "first_blocks",
     "warm",
     "transactions",
     "cache",
