@@ -93,9 +93,9 @@ pub struct Settings {
     pub signature: usize,
     pub types: Types,
     pub reset: Reset,
-    /// SLICC: contexts in the pool of transactions, for each hardware thread of a core: the most of a
-    /// team, and of all that wait at cores (Table 7.4: a queue of 30). Twice as many transactions
-    /// are looked at when a team is formed (60 entries).
+    /// SLICC: contexts in the pool of transactions, for each hardware thread of a core: the most of
+    /// a team, and of all that wait at cores (Table 7.4: a queue of 30). Twice as many
+    /// transactions are looked at when a team is formed (60 entries).
     pub pool: usize,
     /// SLICC: transactions that may wait in the queue of a core (section 7.5.1: up to ten); none
     /// moves to a core with more.

@@ -219,8 +219,8 @@ fn the_example_of_the_thesis() {
     assert_eq!(cores(2, 6), second);
 }
 
-/// Section 8.2.2: cores that are left go to points by the frequency of their operations, not to each
-/// operation in turn: of a scan of one and 200 probes, the probe has nearly all.
+/// Section 8.2.2: cores that are left go to points by the frequency of their operations, not to
+/// each operation in turn: of a scan of one and 200 probes, the probe has nearly all.
 #[test]
 fn frequent_operations_get_more_cores() {
     let profile: Profile =
