@@ -75,8 +75,8 @@ fn set(id: i64, n: i64) -> Call {
     call(Statement::Update(Update {
         source: source(id, RowLock::Update),
         from: Vec::new(),
-        set: vec![Assignment { column: 1, value: int(n) }],
-        checks: Vec::new(),
+        set: vec![Assignment { column: 1, value: int(n) }].into(),
+        checks: Vec::new().into(),
         references: Vec::new(),
         returning: Vec::new(),
     }))

@@ -97,8 +97,8 @@ fn set(id: i64, column: u16, value: Expr) -> Statement {
     Statement::Update(Update {
         source,
         from: Vec::new(),
-        set: vec![Assignment { column, value }],
-        checks: Vec::new(),
+        set: vec![Assignment { column, value }].into(),
+        checks: Vec::new().into(),
         references: Vec::new(),
         returning: outputs(&[0, 1, 2]),
     })
