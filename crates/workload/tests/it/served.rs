@@ -321,12 +321,13 @@ fn tables_without_a_key_keep_equal_rows() {
         assert_eq!(bench.run(Statement::Select(all.clone())).unwrap().count, 3);
         let Statement::Delete(mut delete) = delete(Path::All) else { unreachable!() };
         delete.source.table = table;
-        delete.source.filter = Some(Expr::Binary {
+        let is_one = Expr::Binary {
             op: BinaryOp::Equal,
             left: Box::new(Expr::Column(0)),
             right: Box::new(int(1)),
             ty: SqlType::Bool,
-        });
+        };
+        delete.source.filter = Some(Arc::new(is_one));
         assert_eq!(bench.run(Statement::Delete(delete)).unwrap().count, 2);
         assert_eq!(bench.run(Statement::Select(all)).unwrap().count, 1);
     }
