@@ -68,10 +68,10 @@ pub fn uses(tree: &Tree) -> BTreeSet<sql::catalog::Oid> {
     tree.tables.iter().chain(&tree.views).copied().collect()
 }
 
-/// The table that a statement is to change.
+/// Refuses a statement that would change the rows of a view.
 ///
 /// # Errors
-/// Those of [`crate::names::table`]; `0A000` for a view.
+/// `0A000` if the name is that of a view.
 pub fn refuse_change(catalog: &Catalog, name: &ast::ObjectName) -> Result<(), Stop> {
     let known = crate::names::in_public(name).ok().and_then(|name| catalog.view(&name).map(|_| name));
     match known {

@@ -102,40 +102,38 @@ fn tables(world: &World<'_>, rows: &mut Rows<'_>) {
 fn columns(world: &World<'_>, rows: &mut Rows<'_>) {
     for table in world.catalog.tables.values() {
         for (at, column) in table.visible() {
-            let mut values = named(world, "table", "table_name", &table.name);
+            let mut values = of_column(world, &table.name, (&column.name, i64::from(at) + 1), column.ty);
             let default = system::default_text(world, column);
             values.extend([
-                ("column_name", text(&column.name)),
-                ("ordinal_position", Value::Int(i64::from(at) + 1)),
                 ("column_default", default.map_or(Value::Null, Value::Text)),
                 ("is_nullable", text(if column.nullable { "YES" } else { "NO" })),
-                ("is_self_referencing", text("NO")),
-                ("is_identity", text("NO")),
-                ("identity_cycle", text("NO")),
-                ("is_generated", text("NEVER")),
                 ("is_updatable", text("YES")),
             ]);
-            values.extend(of_type(world, column.ty));
             rows.add(&values);
         }
     }
     for view in world.catalog.views() {
         for (column, at) in view.params.iter().zip(1..) {
-            let mut values = named(world, "table", "table_name", &view.name);
-            values.extend([
-                ("column_name", text(&column.name)),
-                ("ordinal_position", Value::Int(at)),
-                ("is_nullable", text("YES")),
-                ("is_self_referencing", text("NO")),
-                ("is_identity", text("NO")),
-                ("identity_cycle", text("NO")),
-                ("is_generated", text("NEVER")),
-                ("is_updatable", text("NO")),
-            ]);
-            values.extend(of_type(world, column.ty));
+            let mut values = of_column(world, &view.name, (&column.name, at), column.ty);
+            values.extend([("is_nullable", text("YES")), ("is_updatable", text("NO"))]);
             rows.add(&values);
         }
     }
+}
+
+/// What the columns of tables and of views have alike; the position is from 1.
+fn of_column(world: &World<'_>, relation: &str, (name, at): (&str, i64), ty: SqlType) -> Values {
+    let mut values = named(world, "table", "table_name", relation);
+    values.extend([
+        ("column_name", text(name)),
+        ("ordinal_position", Value::Int(at)),
+        ("is_self_referencing", text("NO")),
+        ("is_identity", text("NO")),
+        ("identity_cycle", text("NO")),
+        ("is_generated", text("NEVER")),
+    ]);
+    values.extend(of_type(world, ty));
+    values
 }
 
 fn of_type(world: &World<'_>, ty: SqlType) -> Values {
