@@ -200,7 +200,7 @@ impl Demand {
         for (at, (instance, rows, wrote)) in parts.iter().copied().enumerate() {
             let before = latency;
             let (work, sharing) =
-                services[instance].part_ns(shape, rows, f64::from(u8::from(is_distributed)));
+                services[instance].part_ns(shape, rows, rows, f64::from(u8::from(is_distributed)));
             self.busy_ns[instance] += work + sharing;
             latency += work + sharing + self.add_lines(case, instance, shape, rows, &lines[instance]);
             let handed = handoff_ns(case, request, instance);

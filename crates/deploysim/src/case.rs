@@ -191,7 +191,7 @@ impl<'a> Case<'a> {
             }
             OpService {
                 per_transaction: work.per_transaction / self.speed,
-                per_row: work.per_row / self.speed + miss,
+                per_row: work.per_row / self.speed,
                 locked_per_transaction: locked.per_transaction / self.speed,
                 locked_per_row: locked.per_row / self.speed,
                 sharing_per_row: cold.per_row * (1.0 - 1.0 / workers) * cold.exposed_ns(line),
@@ -201,7 +201,10 @@ impl<'a> Case<'a> {
             Durability::Memory => 0.0,
             Durability::Async | Durability::Sync => self.profile.log_append_ns / self.speed,
         };
-        Service { read, update, append_ns: append }
+        // The rows of a mix lie in tables of all sizes, and many of them miss nothing: `miss` is an
+        // average of these rows, for their number.
+        let lanes = if self.transactions.is_one_table() { self.profile.cache.lanes } else { 1.0 };
+        Service { read, update, append_ns: append, miss_ns: miss, lanes }
     }
 
     /// ns per row for lines that no cache holds, and for pages that no TLB holds: an instance's
@@ -274,18 +277,24 @@ pub(crate) struct Service {
     pub read: OpService,
     pub update: OpService,
     pub append_ns: f64,
+    /// Lines and pages of a row that no cache and no TLB holds, of a row among `lanes` and more.
+    pub miss_ns: f64,
+    pub lanes: f64,
 }
 
 impl Service {
     /// ns of work and of sharing for a part of `rows` of a transaction's `all` rows, of which the
-    /// transaction updates `updates`.
-    pub fn part_ns(&self, request: Shape, rows: f64, locked: f64) -> (f64, f64) {
+    /// transaction updates `updates`. The part's rows are among `together` that are looked up at
+    /// once. Where these are fewer than the [`lanes`](crate::costs::CacheCosts::lanes), they wait
+    /// for their misses as long as so many.
+    pub fn part_ns(&self, request: Shape, rows: f64, together: f64, locked: f64) -> (f64, f64) {
         let Shape { all, updates, weight } = request;
         let op = if updates > 0.0 { &self.update } else { &self.read };
         let share = rows / all;
         let reads = all - updates;
         let rows_ns = self.read.per_row * reads + self.update.per_row * updates;
-        let mut work = op.per_transaction + rows_ns * weight;
+        let waiting = (self.lanes / together.max(1.0)).max(1.0);
+        let mut work = op.per_transaction + (rows_ns + self.miss_ns * waiting * all) * weight;
         let locked_ns = self.read.locked_per_row * reads + self.update.locked_per_row * updates;
         work += locked * (op.locked_per_transaction + locked_ns * weight);
         let sharing = self.read.sharing_per_row * reads + self.update.sharing_per_row * updates;
@@ -299,4 +308,34 @@ pub(crate) struct Shape {
     pub all: f64,
     pub updates: f64,
     pub weight: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows that are looked up together wait for their misses together: one row waits as long as
+    /// ten, thirty wait three times as long.
+    #[test]
+    fn few_rows_wait_for_misses_as_long_as_the_lanes() {
+        let op = OpService {
+            per_transaction: 100.0,
+            per_row: 50.0,
+            locked_per_transaction: 0.0,
+            locked_per_row: 0.0,
+            sharing_per_row: 0.0,
+        };
+        let waits = |rows: f64| {
+            let of = |miss_ns: f64| {
+                let service = Service { read: op, update: op, append_ns: 0.0, miss_ns, lanes: 10.0 };
+                service.part_ns(Shape { all: rows, updates: 0.0, weight: 1.0 }, rows, rows, 0.0).0
+            };
+            of(7.0) - of(0.0)
+        };
+        assert_eq!([1.0, 2.0, 10.0, 30.0].map(waits), [70.0, 70.0, 70.0, 210.0]);
+        // Half of the rows of a transaction, at an instance that looks up these only.
+        let service = Service { read: op, update: op, append_ns: 0.0, miss_ns: 7.0, lanes: 10.0 };
+        let half = service.part_ns(Shape { all: 8.0, updates: 0.0, weight: 1.0 }, 4.0, 4.0, 0.0).0;
+        assert_eq!(half, 50.0 + 4.0 * 50.0 + 70.0);
+    }
 }

@@ -262,6 +262,10 @@ pub struct CacheCosts {
     /// A walk for a page that the TLB does not know, for each line.
     #[serde(default)]
     pub walk_ns: f64,
+    /// Rows that are looked up at once: their misses overlap, so that those of fewer rows take as
+    /// long. `exposed` is the share of a miss of a row among so many.
+    #[serde(default = "whole")]
+    pub lanes: f64,
 }
 
 /// The worker's loop: the constants of [`crate::engine_loop`] unless a profile says otherwise.
@@ -415,6 +419,7 @@ impl EngineProfile {
             ("log_append_ns", self.log_append_ns),
             ("log_write.ns", self.log_write.ns),
             ("log_write.per_byte_ns", self.log_write.per_byte_ns),
+            ("cache.lanes", self.cache.lanes),
         ];
         for channel in self.messages.channels.values() {
             costs.push(("messages.channels write_ns", channel.write_ns));

@@ -162,6 +162,14 @@ impl Transactions {
         }
     }
 
+    /// Whether all rows lie in one table, and are drawn alike.
+    pub(crate) fn is_one_table(&self) -> bool {
+        match self {
+            Transactions::Micro(_) => true,
+            Transactions::Mix(mix) => mix.tables.len() == 1,
+        }
+    }
+
     /// Whether clients send their requests to the homes of the rows, without skew.
     pub fn is_routed(&self) -> bool {
         matches!(self, Transactions::Mix(mix) if mix.is_routed)

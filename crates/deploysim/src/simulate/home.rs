@@ -387,7 +387,7 @@ impl Sim<'_> {
         let shape = txn.shape.expect("a planned transaction");
         let rows = txn.groups.first().map_or(1, |group| group.rows()) as f64;
         let service = &self.instances[self.workers[number].instance].service;
-        let (work, _) = service.part_ns(shape, rows, 0.0);
+        let (work, _) = service.part_ns(shape, rows, rows, 0.0);
         self.pay(number, Component::Aborted, work * self.case.costs.abort_share);
         self.release_txn(number, id);
         if self.txns[id].coordinator.is_some() {

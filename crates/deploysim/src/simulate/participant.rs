@@ -40,7 +40,8 @@ impl Sim<'_> {
             Rows::Waits => return Then::Leave,
             Rows::Conflict => {
                 let service = &self.instances[self.workers[number].instance].service;
-                let (work, _) = service.part_ns(shape, group.rows() as f64, 0.0);
+                let rows = group.rows() as f64;
+                let (work, _) = service.part_ns(shape, rows, rows, 0.0);
                 self.pay(number, Component::Aborted, work * self.case.costs.abort_share);
                 self.sessions[session].is_running = false;
                 self.participate(number, session, Event::LocalFailed, Kind::Reply);

@@ -97,7 +97,8 @@ impl Sim<'_> {
     fn pay_rows(&mut self, number: usize, part: &Part, rows: f64) {
         let locked = self.locked_share(number, part);
         let instance = &self.instances[self.workers[number].instance];
-        let (work, sharing) = instance.service.part_ns(part.shape, rows, locked);
+        let together = part.group.map_or(0, |group| group.rows()) as f64 + part.inserts;
+        let (work, sharing) = instance.service.part_ns(part.shape, rows, together, locked);
         self.pay(number, Component::Work, work);
         self.pay(number, Component::Sharing, sharing);
     }
