@@ -14,7 +14,7 @@ use crate::version;
 use base::{InstanceId, counted};
 use copies::{CopyError, Found, Go, Head, Listed, Storage};
 use deploy::{
-    Follower, Interrupt, LogAtRelay, Standing, make_whole, manifest_in, standing, write_description,
+    Follower, Interrupt, LogAtRelay, Signs, Standing, make_whole, manifest_in, standing, write_description,
 };
 use driver::Watcher;
 use serde_json::json;
@@ -33,7 +33,7 @@ const ABANDONED: u64 = 86_400;
 impl From<CopyError> for Failure {
     fn from(error: CopyError) -> Failure {
         match error {
-            CopyError::Interrupted => Failure::Interrupted,
+            CopyError::Interrupted => Failure::InterruptedAlone("nothing is left of the copy under way"),
             CopyError::Place(_) => Failure::usage(error),
             _ => Failure::run(error),
         }
@@ -139,18 +139,20 @@ fn put_island(
         taken: now_s(),
         description: follower.description().to_owned(),
         milestones: earlier.iter().flat_map(|copy| copy.manifest.head.milestones.clone()).collect(),
-        floor: earlier.iter().map(|copy| copy.manifest.head.floor).max().unwrap_or(0),
         ..Head::default()
     };
+    let mut signs =
+        earlier.iter().fold(Signs::default(), |all, copy| all.with(signs_of(&copy.manifest.head)));
     let of_folder = |why: String| Failure::Run(format!("{}: {why}", follower.folder(island).display()));
     let mut begins = 1;
     if let Some(at) = &at {
         at.milestone(&note).map_err(of_folder)?;
-        let followed = follower.follow(island, at).map_err(of_folder)?;
+        let followed = follower.follow(island, at, signs).map_err(of_folder)?;
         head.milestones.extend(followed.milestones);
-        head.floor = head.floor.max(followed.floor);
+        signs = followed.signs;
         begins = at.begins().map_err(Failure::Run)?;
     }
+    (head.floor, head.renamed, head.sealed) = (signs.floor, signs.renamed, signs.sealed);
     if let Some(reach) = follower.reach(island).map_err(of_folder)? {
         (head.stream, head.term) = (Some(reach.stream), reach.term);
         (head.counted, head.next) = (reach.counted, reach.next);
@@ -172,6 +174,11 @@ fn put_island(
         _ => None,
     };
     Ok(Put { found, removed, trimmed })
+}
+
+/// What a copy tells of the directory of the log's owner.
+fn signs_of(head: &Head) -> Signs {
+    Signs { floor: head.floor, renamed: head.renamed, sealed: head.sealed }
 }
 
 /// # Errors

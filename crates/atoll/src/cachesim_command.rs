@@ -83,7 +83,7 @@ fn watched<T: Send>(
         study.join()
     });
     if interrupt.is_set() {
-        return Err(Failure::Interrupted);
+        return Err(Failure::InterruptedAlone("the simulation is given up, and nothing was written"));
     }
     made.map_err(|_| Failure::Run("the study has panicked; this is a bug".into()))
 }
@@ -199,7 +199,10 @@ mod tests {
         interrupt.set();
         for study in ["chapter-6", "chapter-7", "chapter-8"] {
             let rows = rows(&args(&["--study", study]), &trace, &interrupt);
-            assert!(matches!(rows, Err(Failure::Interrupted)), "{study}: {rows:?}");
+            let failure = rows.unwrap_err();
+            assert_eq!(failure.code(), 130);
+            let said = "interrupted; the simulation is given up, and nothing was written";
+            assert_eq!(failure.to_string(), said, "{study}");
         }
     }
 

@@ -27,6 +27,9 @@ pub enum Failure {
     Damaged { count: usize, dir: std::path::PathBuf },
     #[error("interrupted; every instance is gone and nothing is left behind")]
     Interrupted,
+    /// No instance had been started. The text says what became of the work.
+    #[error("interrupted; {0}")]
+    InterruptedAlone(&'static str),
     /// Nothing had begun.
     #[error("interrupted while reading; nothing was written")]
     InterruptedReading,
@@ -47,7 +50,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::Usage(_) => 2,
-            Failure::Interrupted | Failure::InterruptedReading => 130,
+            Failure::Interrupted | Failure::InterruptedAlone(_) | Failure::InterruptedReading => 130,
             Failure::OutputClosed => BROKEN_PIPE,
             Failure::Run(_) | Failure::Inconsistent { .. } | Failure::Damaged { .. } => 1,
         }

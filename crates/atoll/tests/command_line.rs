@@ -26,6 +26,8 @@ mod papers;
 mod plans;
 #[path = "command_line/reports.rs"]
 mod reports;
+#[path = "command_line/schedules.rs"]
+mod schedules;
 #[path = "command_line/screens.rs"]
 mod screens;
 #[path = "command_line/traces.rs"]

@@ -6,10 +6,9 @@
 //! worker that is awake checks the socket after [`POLLS_PER_LOOK`] empty polls, or when it asks for
 //! the check. The bytes that had arrived before are delivered first.
 
-use crate::MOST_HELD_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
 use crate::fabric::Lane;
-use crate::frames::{Inbox, Outbox, PUSH_OUT_BYTES};
+use crate::frames::{Inbox, Outbox};
 use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink};
 use crate::ring_link::{POLLS_PER_LOOK, look_at};
 use rustix::event::epoll::EventFlags;
@@ -96,30 +95,18 @@ impl FabricLink {
     }
 
     pub(crate) fn send(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), SendError> {
-        if self.held() + bytes > MOST_HELD_BYTES {
-            return Err(SendError::Full { held: self.held(), most: MOST_HELD_BYTES });
-        }
-        self.outbox.add(parts, bytes);
-        if self.held() >= PUSH_OUT_BYTES && !self.watch.stuck.load(Ordering::Relaxed) {
+        if self.outbox.take(parts, bytes, 0)? && !self.watch.stuck.load(Ordering::Relaxed) {
             self.flush()?;
         }
         Ok(())
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Closed> {
-        while self.outbox.held() > 0 {
-            match self.watch.lane.push(self.outbox.rest()) {
-                Ok(0) => {
-                    self.watch.stuck.store(true, Ordering::Relaxed);
-                    self.outbox.forget_written();
-                    return Ok(());
-                }
-                Ok(count) => self.outbox.wrote(count),
-                Err(why) => return Err(self.ended(why)),
-            }
+        let lane = &self.watch.lane;
+        match self.outbox.write(|rest| lane.push(rest)) {
+            Ok(all) => self.watch.stuck.store(!all, Ordering::Relaxed),
+            Err(why) => return Err(self.ended(why)),
         }
-        self.outbox.clear();
-        self.watch.stuck.store(false, Ordering::Relaxed);
         Ok(())
     }
 

@@ -3,15 +3,15 @@
 //! A length is checked before memory is allocated for it, and the input buffer grows with the bytes
 //! that have arrived, never with the promised length.
 
-use crate::MOST_MESSAGE_BYTES;
-use crate::error::Closed;
+use crate::error::{Closed, SendError};
+use crate::{MOST_HELD_BYTES, MOST_MESSAGE_BYTES};
 use std::ops::Range;
 
 /// Bytes of a frame's length.
 const PREFIX: usize = 4;
 /// When this much output is held, a link pushes it out within `send`, so that a long turn does not
 /// accumulate more.
-pub(crate) const PUSH_OUT_BYTES: usize = 256 * 1024;
+const PUSH_OUT_BYTES: usize = 256 * 1024;
 /// First size of the input buffer: some hundred requests per system call.
 const INPUT_BYTES: usize = 64 * 1024;
 
@@ -23,34 +23,46 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// Adds one message, the concatenation of `parts`, which together have this many bytes.
+    /// Takes one message, the concatenation of `parts`, which together have this many bytes. The
+    /// link holds `elsewhere` bytes besides. Returns whether so much is held that it is to be
+    /// written at once.
     #[inline]
-    pub(crate) fn add(&mut self, parts: &[&[u8]], bytes: usize) {
+    pub(crate) fn take(
+        &mut self,
+        parts: &[&[u8]],
+        bytes: usize,
+        elsewhere: usize,
+    ) -> Result<bool, SendError> {
+        let held = self.held() + elsewhere;
+        if held + bytes > MOST_HELD_BYTES {
+            return Err(SendError::Full { held, most: MOST_HELD_BYTES });
+        }
         self.bytes.extend_from_slice(&(bytes as u32).to_le_bytes());
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        Ok(self.held() + elsewhere >= PUSH_OUT_BYTES)
     }
 
-    /// The bytes that are to be written next.
+    /// Writes what is held by `push`, which takes some of the bytes, or none if it has no room.
+    /// Returns whether all were written.
     #[inline]
-    pub(crate) fn rest(&self) -> &[u8] {
-        &self.bytes[self.written..]
-    }
-
-    #[inline]
-    pub(crate) fn wrote(&mut self, count: usize) {
-        self.written += count;
-    }
-
-    /// All bytes were written.
-    #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub(crate) fn write<E>(&mut self, mut push: impl FnMut(&[u8]) -> Result<usize, E>) -> Result<bool, E> {
+        while self.held() > 0 {
+            match push(&self.bytes[self.written..])? {
+                0 => {
+                    self.forget_written();
+                    return Ok(false);
+                }
+                count => self.written += count,
+            }
+        }
         self.bytes.clear();
         self.bytes.shrink_to(2 * PUSH_OUT_BYTES);
         self.written = 0;
+        Ok(true)
     }
 
     /// Moves the rest to the front once more than half of the buffer has been written.
-    pub(crate) fn forget_written(&mut self) {
+    fn forget_written(&mut self) {
         if self.written > self.bytes.len() / 2 {
             self.bytes.drain(..self.written);
             self.written = 0;
@@ -148,12 +160,15 @@ mod tests {
     fn through(out: &mut Outbox, inbox: &mut Inbox, piece: usize) -> Vec<usize> {
         let mut lengths = Vec::new();
         while out.held() > 0 {
-            let space = inbox.space();
-            let count = piece.min(space.len()).min(out.held());
-            space[..count].copy_from_slice(&out.rest()[..count]);
-            inbox.filled(count);
-            out.wrote(count);
-            out.forget_written();
+            let mut room = piece;
+            let all = out.write(|rest| {
+                let space = inbox.space();
+                let count = std::mem::take(&mut room).min(space.len()).min(rest.len());
+                space[..count].copy_from_slice(&rest[..count]);
+                inbox.filled(count);
+                Ok::<_, Closed>(count)
+            });
+            assert_eq!(all.unwrap(), out.held() == 0);
             while let Some(message) = inbox.next().unwrap() {
                 assert!(inbox.bytes()[message.clone()].iter().all(|b| *b == lengths.len() as u8));
                 lengths.push(message.len());
@@ -170,13 +185,27 @@ mod tests {
             for (n, length) in lengths.iter().enumerate() {
                 let message = vec![n as u8; *length];
                 let (a, b) = message.split_at(length / 3);
-                out.add(&[a, b], *length);
+                out.take(&[a, b], *length, 0).unwrap();
             }
             assert_eq!(through(&mut out, &mut inbox, piece), lengths);
             assert!(inbox.is_empty());
-            out.clear();
-            assert_eq!(out.held(), 0);
         }
+    }
+
+    #[test]
+    fn a_full_outbox_takes_nothing_more() {
+        let mut out = Outbox::default();
+        let message = vec![0; PUSH_OUT_BYTES - 5];
+        assert!(!out.take(&[&message], message.len(), 0).unwrap());
+        assert!(out.take(&[&[1]], 1, 0).unwrap());
+        assert!(out.take(&[], 0, PUSH_OUT_BYTES).unwrap());
+        let held = out.held();
+        let elsewhere = MOST_HELD_BYTES - held;
+        assert!(matches!(
+            out.take(&[&[1]], 1, elsewhere),
+            Err(SendError::Full { held: MOST_HELD_BYTES, .. })
+        ));
+        assert_eq!(out.held(), held);
     }
 
     #[test]

@@ -6,9 +6,8 @@
 //! The link is generic over the way in which bytes pass the socket ([`Stream`]): as they are, or
 //! sealed.
 
-use crate::MOST_HELD_BYTES;
 use crate::error::{ChannelError, Closed, SendError};
-use crate::frames::{Inbox, Outbox, PUSH_OUT_BYTES};
+use crate::frames::{Inbox, Outbox};
 use crate::parker::{PLAIN, Parker, ParkerShared, WatchedLink};
 use crate::stream::{Pulled, Stream};
 use rustix::event::epoll::EventFlags;
@@ -87,29 +86,16 @@ impl<S: Stream> StreamLink<S> {
     }
 
     pub(crate) fn send(&mut self, parts: &[&[u8]], bytes: usize) -> Result<(), SendError> {
-        if self.held() + bytes > MOST_HELD_BYTES {
-            return Err(SendError::Full { held: self.held(), most: MOST_HELD_BYTES });
-        }
-        self.outbox.add(parts, bytes);
-        if self.held() >= PUSH_OUT_BYTES && !self.watch.stuck.load(Ordering::Relaxed) {
+        let is_much = self.outbox.take(parts, bytes, self.stream.held())?;
+        if is_much && !self.watch.stuck.load(Ordering::Relaxed) {
             self.flush()?;
         }
         Ok(())
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), Closed> {
-        while self.outbox.held() > 0 {
-            match self.stream.push(&self.watch.socket, self.outbox.rest())? {
-                0 => {
-                    self.watch.stuck.store(true, Ordering::Relaxed);
-                    self.outbox.forget_written();
-                    return Ok(());
-                }
-                count => self.outbox.wrote(count),
-            }
-        }
-        self.outbox.clear();
-        let finished = self.stream.finish(&self.watch.socket)?;
+        let (stream, socket) = (&mut self.stream, &self.watch.socket);
+        let finished = self.outbox.write(|rest| stream.push(socket, rest))? && stream.finish(socket)?;
         self.watch.stuck.store(!finished, Ordering::Relaxed);
         Ok(())
     }

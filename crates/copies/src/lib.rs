@@ -4,9 +4,13 @@
 //!   URL/LOG/ID/folder/...      the files of the folder
 //!   URL/LOG/ID/manifest        their lengths and checksums, and how far the folder has its log;
 //!                              written last: without it there is no copy
-//!   ID                         the first position of the log that the folder lacks, and a number
-//!                              drawn at random: the last by name is the newest
+//!   ID                         POSITION-TURN-RANDOM: the first position of the log that the folder
+//!                              lacks; how many copies of this position were there before, and a
+//!                              number drawn at random, for copies that are put at the same time
 //! ```
+//! The newest is that with the highest position, and of these that with the last turn. A copy without
+//! a turn is of an earlier version, and older than others of its position.
+//!
 //! A copy never changes. It is removed manifest first. So a reader that has a manifest either gets
 //! each file as it was, or an error that names the copy.
 //!

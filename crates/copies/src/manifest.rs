@@ -34,6 +34,14 @@ pub struct Head {
     pub milestones: Vec<u64>,
     /// The folder of the log's owner has it up to this position at least.
     pub floor: u64,
+    /// The position behind the last rename or removal in the log: the next one raises the floor to
+    /// it. 0 in copies of earlier versions, as is the next.
+    #[serde(default)]
+    pub renamed: u64,
+    /// The position behind the last seal in the log: the next entry that counts raises the floor to
+    /// it.
+    #[serde(default)]
+    pub sealed: u64,
     /// The description of the database.
     pub description: String,
 }

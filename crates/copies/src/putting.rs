@@ -50,7 +50,7 @@ impl Progress<'_> {
 
 impl Storage {
     /// Puts the folder `dir`, which nothing changes meanwhile, without the files named `except` at
-    /// its top. `number` distinguishes the copy from others.
+    /// its top. `number` distinguishes the copy from others that are put at the same time.
     ///
     /// # Errors
     /// A file cannot be read; the storage does not take it; an interruption. All that was sent
@@ -63,8 +63,9 @@ impl Storage {
         number: u32,
         watch: Watch<'_>,
     ) -> Result<Found, CopyError> {
-        let id = format!("{:020}-{number:08x}", head.next);
         let log = head.log.clone();
+        let turn = self.next_turn(&log, head.next)?;
+        let id = format!("{:020}-{turn:04}-{number:08x}", head.next);
         let put = self.put_files(dir, except, (&log, &id), watch).and_then(|files| {
             let found = Found { log: log.clone(), id: id.clone(), manifest: Manifest { head, files } };
             self.settle(&log, &id)?;

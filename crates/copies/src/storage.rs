@@ -51,6 +51,22 @@ pub enum Listed {
     },
 }
 
+/// What an id says of a copy, in the order by which the last is the newest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Age<'a> {
+    position: u64,
+    /// Copies of earlier versions have none.
+    turn: u32,
+    id: &'a str,
+}
+
+fn age(id: &str) -> Age<'_> {
+    let parts: Vec<&str> = id.split('-').collect();
+    let turn = if let [_, turn, _] = parts[..] { turn.parse().unwrap_or(0) } else { 0 };
+    // A name without a position was made by another program; it comes first.
+    Age { position: parts[0].parse().unwrap_or(0), turn, id }
+}
+
 /// Waits until a file, or all below a directory, is on the device.
 fn sync_below(path: &Path) -> io::Result<()> {
     if fs::metadata(path)?.is_dir() {
@@ -170,8 +186,16 @@ impl Storage {
     /// The storage does not answer.
     pub fn list(&self, log: &str) -> Result<Vec<Listed>, CopyError> {
         let mut ids = self.names(&self.key(&[log]))?;
-        ids.sort_unstable();
+        ids.sort_unstable_by(|one, other| age(one).cmp(&age(other)));
         ids.into_iter().map(|id| self.look(log, id)).collect()
+    }
+
+    /// The turn of the next copy of a log up to this position: behind those that are there, also if
+    /// they are half.
+    pub(crate) fn next_turn(&self, log: &str, position: u64) -> Result<u32, CopyError> {
+        let ids = self.names(&self.key(&[log]))?;
+        let turns = ids.iter().map(|id| age(id)).filter(|age| age.position == position).map(|age| age.turn);
+        Ok(turns.max().map_or(1, |last| last.saturating_add(1)))
     }
 
     fn look(&self, log: &str, id: String) -> Result<Listed, CopyError> {

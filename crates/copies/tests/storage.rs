@@ -107,6 +107,30 @@ fn the_newest_is_that_with_most_of_the_log() {
 }
 
 #[test]
+fn of_copies_of_one_position_the_last_one_put_is_the_newest() {
+    let ground = Ground::new();
+    let put = |number| {
+        let head = Head { log: LOG.into(), next: 7, ..Head::default() };
+        ground.storage().put(&ground.at("folder"), &[], head, number, &mut |_, _| Go::On).unwrap().id
+    };
+    let mut ids = vec![put(0xffff_ffff)];
+    // As an earlier version named it.
+    let earlier = format!("{:020}-f0000000", 7);
+    let place = ground.at("place").join(LOG);
+    fs::rename(place.join(&ids[0]), place.join(&earlier)).unwrap();
+    ids[0] = earlier;
+    ids.extend([0x8000_0000, 9, 0x7000_0000, 1].map(put));
+    let storage = ground.storage();
+    let listed: Vec<String> = storage.whole(LOG).unwrap().into_iter().map(|found| found.id).collect();
+    assert_eq!(listed, ids);
+    assert_eq!(storage.find(LOG, None).unwrap().id, ids[4]);
+    // The turn of a copy that is removed is not given again while a later one is there.
+    storage.remove(LOG, &ids[2]).unwrap();
+    ids.push(put(0));
+    assert_eq!(storage.find(LOG, None).unwrap().id, ids[5]);
+}
+
+#[test]
 fn damaged_and_half_copies_are_refused_by_name() {
     let ground = Ground::new();
     let found = ground.put(3).unwrap();

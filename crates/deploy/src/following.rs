@@ -9,8 +9,8 @@ use crate::manifest::{self, MEMORY, Manifest, read};
 use crate::partial::{Form, Partial};
 use crate::whole::judge;
 use base::InstanceId;
-use relay::Tape;
 use relay::files::{self, Followed, Part};
+use relay::{Signs, Tape};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,14 +106,16 @@ impl Follower {
         }))
     }
 
-    /// Brings the folder of an island to the end of its log.
+    /// Brings the folder of an island to the end of its log. `known` is what earlier calls told of
+    /// the owner.
     ///
     /// # Errors
     /// The log cannot be read, has lost entries, is another one, or begins behind the folder's
     /// end of it.
-    pub fn follow(&self, island: InstanceId, log: &LogAtRelay) -> Result<Followed, String> {
+    pub fn follow(&self, island: InstanceId, log: &LogAtRelay, known: Signs) -> Result<Followed, String> {
         let part = if self.manifest.family == MEMORY { Part::All } else { Part::Log };
-        let followed = files::follow(world::real(), &self.folder(island), &*log.tape, part, PATIENCE);
+        let (folder, log) = (self.folder(island), (&*log.tape, known));
+        let followed = files::follow(world::real(), &folder, log, part, PATIENCE);
         followed.map_err(|fault| fault.to_string())
     }
 }

@@ -143,7 +143,7 @@ impl Replicated {
             at_least: how.at_least,
             patience: how.patience,
         };
-        let opened = take_over(tape, &over, &mut |place, payload| replay.entry(place, payload))?;
+        let opened = take_over(tape, &over, &mut |place, payload| replay.entry(place, payload).map(drop))?;
         let repeated = replay.finish()?;
         let stream = mark.stream;
         Mark { stream, place: opened.place }.write(&*below, dir).map_err(of_file)?;

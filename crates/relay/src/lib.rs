@@ -43,6 +43,7 @@ mod milestone;
 mod nats;
 mod opening;
 mod owner;
+mod signs;
 mod tape;
 #[cfg(feature = "kafka")]
 mod topic;
@@ -55,6 +56,7 @@ pub use log::RelayLog;
 pub use milestone::Milestone;
 pub use opening::{Loss, Opened, TakeOver, take_over};
 pub use owner::{Owner, Settled};
+pub use signs::Signs;
 pub use tape::{Landed, Landing, Tape};
 pub use walker::{Place, Verdict, Walker};
 

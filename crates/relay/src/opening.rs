@@ -4,6 +4,7 @@ use crate::entry::{Entry, Kind, Term};
 use crate::fault::Fault;
 use crate::log::RelayLog;
 use crate::milestone::Milestone;
+use crate::signs::Signs;
 use crate::tape::{Landed, Landing, Tape};
 use crate::walker::{Place, Verdict, Walker};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -101,13 +102,14 @@ pub fn take_over(tape: Arc<dyn Tape>, how: &TakeOver, each: Each<'_>) -> Result<
 /// # Errors
 /// [`Fault`].
 pub(crate) fn reach(tape: &dyn Tape, from: Place, patience: Duration) -> Result<Place, Fault> {
-    Ok(to_end(tape, from, patience, &mut |_, _| Ok(()))?.0)
+    Ok(to_end(tape, (from, Signs::default()), patience, &mut |_, _| Ok(()))?.0)
 }
 
-/// As [`reach`]; `each` gets the entries that count.
+/// As [`reach`], with what is known of the owner's folder from earlier readings; `each` gets the
+/// entries that count.
 pub(crate) fn to_end(
     tape: &dyn Tape,
-    from: Place,
+    (from, signs): (Place, Signs),
     patience: Duration,
     each: Each<'_>,
 ) -> Result<(Place, Sight), Fault> {
@@ -120,6 +122,7 @@ pub(crate) fn to_end(
         }
     };
     let mut reading = Reading::new(from, Loss::Refuse);
+    reading.sight.signs = signs;
     if end != from.next {
         reading.up_to(tape, end.saturating_sub(1), until, each)?;
     }
@@ -163,19 +166,15 @@ pub(crate) fn put(tape: &dyn Tape, bytes: Vec<u8>, until: Instant) -> Result<u64
 pub(crate) struct Sight {
     /// The positions of milestones, in order.
     pub milestones: Vec<u64>,
-    /// The position behind the last seal of which an entry counts: its owner's folder has the log
-    /// up to there.
-    pub floor: u64,
-    sealed: Option<u64>,
+    pub signs: Signs,
 }
 
 impl Sight {
     fn see(&mut self, position: u64, verdict: Verdict) {
         match verdict {
             Verdict::Milestone => self.milestones.push(position),
-            Verdict::Seals => self.sealed = Some(position + 1),
-            // An owner has read the log up to its seal, and noted that, before it appends.
-            Verdict::Counts { .. } => self.floor = self.sealed.take().unwrap_or(self.floor),
+            Verdict::Seals => self.signs.seal(position),
+            Verdict::Counts { .. } => self.signs.entry(position),
             Verdict::Stale | Verdict::Early => {}
         }
     }

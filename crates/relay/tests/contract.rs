@@ -6,7 +6,9 @@
 
 use relay::files::{Opening, Part, Replicated, follow, milestone, trim};
 use relay::memory::{Line, Service as Speed, Shelf};
-use relay::{Address, Entry, Fault, Kind, Place, RelayLog, TakeOver, Tape, Term, Verdict, Walker, take_over};
+use relay::{
+    Address, Entry, Fault, Kind, Place, RelayLog, Signs, TakeOver, Tape, Term, Verdict, Walker, take_over,
+};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -303,10 +305,11 @@ fn trimming(services: &Services) {
             file.sync().unwrap();
         }
     };
-    let follow = |disk: &Disk| follow(disk.files(), dir, &*tape, Part::All, PATIENCE).unwrap();
+    let follow =
+        |disk: &Disk, known| follow(disk.files(), dir, (&*tape, known), Part::All, PATIENCE).unwrap();
     let files = open(&owner).unwrap();
     write(&files, 0..30);
-    follow(&stale);
+    let known = follow(&stale, Signs::default()).signs;
     write(&files, 30..50);
     drop(files);
     let at = milestone(&*tape, "the copy", PATIENCE).unwrap();
@@ -316,8 +319,8 @@ fn trimming(services: &Services) {
         while files.log().kept() < 80 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let followed = follow(&copy);
-        assert!(followed.milestones == [at] && followed.floor > at, "{followed:?}, milestone at {at}");
+        let followed = follow(&copy, known);
+        assert!(followed.milestones == [at] && followed.signs.floor > at, "{followed:?}, milestone at {at}");
         assert_eq!(trim(&*tape, at, "the copy", PATIENCE), Ok(at - 1));
         writer.join().unwrap();
     });

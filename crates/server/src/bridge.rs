@@ -15,11 +15,11 @@
 //!   empty. The thread takes all orders at once.
 //! - The carrier is the thread's alone.
 
-use crate::carrier::{Carrier, Instances, Reply, ReplyTo};
+use crate::carrier::{Carrier, Instances, Peers, Reply, ReplyTo};
 use base::InstanceId;
 use channel::Unparker;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -57,8 +57,7 @@ impl Bridge {
     /// # Errors
     /// When the process has no descriptors or threads left.
     pub fn start(instances: Instances) -> std::io::Result<Bridge> {
-        let instances = Arc::new(OnceLock::from(instances));
-        let carrier = Carrier::new(instances, None).map_err(std::io::Error::other)?;
+        let carrier = Carrier::new(Arc::new(Peers::new(instances)), None).map_err(std::io::Error::other)?;
         let unparker = carrier.parker.unparker();
         let inbox = Arc::new(Inbox { orders: Mutex::default(), stops: AtomicBool::new(false) });
         let theirs = Arc::clone(&inbox);

@@ -13,6 +13,7 @@ use base::{InstanceId, WorkerId};
 use channel::{Address, Hello, Link, Parker, SendError};
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -56,6 +57,31 @@ pub struct Instances {
     pub addresses: Vec<Address>,
 }
 
+/// What the carriers of a server share.
+#[derive(Debug, Default)]
+pub struct Peers {
+    /// Set once.
+    instances: OnceLock<Instances>,
+    ends: AtomicBool,
+}
+
+impl Peers {
+    pub fn new(instances: Instances) -> Peers {
+        Peers { instances: OnceLock::from(instances), ends: AtomicBool::new(false) }
+    }
+
+    /// Says where the instances listen; to be called once.
+    pub fn set(&self, instances: Instances) {
+        // A second call would be of the same deployment.
+        let _ = self.instances.set(instances);
+    }
+
+    /// The server ends, and the instances after it: the end of a link is no news from here on.
+    pub fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+    }
+}
+
 /// The link to one instance, opened when first needed and again after it broke.
 #[derive(Default)]
 struct To {
@@ -68,8 +94,7 @@ type Waiting = HashMap<u64, (InstanceId, ReplyTo), RandomState>;
 
 pub struct Carrier {
     pub parker: Parker,
-    /// Set once.
-    instances: Arc<OnceLock<Instances>>,
+    peers: Arc<Peers>,
     /// The worker that shares this carrier's thread: its instance, and its number there.
     near: Option<(InstanceId, WorkerId)>,
     links: Vec<To>,
@@ -83,16 +108,16 @@ impl Carrier {
     /// # Errors
     /// When the process has no descriptors left.
     pub fn new(
-        instances: Arc<OnceLock<Instances>>,
+        peers: Arc<Peers>,
         near: Option<(InstanceId, WorkerId)>,
     ) -> Result<Carrier, channel::ChannelError> {
         let (parker, waiting, links) = (Parker::new()?, Waiting::default(), Vec::new());
-        Ok(Carrier { parker, instances, near, links, waiting, next_call: 1, frame: Vec::new() })
+        Ok(Carrier { parker, peers, near, links, waiting, next_call: 1, frame: Vec::new() })
     }
 
     /// The number of the deployment, once it is known.
     pub fn deployment(&self) -> Option<u64> {
-        self.instances.get().map(|instances| instances.deployment)
+        self.peers.instances.get().map(|instances| instances.deployment)
     }
 
     /// Sends a request, and returns its number.
@@ -134,7 +159,7 @@ impl Carrier {
     /// The link to an instance, opened if need be.
     fn link(&mut self, instance: usize) -> Result<&mut Link, String> {
         let address =
-            self.instances.get().and_then(|all| Some((all.deployment, all.addresses.get(instance)?)));
+            self.peers.instances.get().and_then(|all| Some((all.deployment, all.addresses.get(instance)?)));
         let Some((deployment, address)) = address else {
             return Err(format!("there is no instance {instance}"));
         };
@@ -199,7 +224,11 @@ impl Carrier {
                     }
                 }
                 Err(end) => {
-                    tracing::warn!(instance, "the link to an instance has ended: {end}");
+                    if self.peers.ends.load(Ordering::Acquire) {
+                        tracing::debug!(instance, "the link to an instance has ended: {end}");
+                    } else {
+                        tracing::warn!(instance, "the link to an instance has ended: {end}");
+                    }
                     self.lose(instance);
                     return true;
                 }
@@ -242,4 +271,67 @@ fn deliver(waiting: &mut Waiting, message: &[u8]) -> bool {
         let _ = sender.send(reply);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use channel::Listener;
+    use std::io;
+    use std::sync::Mutex;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    #[derive(Clone, Default)]
+    struct Told(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Told {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl MakeWriter<'_> for Told {
+        type Writer = Told;
+
+        fn make_writer(&self) -> Told {
+            self.clone()
+        }
+    }
+
+    /// The warnings of a carrier whose instance ends while a call waits for it.
+    fn warnings(name: &str, ends: bool) -> String {
+        let address = Address::Ring(name.into());
+        let listener = Listener::bind(&address).unwrap();
+        let accepting = std::thread::spawn(move || listener.accept().unwrap().0);
+        let peers = Arc::new(Peers::new(Instances { deployment: 1, addresses: vec![address] }));
+        let mut carrier = Carrier::new(Arc::clone(&peers), None).unwrap();
+        let (reply, mut answer) = oneshot::channel();
+        carrier.submit(InstanceId(0), b"request", reply);
+        drop(accepting.join().unwrap());
+        if ends {
+            peers.end();
+        }
+        let told = Told::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(told.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            while matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Empty)) {
+                carrier.look_at_ends();
+                carrier.receive();
+            }
+        });
+        let told = told.0.lock().unwrap().clone();
+        String::from_utf8(told).unwrap()
+    }
+
+    #[test]
+    fn the_end_of_a_link_is_a_warning_unless_the_server_ends() {
+        let unasked = warnings("carrier-unasked", false);
+        assert!(unasked.contains("WARN") && unasked.contains("link to an instance has ended"), "{unasked}");
+        assert_eq!(warnings("carrier-asked", true), "");
+    }
 }

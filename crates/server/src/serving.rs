@@ -42,7 +42,7 @@ pub enum ServeError {
     Tls(#[from] TlsError),
     #[error("cannot read the password: {0}")]
     Password(std::io::Error),
-    #[error("the catalog cannot be read: {0}")]
+    #[error("the database cannot be served: {0}")]
     Catalog(RunError),
 }
 

@@ -23,7 +23,7 @@
 //! - [`Stations`] is shared: its list is behind a lock, and a handle in it may be used by any
 //!   thread. A station leaves the list when its worker ends; the connections of its sessions end.
 
-use crate::carrier::{Carrier, Instances, Reply, ReplyTo};
+use crate::carrier::{Carrier, Instances, Peers, Reply, ReplyTo};
 use base::{InstanceId, WorkerId};
 use channel::Doze;
 use channel::lodging::{self, House, Place, Resident, Round};
@@ -33,7 +33,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::io::Interest;
@@ -69,7 +69,7 @@ struct Station {
 #[derive(Default)]
 pub struct Stations {
     running: Mutex<Vec<Station>>,
-    instances: Arc<OnceLock<Instances>>,
+    peers: Arc<Peers>,
     /// Numbers given so far.
     numbers: AtomicUsize,
     /// Sessions placed so far.
@@ -79,8 +79,7 @@ pub struct Stations {
 impl Stations {
     /// Says where the instances listen. Sessions can send from here on; to be called once.
     pub fn connect(&self, instances: Instances) {
-        // A second call would be of the same deployment.
-        let _ = self.instances.set(instances);
+        self.peers.set(instances);
     }
 
     /// Starts stations without lodgers, unless there are some with lodgers.
@@ -114,6 +113,7 @@ impl Stations {
 
     /// Ends the stations without lodgers, and the sessions on them. Others end with their lodgers.
     pub fn stop(&self) {
+        self.peers.end();
         for station in self.list().iter().filter(|station| !station.has_lodger) {
             station.handle.spawn(async {
                 STOPS.set(true);
@@ -141,7 +141,7 @@ impl Stations {
         started: impl FnOnce(()),
     ) -> io::Result<()> {
         let near = place.map(|place| (InstanceId(place.instance), WorkerId(place.worker)));
-        let carrier = Carrier::new(Arc::clone(&self.instances), near).map_err(io::Error::other)?;
+        let carrier = Carrier::new(Arc::clone(&self.peers), near).map_err(io::Error::other)?;
         let mut descriptors = vec![clone(&carrier.parker)?];
         if let Some(lodger) = &lodger {
             descriptors.push(lodger.descriptor().try_clone_to_owned()?);

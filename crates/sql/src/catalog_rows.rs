@@ -1,9 +1,10 @@
 //! Where the catalog and the numbers of sequences are stored, and the rows of a physical table as
 //! an audit visits them.
 
-use crate::Datum;
 use crate::catalog::{Catalog, Oid, Store};
 use crate::place::{self, Placed};
+use crate::{Datum, SqlError, SqlState};
+use base::counted;
 use txn::{Abort, Access, Direction, Flow};
 
 /// The physical table of the catalog.
@@ -19,12 +20,39 @@ pub(crate) fn sequence_place(sequence: Oid, sites: u32) -> Placed {
     Placed { slot: sequence.0 % sites, key: place::encode_key(&[Datum::Int(sequence.0.into())]) }
 }
 
+/// The catalog in the row of a slot. A database has one at each slot from its beginning.
+///
+/// # Errors
+/// There is no row, or its bytes are no catalog of this version: the database must not pass for an
+/// empty one.
+pub(crate) fn catalog_in(slot: u32, row: Option<&[u8]>) -> Result<Catalog, SqlError> {
+    let found = match row.map(postcard::take_from_bytes::<Catalog>) {
+        Some(Ok((catalog, []))) => return Ok(catalog),
+        Some(Ok((_, rest))) => {
+            format!("{} more than a catalog has are in its row", counted(rest.len(), "byte"))
+        }
+        Some(Err(_)) => format!(
+            "its row has {} that this version cannot read",
+            counted(row.map_or(0, <[u8]>::len), "byte")
+        ),
+        None => "its row is missing".to_owned(),
+    };
+    let message = format!(
+        "the catalog at slot {slot}: {found}; another version of Atoll has written it, or it is damaged: serve the \
+         database with the version that made it, or restore a backup"
+    );
+    Err(SqlError::new(SqlState::DATA_CORRUPTED, message))
+}
+
 /// Reads the copy of the catalog of one slot.
-pub(crate) async fn catalog_at<A: Access>(slot: u32, access: &mut A) -> Result<Option<Catalog>, Abort> {
+pub(crate) async fn catalog_at<A: Access>(
+    slot: u32,
+    access: &mut A,
+) -> Result<Result<Catalog, SqlError>, Abort> {
     let at = catalog_place(slot);
     let key = place::physical_key(at.slot, &at.key);
-    let bytes = access.read(place::table_id(CATALOG), &key, |row| row.bytes(place::ROW).to_vec()).await?;
-    Ok(bytes.and_then(|bytes| postcard::from_bytes(&bytes).ok()))
+    let row = access.read(place::table_id(CATALOG), &key, |row| row.bytes(place::ROW).to_vec()).await?;
+    Ok(catalog_in(slot, row.as_deref()))
 }
 
 /// Visits the rows of a physical table.
@@ -41,4 +69,36 @@ pub(crate) async fn visit_rows<A: Access>(
             Flow::More
         })
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_catalog_do_not_pass_for_an_empty_one() {
+        let catalog = Catalog { version: 300, next_oid: 7, ..Catalog::default() };
+        let bytes = postcard::to_stdvec(&catalog).unwrap();
+        assert_eq!(catalog_in(3, Some(&bytes)), Ok(catalog));
+        let refused = |row: Option<&[u8]>, found: &str| {
+            let error = catalog_in(3, row).unwrap_err();
+            assert_eq!(error.state, SqlState::DATA_CORRUPTED);
+            assert!(
+                error.message.starts_with("the catalog at slot 3: ") && error.message.contains(found),
+                "{error}"
+            );
+            assert!(
+                error.message.ends_with("or restore a backup") && !error.message.contains('\n'),
+                "{error}"
+            );
+        };
+        refused(None, "its row is missing");
+        for cut in 0..bytes.len() {
+            refused(Some(&bytes[..cut]), &format!("its row has {} that this", counted(cut, "byte")));
+        }
+        refused(Some(&[0xff; 12]), "its row has 12 bytes that this version cannot read");
+        // Zeros, as of a page that was never written, begin like an empty catalog.
+        refused(Some(&[0; 40]), "34 bytes more than a catalog has");
+        refused(Some(&[&bytes[..], &[1]].concat()), "1 byte more");
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::bound::Bound;
 use crate::catalog::{Catalog, Oid, Sequence, Store};
-use crate::catalog_rows::{CATALOG, catalog_place, sequence_place};
+use crate::catalog_rows::{CATALOG, catalog_in, catalog_place, sequence_place};
 use crate::place::{self, Placed};
 use crate::program::{Checked, Reference, Stored};
 use crate::run::{Carrier, Stop, Work};
@@ -12,13 +12,8 @@ use std::sync::Arc;
 
 impl<T: Carrier + ?Sized> Work<'_, T> {
     pub(crate) async fn read_catalog(&mut self) -> Result<Catalog, Stop> {
-        let bytes = self.read_raw(CATALOG, &catalog_place(0)).await?;
-        let catalog = bytes.as_deref().map(postcard::from_bytes::<Catalog>);
-        match catalog {
-            None => Ok(Catalog::default()),
-            Some(Ok(catalog)) => Ok(catalog),
-            Some(Err(_)) => Err(unreadable("the catalog").into()),
-        }
+        let row = self.read_raw(CATALOG, &catalog_place(0)).await?;
+        Ok(catalog_in(0, row.as_deref())?)
     }
 
     /// Stores a new catalog in place of the one with version `from`.

@@ -10,17 +10,17 @@
 //! An entry that counts on a prefix of the tape counts for each later reader. So a
 //! folder may have it before its owner knows that it counts.
 //!
-//! The folder of the owner itself lags: its mark moves at some changes only. [`Followed::floor`] is
-//! a position that the mark has reached, as the log shows: an owner notes its opening before it
-//! appends, and a rename or removal before it appends the next one.
+//! The folder of the owner itself lags: its mark moves at some changes only. [`Signs`] has how far
+//! it is at least, as the log shows.
 
 use super::mark::{self, Mark, beginning};
-use super::replay::Replay;
+use super::replay::{Repeats, Replay};
 use super::{Part, of_file};
 use crate::entry::{Entry, Kind};
 use crate::fault::{Fault, Trouble};
 use crate::milestone::Milestone;
 use crate::opening::{put, to_end};
+use crate::signs::Signs;
 use crate::tape::Tape;
 use crate::walker::Place;
 use std::path::Path;
@@ -39,12 +39,13 @@ pub struct Followed {
     pub repeated: u64,
     /// The positions of the milestones that were passed, in order.
     pub milestones: Vec<u64>,
-    /// The folder of the owner has the log up to this position at least; 0: not known.
-    pub floor: u64,
+    /// What is known of the folder of the owner; for the next call.
+    pub signs: Signs,
 }
 
 /// Brings the folder `dir`, which nothing else uses, to the end of the log on `tape`. Nothing is
-/// sealed: an owner that writes goes on.
+/// sealed: an owner that writes goes on. `known` are the signs that earlier calls have returned,
+/// for this folder or another.
 ///
 /// # Errors
 /// [`Fault`]: the log cannot be read, has lost entries, or was trimmed beyond the folder's end of
@@ -52,7 +53,7 @@ pub struct Followed {
 pub fn follow(
     below: Arc<dyn Files>,
     dir: &Path,
-    tape: &dyn Tape,
+    (tape, known): (&dyn Tape, Signs),
     part: Part,
     patience: Duration,
 ) -> Result<Followed, Fault> {
@@ -60,20 +61,17 @@ pub fn follow(
     below.create_dir_all(dir).map_err(of_file)?;
     let (Mark { stream, place: from }, _) = mark::agree(&*below, dir, part, tape, patience)?;
     let mut replay = Replay::new(below.clone(), dir, part, stream);
-    let mut floor = 0;
-    let (place, sight) = to_end(tape, from, patience, &mut |place, payload| {
-        let before = replay.last_once();
-        replay.entry(place, payload)?;
-        if replay.last_once() != before {
-            // The owner has noted the one before.
-            floor = before;
+    let mut signs = known;
+    let (place, sight) = to_end(tape, (from, known), patience, &mut |place, payload| {
+        if replay.entry(place, payload)? == Repeats::Once {
+            signs.rename(place.next - 1);
         }
         Ok(())
     })?;
     let repeated = replay.finish()?;
     Mark { stream, place }.write(&*below, dir).map_err(of_file)?;
-    let floor = sight.floor.max(floor);
-    Ok(Followed { stream, place, repeated, milestones: sight.milestones, floor })
+    let signs = signs.with(sight.signs);
+    Ok(Followed { stream, place, repeated, milestones: sight.milestones, signs })
 }
 
 /// The number of the log that the folder `dir` follows, and how far it has it; `None` if it has no

@@ -27,24 +27,27 @@ pub(super) struct Replay {
     first: Option<Vec<Op>>,
     entries: u64,
     stream: u64,
-    /// The position behind the last entry with a rename or removal; 0 before the first.
-    last_once: u64,
+}
+
+/// How often the changes of an entry can be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeats {
+    Always,
+    /// One of them is a rename or removal.
+    Once,
 }
 
 impl Replay {
     pub fn new(files: Arc<dyn Files>, dir: &Path, part: Part, stream: u64) -> Replay {
         let (open, folders, first) = (HashMap::new(), HashSet::new(), Some(Vec::new()));
-        let (dir, entries, last_once) = (dir.to_owned(), 0, 0);
-        Replay { files, dir, part, open, folders, first, entries, stream, last_once }
-    }
-
-    pub fn last_once(&self) -> u64 {
-        self.last_once
+        let (dir, entries) = (dir.to_owned(), 0);
+        Replay { files, dir, part, open, folders, first, entries, stream }
     }
 
     /// Takes the next entry, which ends at `place`.
-    pub fn entry(&mut self, place: &Place, payload: &[u8]) -> Result<(), Fault> {
+    pub fn entry(&mut self, place: &Place, payload: &[u8]) -> Result<Repeats, Fault> {
         self.entries += 1;
+        let mut repeats = Repeats::Always;
         let ops = decode(payload).ok_or_else(|| {
             Fault::Stranger(format!("entry {} behind the mark holds no changes of files", self.entries))
         })?;
@@ -62,12 +65,12 @@ impl Replay {
             }
             if is_once {
                 // It is the last change of its entry.
-                self.last_once = place.next;
+                repeats = Repeats::Once;
                 let mark = Mark { stream: self.stream, place: *place };
                 mark.write(&*self.files, &self.dir).map_err(of_file)?;
             }
         }
-        Ok(())
+        Ok(repeats)
     }
 
     /// Acts on what was gathered.

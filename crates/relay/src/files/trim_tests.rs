@@ -4,6 +4,7 @@
 use super::tests::{DIR, life, line, open, state};
 use super::*;
 use crate::memory::Shelf;
+use crate::signs::Signs;
 use world::sim::Disk;
 
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -16,6 +17,10 @@ enum Keeper {
     ForgetsTheOwner,
     /// It trims behind its newest copy, and forgets the others.
     ForgetsOldCopies,
+}
+
+fn followed(disk: &Disk, shelf: &Arc<Shelf>, known: Signs) -> Result<Followed, Fault> {
+    follow(disk.files(), Path::new(DIR), (&*line(shelf), known), Part::All, PATIENCE)
 }
 
 struct Copy {
@@ -31,13 +36,13 @@ struct World {
     copies: Vec<Copy>,
     dropped: Vec<Copy>,
     milestones: Vec<u64>,
-    floor: u64,
+    signs: Signs,
     trims: u32,
 }
 
 impl World {
     fn follow(&self) -> Result<Followed, Fault> {
-        follow(self.keeper.files(), Path::new(DIR), &*line(&self.shelf), Part::All, PATIENCE)
+        followed(&self.keeper, &self.shelf, self.signs)
     }
 
     /// A round of the keeper: a milestone, a copy, perhaps a trim.
@@ -49,16 +54,18 @@ impl World {
             self.keeper = self.keeper.crash_image(random.u64(..));
         }
         self.milestones.extend(followed.milestones);
-        self.floor = self.floor.max(followed.floor);
+        // Another keeper that begins later knows less, and is right too.
+        let knows = how != Keeper::Right || random.u32(..5) > 0;
+        self.signs = if knows { followed.signs } else { Signs::default() };
         self.copies.push(Copy { image: self.keeper.killed(), next: followed.place.next });
         let keep = random.usize(1..4);
         let old = self.copies.len().saturating_sub(keep);
         self.dropped.extend(self.copies.drain(..old));
         let copies = self.copies.iter().map(|copy| copy.next);
         let limit = match how {
-            Keeper::Right => copies.min().unwrap().min(self.floor),
+            Keeper::Right => copies.min().unwrap().min(followed.signs.floor),
             Keeper::ForgetsTheOwner => copies.min().unwrap(),
-            Keeper::ForgetsOldCopies => copies.max().unwrap().min(self.floor),
+            Keeper::ForgetsOldCopies => copies.max().unwrap().min(followed.signs.floor),
         };
         if let Some(to) = self.milestones.iter().rev().find(|at| **at <= limit) {
             self.trims += u32::from(trim(&*tape, *to, "the copy", PATIENCE).unwrap() > 0);
@@ -83,7 +90,7 @@ fn history(seed: u64, how: Keeper) -> Result<u32, String> {
         copies: Vec::new(),
         dropped: Vec::new(),
         milestones: Vec::new(),
-        floor: 0,
+        signs: Signs::default(),
         trims: 0,
     };
     for life_number in 0..6 {
@@ -152,13 +159,63 @@ fn written() -> (Arc<Shelf>, Disk, Disk, u64) {
     (0..5).for_each(write);
     let at = milestone(&*line(&shelf), "elsewhere", PATIENCE).unwrap();
     (5..10).for_each(write);
-    let followed = follow(copy.files(), Path::new(DIR), &*line(&shelf), Part::All, PATIENCE).unwrap();
-    assert_eq!((followed.milestones, followed.floor, followed.place.counted), (vec![at], 2, 10));
+    let followed = followed(&copy, &shelf, Signs::default()).unwrap();
+    assert_eq!((followed.milestones, followed.signs.floor, followed.place.counted), (vec![at], 2, 10));
     (shelf, owner, copy, at)
 }
 
 fn refusal(disk: &Disk, shelf: &Arc<Shelf>) -> Fault {
     open(disk, shelf).map(drop).unwrap_err()
+}
+
+/// A keeper that calls after each rename of an owner, and after each opening: none of its calls
+/// sees two renames, or a seal with an entry. Returns the shelf, its copy, and the positions that
+/// were trimmed.
+fn kept_often(remembers: bool, trims: bool) -> (Arc<Shelf>, Disk, Vec<u64>) {
+    let (shelf, mut owner, copy) = (Arc::new(Shelf::default()), Disk::new(), Disk::new());
+    let (mut signs, mut milestones, mut trimmed) = (Signs::default(), Vec::new(), Vec::new());
+    let mut keep = || {
+        milestone(&*line(&shelf), "the copy", PATIENCE).unwrap();
+        let known = if remembers { signs } else { Signs::default() };
+        let followed = followed(&copy, &shelf, known).unwrap();
+        signs = followed.signs;
+        milestones.extend(followed.milestones);
+        if let Some(to) = milestones.iter().rev().find(|at| trims && **at <= signs.floor) {
+            trimmed.push(trim(&*line(&shelf), *to, "the copy", PATIENCE).unwrap());
+        }
+    };
+    let path = |name: &str| Path::new(DIR).join(name);
+    for round in 0..4_u8 {
+        let files = open(&owner, &shelf).unwrap();
+        keep();
+        for n in 0..3 {
+            let file = files.open(&path("new"), Open::Create).unwrap();
+            file.write_all_at(&[round, n], n.into()).unwrap();
+            file.sync().unwrap();
+            files.rename(&path("new"), &path("old")).unwrap();
+            keep();
+        }
+        let killed = owner.killed();
+        drop(files);
+        owner = killed;
+    }
+    drop(open(&owner, &shelf).expect("the owner needs nothing that was trimmed"));
+    (shelf, copy, trimmed)
+}
+
+#[test]
+fn renames_and_seals_count_that_were_seen_in_earlier_calls() {
+    let (shelf, copy, trimmed) = kept_often(true, true);
+    // Each call moves the beginning, but for those right after an opening.
+    assert_eq!(trimmed.iter().filter(|gone| **gone > 0).count(), 12, "{trimmed:?}");
+    let (whole, other, _) = kept_often(true, false);
+    assert_eq!(whole.first(), 1);
+    for (disk, log) in [(&copy, &shelf), (&other, &whole)] {
+        drop(open(disk, log).unwrap());
+    }
+    assert_eq!(state(&copy), state(&other), "as from a log that was never trimmed");
+    let (_, _, forgetful) = kept_often(false, true);
+    assert!(forgetful.iter().all(|gone| *gone == 0), "{forgetful:?}");
 }
 
 #[test]
@@ -244,12 +301,12 @@ fn a_folder_that_follows_does_not_disturb_the_owner() {
             milestone(&*line(&shelf), "", PATIENCE).unwrap();
         }
         file.sync().unwrap();
-        follow(copy.files(), Path::new(DIR), &*line(&shelf), Part::All, PATIENCE).unwrap();
+        followed(&copy, &shelf, Signs::default()).unwrap();
         assert_eq!(state(&copy), state(&disk));
     }
     assert_eq!(files.log().fault(), None);
     // The log has lost its end: the copy is ahead, and says so.
     shelf.cut(4);
-    let ahead = follow(copy.files(), Path::new(DIR), &*line(&shelf), Part::All, PATIENCE).unwrap_err();
+    let ahead = followed(&copy, &shelf, Signs::default()).unwrap_err();
     assert!(ahead.to_string().contains("lost its data"), "{ahead}");
 }

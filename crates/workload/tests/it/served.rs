@@ -390,3 +390,32 @@ fn the_audit_finds_a_lost_entry() {
         "{violations:?}"
     );
 }
+
+#[test]
+fn a_catalog_that_cannot_be_read_is_refused_and_not_empty() {
+    use txn::Access;
+    let (table, key) = (sql::place::table_id(sql::database::CATALOG), sql::place::physical_key(0, &[]));
+    for bytes in [None, Some(&[0xff; 9][..]), Some(&[0; 9])] {
+        let mut bench = loaded(2);
+        let owner = bench.0.owner(sql::place::route(sql::database::CATALOG, 0));
+        assert!(at_once(bench.0.model(owner).delete(table, &key)).unwrap());
+        if let Some(bytes) = bytes {
+            let row = sql::place::physical_row(0, &[], bytes);
+            at_once(bench.0.model(owner).insert(table, &key, &row)).unwrap();
+        }
+        bench.0.model(owner).end(true);
+        let refused = |answer: Answer| match answer {
+            Answer::Failed(error) => error.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let read = refused(bench.0.submit(&Request::ReadCatalog).unwrap());
+        assert!(read.starts_with("the catalog at slot 0: ") && read.contains("restore a backup"), "{read}");
+        // No definition takes its place either.
+        let catalog = sql::catalog::Catalog { version: 1, ..Default::default() };
+        let define = Command::Define { from: 0, catalog: Box::new(catalog) };
+        bench.0.says = [Command::Commit].iter().map(|c| postcard::to_stdvec(c).unwrap()).collect();
+        bench.0.submit(&Request::Converse(define)).unwrap();
+        assert_eq!(refused(bench.0.submit(&Request::ReadCatalog).unwrap()), read);
+        assert_eq!(bench.0.judge(None).unwrap().violations[0], read);
+    }
+}
