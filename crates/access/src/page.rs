@@ -16,7 +16,7 @@ pub(crate) const KIND_LARGE_DATA: u8 = 6;
 pub(crate) const KIND_PARTITIONS: u8 = 7;
 
 /// The version of the layouts of nodes, heap pages, directories and partition tables.
-pub(crate) const FORMAT: u8 = 4;
+pub(crate) const FORMAT: u8 = 5;
 
 /// Bytes 4 and 5 (format and kind) of a tree node and of a heap page, as one number.
 pub(crate) const NODE_MARK: u16 = u16::from_le_bytes([FORMAT, KIND_NODE]);

@@ -343,7 +343,7 @@ fn a_directory_of_something_else_or_of_another_version_is_left_alone() {
 
     std::fs::write(dir.path().join("lock"), "").unwrap();
     std::fs::write(dir.path().join("deployment.json"), r#"{"format": 77}"#).unwrap();
-    assert_refused(&args, 2, &[&data, "format 77", "format 6", "version of Atoll"]);
+    assert_refused(&args, 2, &[&data, "format 77", "format 7", "version of Atoll"]);
     std::fs::write(dir.path().join("deployment.json"), "{").unwrap();
     assert_refused(&args, 1, &["deployment.json", "damaged"]);
 }

@@ -105,6 +105,14 @@ impl Key {
         self.bytes(v.as_bytes())
     }
 
+    /// Appends a part of another key, encoded as it is there.
+    #[must_use]
+    #[inline]
+    pub fn encoded(mut self, part: &[u8]) -> Key {
+        self.0.extend_from_slice(part);
+        self
+    }
+
     /// Appends to `out` the bytes that [`Key::i64`] would append, for a key that is built outside
     /// [`Key`].
     #[inline]

@@ -30,7 +30,7 @@ pub(crate) const LOCK: &str = "lock";
 /// The name of a manifest until it is renamed to its place.
 pub(crate) const ASIDE: &str = "deployment.new";
 /// Counted up whenever the format of anything in a data directory changes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// Families of designs.
 pub(crate) const DISK: &str = "disk";

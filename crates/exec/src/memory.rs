@@ -22,7 +22,7 @@
 //! threads of its own, and the log before it is deleted. The definitions of the tables are in the
 //! store's control file.
 //!
-//! A secondary index is a table of entries without values: an entry ends with the primary key.
+//! A secondary index is a table of entries without values: an entry contains the primary key.
 //! Entries change with their rows, in the same transaction, so validation covers them like rows.
 
 mod awaiting;

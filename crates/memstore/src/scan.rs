@@ -16,7 +16,7 @@ use crate::store::{LookAhead, Refused};
 use crate::tid::{ABSENT, DEAD};
 use crate::transaction::Txn;
 use crate::worker::{CHANGED, Worker};
-use base::TableId;
+use base::{Key, TableId};
 use std::rc::Rc;
 use txn::{Direction, Flow, Range};
 
@@ -83,7 +83,7 @@ impl Worker {
         (entries, table): (TableId, TableId),
         range: Range<'_>,
         direction: Direction,
-        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        key_of: impl Fn(&[u8]) -> Option<Key>,
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         let mut is_whole = true;
@@ -108,7 +108,7 @@ impl Worker {
                 }
                 let entry = std::mem::take(&mut worker.key);
                 let key = key_of(&entry).ok_or(CHANGED);
-                let flow = key.and_then(|key| worker.read(txn, table, key, |row| f(&entry, row)));
+                let flow = key.and_then(|key| worker.read(txn, table, &key, |row| f(&entry, row)));
                 worker.key = entry;
                 if flow?.ok_or(CHANGED)? == Flow::Enough {
                     txn.end_at(at, direction, &worker.key);
@@ -188,7 +188,7 @@ impl Worker {
         table: TableId,
         coming: &[Ref],
         first: usize,
-        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        key_of: impl Fn(&[u8]) -> Option<Key>,
         leads: &mut Leads,
     ) {
         let (arena, hints) = (&self.store.arena, &self.store.hints);
@@ -197,7 +197,7 @@ impl Worker {
         for (i, entry) in coming.iter().enumerate().take(near).skip(known) {
             self.buffer.clear();
             row::key(arena, *entry, &mut self.buffer);
-            let hash = key_of(&self.buffer).map(|key| Hash::of(table, key));
+            let hash = key_of(&self.buffer).map(|key| Hash::of(table, &key));
             hash.inspect(|hash| hints.prefetch(*hash));
             leads.hashes[(first + i) % HINT_AHEAD] = hash;
         }

@@ -9,7 +9,7 @@
 use crate::row;
 use crate::store::Refused;
 use crate::worker::{CHANGED, Worker};
-use base::TableId;
+use base::{Key, TableId};
 use latch::Backoff;
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -122,7 +122,7 @@ impl Worker {
         (entries, table): (TableId, TableId),
         range: Range<'_>,
         direction: Direction,
-        key_of: impl Fn(&[u8]) -> Option<&[u8]>,
+        key_of: impl Fn(&[u8]) -> Option<Key>,
         mut f: impl FnMut(&[u8], &[u8]) -> Flow,
     ) -> Result<(), Refused> {
         self.check(snapshot)?;
@@ -135,7 +135,7 @@ impl Worker {
                 entry.clear();
                 row::key(&worker.store.arena, row, &mut entry);
                 let key = key_of(&entry).ok_or(CHANGED);
-                let flow = key.and_then(|key| worker.read_past(snapshot, table, key, |row| f(&entry, row)));
+                let flow = key.and_then(|key| worker.read_past(snapshot, table, &key, |row| f(&entry, row)));
                 worker.key = entry;
                 if flow?.ok_or(CHANGED)? == Flow::Enough {
                     return Ok(Flow::Enough);

@@ -1,12 +1,14 @@
 //! Tables as values, in a form that a SQL layer can read and a catalog can store.
 
-use base::{KeyReader, TableId};
+use base::TableId;
 use serde::{Deserialize, Serialize};
 
 /// The type of a column. Numbers of every width are read and written as `i64`, in the unit that the
 /// type names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Type {
+    /// 2 bytes, signed.
+    I16,
     /// 4 bytes, signed.
     I32,
     /// 8 bytes, signed.
@@ -24,6 +26,8 @@ pub enum Type {
     /// 8 bytes: a decimal number with `0` places behind the point, as the number without the point.
     /// Money in cents is `Decimal(2)`.
     Decimal(u8),
+    /// 4 bytes: as `Decimal`, for numbers of at most nine digits.
+    ShortDecimal(u8),
 }
 
 impl Type {
@@ -31,7 +35,8 @@ impl Type {
     pub fn fixed_len(self) -> Option<usize> {
         match self {
             Type::Bool => Some(1),
-            Type::I32 | Type::Date => Some(4),
+            Type::I16 => Some(2),
+            Type::I32 | Type::Date | Type::ShortDecimal(_) => Some(4),
             Type::I64 | Type::Timestamp | Type::Decimal(_) => Some(8),
             Type::Char(n) => Some(n as usize),
             Type::Text(_) => None,
@@ -90,8 +95,8 @@ impl Column {
     }
 }
 
-/// A secondary index: an ordered set of entries (columns of `columns`, then the table's key) to
-/// rows.
+/// A secondary index: an ordered set of entries to rows. An entry has the columns of `columns`,
+/// then those of the table's key that are not among them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexDef {
     pub id: TableId,
@@ -146,20 +151,6 @@ impl TableDef {
 
     pub fn column(&self, name: &str) -> Option<u16> {
         self.columns.iter().position(|c| c.name == name).map(|i| i as u16)
-    }
-
-    /// The primary key in an entry of secondary index `index`; `None` if the bytes are not such an
-    /// entry.
-    pub fn key_in_entry<'a>(&self, index: &IndexDef, entry: &'a [u8]) -> Option<&'a [u8]> {
-        let mut reader = KeyReader::new(entry);
-        for &column in &index.columns {
-            if self.columns[column as usize].ty.is_number() {
-                reader.i64()?;
-            } else {
-                reader.skip_bytes()?;
-            }
-        }
-        Some(reader.rest())
     }
 }
 

@@ -36,6 +36,7 @@ mod large;
 mod large_page;
 mod row_placement;
 mod rows;
+mod slot;
 mod space;
 mod verify;
 

@@ -4,14 +4,13 @@
 //! 0        pages' own header                                                 HEADER
 //! +0       slots u16 | heap u16 | dead u16 | free slots u16 | ordinal u32 | ghosts u16 | 0 u16
 //! SLOTS    slot 0 | slot 1 | ...            |      free      | rows, growing down     PAGE_SIZE
-//! slot     offset u16 (0: free; bit 15: ghost; bit 14: special) | length u16 | room u16
 //! special  1 u8 | rid                        forward: the row lies there
 //!          2 u8 | rid | row                  moved: the row with the address rid
 //!          3 u8 | root page u32 | length u32 large: the row lies in overflow pages
 //! ```
 //!
-//! `room >= length` is the number of bytes reserved for the row. A row that shrinks keeps its room,
-//! so an undo of the change always fits. A deleted row stays as a *ghost*, with slot and bytes,
+//! A row has a *room*, the bytes reserved for it ([`Slot`]). A row that shrinks keeps its room, so an
+//! undo of the change always fits. A deleted row stays as a *ghost*, with slot and bytes,
 //! until it is purged after the commit. No room is smaller than [`LEAST_ROOM`], so every row can
 //! become a forward or a stub in place. Free slots at the end are dropped; other free slots are
 //! used by later inserts.
@@ -19,6 +18,7 @@
 //! As for the tree's nodes, each change is deterministic in the bytes that it finds, and readers
 //! accept any bytes.
 
+use super::slot::{FLAGS, GHOST, MANY, SLOT, SPECIAL, Slot};
 use crate::bytes::{Bytes, Cursor, Garbled, Source, put_u16, put_u32, u16_at, u32_at};
 use base::{PageId, Rid, copy_short};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
@@ -31,10 +31,6 @@ const ORDINAL: usize = HEADER + 8;
 const _: () = assert!(COUNT.is_multiple_of(8), "the count is the low end of a word");
 const GHOSTS: usize = HEADER + 12;
 const SLOTS: usize = HEADER + 16;
-const SLOT: usize = 6;
-const GHOST: u16 = 1 << 15;
-const SPECIAL: u16 = 1 << 14;
-const FLAGS: u16 = GHOST | SPECIAL;
 
 /// The longest content of a slot: it fills a page alone.
 pub(super) const INLINE: usize = PAGE_SIZE - SLOTS - SLOT;
@@ -159,47 +155,6 @@ pub(super) fn class_needed(len: usize) -> u8 {
 /// The class of a new page.
 pub(super) const CLASS_OF_NEW: u8 = EMPTY;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slot {
-    offset: u16,
-    length: u16,
-    room: u16,
-}
-
-impl Slot {
-    const FREE: Slot = Slot { offset: 0, length: 0, room: 0 };
-
-    pub(super) fn is_free(self) -> bool {
-        self.offset == 0
-    }
-
-    pub(super) fn is_ghost(self) -> bool {
-        self.offset & GHOST != 0
-    }
-
-    /// A plain row: neither free nor a ghost nor special.
-    #[inline]
-    fn is_plain(self) -> bool {
-        self.offset.wrapping_sub(1) < SPECIAL - 1
-    }
-
-    pub(super) fn form(self) -> Form {
-        if self.offset & SPECIAL == 0 { Form::Plain } else { Form::Special }
-    }
-
-    pub(super) fn len(self) -> usize {
-        self.length.into()
-    }
-
-    fn at(self) -> usize {
-        usize::from(self.offset & !FLAGS)
-    }
-
-    pub(super) fn extent(self) -> std::ops::Range<usize> {
-        self.at()..self.at() + usize::from(self.room)
-    }
-}
-
 /// A heap page, for reading.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a>(&'a Bytes);
@@ -252,10 +207,14 @@ impl<'a> Rows<'a> {
         if i >= self.slots() {
             return Ok(Slot::FREE);
         }
-        let at = SLOTS + SLOT * usize::from(i);
-        let bytes = self.0.get(at..at + SLOT).ok_or(Garbled)?;
-        let half = |i: usize| u16::from_le_bytes([bytes[i], bytes[i + 1]]);
-        Ok(Slot { offset: half(0), length: half(2), room: half(4) })
+        let slot = Slot::unpack(self.packed(i)?);
+        if slot.spare() < MANY { Ok(slot) } else { slot.with_many(self.0) }
+    }
+
+    #[inline]
+    fn packed(self, i: u16) -> Result<u32, Garbled> {
+        let bytes = self.0.get(slot_at(i)..).and_then(<[u8]>::first_chunk).ok_or(Garbled)?;
+        Ok(u32::from_le_bytes(*bytes))
     }
 
     #[inline]
@@ -355,9 +314,8 @@ pub(super) fn plain_at(page: impl Source, i: u16) -> Result<Option<(usize, usize
     if i >= page.word(COUNT / 8) as u16 {
         return Ok(None);
     }
-    let both = page.u32(SLOTS + SLOT * usize::from(i))?;
-    let slot = Slot { offset: both as u16, length: (both >> 16) as u16, room: 0 };
-    let (at, len) = (slot.at(), usize::from(slot.length));
+    let slot = Slot::unpack(page.u32(slot_at(i))?);
+    let (at, len) = (slot.at(), slot.len());
     if slot.is_plain() && at + len <= PAGE_SIZE { Ok(Some((at, len))) } else { Ok(None) }
 }
 
@@ -394,11 +352,9 @@ impl<'a> RowsMut<'a> {
         if self.rows().slots_end() == front && self.rows().heap() == back { Ok(()) } else { Err(Garbled) }
     }
 
-    fn put_slot(&mut self, i: u16, slot: Slot) {
-        let at = SLOTS + SLOT * usize::from(i);
-        self.0[at..at + 2].copy_from_slice(&slot.offset.to_le_bytes());
-        self.0[at + 2..at + 4].copy_from_slice(&slot.length.to_le_bytes());
-        self.0[at + 4..at + 6].copy_from_slice(&slot.room.to_le_bytes());
+    fn put_slot(&mut self, i: u16, slot: Slot) -> Result<(), Garbled> {
+        put_u32(self.0, slot_at(i), slot.pack());
+        slot.put_many(self.0)
     }
 
     fn count_up(&mut self, field: usize, by: isize) -> Result<(), Garbled> {
@@ -437,7 +393,7 @@ impl<'a> RowsMut<'a> {
             false => self.count_up(FREE_SLOTS, -1)?,
         }
         let flag = if form == Form::Special { SPECIAL } else { 0 };
-        self.put_slot(i, Slot { offset: at as u16 | flag, length: length as u16, room: room as u16 });
+        self.put_slot(i, Slot { offset: at as u16 | flag, length: length as u16, room: room as u16 })?;
         Ok(())
     }
 
@@ -454,7 +410,7 @@ impl<'a> RowsMut<'a> {
         if slot.is_ghost() {
             self.count_up(GHOSTS, -1)?;
         }
-        self.put_slot(i, Slot::FREE);
+        self.put_slot(i, Slot::FREE)?;
         self.count_up(FREE_SLOTS, 1)?;
         let floor = SLOTS + SLOT * usize::from(self.rows().slots());
         if self.rows().heap() < floor + usize::from(slot.room) {
@@ -483,7 +439,7 @@ impl<'a> RowsMut<'a> {
             return Err(Garbled);
         }
         self.count_up(GHOSTS, 1)?;
-        self.put_slot(i, Slot { offset: slot.offset | GHOST, ..slot });
+        self.put_slot(i, Slot { offset: slot.offset | GHOST, ..slot })?;
         Ok(())
     }
 
@@ -494,7 +450,7 @@ impl<'a> RowsMut<'a> {
             return Err(Garbled);
         }
         self.count_up(GHOSTS, -1)?;
-        self.put_slot(i, Slot { offset: slot.offset & !GHOST, ..slot });
+        self.put_slot(i, Slot { offset: slot.offset & !GHOST, ..slot })?;
         Ok(())
     }
 
@@ -524,14 +480,14 @@ impl<'a> RowsMut<'a> {
                 return Err(Garbled);
             }
             self.count_up(DEAD, slot.room as isize)?;
-            self.put_slot(i, Slot { length: 0, room: 0, ..slot });
+            self.put_slot(i, Slot { length: 0, room: 0, ..slot })?;
             let room = room_for(row.len());
             let at = self.reserve(room, self.rows().slots())?;
             next = Slot { offset: at as u16 | flags, room: room as u16, ..next };
         }
         let at = next.at();
         self.0.get_mut(at..at + row.len()).ok_or(Garbled)?.copy_from_slice(row);
-        self.put_slot(i, next);
+        self.put_slot(i, next)?;
         Ok(())
     }
 
@@ -547,9 +503,11 @@ impl<'a> RowsMut<'a> {
         self.0.copy_within(heap..start, heap + room);
         self.0[heap..heap + room].fill(0);
         for i in 0..self.rows().slots() {
-            let slot = self.rows().slot(i)?;
+            // Not `slot`: spare bytes have moved, and their number with them.
+            let packed = self.rows().packed(i)?;
+            let slot = Slot::unpack(packed);
             if !slot.is_free() && slot.at() < start {
-                self.put_slot(i, Slot { offset: slot.offset + room as u16, ..slot });
+                put_u32(self.0, slot_at(i), packed + room as u32);
             }
         }
         put_u16(self.0, HEAP, heap + room);
@@ -571,7 +529,7 @@ impl<'a> RowsMut<'a> {
             let bytes = old.get(slot.extent()).ok_or(Garbled)?;
             heap = heap.checked_sub(bytes.len()).filter(|at| *at >= floor).ok_or(Garbled)?;
             self.0[heap..heap + bytes.len()].copy_from_slice(bytes);
-            self.put_slot(i, Slot { offset: heap as u16 | slot.offset & FLAGS, ..slot });
+            self.put_slot(i, Slot { offset: heap as u16 | slot.offset & FLAGS, ..slot })?;
         }
         put_u16(self.0, HEAP, heap);
         put_u16(self.0, DEAD, 0);

@@ -555,3 +555,37 @@ fn a_row_that_leaves_a_full_page_makes_room_at_once() {
         assert_eq!(found, model, "round {round}");
     }
 }
+
+/// Rows of a full page shrink and grow again, while others leave and come: a row keeps its room, so
+/// that it can always take back its longest form.
+#[test]
+fn a_row_that_shrinks_keeps_its_room() {
+    let mut bytes = Box::new([0; PAGE_SIZE]);
+    let mut page = rows::RowsMut::new(&mut bytes);
+    page.format(0);
+    let mut random = Random(11);
+    // The rows by slot: their content, and the length up to which they have room.
+    let mut model: BTreeMap<u16, (Vec<u8>, usize)> = BTreeMap::new();
+    for round in 0..6_000 {
+        let row = vec![random.next() as u8; random.below(120)];
+        if page.rows().fits(row.len()) {
+            let slot = page.rows().next_slot().unwrap();
+            page.insert(slot, rows::Form::Plain, &[], &row).unwrap();
+            let room = row.len().max(LEAST_ROOM);
+            assert!(model.insert(slot, (row, room)).is_none());
+        } else if random.below(4) == 0 {
+            let slot = *model.keys().nth(random.below(model.len())).unwrap();
+            page.remove(slot).unwrap();
+            model.remove(&slot);
+        } else {
+            let nth = random.below(model.len());
+            let (slot, (row, room)) = model.iter_mut().nth(nth).unwrap();
+            *row = vec![random.next() as u8; if round % 2 == 0 { *room } else { random.below(*room + 1) }];
+            page.replace(*slot, rows::Form::Plain, row).unwrap();
+        }
+        for (slot, (row, room)) in &model {
+            assert_eq!(page.rows().plain(*slot).unwrap(), Some(&row[..]), "round {round}");
+            assert_eq!(page.rows().slot(*slot).unwrap().extent().len(), *room, "round {round}");
+        }
+    }
+}

@@ -70,7 +70,7 @@ impl Filling {
         (skip, others + entry(key, value))
     }
 
-    /// Adds the entry if it fits and `fence` bytes for a high fence remain.
+    /// Adds the entry if it fits with a high fence of `fence` bytes behind it.
     fn push(&mut self, key: &[u8], value: &[u8], most: usize, fence: usize) -> bool {
         let (skip, size) = self.with(key, value);
         let fits = self.low.len() + size + fence <= most;
@@ -82,8 +82,9 @@ impl Filling {
     }
 
     /// The position at which a node ends that has no room for `next`. The position must not
-    /// separate entries that belong `together`, and at least half of the entries must stay here;
-    /// the last such position is taken. If there is none, the node ends after its last entry.
+    /// separate entries that belong `together`, and at least half of the entries and of their bytes
+    /// must stay here; the last such position is taken. If there is none, the node ends after its
+    /// last entry.
     fn end(&self, next: (&[u8], &[u8]), together: &dyn Fn(&[u8], &[u8]) -> bool) -> usize {
         let count = self.entries.len();
         let value = |at: usize| self.entries.get(at).map_or(next.1, |(_, value)| value);
@@ -93,7 +94,14 @@ impl Filling {
         let alike = |at: &usize| {
             self.entries.get(*at).is_none_or(|(first, _)| best_prefix(first, next.0).len() >= self.skip)
         };
-        ((count / 2).max(1)..=count).rev().find(|at| apart(at) && alike(at)).unwrap_or(count)
+        let mut behind = 0;
+        let little = |at: &usize| {
+            let entry = self.entries.get(*at);
+            behind += entry.map_or(0, |(key, value)| entry_size(key.len() - self.skip, value.len()));
+            behind <= self.size / 2
+        };
+        let mut near = ((count / 2).max(1)..=count).rev().take_while(little);
+        near.find(|at| apart(at) && alike(at)).unwrap_or(count)
     }
 
     /// Keeps the entries before position `at`; returns the others.
@@ -192,25 +200,30 @@ impl Loader<'_, '_> {
         entries: impl IntoIterator<Item = (K, V)>,
         together: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<Loaded, Stop> {
-        let mut loaded = Loaded::default();
-        for (key, value) in entries {
+        let (mut loaded, mut entries) = (Loaded::default(), entries.into_iter().peekable());
+        while let Some((key, value)) = entries.next() {
             let (key, value) = (key.as_ref(), value.as_ref());
             self.tree.check_lengths(key, value)?;
-            self.add_entry::<L>(journal, key, value, together)?;
+            let fence = match entries.peek() {
+                Some((next, _)) => common_prefix(key, next.as_ref()) + 1,
+                None => self.high.as_ref().map_or(0, |high| high.len()),
+            };
+            self.add_entry::<L>(journal, (key, value), fence, together)?;
             loaded.entries += 1;
         }
         self.finish::<L>(journal)?;
         Ok(Loaded { pages: self.made.len() as u64, levels: self.levels.len() as u8, ..loaded })
     }
 
+    /// `fence` is the length of the high fence of a leaf that ends with this entry.
     fn add_entry<L: LatchPolicy>(
         &mut self,
         journal: &mut impl Journal,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&[u8], &[u8]),
+        fence: usize,
         together: &dyn Fn(&[u8], &[u8]) -> bool,
     ) -> Result<(), Stop> {
-        let (leaf, fence) = (&mut self.levels[0], self.tree.max_key());
+        let leaf = &mut self.levels[0];
         if leaf.entries.last().is_some_and(|last| last >= key) {
             return Err(disordered("its keys do not ascend"));
         }

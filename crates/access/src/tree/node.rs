@@ -5,11 +5,11 @@
 //! +0       level u8 | run u8 | count u16 | heap u16 | dead u16 | first child u32
 //! +12      low: offset u16, length u16 | high: offset u16, length u16 (0xffff: none)
 //! +20      skip u16 | hole u16
-//! +24      prefix, 16 bytes
+//! +24      prefix, 24 bytes
 //! SLOTS    slot 0 | slot 1 | ... | slot count-1 |     free     | content, growing down   PAGE_SIZE
 //! ```
 //!
-//! **Prefix.** All keys of a node begin with the same `skip` bytes (at most 16), which are stored
+//! **Prefix.** All keys of a node begin with the same `skip` bytes (at most 24), which are stored
 //! only once, in `prefix`, padded with zeros.
 //!
 //! **Slots.** A slot is one `u64`. From the top: the *head* (the key's next four bytes, big-endian,
@@ -58,7 +58,7 @@ pub(super) const HIGH: usize = HEADER + 16;
 pub(super) const SKIP: usize = HEADER + 20;
 pub(super) const HOLE: usize = HEADER + 22;
 pub(super) const PREFIX: usize = HEADER + 24;
-pub(super) const SLOTS: usize = HEADER + 40;
+pub(super) const SLOTS: usize = HEADER + 48;
 pub(super) const SLOT: usize = 8;
 /// Bytes of the key in a slot.
 pub(super) const HEAD: usize = 4;
@@ -84,7 +84,7 @@ pub(crate) const MAX_LEVEL: u8 = 32;
 /// The longest key that the layout can express; trees take less, an eighth of a page.
 const MAX_KEY: usize = PREFIX_MAX + (1 << 10) - 1;
 
-const _: () = assert!(SLOTS == 64, "the header is one cache line");
+const _: () = assert!(SLOTS == 72, "the header with 16 bytes of prefix is one cache line");
 const _: () = assert!(PAGE_SIZE <= 1 << 13, "13 bits of offset");
 const _: () = assert!(CAPACITY / 8 < 1 << 10, "10 bits of key length");
 

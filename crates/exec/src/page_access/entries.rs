@@ -41,7 +41,7 @@ pub(super) fn of_row(table: &Table, row: &[u8]) -> Vec<Entry> {
 pub(super) fn row_name(table: &Table, index: TableId, entry: &[u8]) -> Option<LockName> {
     let def = table.def.indexes.iter().find(|i| i.id == index)?;
     let key = table.def.key_in_entry(def, entry)?;
-    Some(LockName::key(table.def.id, hash64(key)))
+    Some(LockName::key(table.def.id, hash64(&key)))
 }
 
 impl<D: Design> PageAccess<'_, D> {

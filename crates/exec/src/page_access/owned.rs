@@ -149,6 +149,6 @@ impl Own {
     pub fn has(&self, table: &Table, entry: &[u8]) -> bool {
         let Some(index) = &self.index else { return true };
         let key = table.def.key_in_entry(index, entry);
-        key.is_some_and(|key| key >= self.from.as_slice() && self.to.as_deref().is_none_or(|to| key < to))
+        key.is_some_and(|key| key >= self.from && self.to.as_ref().is_none_or(|to| key < *to))
     }
 }

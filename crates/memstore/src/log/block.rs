@@ -29,7 +29,7 @@ pub(crate) const BLOCK_HEAD: usize = 64;
 const FILE_MAGIC: &[u8; 8] = b"ATOLLMEM";
 const BLOCK_MAGIC: &[u8; 4] = b"BLCK";
 /// The format of log files, checkpoints and the control file.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 /// Bytes at an address that is a multiple of [`ALIGN`], which direct writes require.
 #[derive(Default)]

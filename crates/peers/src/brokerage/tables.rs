@@ -97,8 +97,8 @@ pub fn fill(tpce: &Tpce, client: &mut Client) -> Result<(), PeerFault> {
 
 fn sql_type(ty: Type) -> &'static str {
     match ty {
-        Type::I32 | Type::Date => "integer NOT NULL",
-        Type::I64 | Type::Timestamp | Type::Decimal(_) => "bigint",
+        Type::I16 | Type::I32 | Type::Date => "integer NOT NULL",
+        Type::I64 | Type::Timestamp | Type::Decimal(_) | Type::ShortDecimal(_) => "bigint",
         Type::Bool => "smallint NOT NULL",
         Type::Char(_) | Type::Text(_) => "text",
     }

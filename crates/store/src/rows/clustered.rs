@@ -17,8 +17,8 @@
 //! outgrows its leaf, the leaf splits. If a row is longer than a leaf takes, it moves to the heap
 //! and stays there until it is deleted, even if it becomes short again.
 //!
-//! **Secondary indexes** hold no row addresses. Their entries end with the primary key, as in every
-//! table. The value is empty, and a reader that follows an entry looks up the primary key.
+//! **Secondary indexes** hold no row addresses. Their entries contain the primary key, as in
+//! every table. The value is empty, and a reader that follows an entry looks up the primary key.
 
 use crate::catalog::tables::Table;
 use crate::rows::row::{DeleteOutcome, Entries, InsertOutcome, LAYOUT, UpdateOutcome, change_row};

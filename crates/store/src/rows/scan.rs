@@ -306,8 +306,8 @@ impl Store {
                 break;
             }
             let key = def.and_then(|def| table.def.key_in_entry(def, entry));
-            let key = key.ok_or_else(|| self.broken(table, "an index entry does not end with a key"))?;
-            let seen = self.get_clustered::<P, _>(table, key, None, |row| {
+            let key = key.ok_or_else(|| self.broken(table, "an index entry has no primary key"))?;
+            let seen = self.get_clustered::<P, _>(table, &key, None, |row| {
                 bytes += row.len();
                 visit(entry, row);
             })?;

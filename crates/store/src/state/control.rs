@@ -17,7 +17,7 @@ use std::path::Path;
 use world::{Files, Open};
 
 const MAGIC: &[u8; 8] = b"ATOLLCTL";
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 const HEAD: usize = 36;
 const NAMES: [&str; 2] = ["control-0", "control-1"];
 /// Maximum size in bytes. A larger length is damage, and no memory is allocated for it.

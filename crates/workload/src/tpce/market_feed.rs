@@ -157,7 +157,8 @@ pub(super) async fn run<T: Transaction>(
     txn: &mut T,
 ) -> Result<MarketFeedReply, Abort> {
     let geometry = &tpce.geometry;
-    if r.entries.iter().any(|e| e.security >= geometry.securities()) || r.home >= geometry.sites() {
+    let wrong = |e: &Ticker| e.security >= geometry.securities() || !PRICES.contains(&e.price);
+    if r.entries.iter().any(wrong) || r.home >= geometry.sites() {
         return Err(Abort::BadRequest);
     }
     // In one order of securities: two feeds that meet do not wait for each other in a circle.

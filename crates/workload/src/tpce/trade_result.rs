@@ -310,7 +310,8 @@ pub(super) async fn run<T: Transaction>(
     txn: &mut T,
 ) -> Result<TradeResultReply, Abort> {
     let site = Geometry::site_of_trade(r.t.max(0));
-    if r.t < 0 || site >= tpce.geometry.sites() || r.security >= tpce.geometry.securities() {
+    let known = site < tpce.geometry.sites() && r.security < tpce.geometry.securities();
+    if r.t < 0 || !known || !PRICES.contains(&r.price) {
         return Err(Abort::BadRequest);
     }
     let place = tpce.geometry.place_of_security(r.security, tpce.geometry.group_of(site));
