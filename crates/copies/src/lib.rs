@@ -5,11 +5,11 @@
 //!   URL/LOG/ID/manifest        their lengths and checksums, and how far the folder has its log;
 //!                              written last: without it there is no copy
 //!   ID                         POSITION-TURN-RANDOM: the first position of the log that the folder
-//!                              lacks; how many copies of this position were there before, and a
-//!                              number drawn at random, for copies that are put at the same time
+//!                              lacks; the copy's turn among those of this position; and a number
+//!                              drawn at random, for copies that are put at the same time
 //! ```
-//! The newest is that with the highest position, and of these that with the last turn. A copy without
-//! a turn is of an earlier version, and older than others of its position.
+//! The newest is that with the highest position, and of these that with the last turn. A copy
+//! without a turn is of an earlier version, and older than others of its position.
 //!
 //! A copy never changes. It is removed manifest first. So a reader that has a manifest either gets
 //! each file as it was, or an error that names the copy.
