@@ -176,7 +176,7 @@ fn put_island(
     Ok(Put { found, removed, trimmed })
 }
 
-/// What a copy tells of the directory of the log's owner.
+/// The signs in a copy of how far the directory of the log's owner is.
 fn signs_of(head: &Head) -> Signs {
     Signs { floor: head.floor, renamed: head.renamed, sealed: head.sealed }
 }

@@ -27,7 +27,7 @@ pub enum Failure {
     Damaged { count: usize, dir: std::path::PathBuf },
     #[error("interrupted; every instance is gone and nothing is left behind")]
     Interrupted,
-    /// No instance had been started. The text says what became of the work.
+    /// No instance had been started. The text says how far the work came.
     #[error("interrupted; {0}")]
     InterruptedAlone(&'static str),
     /// Nothing had begun.

@@ -289,7 +289,10 @@ impl Access for Noted<'_> {
                 met.push(match secondary {
                     // The entry of an index counts as its row, so that the look-up by key
                     // afterwards does not count as another row.
-                    Some((table, def)) => (table.id, table.key_in_entry(def, key).map_or_else(|| key.to_vec(), |key| key.to_vec())),
+                    Some((table, def)) => (
+                        table.id,
+                        table.key_in_entry(def, key).map_or_else(|| key.to_vec(), |key| key.to_vec()),
+                    ),
                     None => (index, key.to_vec()),
                 });
                 f(key, row)

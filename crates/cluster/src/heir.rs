@@ -161,7 +161,7 @@ impl Heir {
         Ok(())
     }
 
-    /// What it has done, and what it refuses.
+    /// Its takings-over and its refusals.
     pub fn status(&self) -> (Vec<TakenStatus>, Vec<RefusedStatus>) {
         let news = self.news();
         let taken = news.taken.iter().map(|taken| TakenStatus {

@@ -1,5 +1,6 @@
 //! Compiled statements, as the server meets them.
 
+use crate::create_as::TableOfRows;
 use crate::cursor::Declared;
 use crate::ddl::Definition;
 use crate::parse::Parsed;
@@ -15,6 +16,8 @@ pub enum Compiled {
     Query(Query),
     /// A change of the catalog: [`Definition::apply`] makes it.
     Define(Definition),
+    /// A new table with the rows of a query.
+    CreateAs(TableOfRows),
     Session(Session),
     Copy(Copy),
     Explain {

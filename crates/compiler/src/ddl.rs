@@ -101,6 +101,11 @@ impl Definition {
         Definition { parsed: parsed.clone() }
     }
 
+    /// The text of the statement.
+    pub fn text(&self) -> &str {
+        self.parsed.text()
+    }
+
     /// The catalog after the statement, and the work on stored rows. Stores are taken out of
     /// `stores`.
     ///

@@ -193,7 +193,12 @@ impl Lines {
             (false, false) => "Join",
             (false, true) => "Left join",
         };
-        let lock = if source.lock == RowLock::Update { ", locked" } else { "" };
+        let lock = match source.lock {
+            RowLock::None | RowLock::Look => "",
+            RowLock::Update => ", locked",
+            RowLock::NoWait => ", locked without waiting",
+            RowLock::Skip => ", locked, others' left out",
+        };
         self.add(format!("{word} {} {}{lock}", source.table.name, path(&source.path, &source.table, before)));
         if let Some(filter) = &source.filter {
             let names: Names = before.iter().cloned().chain(names_of(&source.table)).collect();

@@ -2,6 +2,7 @@
 
 pub mod aggregates;
 mod array;
+mod composed;
 pub mod functions;
 mod json;
 mod predicates;
@@ -274,7 +275,17 @@ impl<'a> Compiler<'a> {
                 Ok(negated(value)?)
             }
             UnaryOperator::PGAbs => functions::named(self, scope, "abs", &[expr]),
-            UnaryOperator::PGSquareRoot => functions::named(self, scope, "sqrt", &[expr]),
+            UnaryOperator::PGSquareRoot | UnaryOperator::PGCubeRoot => {
+                let value = self.expr(scope, expr)?;
+                let float = self.params.coerce(value, SqlType::Float8, How::Implicit)?;
+                let name = if op == UnaryOperator::PGSquareRoot { "sqrt" } else { "cbrt" };
+                functions::with_args(self, name, vec![Typed::new(float, SqlType::Float8)])
+            }
+            UnaryOperator::BitwiseNot => {
+                let value = self.expr(scope, expr)?;
+                let ones = Typed::new(Expr::Const(Datum::Int(-1)), value.ty);
+                Ok(binary(&mut self.params, BinaryOp::BitXor, value, ones)?)
+            }
             other => Err(SqlError::unsupported(&format!("the operator {other}"), None).into()),
         }
     }

@@ -66,8 +66,8 @@ pub fn items(
 
 /// A column as an item.
 fn whole(relation: &crate::names::Relation, column: &crate::names::Named) -> Item {
-    let Found { position, ty, origin } = relation.found(column);
-    Item { name: column.name.clone(), value: Typed::new(Expr::Column(position), ty), origin }
+    let Found { value, origin } = relation.found(column);
+    Item { name: column.name.clone(), value, origin }
 }
 
 fn one(

@@ -14,11 +14,12 @@
 //! - [`mod@parse`], `reading`, `words`, [`session`], [`cursor`], `sequence_text`: text into
 //!   statements. [`arrays`]: lists in place of arrays.
 //! - `names`, [`types`], `coerce`, `operators`, `expressions`: expressions.
-//! - `paths`, `sources`: how rows are found, in which order tables are searched.
+//! - `paths`, `sources`: how rows are found, in which order tables are searched. `views`,
+//!   `expanded`: queries with a name, and what stands in their place.
 //! - `select`, `insert`, `change`, `references`: statements on rows.
 //! - `procedure_text`, `procedures`, `sub_queries`, `flow`: procedures, and statements that need
 //!   others' values.
-//! - [`ddl`]: statements on the catalog.
+//! - [`ddl`]: statements on the catalog. `create_as`: tables with the rows of a query.
 //! - [`describe`], [`describe_call`]: programs in words.
 //! - [`general`], [`typed`]: the door to what runs all other queries, and what it needs from here.
 //! - [`mod@tree`]: all other queries as trees of operators, for the crate `queries`.
@@ -30,11 +31,13 @@ mod change;
 mod coerce;
 pub mod compiled;
 mod copy;
+mod create_as;
 pub mod cursor;
 pub mod ddl;
 pub mod describe;
 pub mod describe_call;
 mod error;
+mod expanded;
 mod expressions;
 mod flow;
 pub mod general;
@@ -63,6 +66,7 @@ mod walk;
 mod words;
 
 pub use compiled::{Called, Compiled, Field, Fill, Query, Tag};
+pub use create_as::TableOfRows;
 pub use parse::{Parsed, parse};
 pub use session::Session;
 
@@ -149,6 +153,9 @@ fn any(catalog: &Catalog, parsed: &Parsed, given: &[Option<SqlType>]) -> Result<
             query: Box::new(any(catalog, inner, given)?),
             statement: inner.clone(),
         }),
+        Kind::CreateAs { create, inner } => {
+            Ok(Compiled::CreateAs(create_as::compiled(catalog, create, inner)?))
+        }
         Kind::Call { name, args } => {
             let call = Call { name: name.clone(), args: args.clone(), form: Form::Call };
             let mut compiler = Compiler::new(catalog, Params::new(parsed.params(), given));

@@ -1,10 +1,11 @@
 //! Names: how a statement writes them, and what they mean in its scope.
 
 use crate::Stop;
+use crate::coerce::Typed;
 use crate::error::{no_column, no_table};
 use sql::catalog::{Catalog, Oid, Table};
 use sql::program::Stored;
-use sql::{SqlError, SqlState, SqlType};
+use sql::{Expr, SqlError, SqlState, SqlType};
 use sqlparser::ast::{Ident, ObjectName, ObjectNamePart};
 use std::sync::Arc;
 
@@ -107,13 +108,14 @@ pub struct Named {
     pub position: u16,
     /// Whether another relation's column of the same name stands for both (`USING`).
     pub is_merged: bool,
+    /// What the name stands for, over the joined row, if it is no column of the relation's row.
+    pub value: Option<Expr>,
 }
 
-/// A column of the joined row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a name means in the joined row.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Found {
-    pub position: u16,
-    pub ty: SqlType,
+    pub value: Typed,
     /// The table, and the column's number from 1.
     pub origin: Option<(Oid, u16)>,
 }
@@ -125,7 +127,9 @@ impl Relation {
 
     pub fn found(&self, column: &Named) -> Found {
         let origin = self.oid.map(|oid| (oid, column.position + 1));
-        Found { position: self.offset + column.position, ty: column.ty, origin }
+        let plain = || Expr::Column(self.offset + column.position);
+        let expr = column.value.clone().unwrap_or_else(plain);
+        Found { value: Typed::new(expr, column.ty), origin }
     }
 
     pub fn of_table(table: &Table, stored: Arc<Stored>, name: String, offset: u16) -> Relation {
@@ -134,6 +138,7 @@ impl Relation {
             ty: column.ty,
             position,
             is_merged: false,
+            value: None,
         };
         let columns = table.visible().map(named).collect();
         Relation { name, oid: Some(table.oid), offset, columns, stored, is_open: true, scan: None }

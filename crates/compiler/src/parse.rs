@@ -10,6 +10,7 @@
 //! with more than `SHORT_CHAIN` is parsed and dropped on a stack of its own.
 
 use crate::arrays::{Elements, Template};
+use crate::create_as::{CreateAs, create_as, select_into};
 use crate::cursor::{self, Declared};
 use crate::error::{syntax, too_complex};
 use crate::procedure_text::{self, Argument, CreateRoutine, DropRoutine};
@@ -63,6 +64,7 @@ pub(crate) enum Kind {
     DropRoutine(DropRoutine),
     Call { name: String, args: Vec<Argument> },
     Declare { declared: Declared, inner: Parsed },
+    CreateAs { create: Box<CreateAs>, inner: Parsed },
 }
 
 impl PartialEq for Parsed {
@@ -264,7 +266,29 @@ fn kind(tokens: &[TokenWithSpan], (text, before): (&str, usize)) -> Result<Kind,
     if let Some((name, args)) = procedure_text::call(tokens)? {
         return Ok(Kind::Call { name, args });
     }
+    if let Some((create, query)) = create_as(tokens)? {
+        return Ok(Kind::CreateAs { create: create.into(), inner: nested(query, outer)? });
+    }
+    if let Some((create, into)) = select_into(tokens)? {
+        return Ok(Kind::CreateAs { create: create.into(), inner: without(into, outer)? });
+    }
     Ok(Kind::Sql(Box::new(sql_statement(readable(tokens))?)))
+}
+
+/// The statement without some of its tokens, of which the place stays empty.
+fn without(
+    gone: std::ops::Range<usize>,
+    (all, outer, before): (&[TokenWithSpan], &str, usize),
+) -> Result<Parsed, SqlError> {
+    let start = all.first().map_or(Location { line: 1, column: 1 }, |first| first.span.start);
+    let place = |at: usize| {
+        all.get(at).map_or(outer.len(), |token| Places::from(outer, start).byte(token.span.start))
+    };
+    let (from, to) = (place(gone.start), place(gone.end));
+    let blank: String = outer[from..to].chars().map(|c| if c == '\n' { c } else { ' ' }).collect();
+    let text = [&outer[..from], &blank, &outer[to..]].concat();
+    let kept: Vec<TokenWithSpan> = [&all[..gone.start], &all[gone.end..]].concat();
+    one(&kept, text, before)
 }
 
 /// The statement inside of another one.
@@ -281,7 +305,10 @@ fn nested(
     }
     let mut places = Places::from(outer, start.span.start);
     let at = places.byte(first.span.start);
-    one(tokens, outer[at..].to_owned(), before + places.passed)
+    let passed = places.passed;
+    let end = tokens.iter().rev().find(|token| !is_space(&token.token));
+    let end = end.map_or(outer.len(), |last| places.byte(last.span.end));
+    one(tokens, outer[at..end].to_owned(), before + passed)
 }
 
 fn arguments(tokens: &[TokenWithSpan]) -> Result<Vec<Expr>, SqlError> {

@@ -192,7 +192,7 @@ impl<'a> Building<'a> {
         Ok(())
     }
 
-    /// What the program gives, and the columns of that.
+    /// The result of the program, and its columns.
     fn result(&mut self) -> Result<(FlowResult, Vec<Field>), Stop> {
         let outputs: Vec<(String, SqlType)> = outputs(self.procedure);
         if outputs.is_empty() {

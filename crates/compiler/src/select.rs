@@ -165,18 +165,23 @@ impl Selecting<'_, '_, '_> {
 
     fn lock(&self, from: &mut From) -> Result<bool, Stop> {
         for lock in &self.query.locks {
-            if lock.nonblock.is_some() {
-                return Err(
-                    SqlError::unsupported("NOWAIT or SKIP LOCKED", Some("Use FOR UPDATE alone.")).into()
-                );
-            }
+            let wanted = match lock.nonblock {
+                None => RowLock::Update,
+                Some(ast::NonBlock::Nowait) => RowLock::NoWait,
+                Some(ast::NonBlock::SkipLocked) if from.kinds.len() == 1 => RowLock::Skip,
+                Some(ast::NonBlock::SkipLocked) => {
+                    let hint = "Lock rows of one table, and read the others by another statement.";
+                    return Err(SqlError::unsupported("SKIP LOCKED of a join", Some(hint)).into());
+                }
+            };
             let named = lock.of.as_ref().map(|name| parts(name).pop().unwrap_or_default());
             if let Some(name) = &named {
                 from.scope.relation(name)?;
             }
-            for (relation, kind) in from.scope.relations.iter().zip(&mut from.kinds) {
-                if named.as_ref().is_none_or(|name| *name == relation.name) && relation.oid.is_some() {
-                    kind.lock = RowLock::Update;
+            for kind in &mut from.kinds {
+                let relation = &from.scope.relations[kind.owner];
+                if named.as_ref().is_none_or(|name| *name == relation.name) && kind.path.is_none() {
+                    kind.lock = wanted;
                 }
             }
         }
@@ -372,7 +377,10 @@ impl Groups<'_> {
 pub fn ungrouped(scope: &Scope, column: u16) -> SqlError {
     let relation = scope.relations.iter().rfind(|relation| relation.offset <= column);
     let name = relation.and_then(|relation| {
-        let column = relation.columns.iter().find(|named| named.position + relation.offset == column)?;
+        let column = relation.columns.iter().find(|named| match &named.value {
+            Some(value) => !crate::walk::all_columns(value, &|used| used != column),
+            None => named.position + relation.offset == column,
+        })?;
         Some(format!("{}.{}", relation.name, column.name))
     });
     let name = name.unwrap_or_default();

@@ -5,9 +5,9 @@ use sql::SqlError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The tokens of a statement as `sqlparser` takes them: in `COPY`, `ON` and `OFF` are booleans;
-/// options of sequences have an order.
+/// options of sequences have an order; `TABLE t` is a select.
 pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
-    let mut tokens = tokens.to_vec();
+    let mut tokens = with_selects(tokens);
     let words = Words::new(&tokens);
     if words.is("CREATE") || words.is("ALTER") {
         drop_names(&mut tokens);
@@ -32,6 +32,35 @@ pub fn readable(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
         after_option = false;
     }
     tokens
+}
+
+/// `SELECT * FROM t` in place of `TABLE t`, where that is a query.
+fn with_selects(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    const BEFORE: [&str; 5] = ["UNION", "EXCEPT", "INTERSECT", "ALL", "DISTINCT"];
+    // Elsewhere `AS table` is a name.
+    let (creates, inserts) = (Words::new(tokens).is("CREATE"), Words::new(tokens).is("INSERT"));
+    let mut out = Vec::with_capacity(tokens.len());
+    let mut may_begin = true;
+    for token in tokens {
+        let word = match &token.token {
+            Token::Word(word) if word.quote_style.is_none() => word.value.to_ascii_uppercase(),
+            Token::LParen => "(".to_owned(),
+            Token::Whitespace(_) => {
+                out.push(token.clone());
+                continue;
+            }
+            _ => String::new(),
+        };
+        if may_begin && word == "TABLE" {
+            let words = [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")];
+            out.extend(words.map(|word| TokenWithSpan::new(word, token.span)));
+        } else {
+            out.push(token.clone());
+        }
+        may_begin = word == "(" || BEFORE.contains(&word.as_str()) || creates && word == "AS";
+        may_begin |= inserts && word != "INTO" && matches!(token.token, Token::Word(_) | Token::RParen);
+    }
+    out
 }
 
 /// Takes `SEQUENCE NAME s` out of the options of an identity, which `pg_dump` writes: the sequence

@@ -42,6 +42,8 @@ pub struct Kind {
     /// The path of rows that are in no table.
     pub path: Option<Path>,
     pub lock: RowLock,
+    /// The relation of which the name stands for this one too: the first one of a view.
+    pub owner: usize,
 }
 
 /// The sources in the order of the search.
@@ -86,9 +88,10 @@ impl From {
             J::FullOuter(_) => return Err(Stop::General("a full join")),
             _ => return Err(Stop::General("a join of this kind")),
         };
-        let at = self.scope.relations.len();
+        let (at, before) = (self.scope.relations.len(), self.conditions.len());
         self.relation(compiler, cache, &join.relation)?;
-        let mut conditions = Vec::new();
+        // Those of a view, or of a query in its place.
+        let mut conditions = self.conditions.split_off(before);
         match constraint {
             JoinConstraint::On(condition) => {
                 conjuncts(compiler.condition(&self.scope, condition, "JOIN/ON")?, &mut conditions);
@@ -103,6 +106,10 @@ impl From {
             JoinConstraint::None => {}
         }
         if is_outer {
+            let is_value = |column: &Named| column.value.is_some();
+            if self.kinds.len() > at + 1 || self.scope.relations[at].columns.iter().any(is_value) {
+                return Err(Stop::General("an outer join with a derived table of this kind"));
+            }
             self.kinds[at].outer = Some(conditions);
         } else {
             self.conditions.extend(conditions);
@@ -121,10 +128,7 @@ impl From {
         for column in self.scope.relations[at].columns.iter_mut().filter(|column| column.name == name) {
             column.is_merged = true;
         }
-        let typed =
-            |found: crate::names::Found| crate::coerce::Typed::new(Expr::Column(found.position), found.ty);
-        let equal =
-            crate::operators::binary(&mut compiler.params, BinaryOp::Equal, typed(left), typed(right))?;
+        let equal = crate::operators::binary(&mut compiler.params, BinaryOp::Equal, left.value, right.value)?;
         Ok(equal.expr)
     }
 
@@ -136,6 +140,9 @@ impl From {
     ) -> Result<(), Stop> {
         match factor {
             TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } => {
+                if let Some(view) = crate::views::named(compiler.catalog, name) {
+                    return self.view(compiler, cache, view, alias.as_ref());
+                }
                 let table = compiler.table(name)?;
                 self.table(cache, table, alias.as_ref())
             }
@@ -150,7 +157,7 @@ impl From {
                     ast::SetExpr::Values(values) if is_plain(subquery) => {
                         self.values(compiler, values, alias.as_ref())
                     }
-                    _ => Err(Stop::General("a derived table")),
+                    _ => self.derived(compiler, cache, subquery, alias.as_ref()),
                 }
             }
             TableFactor::NestedJoin { .. } => Err(Stop::General("a join in parentheses")),
@@ -242,7 +249,11 @@ impl From {
         self.push(relation, Some(path))
     }
 
-    fn push(&mut self, relation: Relation, path: Option<Path>) -> Result<(), Stop> {
+    /// One more relation, which joins those before it by conditions alone.
+    ///
+    /// # Errors
+    /// `42712` if one has this name; `54000` for too many columns.
+    pub fn push(&mut self, relation: Relation, path: Option<Path>) -> Result<(), Stop> {
         if self.scope.relations.iter().any(|known| known.name == relation.name) {
             let message = format!("table name \"{}\" specified more than once", relation.name);
             return Err(SqlError::new(DUPLICATE_ALIAS, message).into());
@@ -255,7 +266,8 @@ impl From {
             );
         }
         self.scope.relations.push(relation);
-        self.kinds.push(Kind { outer: None, path, lock: RowLock::None });
+        let owner = self.kinds.len();
+        self.kinds.push(Kind { outer: None, path, lock: RowLock::None, owner });
         Ok(())
     }
 
@@ -286,13 +298,15 @@ impl From {
             },
             from: self,
             pending,
+            again: Vec::new(),
             width: 0,
         };
         let order = if planner.from.kinds.len() == 1 { order } else { &[] };
         for at in planner.best_order(first, order)? {
             planner.put(at, order, is_limited);
         }
-        let Planner { mut plan, from, mut pending, .. } = planner;
+        let Planner { mut plan, from, mut pending, again, .. } = planner;
+        pending.extend(again);
         pending.iter_mut().for_each(|condition| plan.place(condition));
         plan.rest = all_of(pending);
         Ok((plan, from.scope))
@@ -334,6 +348,8 @@ struct Planner {
     plan: Plan,
     /// Conditions that no source checks so far.
     pending: Vec<Expr>,
+    /// Those of a path that is searched without locks: a row is checked again under its lock.
+    again: Vec<Expr>,
     width: u16,
 }
 
@@ -427,9 +443,11 @@ impl Planner {
             let unused = conditions.into_iter().enumerate().filter(|(at, _)| !way.used.contains(at));
             filter.extend(unused.map(|(_, condition)| condition));
         } else {
+            let skips = self.from.kinds[at].lock == RowLock::Skip;
             let used: std::collections::BTreeSet<usize> = way.used.iter().copied().collect();
             for (at, condition) in std::mem::take(&mut self.pending).into_iter().enumerate() {
                 if used.contains(&at) {
+                    self.again.extend(skips.then_some(condition));
                     continue;
                 }
                 if all_columns(&condition, &|column| self.is_known(column)) {
@@ -484,6 +502,7 @@ pub fn made(
         ty: *ty,
         position,
         is_merged: false,
+        value: None,
     });
     Relation {
         name: alias.map_or_else(|| name.to_owned(), |alias| folded(&alias.name)),

@@ -17,6 +17,7 @@ mod calls;
 mod condition;
 mod from;
 mod grouping;
+mod push;
 mod query;
 mod reference;
 mod returning;

@@ -63,6 +63,11 @@ pub fn check(catalog: &Catalog, view: &Procedure) -> Result<Tree, SqlError> {
     Ok(tree)
 }
 
+/// The view of this name.
+pub fn named<'a>(catalog: &'a Catalog, name: &ast::ObjectName) -> Option<&'a Procedure> {
+    crate::names::in_public(name).ok().and_then(|name| catalog.view(&name))
+}
+
 /// The tables and views that a query uses.
 pub fn uses(tree: &Tree) -> BTreeSet<sql::catalog::Oid> {
     tree.tables.iter().chain(&tree.views).copied().collect()
@@ -73,10 +78,9 @@ pub fn uses(tree: &Tree) -> BTreeSet<sql::catalog::Oid> {
 /// # Errors
 /// `0A000` if the name is that of a view.
 pub fn refuse_change(catalog: &Catalog, name: &ast::ObjectName) -> Result<(), Stop> {
-    let known = crate::names::in_public(name).ok().and_then(|name| catalog.view(&name).map(|_| name));
-    match known {
-        Some(name) => Err(SqlError::unsupported(
-            &format!("a change of view \"{name}\""),
+    match named(catalog, name) {
+        Some(view) => Err(SqlError::unsupported(
+            &format!("a change of view \"{}\"", view.name),
             Some("Change the tables that it reads."),
         )
         .into()),

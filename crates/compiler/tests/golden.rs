@@ -83,6 +83,10 @@ fn outcome(catalog: &mut Catalog, stores: &mut Stores, text: &str) -> String {
             Ok(Compiled::Declare { declared, statement, .. }) => {
                 writeln!(out, "{declared:?}: {}", statement.text())
             }
+            Ok(Compiled::CreateAs(table)) => {
+                let insert = table.insert.as_ref().map_or("without data", |insert| insert.text());
+                writeln!(out, "{}\n{insert}", table.create.text())
+            }
             Ok(Compiled::Session(session)) => writeln!(out, "{session:?}"),
             Ok(other) => writeln!(out, "{other:?}"),
         }
@@ -140,6 +144,11 @@ fn check(file: &str) {
 #[test]
 fn pgbench() {
     check("pgbench.txt");
+}
+
+#[test]
+fn views() {
+    check("views.txt");
 }
 
 #[test]

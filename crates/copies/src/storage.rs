@@ -51,7 +51,7 @@ pub enum Listed {
     },
 }
 
-/// What an id says of a copy, in the order by which the last is the newest.
+/// The facts in the id of a copy, in the order by which the last is the newest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Age<'a> {
     position: u64,

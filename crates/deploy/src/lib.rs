@@ -74,7 +74,7 @@ pub use plan::{
     ChannelKind, DataUse, Deployment, Host, Interrupt, LOOPBACK, MIN_INSTANCE_MEMORY, RelayClaim, RelayPlace,
     durability_name,
 };
-/// What the log of an island tells of the directory of its owner.
+/// Signs in the log of an island of how far the directory of its owner is.
 pub use relay::Signs;
 /// In the directory of an island with a log at a relay: how far the directory has the log.
 pub use relay::files::MARK as RELAY_MARK;

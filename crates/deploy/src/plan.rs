@@ -164,7 +164,7 @@ pub struct RelayPlace {
     pub name: String,
     /// Opens even if entries are lost that had counted.
     pub accept_loss: bool,
-    /// What this machine has claimed; `None` without a membership.
+    /// The claims of this machine; `None` without a membership.
     pub claim: Option<RelayClaim>,
 }
 

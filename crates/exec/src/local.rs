@@ -59,6 +59,8 @@ pub struct LocalTxn {
     /// It is one of several local transactions of one transaction, or others may follow. A
     /// transaction that blocks it here may wait elsewhere for one of those.
     pub(crate) abroad: bool,
+    /// A lock that it would have to wait for is refused at once.
+    pub(crate) hurries: bool,
     /// It has asked for a lock and is counted among those that lock ([`Locking::ByOwner`]).
     pub(crate) counted: bool,
     /// The transaction's work at other workers.

@@ -17,6 +17,7 @@
 //! | scan for update | as the others with U in place of S on rows |
 //! | scan of everything | S on the table (U for update) |
 //! | append to a keyless table | none more: its readers lock the table |
+//! | look | none: the caller reads each row again under its lock |
 //!
 //! Insert locks on one gap are compatible with each other and conflict with a scan's S: phantoms
 //! cannot appear. An operation finds the neighbour, locks it, and tells the access method to act
@@ -201,6 +202,10 @@ impl<D: Design> Access for PageAccess<'_, D> {
 
     fn expect(&mut self, rows: usize) {
         self.expected = rows;
+    }
+
+    fn wait_for_locks(&mut self, waits: bool) {
+        self.txn.hurries = !waits;
     }
 
     #[inline]
@@ -406,5 +411,15 @@ impl<D: Design> Access for PageAccess<'_, D> {
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         self.scan_with(Purpose::Update, index, range, direction, &mut f).await
+    }
+
+    async fn look(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.look_at(index, range, direction, &mut f).await
     }
 }

@@ -216,6 +216,7 @@ impl<D: Design> PageEngine<D> {
             name: 0,
             sites: None,
             abroad: false,
+            hurries: false,
             counted: false,
             branches: Branches::default(),
             hold: probe::Hold::default(),
@@ -233,6 +234,7 @@ impl<D: Design> PageEngine<D> {
         txn.protection = protection;
         txn.sites = None;
         txn.abroad = false;
+        txn.hurries = false;
         if protection == Protection::Locks {
             txn.hold = hold;
             if !D::OWNERS {

@@ -149,7 +149,7 @@ fn values(bind: &Bind<'_>) {
     }
 }
 
-/// What a client may send, it gets back.
+/// A client gets back all that it may send.
 fn is_read_again(ty: SqlType, value: &Datum) {
     let mut bytes = Vec::new();
     binary::write(&mut bytes, ty, value);

@@ -183,7 +183,7 @@ impl Owner {
         position == self.place().next
     }
 
-    /// What the walk found at the next position.
+    /// The finding of the walk at the next position.
     ///
     /// # Errors
     /// [`Fault::Deposed`], or what [`Walker::offer`] has.

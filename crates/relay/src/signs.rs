@@ -1,4 +1,4 @@
-//! What a log tells of the folder of its owner, which its readers do not see.
+//! Signs in a log of how far the folder of its owner is, which its readers do not see.
 //!
 //! ```text
 //!   seal 1  rename 2  rename 3  seal 4       the folder has the log ..
@@ -22,7 +22,7 @@ pub struct Signs {
 }
 
 impl Signs {
-    /// What both tell.
+    /// The facts of both.
     #[must_use]
     pub fn with(self, other: Signs) -> Signs {
         Signs {

@@ -3,7 +3,7 @@
 use crate::fault::Trouble;
 use std::sync::Arc;
 
-/// What became of an append.
+/// The outcome of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Landed {
     /// A quorum has it, at this position.

@@ -57,7 +57,7 @@ pub struct Instances {
     pub addresses: Vec<Address>,
 }
 
-/// What the carriers of a server share.
+/// The state that the carriers of a server share.
 #[derive(Debug, Default)]
 pub struct Peers {
     /// Set once.

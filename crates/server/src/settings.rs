@@ -19,7 +19,7 @@ enum Takes {
     /// Only the server sets it.
     Fixed,
     Bool,
-    /// `on`, or what is the same.
+    /// `on`, or another word for it.
     On,
     Integer,
     /// Milliseconds as PostgreSQL writes them: `500`, `'5s'`, `'2min'`; 0 for no limit.

@@ -3,6 +3,7 @@
 
 use crate::compare::compare;
 use crate::expression::Aggregate;
+use crate::moments::Moments;
 use crate::numeric::division_by_zero;
 use crate::value::{Interval, Numeric};
 use crate::{Datum, SqlError, SqlState, SqlType, key, power, text};
@@ -38,6 +39,7 @@ enum State {
         is_text: bool,
     },
     Array(Vec<Datum>),
+    Moments(Moments),
 }
 
 impl Accumulator {
@@ -57,6 +59,9 @@ impl Accumulator {
     pub fn add(&mut self, args: &[Datum]) -> Result<(), SqlError> {
         let takes_nulls = matches!(self.function, Aggregate::CountRows | Aggregate::ArrayAgg);
         if !takes_nulls && args.first().is_none_or(Datum::is_null) {
+            return Ok(());
+        }
+        if self.function.is_of_pairs() && args.iter().any(Datum::is_null) {
             return Ok(());
         }
         if let Some(seen) = &mut self.distinct {
@@ -112,6 +117,7 @@ impl Accumulator {
             }
             State::Intervals(sum, _) => Ok(Datum::Interval(sum)),
             State::Value(value) => Ok(value),
+            State::Moments(moments) => moments.finish(self.function),
             State::Array(values) => match self.ty {
                 SqlType::Array(element) => Ok(text::array_of(element, &values)),
                 _ => Err(mistyped()),
@@ -137,6 +143,10 @@ impl Accumulator {
         }
         let one = self.of_one(args)?;
         let state = std::mem::replace(&mut self.state, State::Empty);
+        if let (State::Moments(seen), State::Moments(row)) = (&state, &one) {
+            self.state = State::Moments(seen.clone().add(row.clone())?);
+            return Ok(());
+        }
         self.state = self.both(state, one)?;
         Ok(())
     }
@@ -155,6 +165,12 @@ impl Accumulator {
             },
             (Aggregate::Min | Aggregate::Max | Aggregate::BoolAnd | Aggregate::BoolOr, [value]) => {
                 State::Value(value.clone())
+            }
+            (Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor, [value]) => {
+                State::Value(value.clone())
+            }
+            (function, args) if function.is_variance() || function.is_of_pairs() => {
+                State::Moments(Moments::of(args)?.ok_or_else(mistyped)?)
             }
             (Aggregate::ArrayAgg, [value]) => State::Array(vec![value.clone()]),
             (Aggregate::StringAgg, [Datum::Text(text), separator]) => {
@@ -184,6 +200,7 @@ impl Accumulator {
             (State::Numerics(a, n), State::Numerics(b, m)) => State::Numerics(a.add(&b)?, n + m),
             (State::Intervals(a, n), State::Intervals(b, m)) => State::Intervals(a.add(&b)?, n + m),
             (State::Value(a), State::Value(b)) => State::Value(self.choice(a, b)),
+            (State::Moments(a), State::Moments(b)) => State::Moments(a.and(b)?),
             (State::Array(mut a), State::Array(b)) => {
                 a.extend(b);
                 State::Array(a)
@@ -204,6 +221,9 @@ impl Accumulator {
         match (self.function, &a, &b) {
             (Aggregate::BoolAnd, Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(*a && *b),
             (Aggregate::BoolOr, Datum::Bool(a), Datum::Bool(b)) => Datum::Bool(*a || *b),
+            (Aggregate::BitAnd, Datum::Int(a), Datum::Int(b)) => Datum::Int(a & b),
+            (Aggregate::BitOr, Datum::Int(a), Datum::Int(b)) => Datum::Int(a | b),
+            (Aggregate::BitXor, Datum::Int(a), Datum::Int(b)) => Datum::Int(a ^ b),
             // Of equal values that differ in form, the last one counts, as in PostgreSQL.
             (Aggregate::Max, ..) if compare(&a, &b).is_gt() => a,
             (Aggregate::Min, ..) if compare(&a, &b).is_lt() => a,

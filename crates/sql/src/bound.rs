@@ -1,4 +1,4 @@
-//! What a statement's expressions are evaluated with.
+//! The values with which a statement's expressions are evaluated.
 
 use crate::Datum;
 use crate::datetime::zone::Zone;

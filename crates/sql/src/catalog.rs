@@ -146,7 +146,7 @@ pub struct Procedure {
     /// The tables and sequences that the body names, and those that its changes reach: they cannot
     /// be dropped while it is there.
     pub uses: BTreeSet<Oid>,
-    /// What the compiler has made of it for the catalog that it belongs to.
+    /// The compiler's form of it for the catalog that it belongs to.
     #[serde(skip)]
     pub compiled: Memo,
 }

@@ -6,6 +6,7 @@ mod call;
 mod cast;
 mod context;
 mod eval;
+mod formats;
 mod like;
 mod regex;
 mod strings;
@@ -226,6 +227,31 @@ pub enum Function {
     RegexSubstring,
     /// Of a text, a pattern, and the escape character.
     SimilarTo,
+    /// Of a text with `%s`, `%I` and `%L`, and texts in their places; nulls are taken.
+    Format,
+    QuoteIdent,
+    /// Of a text; of a null, `NULL`.
+    QuoteNullable,
+    /// Of a text, and the name of a format.
+    Decode,
+    Encode,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    /// Of two floats.
+    Atan2,
+    /// Of year, month, day, hour, minute, seconds.
+    MakeTimestamp,
+    IsFinite,
+    JustifyDays,
+    JustifyHours,
+    /// Of a width, a time, and an origin.
+    DateBin,
+    /// Of a text and a format: `Timestamp`, `TimestampTz` or `Date`.
+    ReadTime,
 }
 
 /// Functions of many rows.
@@ -246,4 +272,31 @@ pub enum Aggregate {
     PercentileCont,
     PercentileDisc,
     Mode,
+    VarPop,
+    VarSamp,
+    StddevPop,
+    StddevSamp,
+    /// Of pairs, as the next five: rows of which one value is null are left out.
+    CovarPop,
+    CovarSamp,
+    Corr,
+    RegrSlope,
+    RegrIntercept,
+    RegrR2,
+    BitAnd,
+    BitOr,
+    BitXor,
+}
+
+impl Aggregate {
+    /// Whether it is one of pairs of floats.
+    pub fn is_of_pairs(self) -> bool {
+        use Aggregate::{Corr, CovarPop, CovarSamp, RegrIntercept, RegrR2, RegrSlope};
+        matches!(self, Corr | CovarPop | CovarSamp | RegrIntercept | RegrR2 | RegrSlope)
+    }
+
+    /// Whether it is a variance or the root of one.
+    pub fn is_variance(self) -> bool {
+        matches!(self, Aggregate::VarPop | Aggregate::VarSamp | Aggregate::StddevPop | Aggregate::StddevSamp)
+    }
 }

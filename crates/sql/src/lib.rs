@@ -18,7 +18,7 @@
 //! - [`expression`]: expressions and their evaluation.
 //! - [`catalog`]: tables, indexes, sequences, constraints as plain values.
 //! - `tasks`: work on the catalog, on whole tables, and on sequences.
-//! - [`aggregate`], [`group`]: functions of many rows.
+//! - [`aggregate`], [`moments`], [`group`]: functions of many rows.
 //! - [`program`]: compiled statements. `step`, `run`: their execution.
 //! - [`native`]: procedures and steps written in Rust by the program that embeds the database.
 //! - [`database`]: all of this as the workload that engines know. [`audit`]: its consistency.
@@ -39,11 +39,13 @@ pub mod database;
 pub mod datetime;
 pub mod error;
 pub mod expression;
+pub mod from_char;
 pub mod group;
 pub mod json;
 pub mod kept;
 pub mod key;
 pub mod measured;
+pub mod moments;
 pub mod native;
 pub mod number_format;
 pub mod numeric;

@@ -166,6 +166,19 @@ pub enum RowLock {
     None,
     /// `FOR UPDATE`, and the reads of statements that write.
     Update,
+    /// `NOWAIT`: a row that another transaction has locked is an error.
+    NoWait,
+    /// `SKIP LOCKED`: such a row is left out. Only a select of one source has it.
+    Skip,
+    /// The rows as they are at the moment, those of other transactions too. Only `SKIP LOCKED`
+    /// looks so, before it takes the locks.
+    Look,
+}
+
+impl RowLock {
+    pub fn locks(self) -> bool {
+        !matches!(self, RowLock::None | RowLock::Look)
+    }
 }
 
 /// How rows are found. Expressions are over parameters and, in a join, the columns of the sources

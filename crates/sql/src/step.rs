@@ -8,7 +8,7 @@ use crate::bound::Bound;
 use crate::catalog::Store;
 use crate::group::{Group, Groups};
 use crate::place::{self, Placed};
-use crate::program::{Assignment, Checked, Grouping, Order, Stored};
+use crate::program::{Assignment, Checked, Grouping, Order, RowLock, Stored};
 use crate::row::{Columns, Pair, Part, Row};
 use crate::{Datum, Expr, SqlError, SqlState};
 use serde::{Deserialize, Serialize};
@@ -84,9 +84,9 @@ impl Hit {
 
 pub type Hits = Result<Vec<Hit>, SqlError>;
 
-/// As [`Fetch`], for rows that the transaction will change or has to lock.
+/// As [`Fetch`], for rows that the transaction will change, has to lock, or looks at before that.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct FetchForUpdate(pub Fetch);
+pub struct FetchForUpdate(pub Fetch, pub RowLock);
 
 impl Step for Fetch {
     const ID: StepId = 1;
@@ -98,7 +98,7 @@ impl Step for Fetch {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Hits, Abort> {
-        pin!(self.fetch(access, false)).await
+        pin!(self.fetch(access, RowLock::None)).await
     }
 }
 
@@ -111,7 +111,7 @@ impl Step for FetchForUpdate {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Hits, Abort> {
-        pin!(self.0.fetch(access, true)).await
+        pin!(self.0.fetch(access, self.1)).await
     }
 }
 
@@ -123,7 +123,7 @@ const BATCH: usize = 64;
 pub struct FetchAll {
     pub fetch: Fetch,
     pub sites: u32,
-    pub locks: bool,
+    pub lock: RowLock,
 }
 
 impl Step for FetchAll {
@@ -136,7 +136,7 @@ impl Step for FetchAll {
     }
 
     async fn run<A: Access>(&self, access: &mut A) -> Result<Hits, Abort> {
-        self.fetch.fetch(access, self.locks).await
+        self.fetch.fetch(access, self.lock).await
     }
 }
 
@@ -213,12 +213,26 @@ impl Fetch {
         Hit { entry: Vec::new(), slot: self.slot, key, row: Some(row) }
     }
 
-    async fn fetch<A: Access>(&self, access: &mut A, locks: bool) -> Result<Hits, Abort> {
+    /// Runs the search; where it does not wait for locks, one that another transaction has is an
+    /// error of SQL.
+    async fn fetch<A: Access>(&self, access: &mut A, lock: RowLock) -> Result<Hits, Abort> {
+        if lock != RowLock::NoWait {
+            return pin!(self.search(access, lock)).await;
+        }
+        access.wait_for_locks(false);
+        let hits = pin!(self.search(access, RowLock::Update)).await;
+        access.wait_for_locks(true);
+        let Err(Abort::LockTimeout) = hits else { return hits };
+        let message = format!("could not obtain lock on row in relation \"{}\"", self.table.name);
+        Ok(Err(SqlError::new(SqlState(*b"55P03"), message)))
+    }
+
+    async fn search<A: Access>(&self, access: &mut A, lock: RowLock) -> Result<Hits, Abort> {
         let mut hits = Vec::new();
         match &self.what {
             Wanted::Keys(keys) => {
                 for key in keys {
-                    match pin!(self.by_key(access, key, locks)).await? {
+                    match pin!(self.by_key(access, key, lock)).await? {
                         Ok(Some(row)) => hits.push(self.hit(key.clone(), row)),
                         Ok(None) => {}
                         Err(error) => return Ok(Err(error)),
@@ -227,13 +241,13 @@ impl Fetch {
                 Ok(Ok(hits))
             }
             Wanted::Range { index: None, low, high, order, limit } => {
-                Box::pin(self.in_order(access, Range::new(low, high), *order, *limit, locks)).await
+                Box::pin(self.in_order(access, Range::new(low, high), *order, *limit, lock)).await
             }
             Wanted::All { limit } => {
-                Box::pin(self.in_order(access, Range::ALL, Order::Forward, *limit, locks)).await
+                Box::pin(self.in_order(access, Range::ALL, Order::Forward, *limit, lock)).await
             }
             Wanted::Range { index: Some(index), low, high, order, limit } => {
-                Box::pin(self.by_index(access, *index, (low, high), *order, *limit, locks)).await
+                Box::pin(self.by_index(access, *index, (low, high), *order, *limit, lock)).await
             }
         }
     }
@@ -243,15 +257,45 @@ impl Fetch {
         &self,
         access: &mut A,
         key: &[u8],
-        locks: bool,
+        lock: RowLock,
     ) -> Result<Result<Option<Vec<u8>>, SqlError>, Abort> {
         let (table, physical) = (place::table_id(self.table.store), place::physical_key(self.slot, key));
-        let read = if locks {
-            pin!(access.update(table, &physical, |row| self.tested(row.row().bytes(place::ROW)))).await?
-        } else {
-            pin!(access.read(table, &physical, |row| self.tested(row.bytes(place::ROW)))).await?
+        let read = match lock {
+            RowLock::None => {
+                pin!(access.read(table, &physical, |row| self.tested(row.bytes(place::ROW)))).await?
+            }
+            RowLock::Look => pin!(self.look(access, &physical)).await?,
+            RowLock::Update | RowLock::NoWait => {
+                pin!(access.update(table, &physical, |row| self.tested(row.row().bytes(place::ROW)))).await?
+            }
+            RowLock::Skip => {
+                access.wait_for_locks(false);
+                let update = |row: &mut txn::RowMut<'_>| self.tested(row.row().bytes(place::ROW));
+                let read = pin!(access.update(table, &physical, update)).await;
+                access.wait_for_locks(true);
+                match read {
+                    Err(Abort::LockTimeout) => None,
+                    read => read?,
+                }
+            }
         };
         Ok(read.unwrap_or(Ok(None)))
+    }
+
+    /// A row as it is at the moment.
+    async fn look<A: Access>(
+        &self,
+        access: &mut A,
+        physical: &[u8],
+    ) -> Result<Option<Result<Option<Vec<u8>>, SqlError>>, Abort> {
+        let (table, behind) = (place::table_id(self.table.store), [physical, &[0][..]].concat());
+        let mut found = None;
+        let visit = |_: &[u8], row: txn::Row<'_>| {
+            found = Some(self.tested(row.bytes(place::ROW)));
+            Flow::Enough
+        };
+        access.look(table, Range::new(physical, &behind), Direction::Forward, visit).await?;
+        Ok(found)
     }
 
     /// A copy of the row, if it passes the test.
@@ -269,7 +313,7 @@ impl Fetch {
         range: Range<'_>,
         order: Order,
         limit: Option<u64>,
-        locks: bool,
+        lock: RowLock,
     ) -> Result<Hits, Abort> {
         let (mut hits, mut wrong) = (Vec::new(), None);
         let most = limit.unwrap_or(u64::MAX) as usize;
@@ -286,10 +330,10 @@ impl Fetch {
         };
         if most > 0 {
             let table = place::table_id(self.table.store);
-            if locks {
-                access.scan_for_update(table, range, direction(order), visit).await?;
-            } else {
-                access.scan(table, range, direction(order), visit).await?;
+            match lock {
+                RowLock::None => access.scan(table, range, direction(order), visit).await?,
+                RowLock::Look => access.look(table, range, direction(order), visit).await?,
+                _ => access.scan_for_update(table, range, direction(order), visit).await?,
             }
         }
         Ok(wrong.map_or(Ok(hits), Err))
@@ -303,7 +347,7 @@ impl Fetch {
         (low, high): (&[u8], &[u8]),
         order: Order,
         limit: Option<u64>,
-        locks: bool,
+        lock: RowLock,
     ) -> Result<Hits, Abort> {
         let mut hits = Vec::new();
         let most = limit.unwrap_or(u64::MAX) as usize;
@@ -312,12 +356,15 @@ impl Fetch {
             let batch = if self.test.is_some() { BATCH } else { most - hits.len() };
             let mut entries: Vec<(Vec<u8>, Option<Placed>)> = Vec::new();
             let range = Range::new(&low, &high);
-            access
-                .scan(place::table_id(index), range, direction(order), |physical, row| {
-                    entries.push((physical.to_vec(), place::place_in_entry(row.bytes(place::ROW))));
-                    if entries.len() >= batch { Flow::Enough } else { Flow::More }
-                })
-                .await?;
+            let visit = |physical: &[u8], row: txn::Row<'_>| {
+                entries.push((physical.to_vec(), place::place_in_entry(row.bytes(place::ROW))));
+                if entries.len() >= batch { Flow::Enough } else { Flow::More }
+            };
+            let index = place::table_id(index);
+            match lock {
+                RowLock::Look => access.look(index, range, direction(order), visit).await?,
+                _ => access.scan(index, range, direction(order), visit).await?,
+            }
             let is_end = entries.len() < batch;
             if let Some((last, _)) = entries.last() {
                 match order {
@@ -331,7 +378,7 @@ impl Fetch {
                     hits.push(Hit { entry: encoded(&physical), slot: row.slot, key: row.key, row: None });
                     continue;
                 }
-                match self.by_key(access, &row.key, locks).await? {
+                match self.by_key(access, &row.key, lock).await? {
                     Ok(Some(bytes)) => {
                         hits.push(Hit { entry: encoded(&physical), ..self.hit(row.key, bytes) })
                     }

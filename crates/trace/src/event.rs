@@ -20,7 +20,7 @@
 
 use crate::code::{END, TASK, TRANSACTION};
 
-/// What a transaction did, as the tracer counted it.
+/// The work of a transaction, as the tracer counted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     pub instructions: u64,

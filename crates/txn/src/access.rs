@@ -72,6 +72,11 @@ pub trait Access {
     /// an engine that looks at rows before it locks them looks at that many at once.
     fn expect(&mut self, _rows: usize) {}
 
+    /// Whether the operations after this wait for locks (they do at first). One that would have to
+    /// wait and may not is [`Abort::LockTimeout`] at once; it has done nothing, and others may
+    /// follow it. An engine without locks ignores this.
+    fn wait_for_locks(&mut self, _waits: bool) {}
+
     /// Runs `f` on the row with this key. `None` if there is none (and none will appear before this
     /// transaction ends).
     async fn read<R>(
@@ -145,6 +150,19 @@ pub trait Access {
     /// writers may not. So two transactions that take from one queue wait at the row, and do not
     /// deadlock on each other's read locks.
     async fn scan_for_update(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.scan(index, range, direction, f).await
+    }
+
+    /// As [`Access::scan`], without protection where there are locks: rows may be those of
+    /// transactions that have not ended, and others may change them at once. For callers that read
+    /// each row again under its lock. Without locks it is a scan.
+    async fn look(
         &mut self,
         index: TableId,
         range: Range<'_>,

@@ -98,9 +98,14 @@ mod tests {
     fn rows(table: &TableDef) -> Vec<Vec<u8>> {
         let mut buffer = RowBuf::new(table);
         let mut rows = Vec::new();
-        for (site, number, name, weight) in
-            [(0, 5, "b", 7), (0, -1, "b", 7), (0, 5, "", 7), (1, 2, "a\0c", -3), (1, 2, "a", -3), (1, 3, "a", 0)]
-        {
+        for (site, number, name, weight) in [
+            (0, 5, "b", 7),
+            (0, -1, "b", 7),
+            (0, 5, "", 7),
+            (1, 2, "a\0c", -3),
+            (1, 2, "a", -3),
+            (1, 3, "a", 0),
+        ] {
             let mut row = buffer.start();
             row.set_int(0, site);
             row.set_int(1, number);

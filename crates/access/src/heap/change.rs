@@ -15,7 +15,8 @@
 //! record is written.
 
 use super::large_page::LargeView;
-use super::rows::{Cell, Form, INLINE, Large, MOVED, Rows, plain_at};
+use super::rows::{Cell, INLINE, Large, MOVED, Rows, plain_at};
+use super::slot::Form;
 use super::{Heap, change, check_length};
 use crate::Journal;
 use crate::bytes::{Garbled, difference};

@@ -7,7 +7,8 @@
 //! because restart counts a page as used only if a log record gives it content
 //! ([`Pool::claimed`](pages::Pool::claimed)), and none names this one.
 
-use super::rows::{Cell, INLINE, LEAST_ROOM, Rows, RowsMut};
+use super::rows::{Cell, INLINE, Rows, RowsMut};
+use super::slot::LEAST_ROOM;
 use super::{Heap, check_length};
 use crate::Journal;
 use crate::bytes::Bytes;

@@ -51,7 +51,8 @@ pub use dividing::PageSummary;
 pub use fill::HeapFiller;
 pub use large_page::MAX_ROW;
 pub(crate) use large_page::{LargeMut, LargeView};
-pub(crate) use rows::{Cell, Form, Rows, RowsMut};
+pub(crate) use rows::{Cell, Rows, RowsMut};
+pub(crate) use slot::Form;
 pub use space::InsertPages;
 pub use verify::{HeapFlaw, HeapReport};
 
@@ -63,7 +64,8 @@ use base::{Lsn, PageId, Rid, TableId};
 use large_page::LargeRowState;
 use latch::{LINE, LatchPolicy, Rank};
 use pages::{PAGE_SIZE, Page, PageMut, PageRef, PageView, Pool, Stop};
-use rows::{INLINE, LEAST_ROOM, plain_at, slot_at};
+use rows::{INLINE, plain_at, slot_at};
+use slot::LEAST_ROOM;
 use wal::LogOrder;
 
 /// How often a reader without a latch tries before it takes one. Each try fails because a writer

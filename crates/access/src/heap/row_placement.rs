@@ -25,7 +25,8 @@
 //! - A page without rows is given up before the directory lists it as EMPTY. A thread that finds it
 //!   in the directory latches it and checks that it still has no rows, and only then claims it.
 
-use super::rows::{Cell, EMPTY, INLINE, LEAST_ROOM};
+use super::rows::{Cell, EMPTY, INLINE};
+use super::slot::LEAST_ROOM;
 use super::{Heap, check_length};
 use crate::Journal;
 use base::{PageId, Rid};

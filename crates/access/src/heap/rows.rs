@@ -9,8 +9,8 @@
 //!          3 u8 | root page u32 | length u32 large: the row lies in overflow pages
 //! ```
 //!
-//! A row has a *room*, the bytes reserved for it ([`Slot`]). A row that shrinks keeps its room, so an
-//! undo of the change always fits. A deleted row stays as a *ghost*, with slot and bytes,
+//! A row has a *room*, the bytes reserved for it ([`Slot`]). A row that shrinks keeps its room,
+//! so an undo of the change always fits. A deleted row stays as a *ghost*, with slot and bytes,
 //! until it is purged after the commit. No room is smaller than [`LEAST_ROOM`], so every row can
 //! become a forward or a stub in place. Free slots at the end are dropped; other free slots are
 //! used by later inserts.
@@ -18,7 +18,7 @@
 //! As for the tree's nodes, each change is deterministic in the bytes that it finds, and readers
 //! accept any bytes.
 
-use super::slot::{FLAGS, GHOST, MANY, SLOT, SPECIAL, Slot};
+use super::slot::{FLAGS, Form, GHOST, LEAST_ROOM, LENGTH_BITS, MANY, SLOT, SPECIAL, Slot};
 use crate::bytes::{Bytes, Cursor, Garbled, Source, put_u16, put_u32, u16_at, u32_at};
 use base::{PageId, Rid, copy_short};
 use pages::{PAGE_HEADER as HEADER, PAGE_SIZE};
@@ -34,22 +34,13 @@ const SLOTS: usize = HEADER + 16;
 
 /// The longest content of a slot: it fills a page alone.
 pub(super) const INLINE: usize = PAGE_SIZE - SLOTS - SLOT;
-/// The bytes of a forward or of a large row's stub: an existing row may have to become one of these
-/// in place.
-pub(super) const LEAST_ROOM: usize = 9;
+const _: () = assert!(INLINE < 1 << LENGTH_BITS);
 /// The bytes in front of a moved row: tag and address.
 pub(super) const MOVED: usize = 1 + Rid::BYTES;
 
 const TAG_FORWARD: u8 = 1;
 const TAG_MOVED: u8 = 2;
 const TAG_LARGE: u8 = 3;
-
-/// Whether a slot's content is the row itself, or begins with a tag.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Form {
-    Plain,
-    Special,
-}
 
 /// A large row: its bytes lie in pages of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,20 +8,30 @@
 //! bytes behind it. Few rows have spare bytes. If a row has seven or more, the slot says 7, and the
 //! first two of them hold their number.
 
-use super::rows::{Form, INLINE, LEAST_ROOM};
 use crate::bytes::{Bytes, Garbled};
+use pages::PAGE_SIZE;
 
+/// The bytes of a forward or of a large row's stub: an existing row may have to become one of these
+/// in place.
+pub(super) const LEAST_ROOM: usize = 9;
 /// Bytes of a slot.
 pub(super) const SLOT: usize = 4;
 pub(super) const GHOST: u16 = 1 << 15;
 pub(super) const SPECIAL: u16 = 1 << 14;
 pub(super) const FLAGS: u16 = GHOST | SPECIAL;
 /// In the second half of a slot: the bits of the length, then those of the spare bytes.
-const LENGTH_BITS: u32 = 13;
+pub(super) const LENGTH_BITS: u32 = 13;
 /// The number in a slot for all numbers of spare bytes from this one on.
 pub(super) const MANY: usize = 7;
-const _: () = assert!(INLINE < 1 << LENGTH_BITS && MANY < 1 << (16 - LENGTH_BITS));
+const _: () = assert!(MANY < 1 << (16 - LENGTH_BITS));
 const _: () = assert!(MANY >= 2 && LEAST_ROOM >= 2, "the number of spare bytes fits into them");
+
+/// Whether a slot's content is the row itself, or begins with a tag.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Plain,
+    Special,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Slot {
@@ -87,12 +97,12 @@ impl Slot {
         let bytes = page.get(self.end()..).and_then(<[u8]>::first_chunk).ok_or(Garbled)?;
         let spare = u16::from_le_bytes(*bytes);
         let room = self.length.checked_add(spare).filter(|_| usize::from(spare) >= MANY);
-        let room = room.filter(|room| usize::from(*room) <= INLINE).ok_or(Garbled)?;
+        let room = room.filter(|room| self.at() + usize::from(*room) <= PAGE_SIZE).ok_or(Garbled)?;
         Ok(Slot { room, ..self })
     }
 
-    /// Writes the number of spare bytes into them, if they are many. The content of the slot must lie
-    /// where the slot says.
+    /// Writes the number of spare bytes into them, if they are many. The content of the slot must
+    /// lie where the slot says.
     pub fn put_many(self, page: &mut Bytes) -> Result<(), Garbled> {
         if self.spare() >= MANY {
             let rest = page.get_mut(self.end()..).ok_or(Garbled)?;
@@ -110,14 +120,16 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pages::PAGE_SIZE;
+
+    /// Bytes behind the offset of a slot.
+    const MOST: u16 = PAGE_SIZE as u16 - 40;
 
     #[test]
     fn slots_read_back_with_any_room() {
         let mut page = Box::new([0xa5; PAGE_SIZE]);
-        for length in [0, 1, 2, 8, 9, 300, INLINE as u16] {
-            for spare in [0, 1, MANY as u16 - 1, MANY as u16, MANY as u16 + 1, 200, INLINE as u16] {
-                let (offset, room) = (40 | GHOST, (length + spare).min(INLINE as u16));
+        for length in [0, 1, 2, 8, 9, 300, MOST] {
+            for spare in [0, 1, MANY as u16 - 1, MANY as u16, MANY as u16 + 1, 200, MOST] {
+                let (offset, room) = (40 | GHOST, (length + spare).min(MOST));
                 let slot = Slot { offset, length, room };
                 slot.put_many(&mut page).unwrap();
                 let read = Slot::unpack(slot.pack());
@@ -133,7 +145,7 @@ mod tests {
         let mut page = Box::new([0; PAGE_SIZE]);
         let slot = Slot { offset: 100, length: 10, room: 10 + MANY as u16 };
         // Few bytes are in the slot itself; more than a page has are in none.
-        for wrong in [0, MANY as u16 - 1, INLINE as u16, u16::MAX] {
+        for wrong in [0, MANY as u16 - 1, MOST, u16::MAX] {
             page[110..112].copy_from_slice(&wrong.to_le_bytes());
             assert!(slot.with_many(&page).is_err(), "{wrong}");
         }

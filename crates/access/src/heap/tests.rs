@@ -533,7 +533,7 @@ fn a_row_that_leaves_a_full_page_makes_room_at_once() {
             return false;
         }
         let slot = page.rows().next_slot().unwrap();
-        page.insert(slot, rows::Form::Plain, &[], &row).unwrap();
+        page.insert(slot, Form::Plain, &[], &row).unwrap();
         assert_eq!(model.insert(slot, row), None);
         true
     };
@@ -570,7 +570,7 @@ fn a_row_that_shrinks_keeps_its_room() {
         let row = vec![random.next() as u8; random.below(120)];
         if page.rows().fits(row.len()) {
             let slot = page.rows().next_slot().unwrap();
-            page.insert(slot, rows::Form::Plain, &[], &row).unwrap();
+            page.insert(slot, Form::Plain, &[], &row).unwrap();
             let room = row.len().max(LEAST_ROOM);
             assert!(model.insert(slot, (row, room)).is_none());
         } else if random.below(4) == 0 {
@@ -581,7 +581,7 @@ fn a_row_that_shrinks_keeps_its_room() {
             let nth = random.below(model.len());
             let (slot, (row, room)) = model.iter_mut().nth(nth).unwrap();
             *row = vec![random.next() as u8; if round % 2 == 0 { *room } else { random.below(*room + 1) }];
-            page.replace(*slot, rows::Form::Plain, row).unwrap();
+            page.replace(*slot, Form::Plain, row).unwrap();
         }
         for (slot, (row, room)) in &model {
             assert_eq!(page.rows().plain(*slot).unwrap(), Some(&row[..]), "round {round}");

@@ -22,7 +22,7 @@ struct Job {
     label: (&'static str, f64),
 }
 
-/// What all runs of a study share.
+/// The values that all runs of a study share.
 struct Study<'t> {
     trace: &'t Trace,
     code: Code,

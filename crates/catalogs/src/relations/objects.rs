@@ -263,7 +263,7 @@ pub fn fixed(world: &World<'_>, rows: &mut Rows<'_>) {
     }
 }
 
-/// Relations of what the session knows: its user and its settings.
+/// Relations of the session: its user and its settings.
 fn of_session(world: &World<'_>, rows: &mut Rows<'_>) {
     match rows.relation.name {
         "pg_roles" | "pg_authid" => rows.add(&[

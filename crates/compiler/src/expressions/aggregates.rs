@@ -48,6 +48,19 @@ pub fn named(name: &str, args: usize, written: usize) -> Option<Aggregate> {
         ("bool_or", 1) => Aggregate::BoolOr,
         ("string_agg", 2) => Aggregate::StringAgg,
         ("array_agg", 1) => Aggregate::ArrayAgg,
+        ("var_pop", 1) => Aggregate::VarPop,
+        ("var_samp" | "variance", 1) => Aggregate::VarSamp,
+        ("stddev_pop", 1) => Aggregate::StddevPop,
+        ("stddev_samp" | "stddev", 1) => Aggregate::StddevSamp,
+        ("covar_pop", 2) => Aggregate::CovarPop,
+        ("covar_samp", 2) => Aggregate::CovarSamp,
+        ("corr", 2) => Aggregate::Corr,
+        ("regr_slope", 2) => Aggregate::RegrSlope,
+        ("regr_intercept", 2) => Aggregate::RegrIntercept,
+        ("regr_r2", 2) => Aggregate::RegrR2,
+        ("bit_and", 1) => Aggregate::BitAnd,
+        ("bit_or", 1) => Aggregate::BitOr,
+        ("bit_xor", 1) => Aggregate::BitXor,
         _ => return None,
     })
 }
@@ -100,7 +113,11 @@ pub fn of_bound(
         let types: Vec<SqlType> = values.iter().map(|value| value.ty).collect();
         return Err(no_function(name, &types).into());
     };
-    let args = values.into_iter().map(|value| compiler.params.settle(value).map(|value| value.expr));
+    let mut one = |value: Typed| match function.is_of_pairs() {
+        true => compiler.params.coerce(value, Float8, How::Implicit),
+        false => compiler.params.settle(value).map(|value| value.expr),
+    };
+    let args = values.into_iter().map(&mut one);
     let args = args.collect::<Result<Vec<Expr>, _>>()?;
     let call = AggregateCall { function, args, distinct, filter, ty };
     registered(compiler, found, call, order)
@@ -186,6 +203,10 @@ pub fn within_group(
 
 pub fn type_of(function: Aggregate, arg: SqlType) -> Option<SqlType> {
     Some(match (function, arg) {
+        (function, Int2 | Int4 | Int8 | Numeric(_)) if function.is_variance() => Numeric(None),
+        (function, Float4 | Float8) if function.is_variance() => Float8,
+        (function, ty) if function.is_of_pairs() && types::is_implicit(ty, Float8) => Float8,
+        (Aggregate::BitAnd | Aggregate::BitOr | Aggregate::BitXor, Int2 | Int4 | Int8) => arg,
         (Aggregate::CountRows | Aggregate::Count, _) => Int8,
         (Aggregate::Sum, Int2 | Int4) => Int8,
         (Aggregate::Sum | Aggregate::Avg, Int8 | Numeric(_)) | (Aggregate::Avg, Int2 | Int4) => Numeric(None),
@@ -194,13 +215,16 @@ pub fn type_of(function: Aggregate, arg: SqlType) -> Option<SqlType> {
         (Aggregate::Sum | Aggregate::Avg, Interval) => Interval,
         (Aggregate::Sum | Aggregate::Avg, _) => return None,
         (Aggregate::Min | Aggregate::Max, Bool | Json | Jsonb | Uuid | SqlType::Array(_)) => return None,
+        // The length of a column is not one of what is found among its values.
+        (Aggregate::Min | Aggregate::Max, Numeric(_)) => Numeric(None),
+        (Aggregate::Min | Aggregate::Max, SqlType::Varchar(_)) => Text,
         (Aggregate::Min | Aggregate::Max, ty) => ty,
         (Aggregate::BoolAnd | Aggregate::BoolOr, Bool) => Bool,
         (Aggregate::BoolAnd | Aggregate::BoolOr, _) => return None,
         (Aggregate::StringAgg, ty) if types::is_text(ty) => Text,
         (Aggregate::StringAgg, _) => return None,
         (Aggregate::ArrayAgg, ty) => SqlType::Array(Element::of(types::without_length(ty))?),
-        (Aggregate::PercentileCont | Aggregate::PercentileDisc | Aggregate::Mode, _) => return None,
+        _ => return None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! Functions: which one a call means, of one row, of many rows, or of the session.
 
-use super::{Compiler, aggregates, json};
+use super::{Compiler, aggregates, composed, json};
 use crate::coerce::{How, Typed};
 use crate::compiled::Fill;
 use crate::error::{no_function, no_table};
@@ -225,8 +225,8 @@ fn part_of(compiler: &mut Compiler<'_>, field: &str, value: Typed, ty: SqlType) 
 
 /// Functions by name: the kinds of arguments, of which those after `?` may be left out, and the
 /// result. `n` is a number that keeps its type, `q` numeric or double precision, `f` double
-/// precision, `i` integer, `t` text, `d` a date or time, `v` an interval, `j` jsonb; `=` is the
-/// type of the first argument.
+/// precision, `N` numeric, `i` integer, `t` text, `B` bytea, `d` a date or time, `v` an interval,
+/// `j` jsonb, `J` json; `=` is the type of the first argument.
 const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("abs", Function::Abs, "n", '='),
     ("ceil", Function::Ceil, "q", '='),
@@ -272,6 +272,33 @@ const FUNCTIONS: &[(&str, Function, &str, char)] = &[
     ("gen_random_uuid", Function::GenRandomUuid, "", 'u'),
     ("jsonb_typeof", Function::JsonTypeOf, "j", 't'),
     ("hashtext", Function::Hash, "t", 'i'),
+    ("initcap", Function::InitCap, "t", 't'),
+    ("translate", Function::Translate, "ttt", 't'),
+    ("quote_ident", Function::QuoteIdent, "t", 't'),
+    ("quote_literal", Function::QuoteNullable, "t", 't'),
+    ("quote_nullable", Function::QuoteNullable, "t", 't'),
+    ("encode", Function::Encode, "Bt", 't'),
+    ("decode", Function::Decode, "tt", 'B'),
+    ("cbrt", Function::Cbrt, "f", 'f'),
+    ("log", Function::Log, "q?N", '='),
+    ("log10", Function::Log, "q", '='),
+    ("div", Function::Div, "NN", 'N'),
+    ("trim_scale", Function::TrimScale, "N", 'N'),
+    ("sin", Function::Sin, "f", 'f'),
+    ("cos", Function::Cos, "f", 'f'),
+    ("tan", Function::Tan, "f", 'f'),
+    ("asin", Function::Asin, "f", 'f'),
+    ("acos", Function::Acos, "f", 'f'),
+    ("atan", Function::Atan, "f", 'f'),
+    ("atan2", Function::Atan2, "ff", 'f'),
+    ("make_timestamp", Function::MakeTimestamp, "iiiiif", 'M'),
+    ("isfinite", Function::IsFinite, "d", 'b'),
+    ("justify_days", Function::JustifyDays, "v", 'v'),
+    ("justify_hours", Function::JustifyHours, "v", 'v'),
+    ("uuid_generate_v4", Function::GenRandomUuid, "", 'u'),
+    ("jsonb_array_length", Function::JsonArrayLength, "j", 'i'),
+    ("json_array_length", Function::JsonArrayLength, "J", 'i'),
+    ("json_typeof", Function::JsonTypeOf, "J", 't'),
 ];
 
 /// A function of one row, of values.
@@ -284,6 +311,9 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
     }
     if let Some(of_kinds) = of_one_kind(compiler, name, &args)? {
         return Ok(of_kinds);
+    }
+    if let Some(composed) = composed::call(compiler, name, &args)? {
+        return Ok(composed);
     }
     let types: Vec<SqlType> = args.iter().map(|arg| arg.ty).collect();
     let known = FUNCTIONS.iter().find(|(known, ..)| *known == name);
@@ -317,6 +347,7 @@ pub fn with_args(compiler: &mut Compiler<'_>, name: &str, args: Vec<Typed>) -> R
         'b' => Bool,
         'v' => Interval,
         'D' => Date,
+        'M' => Timestamp,
         'T' => TimestampTz,
         'u' => Uuid,
         kind => kind_type(kind, Unknown).unwrap_or(Text),
@@ -343,6 +374,9 @@ fn kind_type(kind: char, from: SqlType) -> Option<SqlType> {
         },
         'v' => Interval,
         'j' => Jsonb,
+        'J' => SqlType::Json,
+        'N' => Numeric(None),
+        'B' => SqlType::Bytea,
         _ => Text,
     })
 }
@@ -434,8 +468,8 @@ fn at_time_zone(compiler: &mut Compiler<'_>, zone: &Typed, value: &Typed) -> Res
 
 /// Names of the system's functions are for the query engine.
 fn unknown(name: &str, types: &[SqlType]) -> Stop {
-    const LATER: [&str; 6] =
-        ["format_type", "obj_description", "col_description", "row_number", "to_regclass", "quote_ident"];
+    const LATER: [&str; 5] =
+        ["format_type", "obj_description", "col_description", "row_number", "to_regclass"];
     if gives_rows(name) {
         return Stop::General("a function that gives rows, in this place");
     }

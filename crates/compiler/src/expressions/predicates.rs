@@ -81,6 +81,12 @@ impl Compiler<'_> {
                 args.extend(substring_for.as_deref());
                 functions::named(self, scope, "substring", &args)
             }
+            E::Overlay { expr, overlay_what, overlay_from, overlay_for } => {
+                let mut args = vec![self.expr(scope, expr)?, self.expr(scope, overlay_what)?];
+                args.push(self.expr(scope, overlay_from)?);
+                args.extend(overlay_for.as_deref().map(|count| self.expr(scope, count)).transpose()?);
+                functions::with_args(self, "overlay", args)
+            }
             E::Trim { trim_where, trim_what, expr, trim_characters: None } => {
                 let name = match trim_where {
                     Some(ast::TrimWhereField::Leading) => "ltrim",

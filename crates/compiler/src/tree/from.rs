@@ -242,8 +242,7 @@ impl From {
                 return self.unstored(&ident, with.columns, alias, (source, false));
             }
         }
-        let view = crate::names::in_public(name).ok().and_then(|name| compiler.catalog.view(&name));
-        if let Some(view) = view {
+        if let Some(view) = crate::views::named(compiler.catalog, name) {
             return self.view(compiler, view, alias);
         }
         let table = compiler.table(name)?;

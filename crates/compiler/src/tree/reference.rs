@@ -75,8 +75,7 @@ impl State {
 /// A column's value in a scope.
 fn find(scope: &Scope, relation: Option<&str>, name: &str) -> Result<Typed, SqlError> {
     if let Some(relation) = relation {
-        let found = scope.column_of(relation, name)?;
-        return Ok(Typed::new(Expr::Column(found.position), found.ty));
+        return Ok(scope.column_of(relation, name)?.value);
     }
     let mut merged = scope.merged.iter().filter(|merged| merged.is_open && merged.name == name);
     match (merged.next(), scope.column(name)) {
@@ -85,7 +84,7 @@ fn find(scope: &Scope, relation: Option<&str>, name: &str) -> Result<Typed, SqlE
             let message = format!("column reference \"{name}\" is ambiguous");
             Err(SqlError::new(SqlState::AMBIGUOUS_COLUMN, message))
         }
-        (None, found) => found.map(|found| Typed::new(Expr::Column(found.position), found.ty)),
+        (None, found) => found.map(|found| found.value),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::condition::{across, condition, relations};
 use super::from::{From, Join, Part, is_lateral};
 use super::grouping::{Binding, placed, with_groupings};
+use super::push::push;
 use super::reference::{Bound, State};
 use super::rows::{ITEMS, items_as_relation};
 use super::{
@@ -357,12 +358,16 @@ impl Placing<'_> {
     pub fn leaf(&mut self, relation: usize, source: Source, conditions: Vec<Expr>) -> Leaf {
         let mut leaf = Leaf { relation: relation as u16, source, lookup: Vec::new(), conditions: Vec::new() };
         for condition in conditions {
-            let is_stored = matches!(leaf.source, Source::Scan(_));
-            if is_stored && super::condition::is_plain(&condition) && crate::walk::is_stable(&condition) {
-                let Source::Scan(scan) = leaf.source else { continue };
-                let condition = super::scan::local(&self.from.scope, relation, condition);
-                self.state.scans[scan].conditions.push(condition);
-                continue;
+            if super::condition::is_plain(&condition) && crate::walk::is_stable(&condition) {
+                let local = super::scan::local(&self.from.scope, relation, condition.clone());
+                match &mut leaf.source {
+                    Source::Scan(scan) => {
+                        self.state.scans[*scan].conditions.push(local);
+                        continue;
+                    }
+                    Source::Query { query, is_lateral: false } => push(self.state, query, &local),
+                    _ => {}
+                }
             }
             match self.lookup(&condition, relation) {
                 Some(pair) => leaf.lookup.push(pair),

@@ -46,6 +46,33 @@ impl<D: Design> PageAccess<'_, D> {
         self.scan_range(table, cursor, f).await
     }
 
+    /// Visits the rows of a range as they are at the moment, without locks.
+    pub(super) async fn look_at(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        f: &mut dyn FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        let table = self.table_of(index)?;
+        let own = if D::OWNERS { self.own(table, index, range)? } else { None };
+        let Some(range) = own.as_ref().map_or(Some(range), |own| own.clip(range)) else { return Ok(()) };
+        let mut cursor = Cursor::start(Purpose::Read, index, range, direction, own.as_ref());
+        loop {
+            let chunk = self.collect(&cursor, MOST_AT_ONCE).await?;
+            // An entry of an index may have lost its row.
+            for (key, row) in chunk.rows().filter(|(_, row)| !row.is_empty()) {
+                probe::count(Counter::Records);
+                if f(key, Row::new(&table.layout, row)) == Flow::Enough {
+                    return Ok(());
+                }
+            }
+            if !cursor.advance(chunk.end) {
+                return Ok(());
+            }
+        }
+    }
+
     async fn scan_range(
         &mut self,
         table: &Table,

@@ -16,7 +16,7 @@ use txn::Abort;
 
 impl<D: Design> PageEngine<D> {
     /// Takes the lock `name` in `mode` for a local transaction, and intention locks on `path` above
-    /// it; waits if need be.
+    /// it; waits if need be, unless the transaction hurries.
     #[inline]
     pub(crate) async fn lock(
         &self,
@@ -39,8 +39,13 @@ impl<D: Design> PageEngine<D> {
                 self.locks(txn.owner).acquire_below(&mut txn.locker, path, name, mode)
             }) {
                 Acquired::Granted => return Ok(()),
+                Acquired::Deadlock if txn.hurries => return Err(Abort::LockTimeout),
                 Acquired::Deadlock => return Err(Abort::Deadlock),
                 Acquired::Crowded => return Err(Abort::Crowded),
+                Acquired::Waiting if txn.hurries => match self.locks(txn.owner).cancel(&mut txn.locker) {
+                    Cancelled::Granted => {}
+                    Cancelled::Gone => return Err(Abort::LockTimeout),
+                },
                 // The wait may be for the table: the lock beneath it is requested next.
                 Acquired::Waiting => {
                     self.count_wait(path.first().unwrap_or(&name).place());

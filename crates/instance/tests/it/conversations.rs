@@ -97,6 +97,31 @@ fn read(id: i64) -> Call {
     }))
 }
 
+/// The ids of rows, which it locks.
+fn take(path: Path, lock: RowLock, limit: Option<i64>) -> Call {
+    let source = Source { table: table(), path, filter: None, lock };
+    let select = Select {
+        sources: vec![Joined { source, is_outer: false }],
+        grouping: None,
+        having: None,
+        output: vec![Output { name: "id".into(), expr: Expr::Column(0), ty: SqlType::Int8 }],
+        distinct: false,
+        order: vec![SortKey { column: 0, descending: false, nulls_first: false }],
+        is_ordered: false,
+        limit: limit.map(int),
+        offset: None,
+        hidden: 0,
+    };
+    let statements = vec![Statement::Select(select)];
+    let program = Arc::new(Program { statements, params: Vec::new(), flow: None, only_reads: false });
+    Call { program, params: Vec::new(), now: 0, zone: Zone::UTC, statement: 1 }
+}
+
+fn ids(answer: &Answer) -> Vec<Datum> {
+    let Answer::Outcomes(outcomes) = answer else { panic!("{answer:?}") };
+    outcomes.iter().flat_map(|outcome| &outcome.rows).map(|row| row[0].clone()).collect()
+}
+
 /// A client of SQL requests.
 struct Sql(Client<AnyWorkload>);
 
@@ -201,6 +226,42 @@ fn a_conversation_commits_all_or_nothing() {
         talk.say(&Command::Run(insert(&[9])));
         assert_eq!(talk.say(&Command::Rollback), &Answer::Done, "{which}");
         assert_eq!((other.n(1), other.n(9)), (Some(10), None), "{which}");
+        deployment.stop();
+    });
+}
+
+#[test]
+fn locked_rows_are_told_or_left_out() {
+    each_deployment(|deployment, which| {
+        let (mut one, mut other) = (Sql::new(&deployment), Sql::new(&deployment));
+        other.once(insert(&[0, 1, 2, 3])).unwrap();
+        let mut talk = one.begin(Command::Run(set(1, 10)));
+        assert!(matches!(talk.answer, Answer::Outcomes(_)), "{which}: {:?}", talk.answer);
+        let key = |id| Path::Keys(vec![vec![int(id)]]);
+        let numbers = |ids: &[i64]| ids.iter().copied().map(Datum::Int).collect::<Vec<_>>();
+        let told = other.once(take(key(1), RowLock::NoWait, None)).unwrap();
+        let (all, two) = (take(Path::All, RowLock::Skip, None), take(Path::All, RowLock::Skip, Some(2)));
+        if which.starts_with("Occ") {
+            // It has no locks that others could see.
+            assert_eq!(ids(&told), numbers(&[1]), "{which}");
+            assert_eq!(ids(&other.once(two).unwrap()), numbers(&[0, 1]), "{which}");
+        } else {
+            let is_told = matches!(&told, Answer::Failed(error) if error.state == SqlState(*b"55P03"));
+            assert!(is_told, "{which}: {told:?}");
+            assert_eq!(ids(&other.once(all).unwrap()), numbers(&[0, 2, 3]), "{which}");
+            assert_eq!(ids(&other.once(take(key(1), RowLock::Skip, None)).unwrap()), [], "{which}");
+            // Those that one has taken are left out by the other; after the error it goes on.
+            let mut takes = other.begin(Command::Run(two.clone()));
+            assert_eq!(ids(&takes.answer), numbers(&[0, 2]), "{which}");
+            assert_eq!(ids(talk.say(&Command::Run(two))), numbers(&[1, 3]), "{which}");
+            talk.say(&Command::Savepoint);
+            let refused = talk.say(&Command::Run(take(key(0), RowLock::NoWait, None)));
+            assert!(matches!(refused, Answer::Failed(_)), "{which}: {refused:?}");
+            assert_eq!(talk.say(&Command::UndoTo(0)), &Answer::Done, "{which}");
+            assert_eq!(takes.say(&Command::Commit), &Answer::Done, "{which}");
+        }
+        assert_eq!(talk.say(&Command::Commit), &Answer::Done, "{which}");
+        assert_eq!(other.n(1), Some(10), "{which}");
         deployment.stop();
     });
 }

@@ -39,7 +39,7 @@ pub struct Followed {
     pub repeated: u64,
     /// The positions of the milestones that were passed, in order.
     pub milestones: Vec<u64>,
-    /// What is known of the folder of the owner; for the next call.
+    /// The facts about the owner's folder; for the next call.
     pub signs: Signs,
 }
 

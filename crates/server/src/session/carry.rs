@@ -115,6 +115,7 @@ impl<S: Stream, E: Engine> Session<S, E> {
             }
             Compiled::Copy(copy) => Box::pin(self.carry_copy((&ready, copy), reach)).await?,
             Compiled::Define(definition) => Box::pin(self.define(definition, reach)).await?,
+            Compiled::CreateAs(table) => self.create_as(table, reach).await?,
             Compiled::Prepare { name, types, statement } => {
                 let prepared = Prepared::of(Some(statement.clone()), types.clone(), &self.catalog())?;
                 self.keep(name, Arc::new(prepared))?;

@@ -8,9 +8,10 @@ use super::carry::{Product, Reach};
 use super::{Failure, Session, Stream};
 use crate::engine::{Engine, RunError, done};
 use crate::guards::Hold;
-use crate::language::Ready;
+use crate::language::{Prepared, Ready};
 use crate::outgoing::Severity;
 use crate::settings::Limit;
+use compiler::TableOfRows;
 use compiler::ddl::{Bodies, Change, Definition, Stores, Task};
 use sql::bound::Bound;
 use sql::catalog::{Catalog, Check, Column, ForeignKey, Oid, Store, Table};
@@ -18,6 +19,7 @@ use sql::database::{CATALOG, Command};
 use sql::program::{Checked, Stored};
 use sql::{Datum, Expr, SqlError, SqlState};
 use std::collections::BTreeSet;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +53,37 @@ impl<S: Stream, E: Engine> Session<S, E> {
             self.commit().await?;
         }
         Ok(Product::Done(tag.into()))
+    }
+
+    /// Makes a table of the rows of a query. The statement that stores them is one inside of this
+    /// one: the future is boxed.
+    pub(super) fn create_as<'s>(
+        &'s mut self,
+        table: &'s TableOfRows,
+        reach: Reach,
+    ) -> Pin<Box<dyn Future<Output = Result<Product, Failure>> + Send + 's>> {
+        Box::pin(async move {
+            let alone = reach == Reach::Alone && self.block.kind == Kind::None;
+            if self.block.kind == Kind::None {
+                self.begin(Kind::Implicit);
+            }
+            self.change_alone().await?;
+            let before = self.catalog();
+            self.define(&table.create, Reach::WithOthers).await?;
+            let is_new = before.version != self.catalog().version;
+            let mut tag = "CREATE TABLE AS".to_owned();
+            if let Some(insert) = table.insert.clone().filter(|_| is_new) {
+                let insert = Prepared::of(Some(insert), Vec::new(), &self.catalog())?;
+                let stored = self.carry(&insert, Vec::new(), Reach::WithOthers).await?;
+                if let Some((_, Product::Done(done))) = stored {
+                    tag = format!("SELECT {}", done.rsplit(' ').next().unwrap_or("0"));
+                }
+            }
+            if alone {
+                self.commit().await?;
+            }
+            Ok(Product::Done(tag))
+        })
     }
 
     /// Becomes the transaction that changes the catalog.

@@ -1,5 +1,5 @@
 //! Statements with PostgreSQL 15's answers: time zones, columns that get other types, arrays,
-//! constraints, JSON, views.
+//! constraints, JSON, views, tables of queries, functions.
 //!
 //! A line of a file is the session's time zone, a text of statements, and the answer: rows with
 //! `|` between columns and `;` behind each row, or the code and the message of the error, with the
@@ -15,6 +15,8 @@ const ARRAYS: &str = include_str!("answers/arrays.tsv");
 const CONSTRAINTS: &str = include_str!("answers/constraints.tsv");
 const JSON: &str = include_str!("answers/json.tsv");
 const VIEWS: &str = include_str!("answers/views.tsv");
+const TABLES: &str = include_str!("answers/tables.tsv");
+const FUNCTIONS: &str = include_str!("answers/functions.tsv");
 
 async fn answer(client: &Client, zone: &str, text: &str) -> String {
     let set = format!("SET TimeZone = '{zone}'");
@@ -93,6 +95,16 @@ async fn documents_are_built_as_by_postgresql() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn views_are_those_of_postgresql() {
     check(VIEWS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tables_of_queries_are_those_of_postgresql() {
+    check(TABLES).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn functions_are_those_of_postgresql() {
+    check(FUNCTIONS).await;
 }
 
 /// Values pass in both forms, as parameters and as results.

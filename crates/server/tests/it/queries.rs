@@ -190,6 +190,58 @@ async fn a_plan_of_a_query_is_explained() {
     assert!(lines.contains("For each row") && lines.contains("Delete"), "{lines}");
 }
 
+/// A condition on a view, or on a query in `FROM`, is one on the rows of its tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditions_reach_the_tables_of_views() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    client
+        .batch_execute(
+            "CREATE VIEW tens AS SELECT id, pay * 10 AS ten FROM emp WHERE name <> 'x';
+             CREATE VIEW groups AS SELECT id, dept, count(*) AS many FROM emp GROUP BY id, dept;
+             CREATE VIEW places AS SELECT d.id, e.name FROM dept d LEFT JOIN emp e ON e.id > d.id;
+             CREATE VIEW all_ids AS SELECT id FROM emp UNION SELECT id FROM dept;
+             CREATE VIEW first AS SELECT id FROM emp ORDER BY id LIMIT 2",
+        )
+        .await
+        .unwrap();
+    let plan = async |text: &str| rows(&client, &format!("EXPLAIN {text}")).await.join("\n");
+    let one = plan("SELECT ten FROM tens WHERE id = 3").await;
+    assert!(one.starts_with("Select\n  From emp by key (id = 3), one slot"), "{one}");
+    for (text, keys) in [
+        ("SELECT * FROM groups WHERE id = 3 AND many > 0", 1),
+        ("SELECT * FROM groups WHERE many = 3", 0),
+        ("SELECT * FROM places WHERE id = 3", 1),
+        ("SELECT * FROM places WHERE name = 'a'", 0),
+        ("SELECT * FROM all_ids WHERE id = 3", 2),
+        ("SELECT * FROM first WHERE id = 3", 0),
+        ("SELECT * FROM (SELECT g.id FROM groups g) x WHERE id = 3", 1),
+    ] {
+        let lines = plan(text).await;
+        assert_eq!(lines.matches("by key (id = 3)").count(), keys, "{text}:\n{lines}");
+    }
+    let found = client.query("SELECT ten::float8 FROM tens WHERE id = $1", &[&1i32]).await.unwrap();
+    assert_eq!(found.iter().map(|row| row.get::<_, f64>(0)).collect::<Vec<_>>(), [1000.0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_is_made_of_a_query_in_one_transaction() {
+    let bench = Bench::new().await;
+    let client = bench.client().await;
+    client.batch_execute(TABLES).await.unwrap();
+    let made = "CREATE TABLE made AS SELECT e.name, d.city FROM emp e JOIN dept d ON d.id = e.dept";
+    assert_eq!(count(&client, made).await, 3);
+    assert_eq!(count(&client, "SELECT name INTO other FROM made WHERE city = 'Bern'").await, 2);
+    assert_eq!(count(&client, "CREATE TABLE IF NOT EXISTS made AS SELECT 1 AS x").await, 0);
+    let wrong = client.simple_query("CREATE TABLE broken AS SELECT 1 / (id - id) AS x FROM emp").await;
+    assert_eq!(wrong.unwrap_err().code(), Some(&SqlState::DIVISION_BY_ZERO));
+    let gone = client.simple_query("SELECT * FROM broken").await.unwrap_err();
+    assert_eq!(gone.code(), Some(&SqlState::UNDEFINED_TABLE));
+    client.execute("CREATE TABLE third AS SELECT * FROM made", &[]).await.unwrap();
+    assert_eq!(rows(&client, "SELECT count(*) FROM third").await, ["3"]);
+}
+
 /// Parts of `WITH` that write, with parameters, within a transaction and by themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_with_write_in_one_transaction() {

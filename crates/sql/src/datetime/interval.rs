@@ -1,6 +1,6 @@
 //! Arithmetic of intervals, part by part.
 
-use super::interval_out_of_range;
+use super::{DAY, interval_out_of_range};
 use crate::SqlError;
 use crate::value::Interval;
 
@@ -31,6 +31,26 @@ impl Interval {
 
     pub fn negate(&self) -> Result<Interval, SqlError> {
         Interval::default().subtract(self)
+    }
+
+    /// The interval with days of 30 a month as months (`of_days`), or microseconds as days. What is
+    /// left has the sign of the larger part.
+    pub fn justified(&self, of_days: bool) -> Result<Interval, SqlError> {
+        let (large, small, size) = match of_days {
+            true => (i64::from(self.months), i64::from(self.days), 30),
+            false => (i64::from(self.days), self.micros, DAY),
+        };
+        let (mut large, mut small) = (large + small / size, small % size);
+        if large > 0 && small < 0 {
+            (large, small) = (large - 1, small + size);
+        } else if large < 0 && small > 0 {
+            (large, small) = (large + 1, small - size);
+        }
+        let whole = |v: i64| i32::try_from(v).map_err(|_| interval_out_of_range());
+        Ok(match of_days {
+            true => Interval { months: whole(large)?, days: whole(small)?, micros: self.micros },
+            false => Interval { months: self.months, days: whole(large)?, micros: small },
+        })
     }
 
     /// Each part by `by`; what is no whole month counts in days of 30 a month, what is no whole day

@@ -288,6 +288,32 @@ fn truncate_as(name: &str, value: &Datum, ty: &str) -> Result<Datum, SqlError> {
 }
 
 /// The size of a part that has a fixed one, in microseconds.
+/// The begin of the bin of a width in which a time lies; one bin begins at `origin` (`date_bin`).
+///
+/// # Errors
+/// `22008` for a width that is not positive, `0A000` for one of months.
+pub fn bin(width: &Interval, time: i64, origin: i64) -> Result<i64, SqlError> {
+    let out = |message: &str| SqlError::new(SqlState::DATETIME_OVERFLOW, message);
+    if matches!(time, BEGIN | END) {
+        return Ok(time);
+    }
+    if matches!(origin, BEGIN | END) {
+        return Err(out("origin out of range"));
+    }
+    if width.months != 0 {
+        let message = "timestamps cannot be binned into intervals containing months or years";
+        return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
+    let micros = i64::from(width.days).checked_mul(DAY).and_then(|days| days.checked_add(width.micros));
+    let micros = micros.ok_or_else(super::interval_out_of_range)?;
+    if micros <= 0 {
+        return Err(out("stride must be greater than zero"));
+    }
+    let since = time.checked_sub(origin).ok_or_else(super::interval_out_of_range)?;
+    super::checked_timestamp(origin + since.div_euclid(micros) * micros)
+        .ok_or_else(super::timestamp_out_of_range)
+}
+
 fn size(part: Part) -> Option<i64> {
     Some(match part {
         Part::Microseconds => 1,

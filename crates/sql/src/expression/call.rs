@@ -2,6 +2,7 @@
 
 use super::arithmetic::{self, integer};
 use super::context::{Context, mistyped};
+use super::formats;
 use super::strings::{self, End};
 use super::{BinaryOp, Expr, Function};
 use crate::compare::{compare, hash};
@@ -10,7 +11,7 @@ use crate::datetime::{self, Civil, parts};
 use crate::numeric::division_by_zero;
 use crate::row::Columns;
 use crate::value::Numeric;
-use crate::{Datum, SqlError, SqlState, SqlType, json, number_format, power, text, to_char};
+use crate::{Datum, SqlError, SqlState, SqlType, from_char, json, number_format, power, text, to_char};
 use md5::{Digest, Md5};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -51,6 +52,10 @@ pub(super) fn call(
     let values = args.iter().map(|arg| arg.operand(cx, row)).collect::<Result<SmallVec<[_; 4]>, _>>()?;
     match function {
         Function::JsonKey => return json_key(&values),
+        Function::Format => return formats::format(&values),
+        Function::QuoteNullable if values.iter().all(|value| value.is_null()) => {
+            return Ok(Datum::Text("NULL".into()));
+        }
         Function::Concat => return Ok(Datum::Text(joined("", &values))),
         Function::ConcatWs => {
             return Ok(match values.split_first().map(|(first, rest)| (&**first, rest)) {
@@ -138,6 +143,7 @@ fn numbers(function: Function, args: &[&Datum], ty: SqlType) -> Result<Datum, Sq
         (Function::MakeDate, [Datum::Int(year), Datum::Int(month), Datum::Int(day)]) => {
             make_date(*year, *month, *day)
         }
+        (Function::MakeTimestamp, [.., Datum::Float(_)]) => make_timestamp(args),
         (Function::Chr, [Datum::Int(code)]) => strings::chr(*code).map(Datum::Text),
         (Function::ToHex, [Datum::Int(v)]) => Ok(Datum::Text(hexadecimal(*v))),
         (Function::Hash, [value]) => Ok(Datum::Int(hash(value) as i64)),
@@ -160,8 +166,20 @@ fn of_integer(function: Function, v: i64, ty: SqlType) -> Result<Datum, SqlError
     }))
 }
 
-fn of_float(function: Function, v: f64, _second: Option<&&Datum>) -> Result<f64, SqlError> {
+fn of_float(function: Function, v: f64, second: Option<&&Datum>) -> Result<f64, SqlError> {
     let result = match function {
+        Function::Sin | Function::Cos | Function::Tan if v.is_infinite() => return Err(out_of_range()),
+        Function::Asin | Function::Acos if v.abs() > 1.0 => return Err(out_of_range()),
+        Function::Sin => v.sin(),
+        Function::Cos => v.cos(),
+        Function::Tan => v.tan(),
+        Function::Asin => v.asin(),
+        Function::Acos => v.acos(),
+        Function::Atan => v.atan(),
+        Function::Atan2 => match second {
+            Some(Datum::Float(x)) => v.atan2(*x),
+            _ => return Err(mistyped()),
+        },
         Function::Abs => v.abs(),
         Function::Ceil => v.ceil(),
         Function::Floor => v.floor(),
@@ -179,6 +197,10 @@ fn of_float(function: Function, v: f64, _second: Option<&&Datum>) -> Result<f64,
         _ => return Err(mistyped()),
     };
     Ok(result)
+}
+
+fn out_of_range() -> SqlError {
+    SqlError::new(SqlState::NUMERIC_OUT_OF_RANGE, "input is out of range")
 }
 
 fn of_numeric(function: Function, v: &Numeric, second: Option<&Datum>) -> Result<Numeric, SqlError> {
@@ -227,6 +249,30 @@ fn make_date(year: i64, month: i64, day: i64) -> Result<Datum, SqlError> {
     }
     let days = Civil { year: astronomical, month, day }.days();
     datetime::date(days).map(Datum::Date).ok_or_else(|| error(""))
+}
+
+fn make_timestamp(args: &[&Datum]) -> Result<Datum, SqlError> {
+    let [
+        Datum::Int(year),
+        Datum::Int(month),
+        Datum::Int(day),
+        Datum::Int(hour),
+        Datum::Int(minute),
+        Datum::Float(second),
+    ] = args
+    else {
+        return Err(mistyped());
+    };
+    let Datum::Date(date) = make_date(*year, *month, *day)? else { return Err(mistyped()) };
+    let is_valid = (0..24).contains(hour) && (0..60).contains(minute) && (0.0..=60.0).contains(second);
+    let is_end = *hour == 24 && *minute == 0 && *second == 0.0;
+    if !is_valid && !is_end {
+        let message = format!("time field value out of range: {hour}:{minute:02}:{second:02}");
+        return Err(SqlError::new(SqlState::DATETIME_OVERFLOW, message));
+    }
+    let micros = hour * datetime::HOUR + minute * datetime::MINUTE + (second * 1e6).round_ties_even() as i64;
+    let time = datetime::timestamp(date.into(), micros);
+    time.map(Datum::Timestamp).ok_or_else(datetime::timestamp_out_of_range)
 }
 
 fn to_timestamp(seconds: f64) -> Result<Datum, SqlError> {
@@ -282,6 +328,17 @@ fn times(function: Function, args: &[&Datum], (ty, zone): (SqlType, &Zone)) -> R
         (Function::InstantToChar, [Datum::Timestamp(instant), Datum::Text(format)]) => {
             Ok(to_char::instant(*instant, zone, format))
         }
+        (Function::IsFinite, [value]) => Ok(Datum::Bool(match value {
+            Datum::Timestamp(t) => !matches!(*t, datetime::BEGIN | datetime::END),
+            Datum::Date(d) => !matches!(*d, datetime::BEGIN_DATE | datetime::END_DATE),
+            _ => true,
+        })),
+        (Function::JustifyDays | Function::JustifyHours, [Datum::Interval(span)]) => {
+            span.justified(function == Function::JustifyDays).map(Datum::Interval)
+        }
+        (Function::DateBin, [Datum::Interval(width), Datum::Timestamp(time), Datum::Timestamp(origin)]) => {
+            parts::bin(width, *time, *origin).map(Datum::Timestamp)
+        }
         (Function::Abs, _) => Err(mistyped()),
         _ => others(function, args),
     }
@@ -302,7 +359,11 @@ fn as_part(part: Datum, ty: SqlType) -> Result<Datum, SqlError> {
 fn json_key(values: &[impl AsRef<Datum>]) -> Result<Datum, SqlError> {
     match values.iter().map(AsRef::as_ref).collect::<SmallVec<[&Datum; 2]>>()[..] {
         [Datum::Text(key), _] => json::quoted(key).map(Datum::Text),
-        [_, Datum::Text(message)] => Err(SqlError::new(SqlState::INVALID_PARAMETER, message.as_str())),
+        [_, Datum::Text(message)] => {
+            let error = SqlError::new(SqlState::INVALID_PARAMETER, message.as_str());
+            let is_argument = message.starts_with("argument ");
+            Err(if is_argument { error.with_hint("Object keys should be text.") } else { error })
+        }
         _ => Err(mistyped()),
     }
 }
@@ -338,6 +399,8 @@ fn texts(function: Function, first: &str, rest: &[&Datum]) -> Result<Datum, SqlE
             strings::split_part(first, separator, *n)?
         }
         (Function::Md5, []) => md5(first.as_bytes()),
+        (Function::QuoteIdent, []) => formats::identifier(first),
+        (Function::QuoteNullable, []) => formats::literal(first),
         (Function::JsonTypeOf, []) => json::type_of(first).to_owned(),
         (Function::ToJson, [Datum::Text(kind)]) => json::document(first, json::Kind::named(kind))?,
         _ => return measures(function, first, rest),
@@ -355,6 +418,8 @@ fn measures(function: Function, first: &str, rest: &[&Datum]) -> Result<Datum, S
         (Function::StartsWith, [Datum::Text(start)]) => Datum::Bool(first.starts_with(start.as_str())),
         (Function::JsonArrayLength, []) => Datum::Int(json::array_length(first)?),
         (Function::Hash, []) => Datum::Int(hash(&Datum::Text(first.to_owned())) as i64),
+        (Function::Decode, [Datum::Text(name)]) => Datum::Bytes(formats::decode(first, name)?),
+        (Function::ReadTime, [Datum::Text(format)]) => Datum::Timestamp(from_char::timestamp(first, format)?),
         _ => return Err(mistyped()),
     })
 }
@@ -363,6 +428,7 @@ fn of_bytes(function: Function, bytes: &[u8], rest: &[&Datum]) -> Result<Datum, 
     Ok(match (function, rest) {
         (Function::Length | Function::OctetLength, []) => Datum::Int(bytes.len() as i64),
         (Function::Md5, []) => Datum::Text(md5(bytes)),
+        (Function::Encode, [Datum::Text(name)]) => Datum::Text(formats::encode(bytes, name)?),
         (Function::Substring, [Datum::Int(from)]) => Datum::Bytes(strings::subbytes(bytes, *from, None)?),
         (Function::Substring, [Datum::Int(from), Datum::Int(length)]) => {
             Datum::Bytes(strings::subbytes(bytes, *from, Some(*length))?)

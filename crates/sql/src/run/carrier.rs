@@ -66,16 +66,17 @@ impl<T: Transaction> Carrier for T {
     fn fetch(&mut self, fetches: Few<Fetch>, lock: RowLock) -> Local<'_, Result<Few<Hits>, Abort>> {
         match lock {
             RowLock::None => Box::pin(self.all(Each(fetches))),
-            RowLock::Update => Box::pin(
-                self.all(Each::<FetchForUpdate, 1>(fetches.into_iter().map(FetchForUpdate).collect())),
-            ),
+            lock => {
+                let fetches = fetches.into_iter().map(|fetch| FetchForUpdate(fetch, lock));
+                Box::pin(self.all(Each::<FetchForUpdate, 1>(fetches.collect())))
+            }
         }
     }
 
     fn fetch_one(&mut self, fetch: Fetch, lock: RowLock) -> Local<'_, Result<Hits, Abort>> {
         match lock {
             RowLock::None => Box::pin(self.all(fetch)),
-            RowLock::Update => Box::pin(self.all(FetchForUpdate(fetch))),
+            lock => Box::pin(self.all(FetchForUpdate(fetch, lock))),
         }
     }
 

@@ -82,8 +82,7 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
             return Ok(Vec::new());
         }
         let fetch = self.fetch_of(source, &values, bound, Some(outer));
-        let did = if source.lock == RowLock::Update { Did::Lock } else { Did::Read };
-        self.phases.add(did, || std::iter::once(fetch.slot));
+        self.phases.add(did(source.lock), || std::iter::once(fetch.slot));
         let hits = pin!(self.txn.fetch_one(fetch, source.lock)).await??;
         self.phases.found(hits.len());
         Ok(hits.into_iter().filter_map(row_of).collect())
@@ -130,9 +129,8 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
     ) -> Result<Vec<Hit>, Stop> {
         let (table, bound) = (Arc::clone(&source.table), Arc::clone(bound));
         let fetch = Fetch { table, bound, test, slot: 0, what: Wanted::All { limit } };
-        let locks = source.lock == RowLock::Update;
-        self.phases.add(if locks { Did::Lock } else { Did::Read }, std::iter::empty);
-        let hits = self.txn.fetch_all(FetchAll { fetch, sites: self.sites, locks }).await??;
+        self.phases.add(did(source.lock), std::iter::empty);
+        let hits = self.txn.fetch_all(FetchAll { fetch, sites: self.sites, lock: source.lock }).await??;
         self.phases.found(hits.len());
         Ok(hits)
     }
@@ -289,17 +287,20 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         Ok(hits)
     }
 
-    async fn fetch(&mut self, lock: RowLock, fetches: Vec<Fetch>) -> Result<Vec<Vec<Hit>>, Stop> {
+    pub(super) async fn fetch(&mut self, lock: RowLock, fetches: Vec<Fetch>) -> Result<Vec<Vec<Hit>>, Stop> {
         if fetches.is_empty() {
             return Ok(Vec::new());
         }
-        let did = if lock == RowLock::Update { Did::Lock } else { Did::Read };
-        self.phases.add(did, || fetches.iter().map(|fetch| fetch.slot));
+        self.phases.add(did(lock), || fetches.iter().map(|fetch| fetch.slot));
         let outputs = self.txn.fetch(fetches.into(), lock).await?;
         let hits = outputs.into_iter().collect::<Result<Vec<Vec<Hit>>, SqlError>>()?;
         self.phases.found(hits.iter().map(Vec::len).sum());
         Ok(hits)
     }
+}
+
+fn did(lock: RowLock) -> Did {
+    if lock.locks() { Did::Lock } else { Did::Read }
 }
 
 /// Slots of a part that are read together, and rows that one step reads.

@@ -273,9 +273,9 @@ fn add(batch: &mut Batch, job: Job) -> Share {
             batch.reads.extend(fetches);
             Share::Reads(count)
         }
-        Job::Fetch(fetches, RowLock::Update) => {
+        Job::Fetch(fetches, lock) => {
             let count = fetches.len();
-            batch.locked.extend(fetches.into_iter().map(FetchForUpdate));
+            batch.locked.extend(fetches.into_iter().map(|fetch| FetchForUpdate(fetch, lock)));
             Share::Locked(count)
         }
         Job::Put(puts) => {

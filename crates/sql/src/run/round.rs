@@ -131,7 +131,7 @@ impl Work<'_, dyn Transact + '_> {
         let fetch = self.fetch_of(source, &key, bound, None);
         match lock {
             RowLock::None => batch.reads.push(fetch),
-            RowLock::Update => batch.locked.push(FetchForUpdate(fetch)),
+            lock => batch.locked.push(FetchForUpdate(fetch, lock)),
         }
         Ok(Planned::Select { select, lock, steps: 1 })
     }

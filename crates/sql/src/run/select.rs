@@ -1,18 +1,22 @@
 //! Selects: joins, groups, sorts and cuts.
 
 use super::find::Found;
-use super::{Carrier, Rows, Stop, Work};
+use super::{Carrier, PHASE, Rows, Stop, Work};
 use crate::bound::Bound;
 use crate::compare;
 use crate::group::Groups;
 use crate::measured::Did;
-use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey};
+use crate::place::Placed;
+use crate::program::{Grouping, Joined, Outcome, Output, Path, RowLock, Select, SortKey, Source};
 use crate::row::{Columns, Pair};
 use crate::step::{Fetch, Gather, Hits, Outer, Test, Wanted};
 use crate::{Datum, Expr, SqlError, SqlState};
 use std::cmp::Ordering;
 use std::pin::pin;
 use std::sync::Arc;
+
+/// How many times as many rows `SKIP LOCKED` looks at as it wants, at first.
+const LOOKED: u64 = 8;
 
 /// A joined row: the values of the sources before the last one, and the last one's stored row.
 struct JoinedRow {
@@ -38,7 +42,11 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let sources = &select.sources;
         let mut rows = Vec::new();
         let cx = bound.context();
-        if let Some(grouping) = &select.grouping {
+        if let [Joined { source, .. }] = sources.as_slice()
+            && source.lock == RowLock::Skip
+        {
+            rows = Box::pin(self.skipping(select, source, bound, reach)).await?;
+        } else if let Some(grouping) = &select.grouping {
             let groups = match Box::pin(self.gathered(select, grouping, bound)).await? {
                 Some(groups) => groups,
                 None => {
@@ -74,7 +82,8 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         if select.distinct {
             distinct(&mut rows, select.output.len() - usize::from(select.hidden));
         }
-        if !select.is_ordered && !select.order.is_empty() {
+        let is_skipping = sources.iter().any(|joined| joined.source.lock == RowLock::Skip);
+        if !select.is_ordered && !select.order.is_empty() && !is_skipping {
             rows.sort_by(|a, b| by_keys(&select.order, a, b));
         }
         let mut rows: Rows =
@@ -82,6 +91,76 @@ impl<T: Carrier + ?Sized> Work<'_, T> {
         let shown = select.output.len() - usize::from(select.hidden);
         rows.iter_mut().for_each(|row| row.truncate(shown));
         Ok(rows)
+    }
+
+    /// `SKIP LOCKED`: rows are looked at without locks and put into their order. Then they are
+    /// locked one after the other, until there are as many as are wanted; one that another
+    /// transaction has locked is left out.
+    async fn skipping(
+        &mut self,
+        select: &Select,
+        source: &Source,
+        bound: &Arc<Bound>,
+        wanted: Option<u64>,
+    ) -> Result<Rows, Stop> {
+        let (looked, cx) = (Source { lock: RowLock::Look, ..source.clone() }, bound.context());
+        let wanted = wanted.unwrap_or(u64::MAX);
+        let is_in_order = select.is_ordered || select.order.is_empty();
+        let mut most = is_in_order.then_some(wanted).filter(|wanted| *wanted < u64::MAX / LOOKED);
+        loop {
+            most = most.and_then(|most| most.checked_mul(LOOKED));
+            let found = self.find(&looked, bound, &[Outer::default()], most).await?.pop().unwrap_or_default();
+            let is_all = most.is_none_or(|most| (found.len() as u64) < most);
+            let mut candidates = Vec::with_capacity(found.len());
+            for Found { place, row } in found {
+                candidates
+                    .push((projected(&select.output, bound, &source.table.layout().read(&row)?)?, place));
+            }
+            if !is_in_order {
+                candidates.sort_by(|(a, _), (b, _)| by_keys(&select.order, a, b));
+            }
+            let mut places = candidates.into_iter().map(|(_, place)| place);
+            let mut rows = Rows::new();
+            loop {
+                let more = (wanted - rows.len() as u64).min(PHASE as u64) as usize;
+                let some: Vec<Placed> = places.by_ref().take(more).collect();
+                if some.is_empty() {
+                    break;
+                }
+                for row in self.locked(source, bound, some).await? {
+                    let row = source.table.layout().read(&row)?;
+                    // What the path has found may have changed before the lock.
+                    let passes =
+                        |having: &Expr| Ok::<_, SqlError>(having.eval(&cx, &row)? == Datum::Bool(true));
+                    if select.having.as_ref().map_or(Ok(true), passes)? {
+                        rows.push(projected(&select.output, bound, &row)?);
+                    }
+                }
+            }
+            if is_all || rows.len() as u64 >= wanted {
+                return Ok(rows);
+            }
+        }
+    }
+
+    /// Those of the rows that this transaction can lock at once and that still pass the source's
+    /// filter, as they are under the lock.
+    async fn locked(
+        &mut self,
+        source: &Source,
+        bound: &Arc<Bound>,
+        places: Vec<Placed>,
+    ) -> Result<Vec<Vec<u8>>, Stop> {
+        let test = source.filter.clone().map(|condition| Test { condition, outer: Outer::default() });
+        let fetches = places.into_iter().map(|Placed { slot, key }| Fetch {
+            table: Arc::clone(&source.table),
+            bound: Arc::clone(bound),
+            test: test.clone(),
+            slot,
+            what: Wanted::Keys(vec![key]),
+        });
+        let hits = self.fetch(RowLock::Skip, fetches.collect()).await?;
+        Ok(hits.into_iter().flatten().filter_map(|hit| hit.row).collect())
     }
 
     /// The groups of all rows of one table, made where the rows are.

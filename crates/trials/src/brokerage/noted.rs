@@ -36,7 +36,9 @@ impl<A> Noted<'_, A> {
 fn row_of(schema: &Schema, index: TableId, entry: &[u8]) -> (TableId, Vec<u8>) {
     let of = schema.tables.iter().find_map(|t| Some((t, t.indexes.iter().find(|def| def.id == index)?)));
     match of {
-        Some((table, def)) => (table.id, table.key_in_entry(def, entry).map_or_else(|| entry.to_vec(), |key| key.to_vec())),
+        Some((table, def)) => {
+            (table.id, table.key_in_entry(def, entry).map_or_else(|| entry.to_vec(), |key| key.to_vec()))
+        }
         None => (index, entry.to_vec()),
     }
 }

@@ -16,6 +16,7 @@ pub trait AnyAccess {
     fn within(&mut self, sites: Option<std::ops::Range<u32>>) -> Result<(), Abort>;
     fn prefetch(&mut self, table: TableId, keys: &[Key]);
     fn expect(&mut self, rows: usize);
+    fn wait_for_locks(&mut self, waits: bool);
 
     fn read<'a>(
         &'a mut self,
@@ -58,6 +59,14 @@ pub trait AnyAccess {
         visit: VisitRow<'a>,
     ) -> Local<'a, Result<(), Abort>>;
 
+    fn look<'a>(
+        &'a mut self,
+        index: TableId,
+        range: Range<'a>,
+        direction: Direction,
+        visit: VisitRow<'a>,
+    ) -> Local<'a, Result<(), Abort>>;
+
     fn scan_keys<'a>(
         &'a mut self,
         index: TableId,
@@ -90,6 +99,10 @@ impl<A: Access> AnyAccess for A {
 
     fn expect(&mut self, rows: usize) {
         Access::expect(self, rows);
+    }
+
+    fn wait_for_locks(&mut self, waits: bool) {
+        Access::wait_for_locks(self, waits);
     }
 
     fn read<'a>(
@@ -147,6 +160,16 @@ impl<A: Access> AnyAccess for A {
         Box::pin(Access::scan_for_update(self, index, range, direction, visit))
     }
 
+    fn look<'a>(
+        &'a mut self,
+        index: TableId,
+        range: Range<'a>,
+        direction: Direction,
+        visit: VisitRow<'a>,
+    ) -> Local<'a, Result<(), Abort>> {
+        Box::pin(Access::look(self, index, range, direction, visit))
+    }
+
     fn scan_keys<'a>(
         &'a mut self,
         index: TableId,
@@ -200,6 +223,10 @@ impl Access for ErasedAccess<'_> {
         self.0.expect(rows);
     }
 
+    fn wait_for_locks(&mut self, waits: bool) {
+        self.0.wait_for_locks(waits);
+    }
+
     async fn update<R>(
         &mut self,
         table: TableId,
@@ -242,6 +269,16 @@ impl Access for ErasedAccess<'_> {
         mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
     ) -> Result<(), Abort> {
         self.0.scan_for_update(index, range, direction, &mut f).await
+    }
+
+    async fn look(
+        &mut self,
+        index: TableId,
+        range: Range<'_>,
+        direction: Direction,
+        mut f: impl FnMut(&[u8], Row<'_>) -> Flow,
+    ) -> Result<(), Abort> {
+        self.0.look(index, range, direction, &mut f).await
     }
 
     async fn scan_keys(

@@ -4,8 +4,8 @@
 //! key. Every secondary index begins with it, too, so indexes are cut like their tables. Ids are
 //! not shifted: customers, accounts, brokers, companies and addresses count from 0 over the whole
 //! database, and a trade's id names its site (`Geometry::trade_id`). Symbols are text, as the
-//! definition has them. A site takes two bytes in a row and a price four: nine thousand sites are the
-//! most, and the definition gives a price eight digits.
+//! definition has them. A site takes two bytes in a row and a price four: nine thousand sites are
+//! the most, and the definition gives a price eight digits.
 
 use crate::columns::columns;
 use base::TableId;

@@ -495,7 +495,9 @@ pub(super) async fn run<T: Transaction>(
 ) -> Result<TradeOrderReply, Abort> {
     let site = tpce.customer_site(r.ca / 10)?;
     let known = super::fixed::TRADE_TYPES.iter().any(|row| row.0.as_bytes() == r.trade_type);
-    if r.security >= tpce.geometry.securities() || !known || !(1..=999_999).contains(&r.quantity)
+    if r.security >= tpce.geometry.securities()
+        || !known
+        || !(1..=999_999).contains(&r.quantity)
         || !PRICES.contains(&r.price)
     {
         return Err(Abort::BadRequest);
