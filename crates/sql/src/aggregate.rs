@@ -144,7 +144,7 @@ impl Accumulator {
         let one = self.of_one(args)?;
         let state = std::mem::replace(&mut self.state, State::Empty);
         if let (State::Moments(seen), State::Moments(row)) = (&state, &one) {
-            self.state = State::Moments(seen.clone().add(row.clone())?);
+            self.state = State::Moments(seen.clone().with(row.clone())?);
             return Ok(());
         }
         self.state = self.both(state, one)?;

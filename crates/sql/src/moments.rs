@@ -59,7 +59,7 @@ impl Moments {
     ///
     /// # Errors
     /// `22003` if a sum is out of range.
-    pub fn add(self, row: Moments) -> Result<Moments, SqlError> {
+    pub fn with(self, row: Moments) -> Result<Moments, SqlError> {
         match (self, row) {
             (Moments::Floats { count: before, sum, squares }, Moments::Floats { sum: value, .. }) => {
                 let (count, sum) = (before + 1.0, sum + value);
@@ -83,7 +83,7 @@ impl Moments {
     /// Of the rows of both.
     ///
     /// # Errors
-    /// As [`Moments::add`].
+    /// As [`Moments::with`].
     pub fn and(self, other: Moments) -> Result<Moments, SqlError> {
         match (self, other) {
             (
