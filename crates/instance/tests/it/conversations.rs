@@ -245,6 +245,10 @@ fn locked_rows_are_told_or_left_out() {
             // It has no locks that others could see.
             assert_eq!(ids(&told), numbers(&[1]), "{which}");
             assert_eq!(ids(&other.once(two).unwrap()), numbers(&[0, 1]), "{which}");
+            // The other one has taken the row and committed first.
+            let late = talk.try_say(&Command::Commit);
+            assert!(matches!(late, Err(ClientError::Aborted(Abort::Conflict))), "{which}: {late:?}");
+            assert_eq!(other.n(1), Some(0), "{which}");
         } else {
             let is_told = matches!(&told, Answer::Failed(error) if error.state == SqlState(*b"55P03"));
             assert!(is_told, "{which}: {told:?}");
@@ -259,9 +263,9 @@ fn locked_rows_are_told_or_left_out() {
             assert!(matches!(refused, Answer::Failed(_)), "{which}: {refused:?}");
             assert_eq!(talk.say(&Command::UndoTo(0)), &Answer::Done, "{which}");
             assert_eq!(takes.say(&Command::Commit), &Answer::Done, "{which}");
+            assert_eq!(talk.say(&Command::Commit), &Answer::Done, "{which}");
+            assert_eq!(other.n(1), Some(10), "{which}");
         }
-        assert_eq!(talk.say(&Command::Commit), &Answer::Done, "{which}");
-        assert_eq!(other.n(1), Some(10), "{which}");
         deployment.stop();
     });
 }
