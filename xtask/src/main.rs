@@ -39,7 +39,7 @@ usage: cargo xtask <command> [arguments]
 
   tidy [--texts]   formatting, clippy, the floors of the house, the text rules, the language of comments and docs
                    (--texts: without clippy, which takes minutes)
-  test [ARGS]      every test, a test binary for each CPU at a time; with arguments, `cargo test ARGS` over all crates
+  test [ARGS]      every test, a test binary for each CPU and one more at a time; with arguments, `cargo test ARGS` over all crates
   ci               tidy, test, examples, documentation: what ./test and CI run
   examples         the programs of their own in examples/: built, run, killed
   stress [--rounds N] [--minutes M] [--hogs N] [--jobs N] [--parts A,B] [-- ARGS]
@@ -204,14 +204,15 @@ fn test(rest: &[String]) -> Result<(), Failed> {
 /// Builds the tests that these arguments of `cargo test` choose, and runs them side by side.
 fn run_tests(choice: &[&str]) -> Result<(), Failed> {
     let parts = parts::build(choice)?;
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    // The longest parts wait for child processes and for moments half of their time.
+    let jobs = std::thread::available_parallelism().map_or(1, |cpus| cpus.get()) + 1;
     let outputs = root().join("target/test-outputs");
     let unusable = |why: std::io::Error| Failed::Stress(format!("{}: {why}", outputs.display()));
     std::fs::create_dir_all(&outputs).map_err(unusable)?;
-    eprintln!("+ {} test binaries, {cpus} at a time", parts.len());
+    eprintln!("+ {} test binaries, {jobs} at a time", parts.len());
     let begun = Instant::now();
     let file_of = |part: &parts::Part| outputs.join(format!("{}.txt", part.name));
-    let failures = parts::side_by_side(&parts, cpus, &[], file_of, |ran| {
+    let failures = parts::side_by_side(&parts, jobs, &[], file_of, |ran| {
         let outcome = if ran.passed { "ok" } else { "FAILED" };
         let seconds = ran.time.as_secs_f64();
         eprintln!("  {}: {outcome}, {} tests passed, {seconds:.1} s{}", ran.part.name, ran.tests, ran.said);
