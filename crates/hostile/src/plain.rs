@@ -199,6 +199,7 @@ fn row(bytes: &[u8]) {
             Type::Bool => row.set_int(at as u16, (length % 2).into()),
             Type::Char(n) => row.set_bytes(at as u16, &vec![length as u8; n.into()]),
             Type::Text(most) => row.set_bytes(at as u16, &vec![b'z'; most.min(length.into()) as usize]),
+            Type::I16 => row.set_int(at as u16, i64::from(length as i16)),
             _ => row.set_int(at as u16, length.into()),
         }
         if table.columns[at].nullable && length % 2 == 1 {

@@ -214,7 +214,7 @@ fn a_rollback_that_finds_no_room_poisons_the_store() {
     });
     let [filler, victim] = &mut txns;
     let insert = |txn: &mut LocalTxn, id| {
-        let (key, row) = (table::key(id), table::row(id, &(1, "n".repeat(300))));
+        let (key, row) = (table::key(id), table::row(id, &(1, "n".repeat(302))));
         let mut access = PageAccess::new(&engine, &executor, txn);
         to_its_end(&engine, access.insert(table::ACCOUNTS, &key, &row))
     };
