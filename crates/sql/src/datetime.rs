@@ -27,6 +27,24 @@ pub const END_DATE: i32 = i32::MAX;
 
 /// The Julian day of 2000-01-01. Day 0 is the first that PostgreSQL has: 4714-11-24 BC.
 pub const JULIAN: i64 = 2_451_545;
+
+/// The names of the months, and of the days of a week from Sunday on, as texts are read.
+pub(crate) const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+pub(crate) const WEEKDAYS: [&str; 7] =
+    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 /// 5874898-01-01 and 294277-01-01: the first days that PostgreSQL's dates and timestamps lack.
 const DATES_END: i64 = 2_145_031_949;
 const TIMESTAMPS_END: i64 = 106_751_983;

@@ -3,7 +3,7 @@
 //! A letter or digit of the text stands for itself in the format only in quotes. A character that
 //! is neither skips one of the text that is neither. Patterns of weeks and zones are refused.
 
-use crate::datetime::{self, Civil, DAY, HOUR, JULIAN, MINUTE, SECOND};
+use crate::datetime::{self, Civil, DAY, HOUR, JULIAN, MINUTE, MONTHS, SECOND, WEEKDAYS};
 use crate::{SqlError, SqlState};
 
 /// Longer ones before their beginnings, each with the most digits that it reads.
@@ -26,22 +26,6 @@ const NUMBERS: [(&str, usize); 17] = [
     ("J", 7),
     ("Q", 1),
 ];
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
-const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-
 #[derive(Default)]
 struct Fields {
     year: Option<i64>,

@@ -3,25 +3,9 @@
 
 use super::zone::Zone;
 use super::{BEGIN, BEGIN_DATE, Civil, DAY, END, END_DATE, HOUR, MINUTE, SECOND, days_in};
-use super::{UNIX_EPOCH, checked_timestamp};
+use super::{MONTHS, UNIX_EPOCH, WEEKDAYS, checked_timestamp};
 use crate::numeric::is_blank;
 use crate::{SqlError, SqlState};
-
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
-const WEEKDAYS: [&str; 7] = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 
 /// Why a text is no date or time.
 enum Problem {
