@@ -26,6 +26,10 @@ const NUMBERS: [(&str, usize); 17] = [
     ("J", 7),
     ("Q", 1),
 ];
+
+/// More than a timestamp has; within them the days of a date can be computed.
+const YEARS: std::ops::RangeInclusive<i64> = -300_000..=300_000;
+
 #[derive(Default)]
 struct Fields {
     year: Option<i64>,
@@ -80,7 +84,8 @@ pub fn timestamp(text: &str, format: &str) -> Result<i64, SqlError> {
 impl Fields {
     /// Reads what the next pattern stands for. Returns what is left of text and format.
     fn pattern<'a>(&mut self, text: &'a str, format: &'a str) -> Result<(&'a str, &'a str), SqlError> {
-        let upper = format.to_ascii_uppercase();
+        // No pattern is longer.
+        let upper: String = format.chars().take(6).map(|c| c.to_ascii_uppercase()).collect();
         if upper.starts_with("FM") || upper.starts_with("TM") {
             return Ok((text, &format[2..]));
         }
@@ -98,13 +103,13 @@ impl Fields {
         }
         for pattern in ["A.M.", "P.M.", "AM", "PM"] {
             if upper.starts_with(pattern) {
-                let read = text.get(..pattern.len()).unwrap_or(text).to_ascii_lowercase().replace('.', "");
-                self.is_pm = match read.as_str() {
+                let read = text.get(..pattern.len()).unwrap_or(text);
+                self.is_pm = match read.to_ascii_lowercase().replace('.', "").as_str() {
                     "am" => Some(false),
                     "pm" => Some(true),
                     _ => return Err(invalid(text, pattern.len(), pattern)),
                 };
-                return Ok((&text[pattern.len()..], &format[pattern.len()..]));
+                return Ok((&text[read.len()..], &format[pattern.len()..]));
             }
         }
         let Some((pattern, width)) = NUMBERS.iter().find(|(pattern, _)| upper.starts_with(pattern)) else {
@@ -130,7 +135,8 @@ impl Fields {
         pattern: &str,
         (names, length): (&[&str], usize),
     ) -> Result<&'a str, SqlError> {
-        let lower = text.to_lowercase();
+        // No name is longer. Other letters than ASCII would change the length.
+        let lower: String = text.chars().take(9).map(|c| c.to_ascii_lowercase()).collect();
         let cut = |name: &str| name[..length.min(name.len())].to_owned();
         let Some(at) = names.iter().position(|name| lower.starts_with(&cut(name))) else {
             let word: String = text.chars().take_while(|c| !c.is_whitespace()).collect();
@@ -145,7 +151,7 @@ impl Fields {
     }
 
     fn set(&mut self, pattern: &str, number: i64, digits: usize) -> Result<(), SqlError> {
-        let fraction = |width: u32| number * 10_i64.pow(width.saturating_sub(digits as u32));
+        let fraction = |width: u32| number.saturating_mul(10_i64.pow(width.saturating_sub(digits as u32)));
         match pattern {
             "YYYY" => self.year = Some(number),
             // Years of one to three digits are near 2020.
@@ -172,7 +178,7 @@ impl Fields {
             "MI" => self.minute = number,
             "SS" => self.second = number,
             "SSSS" => self.seconds_of_day = Some(number),
-            "MS" => self.micros = fraction(3) * 1000,
+            "MS" => self.micros = fraction(3).saturating_mul(1000),
             "US" => self.micros = fraction(6),
             _ => {}
         }
@@ -188,7 +194,9 @@ impl Fields {
             year => year,
         };
         let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
-        let is_valid = (1..=12).contains(&month)
+        let is_valid = YEARS.contains(&year)
+            && self.seconds_of_day.is_none_or(|seconds| (0..=DAY / SECOND).contains(&seconds))
+            && (1..=12).contains(&month)
             && (1..=datetime::days_in(year, month)).contains(&day)
             && (0..24).contains(&self.hour)
             && (0..60).contains(&self.minute)
@@ -224,4 +232,24 @@ fn invalid(text: &str, width: usize, pattern: &str) -> SqlError {
     let shown: String = text.chars().take(width).collect();
     wrong(SqlState(*b"22007"), format!("invalid value \"{shown}\" for \"{pattern}\""))
         .with_detail("Value must be an integer.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_any_letters_and_numbers_are_read_or_refused() {
+        let at = |text| timestamp(text, "YYYY-MM-DD HH12:MI A.M.");
+        assert_eq!(at("2000-01-02 01:00 am"), Ok(DAY + HOUR), "shorter than its pattern");
+        assert_eq!(at("2000-01-02 01:00 a.m."), at("2000-01-02 01:00 am"));
+        // The small form of this letter is longer.
+        assert!(timestamp("fr\u{130}", "DY").is_err());
+        assert!(timestamp("OCT\u{130} 2000", "MON").is_ok());
+        let huge = "9223372036854775807";
+        for format in ["YYYY", "MS", "US", "SSSS", "J", "DDD", "HH24", "MI", "SS"] {
+            assert!(timestamp(huge, format).is_err(), "{format}");
+        }
+        assert!(timestamp(&format!("-{huge}"), "YYYY").is_err());
+    }
 }

@@ -310,8 +310,8 @@ pub fn bin(width: &Interval, time: i64, origin: i64) -> Result<i64, SqlError> {
         return Err(out("stride must be greater than zero"));
     }
     let since = time.checked_sub(origin).ok_or_else(super::interval_out_of_range)?;
-    super::checked_timestamp(origin + since.div_euclid(micros) * micros)
-        .ok_or_else(super::timestamp_out_of_range)
+    let begin = since.div_euclid(micros).checked_mul(micros).and_then(|begin| begin.checked_add(origin));
+    begin.and_then(super::checked_timestamp).ok_or_else(super::timestamp_out_of_range)
 }
 
 fn size(part: Part) -> Option<i64> {

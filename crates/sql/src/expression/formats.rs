@@ -89,7 +89,7 @@ pub(super) fn format(values: &[Cow<'_, Datum>]) -> Result<Datum, SqlError> {
         next += 1;
         let text = one(kind, value)?;
         let blanks = width.unwrap_or(0).saturating_sub(text.chars().count());
-        if out.len() + text.len() + blanks > super::strings::MAX_BYTES {
+        if out.len().saturating_add(text.len()).saturating_add(blanks) > super::strings::MAX_BYTES {
             return Err(too_long());
         }
         let blanks = " ".repeat(blanks);
@@ -221,4 +221,20 @@ fn escaped(text: &str) -> Result<Vec<u8>, SqlError> {
         at += length;
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A width of any size is refused, also one with which the length of the text overflows.
+    #[test]
+    fn a_width_beyond_all_texts_is_an_error() {
+        for width in [usize::MAX, usize::MAX - 1, 1 << 40] {
+            let values = [Datum::Text(std::format!("ab%{width}s")), Datum::Text("x".into())];
+            assert!(super::format(&values.each_ref().map(Cow::Borrowed)).is_err(), "{width}");
+        }
+        let values = [Datum::Text("ab%3s".into()), Datum::Text("x".into())];
+        assert_eq!(super::format(&values.each_ref().map(Cow::Borrowed)), Ok(Datum::Text("ab  x".into())));
+    }
 }
