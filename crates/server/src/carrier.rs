@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// The warnings of a carrier whose instance ends while a call waits for it.
+    /// The warnings of a carrier with one instance, which ends while a call waits for it.
     fn warnings(name: &str, ends: bool) -> String {
         let address = Address::Ring(name.into());
         let listener = Listener::bind(&address).unwrap();
