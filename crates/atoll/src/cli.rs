@@ -7,6 +7,7 @@ mod comparing;
 mod flowing;
 mod numbers;
 mod planning;
+mod recording;
 mod serving;
 mod size;
 mod tracing;
@@ -35,6 +36,7 @@ use driver::{Arrivals, Rate, Think, Warmup};
 pub use numbers::{Backoff, RetryLimit};
 use numbers::{backoff, duration, interval, per_cent, retries, skew, warmup};
 pub use planning::PlanArgs;
+pub use recording::RecordArgs;
 pub use serving::ServeArgs;
 use size::size;
 use std::net::SocketAddr;
@@ -73,6 +75,8 @@ pub enum Command {
     Load(Box<LoadArgs>),
     /// Counts the records, locks and pages that a transaction touches, by kind of transaction
     Stats(Box<StatsArgs>),
+    /// Keeps the transactions of a workload, for `replay` and for plans
+    Record(Box<RecordArgs>),
     /// Says which deployment fits a machine and a workload, why, and how surely
     Plan(Box<PlanArgs>),
     /// Checks a database on disk: pages, indexes, log, and the consistency conditions of its

@@ -120,6 +120,21 @@ Examples:
 
 Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
 
+pub const RECORD: &str = "\
+One worker carries out the transactions. The file has no data: the rows that each transaction touches, by table and site, and which of
+them are popular. `replay` does the same on rows of its own, as large, under any design and number of islands; a plan for it is a plan for
+the recorded workload. As many islands as the recording has sites can be tried: --scale sets them. To record what clients of your own
+tables do: atoll serve --record FILE.
+
+Examples:
+  atoll record tpce --out tpce.rec
+  atoll plan replay --recording tpce.rec            the deployment for it on this machine
+  atoll record tpcc --scale 24 --out tpcc.rec       sites for up to 24 islands
+  atoll plan replay --recording tpcc.rec --machine machines/quad-socket-e7530.toml
+  atoll bench replay --recording tpce.rec --islands 1,2 --design conventional,occ
+
+Exit code: 0 success; 1 the run failed; 2 wrong usage; 130 interrupted.";
+
 pub const TRACE: &str = "\
 The program runs under qemu's user mode, a hundred times slower. A transaction of TPC-C's mix takes some 40 KB of the file.
 The components of inlined code are known where the program was built with CARGO_PROFILE_RELEASE_DEBUG=line-tables-only.

@@ -12,7 +12,7 @@
 //! `load` builds a database that lasts, `check` inspects one (`loaded` does both for an
 //! experiment), `backup_command` copies and restores one, and `dump` writes and reads one as SQL;
 //! `places` decides which directory a run may use; `stats` counts the records, locks and pages that
-//! one transaction touches.
+//! one transaction touches. `record_command` keeps the transactions of a run for `replay`.
 //! `report_command` makes a page from rows, `compare_command` compares two sets of rows, and
 //! `results` keeps the directory of rows and page. `figures` and `claims_command` run the papers'
 //! experiments (`lab`) and print their results.
@@ -63,6 +63,7 @@ mod membership;
 mod memory;
 mod places;
 mod plan;
+mod record_command;
 mod report_command;
 mod seen;
 mod serve_command;
@@ -121,6 +122,7 @@ pub fn main() -> ExitCode {
     #[cfg(feature = "rdma")]
     rdma::provide();
     driver::built_from(version::COMMIT);
+    workload::recording::read_files_by(|path| std::fs::read(path));
     let words = match config_file::with_its_options(std::env::args_os().collect()) {
         Ok(words) => words,
         Err(failure) => {
@@ -173,6 +175,7 @@ fn run(cli: Cli, typed: &[String], given: &Given, interrupt: &Interrupt) -> Resu
         }
         Some(Command::Load(args)) => load::run(&*plan::adopt_load(args, given, typed)?, given, interrupt),
         Some(Command::Stats(args)) => stats::run(&args, interrupt),
+        Some(Command::Record(args)) => record_command::run(&args, interrupt),
         Some(Command::Check(args)) => check::run(&args, interrupt),
         Some(Command::Backup(args)) => backup_command::back_up(&args, interrupt),
         Some(Command::Dump(args)) => dump::dump(&args, interrupt),

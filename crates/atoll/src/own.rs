@@ -22,6 +22,7 @@ fn argument(workload: &str, option: &'static OwnOption) -> Arg {
         .help_heading(format!("Options of {workload} (a comma list measures each value)"));
     match option.takes {
         Takes::Word(words) => arg.value_name("WORD,...").value_parser(PossibleValuesParser::new(words)),
+        Takes::File => arg.value_name("FILE,..."),
         Takes::Number(low, high) => arg
             .value_name("N,...")
             .value_parser(clap::value_parser!(u64).range(low..=high).map(|n| n.to_string())),

@@ -11,6 +11,7 @@ use crate::cli::{BenchArgs, Cli, Command, DurabilityArg, HostArg, ServeArgs};
 use crate::failure::Failure;
 use crate::membership::Membership;
 use crate::output::print;
+use crate::record_command;
 use crate::service;
 use crate::sweep::Sweep;
 use base::InstanceId;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 use topology::IslandCount;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 use txn::Placement;
+use workload::Recorder;
 use workload::benchmark::Benchmark;
 use world::tell;
 
@@ -74,6 +76,7 @@ fn open_and_serve(
         base_command::begin_with(place, &args.relay_name, &args.data, interrupt)?;
     }
     let deployment = plan(args, interrupt)?;
+    may_record(args, &deployment)?;
     let is_new = !matches!(standing(&args.data)?, Standing::Database(_));
     if is_new {
         let load = Deployment { data_use: DataUse::Load, ..deployment.clone() };
@@ -175,6 +178,7 @@ fn serve(
         .build()
         .map_err(Failure::run)?;
     let server = runtime.spawn(serving::serve(engine, options, stopping, ready));
+    let mut recorded = Recorded::begin(args, running.deployment())?;
     let mut failed = None;
     while !server.is_finished() && !interrupt.is_set() {
         if let Some(Err(over)) = membership.as_ref().map(|own| own.tend(&mut running)) {
@@ -182,6 +186,7 @@ fn serve(
             service::tell("STOPPING=1");
             return Err(over);
         }
+        recorded.tend(false);
         match running.tend(LOOK_EVERY) {
             Ok(restarted) => restarted.iter().for_each(|instance| {
                 about.islands[usize::from(instance.0)].restarts.fetch_add(1, Ordering::Relaxed);
@@ -198,11 +203,54 @@ fn serve(
     let _ = stop.send(true);
     let served = runtime.block_on(server).map_err(Failure::run)?;
     drop(runtime);
+    recorded.tend(true);
     if let Some(error) = failed {
         return Err(error.into());
     }
     running.stop(None)?;
     served.map_err(Failure::run)
+}
+
+/// # Errors
+/// `--record` with instances of which this process does not see the transactions.
+fn may_record(args: &ServeArgs, deployment: &Deployment) -> Result<(), Failure> {
+    let Some(out) = &args.record else { return Ok(()) };
+    record_command::refuse_place(out)?;
+    if deployment.islands == 1 && deployment.host == Host::Thread && !deployment.design.owns_keys() {
+        return Ok(());
+    }
+    let why = "--record: only transactions of one island on threads of this process are seen, under conventional, occ or serial; expected \
+               --islands 1 --host thread. The recording says how they fare on more islands, and under other designs";
+    Err(Failure::Usage(why.into()))
+}
+
+/// The transactions of clients, until enough of them are recorded.
+struct Recorded<'a> {
+    recorder: Option<Recorder>,
+    out: Option<&'a Path>,
+}
+
+impl<'a> Recorded<'a> {
+    fn begin(args: &'a ServeArgs, deployment: &Deployment) -> Result<Recorded<'a>, Failure> {
+        let Some(out) = args.record.as_deref() else { return Ok(Recorded { recorder: None, out: None }) };
+        let workload = deployment.spec.build().map_err(Failure::run)?;
+        let recorder = Recorder::start(&workload, SQL, args.record_transactions as usize);
+        Ok(Recorded { recorder, out: Some(out) })
+    }
+
+    /// Writes the file once there are enough transactions, or when the server ends.
+    fn tend(&mut self, is_last: bool) {
+        let (Some(recorder), Some(out)) = (self.recorder.take_if(|r| is_last || r.is_full()), self.out)
+        else {
+            return;
+        };
+        let kept = recorder.finish().map(|recording| (record_command::keep(&recording, out), recording));
+        match kept {
+            Some((Ok(()), recording)) => tracing::info!("{}", record_command::summary(&recording, out)),
+            Some((Err(why), _)) => tracing::error!("--record: {why}"),
+            None => tracing::warn!("--record: no transaction was recorded, and no file written"),
+        }
+    }
 }
 
 fn engine_of(running: &Running, database: Database, stations: Arc<Stations>) -> std::io::Result<Deployed> {

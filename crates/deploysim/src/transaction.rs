@@ -4,7 +4,8 @@
 //! groups of rows it reads or updates, the table they lie in, and the place: at home, or with a
 //! probability elsewhere. The built-in ones follow the workloads' own definitions; a recorded run
 //! fills the same structs (they are serde values). The islands microbenchmark is drawn by the
-//! workload's own generator, so its participants, keys and skew are those of a real run.
+//! workload's own generator, so its participants, keys and skew are those of a real run. So are the
+//! transactions of a recording, by the workload that carries it out again.
 
 mod draw;
 mod kinds;
@@ -16,8 +17,21 @@ pub use spec::takes_share;
 
 use crate::error::ModelError;
 use serde::{Deserialize, Serialize};
+use txn::Workload;
 use workload::Hot;
 use workload::micro::{Micro, MicroOptions, Op};
+use workload::recording::Recorded;
+use workload::replay::Replay;
+
+/// The rows of a table. A model numbers the rows of all tables one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rows {
+    /// Rows of one site, or of one copy.
+    pub of_site: u64,
+    pub rows: u64,
+    /// The number of the first row.
+    pub first: u64,
+}
 
 /// A table of a recorded kind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -110,6 +124,8 @@ pub enum Transactions {
     Micro(Box<Micro>),
     /// Recorded or described kinds.
     Mix(Box<Mix>),
+    /// A recorded run, transaction by transaction.
+    Replay(Box<Replay>),
 }
 
 impl Transactions {
@@ -143,6 +159,7 @@ impl Transactions {
         match self {
             Transactions::Micro(_) => "micro",
             Transactions::Mix(mix) => &mix.name,
+            Transactions::Replay(replay) => &replay.recording().header.source,
         }
     }
 
@@ -151,6 +168,7 @@ impl Transactions {
         match self {
             Transactions::Micro(micro) => micro.options().sites,
             Transactions::Mix(mix) => mix.sites,
+            Transactions::Replay(replay) => replay.sites(),
         }
     }
 
@@ -158,8 +176,32 @@ impl Transactions {
     pub fn dataset(&self) -> u64 {
         match self {
             Transactions::Micro(micro) => micro.options().dataset,
-            Transactions::Mix(mix) => mix.tables.iter().map(|t| t.rows_per_site * u64::from(mix.sites)).sum(),
+            Transactions::Mix(_) | Transactions::Replay(_) => {
+                self.tables().iter().map(|table| table.rows).sum()
+            }
         }
+    }
+
+    /// The tables in the order of their keys.
+    pub fn tables(&self) -> Vec<Rows> {
+        let of_site: Vec<(u64, u64)> = match self {
+            Transactions::Micro(micro) => vec![(micro.options().dataset, 1)],
+            Transactions::Mix(mix) => {
+                mix.tables.iter().map(|table| (table.rows_per_site, u64::from(mix.sites))).collect()
+            }
+            Transactions::Replay(replay) => {
+                let copies = |is_replicated| if is_replicated { 1 } else { u64::from(replay.sites()) };
+                let tables = replay.recording().header.tables.iter().enumerate();
+                tables.map(|(at, table)| (replay.rows(at), copies(table.is_replicated))).collect()
+            }
+        };
+        let mut first = 0;
+        let place = |(of_site, sites): (u64, u64)| {
+            let rows = of_site * sites;
+            first += rows;
+            Rows { of_site, rows, first: first - rows }
+        };
+        of_site.into_iter().map(place).collect()
     }
 
     /// Whether all rows lie in one table, and are drawn alike.
@@ -167,12 +209,17 @@ impl Transactions {
         match self {
             Transactions::Micro(_) => true,
             Transactions::Mix(mix) => mix.tables.len() == 1,
+            Transactions::Replay(replay) => replay.recording().header.tables.len() == 1,
         }
     }
 
     /// Whether clients send their requests to the homes of the rows, without skew.
     pub fn is_routed(&self) -> bool {
-        matches!(self, Transactions::Mix(mix) if mix.is_routed)
+        match self {
+            Transactions::Micro(_) => false,
+            Transactions::Mix(mix) => mix.is_routed,
+            Transactions::Replay(replay) => replay.recording().header.is_routed,
+        }
     }
 
     /// Whether any transaction updates or inserts a row.
@@ -183,6 +230,10 @@ impl Transactions {
                 let mut groups = kind.phases.iter().flat_map(|phase| &phase.groups);
                 kind.inserts > 0 || groups.any(|group| group.update)
             }),
+            Transactions::Replay(replay) => {
+                let all = replay.recording().transactions.iter();
+                all.flat_map(Recorded::touches).any(|touch| touch.op.writes())
+            }
         }
     }
 
@@ -190,7 +241,7 @@ impl Transactions {
     pub fn skew(&self) -> (f64, Option<Hot>) {
         match self {
             Transactions::Micro(micro) => (micro.options().skew, micro.options().hot),
-            Transactions::Mix(_) => (0.0, None),
+            Transactions::Mix(_) | Transactions::Replay(_) => (0.0, None),
         }
     }
 }

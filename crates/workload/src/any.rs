@@ -12,12 +12,14 @@
 //! link: it ends with [`Abort::BadRequest`].
 
 use crate::benchmark::{Benchmark, Counted, Labels, Statistics, Terminals};
+use crate::recording::{self, Noting};
 use base::{SiteId, TableId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::pin::pin;
-use txn::erased::{AnyAccess, ErasedAccess, Local};
+use std::rc::Rc;
+use txn::erased::{AnyAccess, AnyTransaction, ErasedAccess, ErasedTransaction, Local};
 use txn::step::{decode, encode};
 use txn::workload::{Clients, Pauses};
 use txn::{Abort, Access, Generator, Route, Schema, StepId, Transaction, Verdict, Workload};
@@ -88,6 +90,19 @@ macro_rules! any_workload {
                 match self { $(AnyWorkload::$kind(_) => const { <$ty as Benchmark>::TERMINALS.as_ref() }),+ }
             }
 
+            async fn carry_out<T: Transaction>(
+                &self,
+                request: &AnyRequest,
+                txn: &mut T,
+            ) -> Result<AnyReply, Abort> {
+                match (self, request) {
+                    $((AnyWorkload::$kind(w), AnyRequest::$kind(r)) => {
+                        pin!(w.run(r, txn)).await.map(AnyReply::$kind)
+                    })+
+                    _ => Err(Abort::BadRequest),
+                }
+            }
+
             /// See [`Benchmark::for_any_mix`].
             #[must_use]
             pub fn for_any_mix(&self) -> AnyWorkload {
@@ -113,13 +128,12 @@ macro_rules! any_workload {
                 each!(self, w => w.sites())
             }
 
+            #[inline]
             async fn run<T: Transaction>(&self, request: &AnyRequest, txn: &mut T) -> Result<AnyReply, Abort> {
-                match (self, request) {
-                    $((AnyWorkload::$kind(w), AnyRequest::$kind(r)) => {
-                        pin!(w.run(r, txn)).await.map(AnyReply::$kind)
-                    })+
-                    _ => Err(Abort::BadRequest),
+                if recording::is_on() {
+                    return self.run_noted(request, txn).await;
                 }
+                pin!(self.carry_out(request, txn)).await
             }
 
             async fn run_step<A: Access>(
@@ -297,6 +311,25 @@ macro_rules! any_workload {
                     match self {
                         $(AnyWorkload::$kind(w) => pin!(w.audit(sites, access)).await.map(AnyAudit::$kind)),+
                     }
+                })
+            }
+        }
+
+        impl AnyWorkload {
+            /// As `carry_out`, with a note of the transaction. It is compiled here, not once for
+            /// each engine.
+            fn run_noted<'a>(
+                &'a self,
+                request: &'a AnyRequest,
+                txn: &'a mut dyn AnyTransaction,
+            ) -> Local<'a, Result<AnyReply, Abort>> {
+                Box::pin(async move {
+                    let Some(note) = recording::note(self, request) else {
+                        return self.carry_out(request, &mut ErasedTransaction(txn)).await;
+                    };
+                    let reply = self.carry_out(request, &mut Noting::new(txn, Rc::clone(&note))).await?;
+                    recording::keep(note);
+                    Ok(reply)
                 })
             }
         }

@@ -36,6 +36,8 @@ pub enum Takes {
     Number(u64, u64),
     /// One of these words.
     Word(&'static [&'static str]),
+    /// The path of a file.
+    File,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,8 @@
 //! Read it in this order: the list of all workloads, with their names ([`spec`]), and the
 //! properties that the measuring code needs ([`benchmark`]); the islands microbenchmark
 //! ([`micro`]), TPC-B ([`tpcb`]), TPC-C ([`tpcc`]), TPC-E ([`tpce`]) and TATP ([`tatp`]), each as
-//! schema and loader, steps, generator, check; the random draws that they share ([`random`], and
+//! schema and loader, steps, generator, check; recorded runs ([`recording`]), and those again
+//! ([`replay`]); the random draws that they share ([`random`], and
 //! hot ranges, [`hot`]).
 //! With the feature `oracle`: a naive model that runs any workload in one thread (`oracle`), the
 //! do-nothing storage on which the language itself is measured (`null`), and a workload without
@@ -23,6 +24,8 @@ mod served;
 pub mod spec;
 
 pub mod micro;
+pub mod recording;
+pub mod replay;
 pub mod tatp;
 pub mod tpcb;
 pub mod tpcc;
@@ -44,4 +47,5 @@ pub mod oracle;
 pub use any::{AnyAudit, AnyGenerator, AnyReply, AnyRequest, AnyWorkload};
 pub use benchmark::{Benchmark, Labels};
 pub use hot::Hot;
+pub use recording::{Recorder, Recording};
 pub use spec::{SpecError, WorkloadSpec};

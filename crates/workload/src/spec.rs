@@ -34,6 +34,7 @@ macro_rules! workloads {
             Tpcc: crate::tpcc::Tpcc,
             Tatp: crate::tatp::Tatp,
             Tpce: crate::tpce::Tpce,
+            Replay: crate::replay::Replay,
             Sql: sql::Database,
         }
     };
@@ -69,6 +70,8 @@ pub fn own_options() -> impl Iterator<Item = &'static OwnOption> {
 impl Takes {
     fn check(&self, option: &'static str, value: &str) -> Result<(), SpecError> {
         match *self {
+            // The workload opens it.
+            Takes::File => Ok(()),
             Takes::Word(words) if words.contains(&value) => Ok(()),
             Takes::Word(words) => {
                 let expected = words.join(" or ");

@@ -19,7 +19,8 @@ Examples:
   atoll serve --data DIR                          a new database, or the one that is there
   psql -h 127.0.0.1 -U atoll test                 a client
   atoll serve --data DIR --islands per-core       one instance per core, for a new database
-  atoll serve --data DIR --listen 0.0.0.0:5432 --password-file FILE";
+  atoll serve --data DIR --listen 0.0.0.0:5432 --password-file FILE
+  atoll serve --data DIR --record mine.rec        then: atoll plan replay --recording mine.rec";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -94,6 +95,14 @@ pub struct ServeArgs {
     /// without a password
     #[arg(long, value_name = "HOST:PORT", value_parser = listen_address)]
     pub status: Option<SocketAddr>,
+    /// Keep the transactions of clients in this file, for `atoll plan replay`: needs one island,
+    /// and
+    /// --host thread, as is the default then
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<PathBuf>,
+    /// Transactions to record; with fewer the file is written when the server ends
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000), requires = "record")]
+    pub record_transactions: u64,
     /// Take options from this file, in lines such as islands = 2 or listen = "0.0.0.0:5432"; those
     /// that are typed count more
     #[arg(long, value_name = "FILE")]

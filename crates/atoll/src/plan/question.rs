@@ -98,8 +98,9 @@ impl<'a> Question<'a> {
     }
 
     fn remark(&mut self) {
-        if !self.spec.own.is_empty() {
-            let names: Vec<String> = self.spec.own.keys().map(|name| format!("--{name}")).collect();
+        let unknown = || self.spec.own.keys().filter(|name| *name != "recording");
+        if unknown().next().is_some() {
+            let names: Vec<String> = unknown().map(|name| format!("--{name}")).collect();
             self.remarks.push(format!(
                 "the model does not know {}: it predicts without; measured trials have it",
                 names.join(", ")
@@ -146,7 +147,10 @@ impl<'a> Question<'a> {
 
     /// What a calibration for this question holds under. Cells have no skew, so that it is for any.
     pub fn conditions(&self) -> Conditions {
-        let labels = self.subject.labels();
+        let mut labels = self.subject.labels();
+        // Recordings differ as workloads do.
+        let recording = labels.options.remove("recording").map(|name| format!("-{name}"));
+        let workload = format!("{}{}", self.args.workload, recording.unwrap_or_default());
         let mut options: Vec<(String, String)> = Vec::new();
         let mut add = |name: &str, value: Option<String>| {
             options.extend(value.map(|value| (name.to_owned(), value)));
@@ -159,7 +163,7 @@ impl<'a> Question<'a> {
             machine: self.machine.name().to_owned(),
             cores: self.levels.cores,
             profile: format!("{} of {}", self.base.name, self.base.date),
-            workload: self.args.workload.clone(),
+            workload,
             op: labels.op,
             durability: self.durability(),
             clients: self.args.clients,

@@ -52,12 +52,7 @@ impl<T: Copy> Locks<T> {
             }
             key += rows;
         };
-        match transactions {
-            Transactions::Micro(micro) => add(micro.options().dataset),
-            Transactions::Mix(mix) => {
-                mix.tables.iter().for_each(|t| add(t.rows_per_site * u64::from(mix.sites)));
-            }
-        }
+        transactions.tables().iter().for_each(|table| add(table.rows));
         let states = vec![0; first as usize];
         Locks { ranges, states, queues: HashMap::new(), waits: HashMap::new() }
     }

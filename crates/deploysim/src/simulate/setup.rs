@@ -10,7 +10,7 @@ use super::{RunOptions, Sim, Timer};
 use crate::case::Case;
 use crate::costs::{ChannelCosts, Homes};
 use crate::deployment::Clients;
-use crate::transaction::{Requests, Transactions};
+use crate::transaction::{Requests, Rows, Transactions};
 use fastrand::Rng;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
@@ -217,16 +217,10 @@ pub(crate) fn hot_keys(transactions: &Transactions) -> Vec<(u64, u64)> {
             let range = range.map_or((0, 0), |r| (r.start, r.end));
             [(0, popular.min(options.dataset)), range].into_iter().filter(|(a, b)| a < b).collect()
         }
-        Transactions::Mix(mix) => {
-            let (mut ranges, mut key) = (Vec::new(), 0);
-            for table in &mix.tables {
-                let rows = table.rows_per_site * u64::from(mix.sites);
-                if table.rows_per_site <= FEW_ROWS {
-                    ranges.push((key, key + rows));
-                }
-                key += rows;
-            }
-            ranges
+        Transactions::Mix(_) | Transactions::Replay(_) => {
+            let few = |table: &&Rows| table.of_site <= FEW_ROWS;
+            let tables = transactions.tables();
+            tables.iter().filter(few).map(|table| (table.first, table.first + table.rows)).collect()
         }
     }
 }

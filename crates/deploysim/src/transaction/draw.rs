@@ -1,11 +1,13 @@
 //! Requests drawn from a seed.
 
-use super::{Mix, Place, RecordedKind, Transactions};
+use super::{Mix, Place, RecordedKind, Rows, Transactions};
 use fastrand::Rng;
 use smallvec::SmallVec;
 use std::ops::Range;
 use txn::{Generator, Workload};
 use workload::micro::{Micro, MicroGenerator, Op};
+use workload::recording::Op as Touched;
+use workload::replay::{Replay, ReplayGenerator};
 
 /// One row of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,8 +44,12 @@ impl Request {
     }
 }
 
+/// Rows of one scan that are drawn: those of a longer one weigh more.
+const MOST_SCANNED: u32 = 64;
+
 /// A stream of requests, which follows from its seed.
 pub enum Requests {
+    Replay { replay: Replay, tables: Vec<Rows>, generator: Box<ReplayGenerator> },
     Micro { micro: Box<Micro>, generator: Box<MicroGenerator> },
     Mix { mix: Box<Mix>, bases: Vec<u64>, total: f64, homes: Range<u32>, random: Rng },
 }
@@ -57,13 +63,12 @@ impl Requests {
                 let generator = Box::new(micro.generator(seed, sites));
                 Requests::Micro { micro: micro.clone(), generator }
             }
+            Transactions::Replay(replay) => {
+                let generator = Box::new(replay.generator(seed, sites));
+                Requests::Replay { replay: (**replay).clone(), tables: transactions.tables(), generator }
+            }
             Transactions::Mix(mix) => {
-                let mut bases = Vec::with_capacity(mix.tables.len());
-                let mut next = 0;
-                for table in &mix.tables {
-                    bases.push(next);
-                    next += table.rows_per_site * u64::from(mix.sites);
-                }
+                let bases = transactions.tables().iter().map(|table| table.first).collect();
                 let total = mix.kinds.iter().map(|kind| kind.share).sum();
                 let random = Rng::with_seed(base::hash64(&seed.to_le_bytes()));
                 Requests::Mix { mix: mix.clone(), bases, total, homes: sites, random }
@@ -94,6 +99,7 @@ impl Requests {
                     Row { key: id, site, update, phase: 0 }
                 }));
             }
+            Requests::Replay { replay, tables, generator } => draw_replay(replay, tables, generator, out),
             Requests::Mix { mix, bases, total, homes, random } => {
                 let number = pick(mix, *total, random);
                 out.home_site = random.u32(homes.clone());
@@ -101,6 +107,32 @@ impl Requests {
             }
         }
     }
+}
+
+/// A recorded transaction. A row that it touches again is there once, and its update counts.
+fn draw_replay(replay: &Replay, tables: &[Rows], generator: &mut ReplayGenerator, out: &mut Request) {
+    let request = generator.next();
+    out.kind = replay.kind_of(&request);
+    (out.home_site, out.inserts, out.log_bytes) = (replay.home(&request), 0, None);
+    let mut touched = 0;
+    for placed in replay.placed(&request) {
+        if placed.op == Touched::Insert {
+            out.inserts += 1;
+            continue;
+        }
+        touched += placed.count;
+        // The keys of a replay leave room between sites, those of a model none.
+        let (space, table) = (replay.space(placed.table), tables[placed.table]);
+        let key = table.first + placed.id / space * table.of_site + placed.id % space;
+        let (site, phase, update) = (placed.site, placed.phase.min(255) as u8, placed.op.writes());
+        for key in (key..).take(placed.count.min(MOST_SCANNED) as usize) {
+            match out.rows.iter_mut().find(|row| row.key == key) {
+                Some(row) => row.update |= update,
+                None => out.rows.push(Row { key, site, update, phase }),
+            }
+        }
+    }
+    out.row_weight = f64::from(touched.max(1)) / out.rows.len().max(1) as f64;
 }
 
 /// The number of a kind, by share.

@@ -17,6 +17,9 @@ impl Transactions {
         if let AnyWorkload::Micro(micro) = built {
             return Ok(Transactions::Micro(Box::new(micro)));
         }
+        if let AnyWorkload::Replay(replay) = built {
+            return Ok(Transactions::Replay(Box::new(replay)));
+        }
         let mut mix = match spec.name.replace('-', "").as_str() {
             "tpcb" => tpcb(sites, 0.15),
             "tpcc" => tpcc_mix(sites),
@@ -26,7 +29,7 @@ impl Transactions {
             _ => {
                 return Err(wrong(
                     "the steps of its transactions are not recorded, so nothing can be predicted; expected micro, tpcb, \
-                     tpcc, tpcc-payment, tpcc-neworder or tatp"
+                     tpcc, tpcc-payment, tpcc-neworder or tatp, or replay with a recording of it (atoll record)"
                         .to_owned(),
                 ));
             }

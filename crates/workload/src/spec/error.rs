@@ -12,6 +12,11 @@ pub enum SpecError {
     OutOfRange { option: &'static str, value: String, low: String, high: String },
     #[error("--{option} {value}: expected {expected}")]
     Value { option: String, value: String, expected: String },
+    #[error("{workload} needs --{option} FILE: {expected}")]
+    Needed { workload: &'static str, option: &'static str, expected: &'static str },
+    /// A file that is no recording, with its name.
+    #[error("--recording {0}")]
+    Recording(String),
     #[error("--{option} does not apply to {workload}: leave it out")]
     NotApplicable { option: String, workload: String },
 }
