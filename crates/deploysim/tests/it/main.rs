@@ -8,6 +8,7 @@ mod lines;
 mod machines;
 mod measured;
 mod papers;
+mod recorded;
 mod sections;
 
 use deploysim::{Case, Deployment, EngineProfile, MachineModel, Outcome, RunOptions, Transactions, simulate};
