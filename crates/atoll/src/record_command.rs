@@ -27,7 +27,7 @@ pub fn run(args: &RecordArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     let mut progress = Progress::new(1);
     progress.next(&args.workload);
     let mut session = Session::open(deployment, stamp(&machine), placement.name(), &mut progress)?;
-    let recorder = Recorder::start(&workload, &args.workload, args.transactions as usize)
+    let recorder = Recorder::start(&workload, &args.workload, args.transactions as usize, &[])
         .ok_or_else(|| Failure::Run("another recording is under way in this process".into()))?;
     let begun = Instant::now();
     while !recorder.is_full() && begun.elapsed() < args.limit {
@@ -109,7 +109,7 @@ pub fn summary(recording: &Recording, out: &Path) -> String {
 /// A bench of one worker, in this process.
 fn as_bench(args: &RecordArgs) -> Result<crate::cli::BenchArgs, Failure> {
     let words =
-        "atoll bench WORKLOAD --islands 1 --workers 1 --host thread --repeat 1 --warmup 0s --duration 1s";
+        "atoll bench WORKLOAD --islands 1 --workers 1 --host thread --repeat 1 --warmup 1ms --duration 1s";
     let words = words.split(' ').map(|word| if word == "WORKLOAD" { args.workload.as_str() } else { word });
     let Ok(Cli { command: Some(Command::Bench(bench)) }) = Cli::try_parse_from(words) else {
         return Err(Failure::Run("the command has lost its bench".into()));

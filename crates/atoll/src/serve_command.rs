@@ -25,6 +25,7 @@ use server::station::Stations;
 use server::status::{About, Island, Recent, Status};
 use server::tls::Certificate;
 use sql::Database;
+use sql::database::CATALOG;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -234,7 +235,9 @@ impl<'a> Recorded<'a> {
     fn begin(args: &'a ServeArgs, deployment: &Deployment) -> Result<Recorded<'a>, Failure> {
         let Some(out) = args.record.as_deref() else { return Ok(Recorded { recorder: None, out: None }) };
         let workload = deployment.spec.build().map_err(Failure::run)?;
-        let recorder = Recorder::start(&workload, SQL, args.record_transactions as usize);
+        // The catalog is the database's own.
+        let besides = [sql::place::table_id(CATALOG)];
+        let recorder = Recorder::start(&workload, SQL, args.record_transactions as usize, &besides);
         Ok(Recorded { recorder, out: Some(out) })
     }
 

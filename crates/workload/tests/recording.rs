@@ -20,8 +20,8 @@ fn recorded(spec: &WorkloadSpec, wanted: usize) -> Recording {
     let mut oracle = Oracle::new(workload.clone(), 1);
     oracle.load().unwrap();
     let mut requests = workload.generator(7, 0..workload.sites());
-    let recorder = Recorder::start(&workload, &spec.name, wanted).unwrap();
-    assert!(Recorder::start(&workload, &spec.name, 1).is_none(), "one at a time");
+    let recorder = Recorder::start(&workload, &spec.name, wanted, &[]).unwrap();
+    assert!(Recorder::start(&workload, &spec.name, 1, &[]).is_none(), "one at a time");
     for _ in 0..wanted * 2 {
         // A rollback that the workload asks for is no transaction that ended well.
         let _ = oracle.submit(&requests.next());

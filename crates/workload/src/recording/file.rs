@@ -15,7 +15,7 @@ pub enum RecordingError {
     #[error("{file}: {problem}")]
     Io { file: String, problem: std::io::Error },
     #[error(
-        "{file}: line {line}: {problem}; expected a recording of version {VERSION}, as --record writes it"
+        "{file}: line {line}: {problem}; expected a recording of version {VERSION}, as atoll record writes it"
     )]
     Line { file: String, line: usize, problem: String },
     #[error("{0}: this program reads no files of recordings")]
@@ -186,7 +186,7 @@ mod tests {
             assert_ne!(text, good, "{from}");
             std::fs::write(&path, text).unwrap();
             let told = read(&path).unwrap_err().to_string();
-            assert!(told.contains(expected) && told.contains("as --record writes it"), "{told}");
+            assert!(told.contains(expected) && told.contains("as atoll record writes it"), "{told}");
         }
         for (text, expected) in
             [("", "empty"), ("{}\n", "missing field"), (good.lines().next().unwrap(), "no transaction")]

@@ -77,14 +77,20 @@ pub(crate) fn keep(note: Rc<RefCell<Note>>) {
 
 impl Recorder {
     /// Notes the next `wanted` transactions of deployments of `workload` in this process that end
-    /// well. `None` if another recorder is there.
-    pub fn start<W: Workload>(workload: &W, source: &str, wanted: usize) -> Option<Recorder> {
+    /// well, without their accesses to the tables `besides`. `None` if another recorder is there.
+    pub fn start<W: Workload>(
+        workload: &W,
+        source: &str,
+        wanted: usize,
+        besides: &[TableId],
+    ) -> Option<Recorder> {
         let of = Arc::new(Recorded {
             name: workload.name(),
             source: source.to_owned(),
             schema: workload.schema(),
             placement: Placement::even(workload.sites(), 1),
             is_routed: workload.clients() == Clients::Routed,
+            besides: besides.to_vec(),
         });
         let notes = Arc::new(Notes { of, wanted, done: Mutex::default() });
         let mut present = lock(&RECORDER);
@@ -233,8 +239,9 @@ struct NotingAccess<'a, A> {
 }
 
 impl<A> NotingAccess<'_, A> {
-    fn see(&self, op: Op, table: TableId, key: &[u8], bytes: usize) {
-        self.note.borrow_mut().see(op, table, key, 1, bytes);
+    /// A row of so many bytes, or none with this key.
+    fn see(&self, op: Op, table: TableId, key: &[u8], bytes: Option<usize>) {
+        self.note.borrow_mut().see(op, table, bytes.map(|_| key), (1, bytes));
     }
 }
 
@@ -254,10 +261,9 @@ impl Visited {
     }
 
     /// An empty scan looks at one place all the same.
-    fn note(self, note: &RefCell<Note>, index: TableId, range: Range<'_>) {
-        let from = range.low.or(range.high).unwrap_or_default();
-        let first = self.first.as_deref().unwrap_or(from);
-        note.borrow_mut().see(Op::Scan, index, first, self.count.max(1), self.bytes);
+    fn note(self, note: &RefCell<Note>, index: TableId) {
+        let bytes = self.first.is_some().then_some(self.bytes);
+        note.borrow_mut().see(Op::Scan, index, self.first.as_deref(), (self.count.max(1), bytes));
     }
 }
 
@@ -277,7 +283,7 @@ macro_rules! scans {
                 f(key, row)
             };
             pin!(self.inner.$scan(index, range, direction, visit)).await?;
-            visited.note(self.note, index, range);
+            visited.note(self.note, index);
             Ok(())
         })+
     };
@@ -299,7 +305,7 @@ macro_rules! scans_of_keys {
                 f(key)
             };
             pin!(self.inner.$scan(index, range, direction, visit)).await?;
-            visited.note(self.note, index, range);
+            visited.note(self.note, index);
             Ok(())
         })+
     };
@@ -332,9 +338,9 @@ impl<A: Access> Access for NotingAccess<'_, A> {
         key: &[u8],
         f: impl FnOnce(Row<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let mut bytes = 0;
+        let mut bytes = None;
         let read = |row: Row<'_>| {
-            bytes = row.as_bytes().len();
+            bytes = Some(row.as_bytes().len());
             f(row)
         };
         let found = pin!(self.inner.read(table, key, read)).await?;
@@ -348,9 +354,9 @@ impl<A: Access> Access for NotingAccess<'_, A> {
         key: &[u8],
         f: impl FnOnce(&mut RowMut<'_>) -> R,
     ) -> Result<Option<R>, Abort> {
-        let mut bytes = 0;
+        let mut bytes = None;
         let change = |row: &mut RowMut<'_>| {
-            bytes = row.row().as_bytes().len();
+            bytes = Some(row.row().as_bytes().len());
             f(row)
         };
         let found = pin!(self.inner.update(table, key, change)).await?;
@@ -361,23 +367,23 @@ impl<A: Access> Access for NotingAccess<'_, A> {
     async fn insert(&mut self, table: TableId, key: &[u8], row: &[u8]) -> Result<Inserted, Abort> {
         let inserted = pin!(self.inner.insert(table, key, row)).await?;
         match inserted {
-            Inserted::Done => self.note.borrow_mut().see_change(Op::Insert, table, key, row.len()),
-            Inserted::Exists => self.see(Op::Read, table, key, row.len()),
+            Inserted::Done => self.note.borrow_mut().see_change(Op::Insert, table, None, Some(row.len())),
+            Inserted::Exists => self.see(Op::Read, table, key, Some(row.len())),
         }
         Ok(inserted)
     }
 
     async fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), Abort> {
         pin!(self.inner.append(table, row)).await?;
-        self.note.borrow_mut().see_change(Op::Insert, table, &[], row.len());
+        self.note.borrow_mut().see_change(Op::Insert, table, None, Some(row.len()));
         Ok(())
     }
 
     async fn delete(&mut self, table: TableId, key: &[u8]) -> Result<bool, Abort> {
         let was_there = pin!(self.inner.delete(table, key)).await?;
         match was_there {
-            true => self.note.borrow_mut().see_change(Op::Delete, table, key, 0),
-            false => self.see(Op::Read, table, key, 0),
+            true => self.note.borrow_mut().see_change(Op::Delete, table, Some(key), None),
+            false => self.see(Op::Read, table, key, None),
         }
         Ok(was_there)
     }

@@ -1,7 +1,7 @@
 //! Notes with keys into a recording with numbers.
 
 use super::note::{self, Note, Seen};
-use super::{Header, Op, Recorded, Recording, Table, Touch, VERSION, estimate};
+use super::{Header, Recorded, Recording, Table, Touch, VERSION, estimate};
 use base::TableId;
 use std::collections::{BTreeMap, BTreeSet};
 use txn::Schema;
@@ -18,9 +18,10 @@ pub(super) fn recording(of: &note::Recorded, notes: &[Note]) -> Recording {
     let ids: BTreeSet<TableId> = seen().map(|(_, seen)| seen.table).collect();
     let position = |id: TableId| ids.iter().position(|known| *known == id).unwrap_or(0);
     let mut rows: Vec<BTreeMap<u32, Rows<'_>>> = vec![BTreeMap::new(); ids.len()];
-    for (at, seen) in seen().filter(|(_, seen)| seen.op != Op::Insert) {
+    for (at, seen) in seen() {
+        let Some(key) = &seen.key else { continue };
         let of_site = rows[position(seen.table)].entry(seen.site.unwrap_or(0)).or_default();
-        let (times, last) = of_site.entry(&seen.key).or_insert((0, usize::MAX));
+        let (times, last) = of_site.entry(key).or_insert((0, usize::MAX));
         if *last != at {
             (*times, *last) = (*times + 1, at);
         }
@@ -33,8 +34,8 @@ pub(super) fn recording(of: &note::Recorded, notes: &[Note]) -> Recording {
     let kinds: BTreeSet<&str> = notes.iter().map(|note| note.kind).collect();
     let touch = |seen: &Seen| {
         let (table, site) = (position(seen.table), seen.site.unwrap_or(0));
-        let number = numbers[table].get(&site).and_then(|of_site| of_site.get(&*seen.key)).copied();
-        let row = number.filter(|_| seen.op != Op::Insert);
+        let of_site = numbers[table].get(&site);
+        let row = of_site.zip(seen.key.as_deref()).and_then(|(of_site, key)| of_site.get(key)).copied();
         Touch { table: table as u16, site, op: seen.op, row, count: seen.count.max(1) }
     };
     let transactions = notes.iter().map(|note| {

@@ -15,7 +15,7 @@ impl Benchmark for Replay {
         &[Form { name: "replay", about: "The transactions of a recording (--recording), again" }];
     const OPTIONS: &'static [OwnOption] = &[OwnOption {
         name: "recording",
-        about: "The file of a recording, as bench --record and serve --record write it",
+        about: "The file of a recording, as atoll record and serve --record write it",
         takes: Takes::File,
         shapes: Shapes::Data,
     }];
@@ -25,7 +25,7 @@ impl Benchmark for Replay {
         let path = spec.own.get("recording").ok_or(SpecError::Needed {
             workload: "replay",
             option: "recording",
-            expected: "the file of a recording, as bench --record and serve --record write it",
+            expected: "the file of a recording, as atoll record and serve --record write it",
         })?;
         if let Some(scale) = spec.scale {
             let (option, value) = ("scale".into(), scale.to_string());
