@@ -459,7 +459,8 @@ fn share_out<T>(
     let mut shares: Vec<Inheritance<T>> =
         (0..workers).map(|_| Inheritance { in_doubt: Vec::new(), decided: Vec::new() }).collect();
     for (id, bytes) in notes {
-        let note: CommitNote = postcard::from_bytes(bytes).map_err(|_| damaged(format!("commit note {}", id.0.0)))?;
+        let note: CommitNote =
+            postcard::from_bytes(bytes).map_err(|_| damaged(format!("commit note {}", id.0.0)))?;
         shares[worker_of(note.gtid, workers)].decided.push((*id, note));
     }
     for (note, in_doubt) in in_doubt {

@@ -165,20 +165,3 @@ async fn a_select_of_too_many_columns_is_refused() {
         assert_eq!(state_of(&client, &select(most + 1)).await.as_deref(), Some("54011"), "{item}{from}");
     }
 }
-
-/// The memory of a query's aggregates counts.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn aggregates_that_grow_without_end_are_refused() {
-    let bench = Bench::new().await;
-    let client = bench.client().await;
-    let x = "repeat('x', 5000000)";
-    for aggregate in [
-        format!("length(string_agg({x}, ''))"),
-        format!("array_length(array_agg({x}), 1)"),
-        format!("length(string_agg({x}, '') OVER (ORDER BY n))"),
-    ] {
-        let text = |rows: i32| format!("SELECT {aggregate} FROM generate_series(1, {rows}) AS n");
-        assert_eq!(state_of(&client, &text(3)).await, None, "{aggregate}");
-        assert_eq!(state_of(&client, &text(120)).await.as_deref(), Some("53200"), "{aggregate}");
-    }
-}

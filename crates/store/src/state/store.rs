@@ -155,8 +155,7 @@ impl Store {
                     // A request that is too long, or that names the wrong owner, is the caller's
                     // mistake; nothing was changed. For want of room the caller undoes what it has
                     // done before, as after `Stop::NoSpace`.
-                    let is_refused =
-                        matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. });
+                    let is_refused = matches!(*fault, PageFault::TooLong { .. } | PageFault::Foreign { .. });
                     if !is_refused && !fault.is_want_of_room() {
                         self.poison(StoreFault::Page(fault.clone()));
                     }
